@@ -1,0 +1,311 @@
+//! The order of user keys: the trait users implement and the enum the engine compares with.
+//!
+//! The engine never calls a comparator through `dyn` for the built-in orders: [`KeyOrder`] recognises them
+//! once, when the option is set, and matches on every comparison.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::key::{FOOTER_BYTES, footer_of};
+
+/// A total order of user keys. Its name is stored with the data: opening under another name fails.
+pub trait Comparator: Send + Sync + 'static {
+    /// The name recorded in the MANIFEST.
+    fn name(&self) -> &str;
+
+    /// Compares two user keys.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+
+    /// May replace `start` by a shorter key `s` with `start <= s < limit`.
+    fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let _ = (start, limit);
+    }
+
+    /// May replace `key` by a shorter key `s` with `key <= s`.
+    fn shorten_successor(&self, key: &mut Vec<u8>) {
+        let _ = key;
+    }
+
+    /// The smallest key that begins with `prefix` and the smallest key behind all that do (`None`: the end),
+    /// if keys of one prefix are neighbours in this order.
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let _ = prefix;
+        None
+    }
+
+    #[doc(hidden)]
+    fn builtin(&self) -> Option<KeyOrder> {
+        None
+    }
+}
+
+/// `leveldb.BytewiseComparator`: lexicographic by unsigned bytes. The default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytewiseComparator;
+
+/// `rocksdb.ReverseBytewiseComparator`: the opposite of [`BytewiseComparator`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReverseBytewiseComparator;
+
+/// `rocksdb.Uint64Comparator`: keys of exactly 8 bytes, compared as little-endian integers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uint64Comparator;
+
+/// The smallest key behind all keys that begin with `prefix`, in bytewise order.
+fn bytewise_prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+impl Comparator for BytewiseComparator {
+    fn name(&self) -> &str {
+        "leveldb.BytewiseComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let min = start.len().min(limit.len());
+        let common = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
+        if common >= min || start[common] >= limit[common] {
+            return;
+        }
+        if common + 1 < limit.len() || start[common] + 1 < limit[common] {
+            start[common] += 1;
+            start.truncate(common + 1);
+            return;
+        }
+        let after = common + 1;
+        if let Some(at) = start[after..].iter().position(|&byte| byte != 0xff) {
+            start[after + at] += 1;
+            start.truncate(after + at + 1);
+        }
+    }
+
+    fn shorten_successor(&self, key: &mut Vec<u8>) {
+        if let Some(at) = key.iter().position(|&byte| byte != 0xff) {
+            key[at] += 1;
+            key.truncate(at + 1);
+        }
+    }
+
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        Some((prefix.to_vec(), bytewise_prefix_end(prefix)))
+    }
+
+    fn builtin(&self) -> Option<KeyOrder> {
+        Some(KeyOrder::Bytewise)
+    }
+}
+
+impl Comparator for ReverseBytewiseComparator {
+    fn name(&self) -> &str {
+        "rocksdb.ReverseBytewiseComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.cmp(a)
+    }
+
+    fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let common = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
+        if common >= start.len().min(limit.len()) {
+            return;
+        }
+        if start[common] > limit[common] && common + 1 < start.len() {
+            start.truncate(common + 1);
+        }
+    }
+
+    fn builtin(&self) -> Option<KeyOrder> {
+        Some(KeyOrder::ReverseBytewise)
+    }
+}
+
+impl Comparator for Uint64Comparator {
+    fn name(&self) -> &str {
+        "rocksdb.Uint64Comparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        uint64_compare(a, b)
+    }
+
+    fn builtin(&self) -> Option<KeyOrder> {
+        Some(KeyOrder::Uint64)
+    }
+}
+
+/// Keys of 8 bytes as integers; keys of any other length, which the write path refuses, come after them
+/// in bytewise order, so that the order is total whatever a file holds.
+fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
+    match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
+        (Ok(a), Ok(b)) => u64::from_le_bytes(a).cmp(&u64::from_le_bytes(b)),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => a.cmp(b),
+    }
+}
+
+/// The order the engine compares with: a built-in one without indirection, or the user's.
+#[derive(Clone, Default)]
+pub enum KeyOrder {
+    /// [`BytewiseComparator`].
+    #[default]
+    Bytewise,
+    /// [`ReverseBytewiseComparator`].
+    ReverseBytewise,
+    /// [`Uint64Comparator`].
+    Uint64,
+    /// The user's own.
+    Custom(Arc<dyn Comparator>),
+}
+
+impl KeyOrder {
+    /// The order of `comparator`; a built-in one is recognised.
+    pub fn new(comparator: impl Comparator) -> Self {
+        comparator
+            .builtin()
+            .unwrap_or_else(|| KeyOrder::Custom(Arc::new(comparator)))
+    }
+
+    /// The built-in order that RocksDB records under `name`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [
+            KeyOrder::Bytewise,
+            KeyOrder::ReverseBytewise,
+            KeyOrder::Uint64,
+        ]
+        .into_iter()
+        .find(|order| order.name() == name)
+    }
+
+    /// The comparator behind the order.
+    #[must_use]
+    pub fn comparator(&self) -> &dyn Comparator {
+        match self {
+            KeyOrder::Bytewise => &BytewiseComparator,
+            KeyOrder::ReverseBytewise => &ReverseBytewiseComparator,
+            KeyOrder::Uint64 => &Uint64Comparator,
+            KeyOrder::Custom(comparator) => &**comparator,
+        }
+    }
+
+    /// The name recorded with the data.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.comparator().name()
+    }
+
+    /// Whether this is the built-in bytewise order.
+    #[must_use]
+    pub fn is_bytewise(&self) -> bool {
+        matches!(self, KeyOrder::Bytewise)
+    }
+
+    /// Compares two user keys.
+    #[inline]
+    #[must_use]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Bytewise => a.cmp(b),
+            KeyOrder::ReverseBytewise => b.cmp(a),
+            KeyOrder::Uint64 => uint64_compare(a, b),
+            KeyOrder::Custom(comparator) => comparator.compare(a, b),
+        }
+    }
+
+    /// Compares two internal keys: by user key, then newest first. A slice shorter than a footer counts as a
+    /// user key with footer 0; decoders refuse such keys before they get here.
+    #[inline]
+    #[must_use]
+    pub fn compare_internal(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let (a_user, a_footer) = footer_of(a);
+        let (b_user, b_footer) = footer_of(b);
+        self.compare(a_user, b_user).then(b_footer.cmp(&a_footer))
+    }
+
+    /// A short internal key `s` with `last <= s < next`, for an index entry between two blocks.
+    #[must_use]
+    pub fn internal_separator(&self, last: &[u8], next: &[u8]) -> Vec<u8> {
+        let (last_user, _) = footer_of(last);
+        let (next_user, _) = footer_of(next);
+        let mut short = last_user.to_vec();
+        self.comparator().shorten_separator(&mut short, next_user);
+        self.shortened(last, last_user, short)
+    }
+
+    /// A short internal key `s` with `last <= s`, for the last index entry of a table.
+    #[must_use]
+    pub fn internal_successor(&self, last: &[u8]) -> Vec<u8> {
+        let (last_user, _) = footer_of(last);
+        let mut short = last_user.to_vec();
+        self.comparator().shorten_successor(&mut short);
+        self.shortened(last, last_user, short)
+    }
+
+    fn shortened(&self, last: &[u8], last_user: &[u8], mut short: Vec<u8>) -> Vec<u8> {
+        if short.len() <= last_user.len() && self.compare(last_user, &short) == Ordering::Less {
+            let footer = crate::key::pack(crate::key::MAX_SEQNO, crate::key::ValueType::FOR_SEEK);
+            short.reserve_exact(FOOTER_BYTES);
+            short.extend_from_slice(&footer.to_le_bytes());
+            short
+        } else {
+            last.to_vec()
+        }
+    }
+}
+
+impl fmt::Debug for KeyOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for KeyOrder {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{ValueType, encode};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn separators_lie_between_their_keys(mut a: Vec<u8>, mut b: Vec<u8>, reverse: bool) {
+            let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
+            if order.compare(&a, &b) == Ordering::Greater {
+                std::mem::swap(&mut a, &mut b);
+            }
+            let last = encode(&a, 9, ValueType::Value);
+            let next = encode(&b, 7, ValueType::Value);
+            let separator = order.internal_separator(&last, &next);
+            prop_assert!(order.compare_internal(&last, &separator).is_le());
+            prop_assert!(order.compare_internal(&separator, &next).is_lt());
+            let successor = order.internal_successor(&last);
+            prop_assert!(order.compare_internal(&last, &successor).is_le());
+        }
+    }
+
+    #[test]
+    fn newer_entries_of_a_key_come_first() {
+        let newer = encode(b"k", 2, ValueType::Value);
+        let older = encode(b"k", 1, ValueType::Deletion);
+        assert_eq!(
+            KeyOrder::Bytewise.compare_internal(&newer, &older),
+            Ordering::Less
+        );
+        assert_eq!(bytewise_prefix_end(&[1, 0xff]), Some(vec![2]));
+        assert_eq!(bytewise_prefix_end(&[0xff]), None);
+    }
+}

@@ -1,0 +1,394 @@
+//! One opaque error: a coarse kind a caller can act on, a message a person can read, and what it concerns.
+//!
+//! `Error` is one pointer wide and cheap to clone, because one failed block answers many keys and one
+//! background error answers many writers. Absence is never an error: it is `Ok(None)`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of a fallible operation of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any error a plug-in may return.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// What went wrong, as coarse as a caller can act on: the codes of RocksDB's `Status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Stored bytes are not what was written, or do not follow their format.
+    Corruption,
+    /// The request is understood and deliberately not supported.
+    NotSupported,
+    /// An argument or option is out of range, or contradicts another or the stored data.
+    InvalidArgument,
+    /// The operating system or the device failed.
+    IoError,
+    /// A read needs operands of a merge that has no operator or is under way.
+    MergeInProgress,
+    /// The answer is not available under the restrictions given (read tier, no slow-down).
+    Incomplete,
+    /// The database is closing or closed.
+    ShutdownInProgress,
+    /// A deadline passed.
+    TimedOut,
+    /// The operation was given up.
+    Aborted,
+    /// Somebody else holds what the operation needs.
+    Busy,
+    /// What was asked for has expired.
+    Expired,
+    /// A conflict: the same operation may succeed when repeated.
+    TryAgain,
+    /// The column family was dropped.
+    ColumnFamilyDropped,
+    /// A memory limit was reached.
+    MemoryLimit,
+    /// A thing that had to exist does not.
+    NotFound,
+}
+
+/// What narrows an [`ErrorKind`] down, where a caller can act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorDetail {
+    /// The device or quota is full.
+    NoSpace,
+    /// A path does not exist.
+    PathNotFound,
+    /// A merge operator failed.
+    MergeOperatorFailed,
+    /// A lock is held by somebody else.
+    LockHeld,
+    /// A stored checksum differs from the computed one.
+    ChecksumMismatch,
+    /// The feature was left out of this build.
+    FeatureMissing,
+    /// A plug-in panicked.
+    PluginPanicked,
+}
+
+/// Whether a failed write may still take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteOutcome {
+    /// Nothing was written; the same call may be made again.
+    NotApplied,
+    /// The log step had begun: never visible through this handle, wholly there or wholly absent after the
+    /// next open.
+    Indeterminate,
+}
+
+/// How far an error reaches (`docs/reliability.md`, background-error states).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Severity {
+    /// The call alone is affected.
+    #[default]
+    None,
+    /// Background work may be limited, writes go on.
+    Soft,
+    /// Writes are refused until the database resumes.
+    Hard,
+    /// Writes are refused until the database is reopened.
+    Fatal,
+    /// Writes are refused until the directory is repaired.
+    Unrecoverable,
+}
+
+/// The file an error is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileContext {
+    /// Its path.
+    pub path: PathBuf,
+    /// The offset in bytes, where one is known.
+    pub offset: Option<u64>,
+    /// What was being done: "open", "read", "sync".
+    pub operation: &'static str,
+}
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    detail: Option<ErrorDetail>,
+    message: String,
+    file: Option<FileContext>,
+    outcome: Option<WriteOutcome>,
+    severity: Severity,
+    retryable: bool,
+    raw_os_error: Option<i32>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync + 'static>>,
+}
+
+/// The error of every fallible operation.
+#[derive(Clone)]
+pub struct Error {
+    inner: Arc<Inner>,
+}
+
+impl Error {
+    /// An error of `kind` caused by `source`; for plug-ins.
+    pub fn new(kind: ErrorKind, source: impl Into<BoxError>) -> Self {
+        let source: Arc<dyn std::error::Error + Send + Sync> = Arc::from(source.into());
+        let mut error = Self::message_only(kind, source.to_string());
+        error.edit(|inner| inner.source = Some(source));
+        error
+    }
+
+    fn message_only(kind: ErrorKind, message: String) -> Self {
+        Error {
+            inner: Arc::new(Inner {
+                kind,
+                detail: None,
+                message,
+                file: None,
+                outcome: None,
+                severity: Severity::None,
+                retryable: matches!(kind, ErrorKind::Busy | ErrorKind::TryAgain),
+                raw_os_error: None,
+                source: None,
+            }),
+        }
+    }
+
+    fn edit(&mut self, change: impl FnOnce(&mut Inner)) {
+        change(Arc::make_mut(&mut self.inner));
+    }
+
+    /// Stored bytes are wrong. `message` says what was expected and what was found.
+    pub fn corruption(message: impl Into<String>) -> Self {
+        Self::message_only(ErrorKind::Corruption, message.into())
+    }
+
+    /// The request is not supported.
+    pub fn not_supported(message: impl Into<String>) -> Self {
+        Self::message_only(ErrorKind::NotSupported, message.into())
+    }
+
+    /// An argument is wrong. `message` names it and its legal values.
+    pub fn invalid_argument(message: impl Into<String>) -> Self {
+        Self::message_only(ErrorKind::InvalidArgument, message.into())
+    }
+
+    /// An error of any kind with a message.
+    pub fn with_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::message_only(kind, message.into())
+    }
+
+    /// An operating-system error met during `operation` on `path`.
+    pub fn io(source: std::io::Error, operation: &'static str, path: &Path) -> Self {
+        let mut error = Self::message_only(ErrorKind::IoError, source.to_string());
+        let raw_os_error = source.raw_os_error();
+        let detail = match source.kind() {
+            std::io::ErrorKind::NotFound => Some(ErrorDetail::PathNotFound),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Some(ErrorDetail::NoSpace)
+            }
+            _ => None,
+        };
+        error.edit(|inner| {
+            inner.raw_os_error = raw_os_error;
+            inner.detail = detail;
+            inner.file = Some(FileContext {
+                path: path.to_owned(),
+                offset: None,
+                operation,
+            });
+            inner.source = Some(Arc::new(source));
+        });
+        error
+    }
+
+    /// Says which file the error is about, unless it says so already.
+    #[must_use]
+    pub fn in_file(mut self, path: &Path, offset: Option<u64>, operation: &'static str) -> Self {
+        if self.inner.file.is_none() {
+            self.edit(|inner| {
+                inner.file = Some(FileContext {
+                    path: path.to_owned(),
+                    offset,
+                    operation,
+                });
+            });
+        }
+        self
+    }
+
+    /// Puts what was being done in front of the message.
+    #[must_use]
+    pub fn context(mut self, what: impl fmt::Display) -> Self {
+        self.edit(|inner| inner.message = format!("{what}: {}", inner.message));
+        self
+    }
+
+    /// Adds what a caller can act on.
+    #[must_use]
+    pub fn with_detail(mut self, detail: ErrorDetail) -> Self {
+        self.edit(|inner| inner.detail = Some(detail));
+        self
+    }
+
+    /// Says whether a failed write may still take effect.
+    #[must_use]
+    pub fn with_outcome(mut self, outcome: WriteOutcome) -> Self {
+        self.edit(|inner| inner.outcome = Some(outcome));
+        self
+    }
+
+    /// Says how far the error reaches.
+    #[must_use]
+    pub fn with_severity(mut self, severity: Severity) -> Self {
+        self.edit(|inner| inner.severity = severity);
+        self
+    }
+
+    /// The coarse kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// What narrows the kind down.
+    #[must_use]
+    pub fn detail(&self) -> Option<ErrorDetail> {
+        self.inner.detail
+    }
+
+    /// For a failed write, whether it may still take effect; `None` if this was no write.
+    #[must_use]
+    pub fn write_outcome(&self) -> Option<WriteOutcome> {
+        self.inner.outcome
+    }
+
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.inner.retryable
+    }
+
+    /// How far the error reaches.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        self.inner.severity
+    }
+
+    /// The file the error is about.
+    #[must_use]
+    pub fn file(&self) -> Option<&FileContext> {
+        self.inner.file.as_ref()
+    }
+
+    /// The message without kind and file.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// The operating system's number of the error.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.inner.raw_os_error
+    }
+
+    /// Whether a path did not exist.
+    #[must_use]
+    pub fn is_path_not_found(&self) -> bool {
+        self.inner.detail == Some(ErrorDetail::PathNotFound)
+    }
+
+    /// Whether the error is of kind [`ErrorKind::Corruption`].
+    #[must_use]
+    pub fn is_corruption(&self) -> bool {
+        self.inner.kind == ErrorKind::Corruption
+    }
+}
+
+impl ErrorKind {
+    /// The words RocksDB begins a message of this kind with.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            ErrorKind::Corruption => "Corruption",
+            ErrorKind::NotSupported => "Not implemented",
+            ErrorKind::InvalidArgument => "Invalid argument",
+            ErrorKind::IoError => "IO error",
+            ErrorKind::MergeInProgress => "Merge in progress",
+            ErrorKind::Incomplete => "Result incomplete",
+            ErrorKind::ShutdownInProgress => "Shutdown in progress",
+            ErrorKind::TimedOut => "Operation timed out",
+            ErrorKind::Aborted => "Operation aborted",
+            ErrorKind::Busy => "Resource busy",
+            ErrorKind::Expired => "Operation expired",
+            ErrorKind::TryAgain => "Operation failed. Try again.",
+            ErrorKind::ColumnFamilyDropped => "Column family dropped",
+            ErrorKind::MemoryLimit => "Memory limit",
+            ErrorKind::NotFound => "NotFound",
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.inner.kind.prefix(), self.inner.message)?;
+        if let Some(file) = &self.inner.file {
+            write!(f, " ({} {}", file.operation, file.path.display())?;
+            if let Some(offset) = file.offset {
+                write!(f, " at offset {offset}")?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.inner.source {
+            Some(source) => Some(&**source),
+            None => None,
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::IoError => match error.raw_os_error() {
+                Some(code) => std::io::Error::from_raw_os_error(code).kind(),
+                None => std::io::ErrorKind::Other,
+            },
+            ErrorKind::Corruption => std::io::ErrorKind::InvalidData,
+            ErrorKind::InvalidArgument => std::io::ErrorKind::InvalidInput,
+            ErrorKind::NotSupported => std::io::ErrorKind::Unsupported,
+            ErrorKind::TimedOut => std::io::ErrorKind::TimedOut,
+            ErrorKind::NotFound => std::io::ErrorKind::NotFound,
+            ErrorKind::Busy => std::io::ErrorKind::ResourceBusy,
+            _ => std::io::ErrorKind::Other,
+        };
+        std::io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_pointer_and_names_its_file() {
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+        let error = Error::corruption("block checksum mismatch: stored = 1, computed = 2")
+            .in_file(Path::new("000012.sst"), Some(4096), "read")
+            .in_file(Path::new("other"), None, "open");
+        assert_eq!(
+            error.to_string(),
+            "Corruption: block checksum mismatch: stored = 1, computed = 2 (read 000012.sst at offset 4096)"
+        );
+        assert!(error.is_corruption());
+    }
+}

@@ -1,0 +1,169 @@
+//! The names of the files of a database directory.
+//!
+//! Numbers are printed with at least six digits and parsed as plain decimal numbers. A name that this grammar
+//! does not produce is nobody's: it is ignored and never deleted (`docs/formats/directory.md`).
+
+use std::path::{Path, PathBuf};
+
+/// The number all numbered files of a directory are told apart by.
+pub type FileNumber = u64;
+
+/// A recognised file of a database directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileKind {
+    /// `CURRENT`: names the live MANIFEST.
+    Current,
+    /// `IDENTITY`: the id of the database.
+    Identity,
+    /// `LOCK`.
+    Lock,
+    /// `LOG` and `LOG.old.*`: the information log.
+    InfoLog,
+    /// `MANIFEST-N`.
+    Manifest(FileNumber),
+    /// `OPTIONS-N`.
+    Options(FileNumber),
+    /// `N.log`.
+    Wal(FileNumber),
+    /// `N.sst` or, from LevelDB, `N.ldb`.
+    Table(FileNumber),
+    /// `N.blob`.
+    Blob(FileNumber),
+    /// `N.dbtmp` or `OPTIONS-N.dbtmp`.
+    Temporary(FileNumber),
+}
+
+fn number(digits: &str) -> Option<FileNumber> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// Recognises a file by its name; `None` for names that are not ours.
+#[must_use]
+pub fn parse(name: &str) -> Option<FileKind> {
+    match name {
+        "CURRENT" => return Some(FileKind::Current),
+        "IDENTITY" => return Some(FileKind::Identity),
+        "LOCK" => return Some(FileKind::Lock),
+        "LOG" => return Some(FileKind::InfoLog),
+        _ => {}
+    }
+    if let Some(time) = name.strip_prefix("LOG.old.") {
+        return number(time).map(|_| FileKind::InfoLog);
+    }
+    if let Some(digits) = name.strip_prefix("MANIFEST-") {
+        return number(digits).map(FileKind::Manifest);
+    }
+    if let Some(rest) = name.strip_prefix("OPTIONS-") {
+        return match rest.strip_suffix(".dbtmp") {
+            Some(digits) => number(digits).map(FileKind::Temporary),
+            None => number(rest).map(FileKind::Options),
+        };
+    }
+    let (digits, extension) = name.split_once('.')?;
+    let number = number(digits)?;
+    match extension {
+        "log" => Some(FileKind::Wal(number)),
+        "sst" | "ldb" => Some(FileKind::Table(number)),
+        "blob" => Some(FileKind::Blob(number)),
+        "dbtmp" => Some(FileKind::Temporary(number)),
+        _ => None,
+    }
+}
+
+impl FileKind {
+    /// The number in the name, if it has one.
+    #[must_use]
+    pub fn number(self) -> Option<FileNumber> {
+        match self {
+            FileKind::Manifest(number)
+            | FileKind::Options(number)
+            | FileKind::Wal(number)
+            | FileKind::Table(number)
+            | FileKind::Blob(number)
+            | FileKind::Temporary(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// The path of table `number` in `directory`.
+#[must_use]
+pub fn table(directory: &Path, number: FileNumber) -> PathBuf {
+    directory.join(format!("{number:06}.sst"))
+}
+
+/// The path of write-ahead log `number` in `directory`.
+#[must_use]
+pub fn wal(directory: &Path, number: FileNumber) -> PathBuf {
+    directory.join(format!("{number:06}.log"))
+}
+
+/// The path of MANIFEST `number` in `directory`.
+#[must_use]
+pub fn manifest(directory: &Path, number: FileNumber) -> PathBuf {
+    directory.join(format!("MANIFEST-{number:06}"))
+}
+
+/// The path of OPTIONS file `number` in `directory`.
+#[must_use]
+pub fn options(directory: &Path, number: FileNumber) -> PathBuf {
+    directory.join(format!("OPTIONS-{number:06}"))
+}
+
+/// The path of temporary file `number` in `directory`.
+#[must_use]
+pub fn temporary(directory: &Path, number: FileNumber) -> PathBuf {
+    directory.join(format!("{number:06}.dbtmp"))
+}
+
+/// The path of the file that names the live MANIFEST.
+#[must_use]
+pub fn current(directory: &Path) -> PathBuf {
+    directory.join("CURRENT")
+}
+
+/// The path of the file with the id of the database.
+#[must_use]
+pub fn identity(directory: &Path) -> PathBuf {
+    directory.join("IDENTITY")
+}
+
+/// The path of the lock file.
+#[must_use]
+pub fn lock(directory: &Path) -> PathBuf {
+    directory.join("LOCK")
+}
+
+/// The path of the information log.
+#[must_use]
+pub fn info_log(directory: &Path) -> PathBuf {
+    directory.join("LOG")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_grammar_are_ours() {
+        assert_eq!(parse("000012.sst"), Some(FileKind::Table(12)));
+        assert_eq!(parse("7.sst"), Some(FileKind::Table(7)));
+        assert_eq!(parse("MANIFEST-000005"), Some(FileKind::Manifest(5)));
+        assert_eq!(parse("OPTIONS-000007.dbtmp"), Some(FileKind::Temporary(7)));
+        for foreign in [
+            "+1.sst",
+            "-1.log",
+            "1.sst.bak",
+            "MANIFEST-5x",
+            "99999999999999999999.sst",
+            "LOGS",
+            ".sst",
+        ] {
+            assert_eq!(parse(foreign), None, "{foreign}");
+        }
+        assert_eq!(table(Path::new("d"), 7), Path::new("d/000007.sst"));
+    }
+}

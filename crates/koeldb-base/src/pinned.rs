@@ -1,0 +1,282 @@
+//! Values that outlive the read that found them, without a copy.
+//!
+//! A [`PinnedSlice`] is 24 bytes: up to 22 bytes lie inside it; a longer value is a position and a reference
+//! to the [`Buffer`] it lies in — a block, a memtable's arena, a mapped file, or its own memory after a merge.
+//! Small values never touch a shared reference count: cloning one that two threads share costs more than a
+//! batched lookup.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::coding::to_usize;
+
+/// Memory that is not a vector of its own but stays put and unchanged as long as the region lives: an arena, a
+/// mapped file.
+pub trait Region: Send + Sync + 'static {
+    /// The `len` bytes at `start`, a position that the region itself handed out.
+    fn bytes(&self, start: u64, len: u32) -> &[u8];
+}
+
+enum Storage {
+    Heap(Box<[u8]>),
+    Region(Box<dyn Region>),
+}
+
+/// Immutable shared bytes that values are pinned in.
+pub struct Buffer {
+    storage: Storage,
+}
+
+impl Buffer {
+    /// A buffer of its own memory.
+    #[must_use]
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        Buffer {
+            storage: Storage::Heap(bytes.into_boxed_slice()),
+        }
+    }
+
+    /// A buffer over a region.
+    #[must_use]
+    pub fn from_region(region: impl Region) -> Self {
+        Buffer {
+            storage: Storage::Region(Box::new(region)),
+        }
+    }
+
+    /// All bytes of a heap buffer; empty for a region, which has no extent of its own.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.storage {
+            Storage::Heap(bytes) => bytes,
+            Storage::Region(_) => &[],
+        }
+    }
+
+    /// The `len` bytes at `start`.
+    ///
+    /// # Panics
+    /// If a heap buffer does not hold them.
+    #[inline]
+    #[must_use]
+    pub fn slice(&self, start: u64, len: u32) -> &[u8] {
+        match &self.storage {
+            Storage::Heap(bytes) => {
+                let start = to_usize(start);
+                &bytes[start..start + len as usize]
+            }
+            Storage::Region(region) => region.bytes(start, len),
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.storage {
+            Storage::Heap(bytes) => write!(f, "Buffer({} bytes)", bytes.len()),
+            Storage::Region(_) => f.write_str("Buffer(region)"),
+        }
+    }
+}
+
+const INLINE_BYTES: usize = 22;
+
+#[derive(Clone)]
+enum Repr {
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE_BYTES],
+    },
+    Shared {
+        len: u32,
+        start: u64,
+        owner: Arc<Buffer>,
+    },
+}
+
+/// A value, uncopied where it is long: `Deref<Target = [u8]>`, cheap to clone, independent of the database.
+#[derive(Clone)]
+pub struct PinnedSlice {
+    repr: Repr,
+}
+
+const _: () = assert!(size_of::<PinnedSlice>() == 24);
+const _: () = assert!(size_of::<Option<PinnedSlice>>() == 24);
+
+impl PinnedSlice {
+    /// The `len` bytes at `start` of `owner`; short ones are copied inside.
+    #[inline]
+    #[must_use]
+    pub fn pin(owner: &Arc<Buffer>, start: u64, len: u32) -> Self {
+        if len as usize <= INLINE_BYTES {
+            Self::inline(owner.slice(start, len))
+        } else {
+            PinnedSlice {
+                repr: Repr::Shared {
+                    len,
+                    start,
+                    owner: Arc::clone(owner),
+                },
+            }
+        }
+    }
+
+    /// A copy of `bytes`.
+    ///
+    /// # Panics
+    /// If there are 4 GiB or more; the write path refuses such values.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        if bytes.len() <= INLINE_BYTES {
+            Self::inline(bytes)
+        } else {
+            Self::from(bytes.to_vec())
+        }
+    }
+
+    #[inline]
+    fn inline(value: &[u8]) -> Self {
+        let mut bytes = [0; INLINE_BYTES];
+        bytes[..value.len()].copy_from_slice(value);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 22")]
+        let len = value.len() as u8;
+        PinnedSlice {
+            repr: Repr::Inline { len, bytes },
+        }
+    }
+
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.repr {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Shared { len, start, owner } => owner.slice(*start, *len),
+        }
+    }
+
+    /// The part of the value in `range`, pinned in the same memory.
+    ///
+    /// # Panics
+    /// If the range is not inside the value.
+    #[must_use]
+    pub fn subslice(&self, range: std::ops::Range<usize>) -> Self {
+        match &self.repr {
+            Repr::Inline { .. } => Self::inline(&self.as_slice()[range]),
+            Repr::Shared { len, start, owner } => {
+                assert!(
+                    range.start <= range.end && range.end <= *len as usize,
+                    "range outside of the value"
+                );
+                #[expect(clippy::cast_possible_truncation, reason = "at most len, a u32")]
+                let part = (range.end - range.start) as u32;
+                Self::pin(owner, start + range.start as u64, part)
+            }
+        }
+    }
+}
+
+impl Deref for PinnedSlice {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl AsRef<[u8]> for PinnedSlice {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl Default for PinnedSlice {
+    fn default() -> Self {
+        Self::inline(&[])
+    }
+}
+
+impl From<Vec<u8>> for PinnedSlice {
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = u32::try_from(bytes.len()).expect("values are under 4 GiB");
+        Self::pin(&Arc::new(Buffer::from_vec(bytes)), 0, len)
+    }
+}
+
+impl From<PinnedSlice> for Vec<u8> {
+    fn from(slice: PinnedSlice) -> Self {
+        slice.as_slice().to_vec()
+    }
+}
+
+impl From<PinnedSlice> for bytes::Bytes {
+    fn from(slice: PinnedSlice) -> Self {
+        match &slice.repr {
+            Repr::Inline { .. } => bytes::Bytes::copy_from_slice(&slice),
+            Repr::Shared { .. } => bytes::Bytes::from_owner(slice),
+        }
+    }
+}
+
+impl fmt::Debug for PinnedSlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.as_slice().escape_ascii())
+    }
+}
+
+impl PartialEq for PinnedSlice {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for PinnedSlice {}
+
+impl PartialOrd for PinnedSlice {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PinnedSlice {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_slice().cmp(other.as_slice())
+    }
+}
+
+impl Hash for PinnedSlice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl PartialEq<[u8]> for PinnedSlice {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.as_slice() == other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_values_lie_inside_and_long_ones_share() {
+        assert_eq!(size_of::<crate::error::Result<Option<PinnedSlice>>>(), 24);
+        let owner = Arc::new(Buffer::from_vec((0..100).collect()));
+        let short = PinnedSlice::pin(&owner, 10, 22);
+        assert_eq!(Arc::strong_count(&owner), 1);
+        assert_eq!(short[0], 10);
+        let long = PinnedSlice::pin(&owner, 10, 23);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert_eq!(&long.subslice(1..23)[..], &long[1..]);
+        drop(owner);
+        assert_eq!(long.len(), 23);
+        assert_eq!(bytes::Bytes::from(long.clone()), &long[..]);
+    }
+}

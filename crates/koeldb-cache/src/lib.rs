@@ -1,0 +1,1 @@
+//! KoelDB's sharded cache of charged, reference-counted entries.

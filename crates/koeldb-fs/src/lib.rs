@@ -1,0 +1,25 @@
+//! Files, directories and clocks, behind one trait each.
+//!
+//! Everything in KoelDB that touches storage or time goes through [`FileSystem`] and [`Clock`], so that any
+//! run can be replayed and any failure injected. This crate knows nothing of what the files mean.
+//!
+//! - [`file`]: the traits. [`clock`]: time.
+//! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
+//! - [`fault`], [`latency`]: layers that fail and delay what they wrap.
+//!
+//! File systems and random-access files are shared by threads; a writable file has one owner.
+
+pub mod clock;
+pub mod fault;
+pub mod file;
+pub mod latency;
+pub mod memory;
+pub mod posix;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use file::{
+    AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, Purpose,
+    RandomAccessFile, WritableFile, WriteOptions,
+};
+pub use memory::MemoryFileSystem;
+pub use posix::PosixFileSystem;

@@ -1,0 +1,1 @@
+//! KoelDB's record logs: the bytes and the files of the write-ahead log.

@@ -1,0 +1,1 @@
+//! KoelDB's ordered in-memory tables.

@@ -1,0 +1,1 @@
+//! KoelDB's immutable files of sorted entries.

@@ -1,0 +1,1 @@
+//! What KoelDB's tests share: oracle, workload generators, crash harness.

@@ -1,0 +1,1 @@
+//! db_bench, ldb and sst_dump for KoelDB.

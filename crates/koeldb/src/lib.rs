@@ -1,0 +1,1 @@
+//! An embedded key-value store for point lookups that reads and writes RocksDB's on-disk formats.
