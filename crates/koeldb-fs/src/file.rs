@@ -344,7 +344,10 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         }
         Err(Error::with_kind(
             ErrorKind::Corruption,
-            format!("{} bytes expected and {read} found: the file is cut off", buffer.len()),
+            format!(
+                "{} bytes expected and {read} found: the file is cut off",
+                buffer.len()
+            ),
         )
         .in_file(self.path(), Some(offset), "read"))
     }

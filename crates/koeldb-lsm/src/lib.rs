@@ -1,1 +1,9 @@
-//! The shape of KoelDB's tree: versions, manifest, compaction choice, flush and compaction jobs.
+//! The shape of the tree: versions and the edits between them, the MANIFEST, the choice of compactions, and the
+//! jobs that flush and compact.
+//!
+//! Jobs turn inputs into an edit; only the database changes the database. Pickers are pure functions from a
+//! [`Version`] to an optional plan. Nothing here holds the database's lock or knows its options.
+
+pub mod version;
+
+pub use version::{FileMeta, Level, Version};

@@ -1,1 +1,5 @@
-//! KoelDB's immutable files of sorted entries.
+//! Immutable files of sorted entries (placeholder).
+
+/// An open table.
+#[derive(Debug)]
+pub enum TableReader {}

@@ -1,0 +1,3 @@
+//! Versions of the tree and the edits between them.
+pub mod version;
+pub use version::{EntryStats, FileMeta, Level, Version};
