@@ -16,10 +16,7 @@ pub mod latency;
 pub mod memory;
 pub mod posix;
 
-pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, Purpose,
     RandomAccessFile, WritableFile, WriteOptions,
 };
-pub use memory::MemoryFileSystem;
-pub use posix::PosixFileSystem;
