@@ -1,0 +1,33 @@
+//! Checksums of stored bytes, and the hashes that formats prescribe.
+//!
+//! - What follows each block, record and footer of a table ([`ChecksumKind`],
+//!   [`block_checksum`], [`whole_checksum`], [`context_modifier`]).
+//! - [`crc32c`], [`crc32c_extend`], [`mask`], [`unmask`]: records of the WAL and the MANIFEST.
+//! - [`xxph3_64`]: keys in filters. [`hash32`]: keys in hash indexes and legacy filters.
+//! - [`xxh3_64`], [`xxh3_128`]: the final XXH3, which block checksums and the ids of tables use.
+//!
+//! Everything here is a pure function and allocates nothing.
+
+mod block;
+mod crc;
+mod hash32;
+mod xxph3;
+
+pub use block::{ChecksumKind, block_checksum, context_modifier, whole_checksum};
+pub use crc::{crc32c, crc32c_extend, mask, unmask};
+pub use hash32::hash32;
+pub use xxph3::xxph3_64;
+
+/// The final XXH3 of 64 bits, unseeded.
+#[inline]
+#[must_use]
+pub fn xxh3_64(bytes: &[u8]) -> u64 {
+    twox_hash::XxHash3_64::oneshot(bytes)
+}
+
+/// The final XXH3 of 128 bits.
+#[inline]
+#[must_use]
+pub fn xxh3_128(bytes: &[u8], seed: u64) -> u128 {
+    twox_hash::XxHash3_128::oneshot_with_seed(seed, bytes)
+}
