@@ -1,5 +1,22 @@
-//! Immutable files of sorted entries (placeholder).
+//! Immutable files of sorted entries: how they are written, opened and searched.
+//!
+//! A table is built once, from entries in internal-key order, and never changes. This crate knows its bytes,
+//! its filters and its readers; which tables exist, and which of them is newer, is the business of
+//! `koeldb-lsm`.
+//!
+//! - [`reader`]: the open table, whatever its format. [`builder`]: a table being written.
+//! - [`source`]: where blocks come from, and how a missing one suspends a read.
+//! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters.
+//! - [`properties`]: what a table says of itself.
+//!
+//! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
 
-/// An open table.
-#[derive(Debug)]
-pub enum TableReader {}
+pub mod block_based;
+pub mod builder;
+pub mod filter;
+pub mod properties;
+pub mod reader;
+pub mod source;
+
+pub use properties::TableProperties;
+pub use reader::TableReader;

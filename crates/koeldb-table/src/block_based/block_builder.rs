@@ -1,0 +1,1 @@
+//! Writing blocks of entries.

@@ -1,0 +1,1 @@
+//! A scan through a table.

@@ -1,0 +1,1 @@
+//! From a handle to a block.

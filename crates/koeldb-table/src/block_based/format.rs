@@ -1,0 +1,597 @@
+//! The fixed bytes of tables: footer, block handle, block trailer, and the last word of a block.
+//!
+//! ```text
+//! block:   stored bytes | u8 compression | fixed32 checksum
+//! handle:  varint64 offset | varint64 size, without the 5 bytes of the trailer
+//! footer:  u8 checksum kind | 40 bytes "part 2" | fixed32 format version | fixed64 magic number
+//!   part 2, versions 1 to 5:  metaindex handle | index handle | zeros
+//!   part 2, from version 6:   3e 00 7a 00 | fixed32 footer checksum | fixed32 base context checksum
+//!                             | fixed32 metaindex size | 24 zeros
+//! legacy footer (version 0): 40 bytes "part 2" | fixed64 magic number
+//! ```
+//!
+//! From version 6 on every checksum is offset by a number made of the footer's base and the block's offset, so
+//! that a block in the wrong place is noticed (`table/format.cc`, RocksDB 11.9;
+//! `docs/formats/block-based-table.md`).
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::checksum::{ChecksumKind, block_checksum, context_modifier, whole_checksum};
+use koeldb_base::coding;
+use koeldb_base::{Error, Result};
+
+/// The bytes behind every block: compression type and checksum.
+pub const BLOCK_TRAILER_BYTES: usize = 5;
+
+/// The bytes of a footer of format version 1 and up.
+pub const FOOTER_BYTES: usize = 53;
+
+/// The bytes of a footer of format version 0.
+pub const LEGACY_FOOTER_BYTES: usize = 48;
+
+/// The newest format version read and written.
+pub const FORMAT_VERSION_MAX: u32 = 7;
+
+/// The oldest format version of a block-based table.
+pub const FORMAT_VERSION_MIN: u32 = 2;
+
+/// The first format version with context checksums.
+pub const CONTEXT_CHECKSUM_VERSION: u32 = 6;
+
+/// The bytes of every footer, of either layout, that the magic number takes.
+const MAGIC_BYTES: usize = 8;
+const PART2_BYTES: usize = 40;
+const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
+
+/// The kinds of table file, told apart by the magic number at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TableKind {
+    /// The block-based table.
+    BlockBased,
+    /// The plain table.
+    Plain,
+    /// The cuckoo table.
+    Cuckoo,
+}
+
+impl TableKind {
+    /// The number that ends a footer of version 1 and up.
+    #[must_use]
+    pub const fn magic(self) -> u64 {
+        match self {
+            TableKind::BlockBased => 0x88e2_41b7_85f4_cff7,
+            TableKind::Plain => 0x8242_2296_63bf_9564,
+            TableKind::Cuckoo => 0x9267_89d0_c5f1_7873,
+        }
+    }
+
+    /// The number that ends a footer of version 0, for the kinds that had one.
+    #[must_use]
+    pub const fn legacy_magic(self) -> Option<u64> {
+        match self {
+            TableKind::BlockBased => Some(0xdb47_7524_8b80_fb57),
+            TableKind::Plain => Some(0x4f34_18eb_7a8f_13b8),
+            TableKind::Cuckoo => None,
+        }
+    }
+
+    /// The kind a magic number stands for, and whether the number is a legacy one.
+    #[must_use]
+    pub fn from_magic(magic: u64) -> Option<(Self, bool)> {
+        [TableKind::BlockBased, TableKind::Plain, TableKind::Cuckoo]
+            .into_iter()
+            .find_map(|kind| {
+                if magic == kind.magic() {
+                    Some((kind, false))
+                } else if kind.legacy_magic() == Some(magic) {
+                    Some((kind, true))
+                } else {
+                    None
+                }
+            })
+    }
+}
+
+/// The kinds of index, as recorded in the property `rocksdb.block.based.table.index.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum IndexType {
+    /// One index block.
+    #[default]
+    BinarySearch,
+    /// One index block, and a hash from key prefixes to its entries beside it.
+    HashSearch,
+    /// Index blocks, and a top-level index over them.
+    TwoLevel,
+    /// One index block whose entries carry the first key of their data block.
+    BinarySearchWithFirstKey,
+}
+
+impl IndexType {
+    /// The recorded number.
+    #[must_use]
+    pub const fn to_number(self) -> u32 {
+        match self {
+            IndexType::BinarySearch => 0,
+            IndexType::HashSearch => 1,
+            IndexType::TwoLevel => 2,
+            IndexType::BinarySearchWithFirstKey => 3,
+        }
+    }
+
+    /// The kind recorded as `number`.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => IndexType::BinarySearch,
+            1 => IndexType::HashSearch,
+            2 => IndexType::TwoLevel,
+            3 => IndexType::BinarySearchWithFirstKey,
+            _ => return None,
+        })
+    }
+}
+
+/// Where a block lies: its offset and its stored size without the trailer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct BlockHandle {
+    /// The offset in the file.
+    pub offset: u64,
+    /// The stored bytes, trailer excluded.
+    pub size: u64,
+}
+
+impl BlockHandle {
+    /// The handle of no block.
+    pub const NULL: BlockHandle = BlockHandle { offset: 0, size: 0 };
+
+    /// Whether this is the handle of no block.
+    #[must_use]
+    pub fn is_null(self) -> bool {
+        self == Self::NULL
+    }
+
+    /// Appends the encoded handle.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        coding::put_varint64(out, self.offset);
+        coding::put_varint64(out, self.size);
+    }
+
+    /// The encoded handle.
+    #[must_use]
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Consumes a handle.
+    ///
+    /// # Errors
+    /// `Corruption` if a number is malformed or cut off.
+    pub fn take(input: &mut &[u8]) -> Result<Self> {
+        let bad = |_| Error::corruption("bad block handle");
+        let offset = coding::take_varint64(input).map_err(bad)?;
+        let size = coding::take_varint64(input).map_err(bad)?;
+        Ok(BlockHandle { offset, size })
+    }
+
+    /// The offset behind the trailer, if block and trailer end at or before `limit`.
+    ///
+    /// # Errors
+    /// `Corruption` if they do not.
+    #[inline]
+    pub fn end_within(self, limit: u64) -> Result<u64> {
+        self.offset
+            .checked_add(self.size)
+            .and_then(|end| end.checked_add(BLOCK_TRAILER_BYTES as u64))
+            .filter(|&end| end <= limit)
+            .ok_or_else(|| self.outside(limit))
+    }
+
+    #[cold]
+    fn outside(self, limit: u64) -> Error {
+        Error::corruption(format!(
+            "bad block handle: block of {} bytes at {} where blocks end at {limit}",
+            self.size, self.offset
+        ))
+    }
+}
+
+/// How the checksums of one file are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChecksumContext {
+    /// The function.
+    pub kind: ChecksumKind,
+    /// The base context checksum; 0 before format version 6.
+    pub base: u32,
+}
+
+impl ChecksumContext {
+    /// The checksum stored behind a block at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn block(self, offset: u64, stored: &[u8], compression: u8) -> u32 {
+        block_checksum(self.kind, stored, compression)
+            .wrapping_add(context_modifier(self.base, offset))
+    }
+
+    /// The trailer of a block at `offset`.
+    #[must_use]
+    pub fn trailer(self, offset: u64, stored: &[u8], compression: u8) -> [u8; BLOCK_TRAILER_BYTES] {
+        let [a, b, c, d] = self.block(offset, stored, compression).to_le_bytes();
+        [compression, a, b, c, d]
+    }
+}
+
+/// The end of a table file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// What kind of table this is.
+    pub kind: TableKind,
+    /// The version of its format.
+    pub format_version: u32,
+    /// How its checksums are computed.
+    pub checksum: ChecksumContext,
+    /// The metaindex block.
+    pub metaindex: BlockHandle,
+    /// The index block: null from version 6 on, where the metaindex names it, and for other kinds of table.
+    pub index: BlockHandle,
+}
+
+impl Footer {
+    /// The encoded footer, to be written at `offset`, the length of the file so far.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the handles do not fit the layout: from version 6 on the metaindex block must end
+    /// where the footer begins, and there is no index handle.
+    pub fn encode(&self, offset: u64) -> Result<[u8; FOOTER_BYTES]> {
+        let mut out = self.encode_unchecked(offset)?;
+        if self.format_version >= CONTEXT_CHECKSUM_VERSION {
+            let checksum = self.own_checksum(&out, offset);
+            if let Some(place) = out.get_mut(5..9) {
+                place.copy_from_slice(&checksum.to_le_bytes());
+            }
+        }
+        Ok(out)
+    }
+
+    fn encode_unchecked(&self, offset: u64) -> Result<[u8; FOOTER_BYTES]> {
+        let mut part2 = Vec::with_capacity(PART2_BYTES);
+        if self.format_version >= CONTEXT_CHECKSUM_VERSION {
+            let size = u32::try_from(self.metaindex.size).ok().filter(|_| {
+                self.metaindex
+                    .end_within(offset)
+                    .is_ok_and(|end| end == offset)
+                    && self.index.is_null()
+            });
+            let size = size.ok_or_else(|| {
+                Error::invalid_argument(format!("the metaindex block must end at {offset}"))
+            })?;
+            part2.extend_from_slice(&EXTENDED_MAGIC);
+            coding::put_fixed32(&mut part2, 0);
+            coding::put_fixed32(&mut part2, self.checksum.base);
+            coding::put_fixed32(&mut part2, size);
+        } else {
+            self.metaindex.encode_into(&mut part2);
+            self.index.encode_into(&mut part2);
+        }
+        part2.resize(PART2_BYTES, 0);
+        let mut bytes = Vec::with_capacity(FOOTER_BYTES);
+        bytes.push(self.checksum.kind.to_byte());
+        bytes.extend_from_slice(&part2);
+        coding::put_fixed32(&mut bytes, self.format_version);
+        coding::put_fixed64(&mut bytes, self.kind.magic());
+        bytes
+            .try_into()
+            .map_err(|_| Error::invalid_argument("the handles do not fit the footer"))
+    }
+
+    /// The checksum of the footer's own bytes, in which the checksum's place must be zero.
+    fn own_checksum(&self, bytes: &[u8; FOOTER_BYTES], offset: u64) -> u32 {
+        whole_checksum(self.checksum.kind, bytes)
+            .wrapping_add(context_modifier(self.checksum.base, offset))
+    }
+
+    /// The bytes this footer takes at the end of the file.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        if self.format_version == 0 {
+            LEGACY_FOOTER_BYTES
+        } else {
+            FOOTER_BYTES
+        }
+    }
+
+    /// Decodes the footer of a file of `file_bytes` bytes from its last bytes: all of them, or at least
+    /// [`FOOTER_BYTES`].
+    ///
+    /// # Errors
+    /// `Corruption` for a short file, an unknown magic number, checksum or version, or a mismatch;
+    /// `NotSupported` for a block-based table of version 0.
+    pub fn decode(tail: &[u8], file_bytes: u64) -> Result<Self> {
+        let too_short = || {
+            Error::corruption(format!(
+                "file is too short ({file_bytes} bytes) to be an sstable"
+            ))
+        };
+        let magic_at = tail.len().checked_sub(MAGIC_BYTES).ok_or_else(too_short)?;
+        let magic = coding::fixed64_at(tail, magic_at).ok_or_else(too_short)?;
+        let Some((kind, legacy)) = TableKind::from_magic(magic) else {
+            return Err(Error::corruption(format!(
+                "Bad table magic number: expected {:#x}, found {magic:#x}",
+                TableKind::BlockBased.magic()
+            )));
+        };
+        if legacy {
+            let start = tail
+                .len()
+                .checked_sub(LEGACY_FOOTER_BYTES)
+                .ok_or_else(too_short)?;
+            return Self::decode_legacy(kind, tail.get(start..).unwrap_or_default());
+        }
+        let bytes: &[u8; FOOTER_BYTES] = tail.last_chunk().ok_or_else(too_short)?;
+        let offset = file_bytes
+            .checked_sub(FOOTER_BYTES as u64)
+            .ok_or_else(too_short)?;
+        Self::decode_current(kind, bytes, offset)
+    }
+
+    fn decode_legacy(kind: TableKind, mut input: &[u8]) -> Result<Self> {
+        if kind == TableKind::BlockBased {
+            return Err(Error::not_supported(
+                "block-based table of format_version 0",
+            ));
+        }
+        Ok(Footer {
+            kind,
+            format_version: 0,
+            checksum: ChecksumContext {
+                kind: ChecksumKind::Crc32c,
+                base: 0,
+            },
+            metaindex: BlockHandle::take(&mut input)?,
+            index: BlockHandle::take(&mut input)?,
+        })
+    }
+
+    fn decode_current(kind: TableKind, bytes: &[u8; FOOTER_BYTES], offset: u64) -> Result<Self> {
+        let mut input = bytes.as_slice();
+        let checksum_byte = coding::take_u8(&mut input)?;
+        let checksum_kind = ChecksumKind::from_byte(checksum_byte).ok_or_else(|| {
+            Error::corruption(format!(
+                "Corrupt or unsupported checksum type: {checksum_byte}"
+            ))
+        })?;
+        let mut part2 = coding::take_bytes(&mut input, PART2_BYTES)?;
+        let format_version = coding::take_fixed32(&mut input)?;
+        let supported = match kind {
+            TableKind::BlockBased => FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX,
+            TableKind::Plain | TableKind::Cuckoo => 1..=1,
+        };
+        if !supported.contains(&format_version) {
+            return Err(Error::corruption(format!(
+                "Corrupt or unsupported format_version: {format_version}"
+            )));
+        }
+        let mut footer = Footer {
+            kind,
+            format_version,
+            checksum: ChecksumContext {
+                kind: checksum_kind,
+                base: 0,
+            },
+            metaindex: BlockHandle::NULL,
+            index: BlockHandle::NULL,
+        };
+        if format_version < CONTEXT_CHECKSUM_VERSION {
+            footer.metaindex = BlockHandle::take(&mut part2)?;
+            footer.index = BlockHandle::take(&mut part2)?;
+        } else {
+            footer.take_extended(part2, bytes, offset)?;
+        }
+        Ok(footer)
+    }
+
+    fn take_extended(
+        &mut self,
+        mut part2: &[u8],
+        bytes: &[u8; FOOTER_BYTES],
+        offset: u64,
+    ) -> Result<()> {
+        let extended = coding::take_bytes(&mut part2, EXTENDED_MAGIC.len())?;
+        if extended != EXTENDED_MAGIC {
+            return Err(Error::corruption(format!(
+                "Bad extended magic number: {extended:02x?}"
+            )));
+        }
+        let stored = coding::take_fixed32(&mut part2)?;
+        self.checksum.base = coding::take_fixed32(&mut part2)?;
+        let size = u64::from(coding::take_fixed32(&mut part2)?);
+        coding::take_bytes(&mut part2, 16)?;
+        if coding::take_fixed64(&mut part2)? != 0 {
+            return Err(Error::corruption(
+                "File uses a future feature not supported in this version",
+            ));
+        }
+        if self.checksum.kind != ChecksumKind::None {
+            let mut cleared = *bytes;
+            if let Some(place) = cleared.get_mut(5..9) {
+                place.fill(0);
+            }
+            let computed = self.own_checksum(&cleared, offset);
+            if computed != stored {
+                return Err(Error::corruption(format!(
+                    "Footer at {offset} checksum mismatch: stored = {stored}, computed = {computed}"
+                )));
+            }
+        }
+        let start = size
+            .checked_add(BLOCK_TRAILER_BYTES as u64)
+            .and_then(|back| offset.checked_sub(back))
+            .ok_or_else(|| {
+                Error::corruption(format!(
+                    "metaindex of {size} bytes in front of a footer at {offset}"
+                ))
+            })?;
+        self.metaindex = BlockHandle {
+            offset: start,
+            size,
+        };
+        Ok(())
+    }
+}
+
+/// The last word of a block of entries: flags and the number of restart points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PackedFooter {
+    /// The restart points, below 2^28.
+    pub restart_count: u32,
+    /// A hash from user keys to restart points stands in front of it.
+    pub hash_index: bool,
+    /// The keys of an index block are spread evenly.
+    pub uniform: bool,
+    /// Keys and values stand in separate sections.
+    pub separated: bool,
+}
+
+impl PackedFooter {
+    /// The largest number of restart points.
+    pub const RESTART_COUNT_MAX: u32 = (1 << 28) - 1;
+    const HASH_INDEX: u32 = 1 << 31;
+    const RESERVED: u32 = 1 << 30;
+    const UNIFORM: u32 = 1 << 29;
+    const SEPARATED: u32 = 1 << 28;
+
+    /// The stored word. The number of restart points must be at most [`PackedFooter::RESTART_COUNT_MAX`].
+    #[must_use]
+    pub fn encode(self) -> u32 {
+        debug_assert!(self.restart_count <= Self::RESTART_COUNT_MAX);
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        (self.restart_count & Self::RESTART_COUNT_MAX)
+            | flag(self.hash_index, Self::HASH_INDEX)
+            | flag(self.uniform, Self::UNIFORM)
+            | flag(self.separated, Self::SEPARATED)
+    }
+
+    /// Takes a stored word apart.
+    ///
+    /// # Errors
+    /// `Corruption` if the reserved bit is set.
+    pub fn decode(word: u32) -> Result<Self> {
+        if word & Self::RESERVED != 0 {
+            return Err(Error::corruption(
+                "Unrecognized feature in block footer (reserved bits set)",
+            ));
+        }
+        Ok(PackedFooter {
+            restart_count: word & Self::RESTART_COUNT_MAX,
+            hash_index: word & Self::HASH_INDEX != 0,
+            uniform: word & Self::UNIFORM != 0,
+            separated: word & Self::SEPARATED != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text
+            .bytes()
+            .filter_map(|byte| char::from(byte).to_digit(16))
+            .map(|digit| u8::try_from(digit).unwrap())
+            .collect();
+        digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect()
+    }
+
+    #[test]
+    fn a_footer_of_rocksdb_decodes_and_is_encoded_again() {
+        let bytes = hex(&format!(
+            "04 3e007a00 d9802ded eeb20b0b 36000000 {} 07000000 f7cff485b741e288",
+            "00".repeat(24)
+        ));
+        let footer = Footer::decode(&bytes, 1307).unwrap();
+        assert_eq!(footer.kind, TableKind::BlockBased);
+        assert_eq!(footer.format_version, 7);
+        assert_eq!(footer.checksum.base, 0x0b0b_b2ee);
+        assert_eq!(
+            footer.metaindex,
+            BlockHandle {
+                offset: 1195,
+                size: 54
+            }
+        );
+        assert_eq!(footer.encode(1254).unwrap().as_slice(), bytes);
+        for at in 0..bytes.len() {
+            // The 16 reserved bytes are covered by the checksum only.
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            assert!(Footer::decode(&damaged, 1307).is_err(), "byte {at}");
+        }
+        assert!(
+            Footer::decode(&bytes, 1308).is_err(),
+            "context of the offset"
+        );
+    }
+
+    #[test]
+    fn old_footers_hold_two_handles() {
+        let footer = Footer {
+            kind: TableKind::BlockBased,
+            format_version: 5,
+            checksum: ChecksumContext {
+                kind: ChecksumKind::Crc32c,
+                base: 0,
+            },
+            metaindex: BlockHandle {
+                offset: 1 << 40,
+                size: 300,
+            },
+            index: BlockHandle {
+                offset: 77,
+                size: 1,
+            },
+        };
+        let bytes = footer.encode(1 << 41).unwrap();
+        assert_eq!(Footer::decode(&bytes, 1 << 41).unwrap(), footer);
+        assert!(Footer::decode(&bytes[1..], 52).is_err());
+        let mut future = bytes;
+        future[41] = 8;
+        let error = Footer::decode(&future, 1 << 41).unwrap_err();
+        assert_eq!(error.message(), "Corrupt or unsupported format_version: 8");
+    }
+
+    #[test]
+    fn the_first_block_of_the_worked_example_has_its_trailer() {
+        let block = hex(
+            "000a026b300101000000000000763001090231010200000000000076310109023201030000000000007632
+             0000000001000000",
+        );
+        let context = ChecksumContext {
+            kind: ChecksumKind::Xxh3,
+            base: 0x0b0b_b2ee,
+        };
+        assert_eq!(block.len(), 51);
+        assert_eq!(context.trailer(0, &block, 0).as_slice(), hex("00 bf6ad3a8"));
+    }
+
+    #[test]
+    fn packed_footers_keep_their_flags() {
+        let packed = PackedFooter {
+            restart_count: 5,
+            hash_index: true,
+            uniform: false,
+            separated: true,
+        };
+        assert_eq!(packed.encode(), 0x9000_0005);
+        assert_eq!(PackedFooter::decode(0x9000_0005).unwrap(), packed);
+        assert!(PackedFooter::decode(0x4000_0001).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Filters: what a table surely does not hold.

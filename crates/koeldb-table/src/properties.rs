@@ -1,0 +1,465 @@
+//! What a table says of itself: counts, sizes, names, and how its bytes are to be read.
+//!
+//! Stored as a block of entries, names strictly ascending; numbers are varints, texts raw bytes. Whatever is
+//! not built in is kept as the user's (`table/meta_blocks.cc`, RocksDB 11.9;
+//! `docs/formats/block-based-table.md`).
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::collections::BTreeMap;
+
+use koeldb_base::checksum::xxh3_128;
+use koeldb_base::coding;
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::{Error, Result, SeqNo};
+
+use crate::block_based::format::IndexType;
+
+/// The column family id of tables whose family is not known.
+pub const UNKNOWN_COLUMN_FAMILY_ID: u64 = (1 << 31) - 1;
+
+/// Names of the properties that RocksDB stores among the user's.
+pub mod names {
+    /// The kind of index: fixed32.
+    pub const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
+    /// Whether filters hold whole keys: `1` or `0`.
+    pub const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
+    /// Whether filters hold prefixes: `1` or `0`.
+    pub const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
+    /// Whether filter partitions are cut apart from those of the index: `1` or `0`.
+    pub const DECOUPLED_PARTITIONED_FILTERS: &str =
+        "rocksdb.block.based.table.decoupled.partitioned.filters";
+    /// The version of a file written outside of a database: fixed32.
+    pub const EXTERNAL_VERSION: &str = "rocksdb.external_sst_file.version";
+    /// The sequence number of all entries of such a file: fixed64.
+    pub const GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
+    /// Present if values of the table lie in the table's own blob records.
+    pub const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
+}
+
+/// When a number is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Always,
+    NotZero,
+    /// Only for partitioned indexes.
+    Partitioned,
+    /// Only when it is zero, which is not what is assumed without it.
+    Zero,
+}
+
+struct NumberProperty {
+    name: &'static str,
+    written: Written,
+    get: fn(&TableProperties) -> u64,
+    get_mut: fn(&mut TableProperties) -> &mut u64,
+}
+
+struct TextProperty {
+    name: &'static str,
+    get: fn(&TableProperties) -> &Vec<u8>,
+    get_mut: fn(&mut TableProperties) -> &mut Vec<u8>,
+}
+
+macro_rules! table_properties {
+    (
+        numbers { $($(#[$number_doc:meta])* $number:ident = $number_name:literal, $written:ident;)* }
+        texts { $($(#[$text_doc:meta])* $text:ident = $text_name:literal;)* }
+    ) => {
+        /// The properties of one table.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct TableProperties {
+            $($(#[$number_doc])* pub $number: u64,)*
+            $($(#[$text_doc])* pub $text: Vec<u8>,)*
+            /// The smallest sequence number inside, if it is recorded.
+            pub smallest_seqno: Option<SeqNo>,
+            /// The largest sequence number inside, if it is recorded.
+            pub largest_seqno: Option<SeqNo>,
+            /// The properties that are not built in, by name; some of them ([`names`]) are RocksDB's own.
+            pub user_collected: BTreeMap<Vec<u8>, Vec<u8>>,
+        }
+
+        impl TableProperties {
+            const fn empty() -> Self {
+                TableProperties {
+                    $($number: 0,)*
+                    $($text: Vec::new(),)*
+                    smallest_seqno: None,
+                    largest_seqno: None,
+                    user_collected: BTreeMap::new(),
+                }
+            }
+        }
+
+        const NUMBERS: &[NumberProperty] = &[
+            $(NumberProperty {
+                name: $number_name,
+                written: Written::$written,
+                get: |properties| properties.$number,
+                get_mut: |properties| &mut properties.$number,
+            },)*
+        ];
+
+        const TEXTS: &[TextProperty] = &[
+            $(TextProperty {
+                name: $text_name,
+                get: |properties| &properties.$text,
+                get_mut: |properties| &mut properties.$text,
+            },)*
+        ];
+    };
+}
+
+table_properties! {
+    numbers {
+        /// The number in the file's name when it was made.
+        original_file_number = "rocksdb.original.file.number", Always;
+        /// The sum of all internal keys, uncompressed.
+        raw_key_bytes = "rocksdb.raw.key.size", Always;
+        /// The sum of all values, uncompressed.
+        raw_value_bytes = "rocksdb.raw.value.size", Always;
+        /// The bytes of all data blocks, trailers included.
+        data_bytes = "rocksdb.data.size", Always;
+        /// The bytes of the index, trailers included.
+        index_bytes = "rocksdb.index.size", Always;
+        /// The partitions of a two-level index.
+        index_partitions = "rocksdb.index.partitions", Partitioned;
+        /// The bytes of the top level of a two-level index.
+        top_level_index_bytes = "rocksdb.top-level.index.size", Partitioned;
+        /// 1 if index keys are user keys.
+        index_key_is_user_key = "rocksdb.index.key.is.user.key", Always;
+        /// 1 if index values are delta-encoded.
+        index_value_is_delta_encoded = "rocksdb.index.value.is.delta.encoded", Always;
+        /// 1 if only a plug-in's index can find entries.
+        udi_is_primary_index = "rocksdb.udi.is.primary.index", NotZero;
+        /// All entries: deletions, merge operands and range tombstones included.
+        entry_count = "rocksdb.num.entries", Always;
+        /// The keys and prefixes added to the filter.
+        filter_entry_count = "rocksdb.num.filter_entries", Always;
+        /// The deletions: single and range deletions included.
+        deletion_count = "rocksdb.deleted.keys", Always;
+        /// The merge operands.
+        merge_operand_count = "rocksdb.merge.operands", Always;
+        /// The range tombstones.
+        range_deletion_count = "rocksdb.num.range-deletions", Always;
+        /// The data blocks.
+        data_block_count = "rocksdb.num.data.blocks", Always;
+        /// Data blocks stored raw because compression did not pay.
+        compression_rejected_count = "rocksdb.num.data.blocks.compression.rejected", NotZero;
+        /// Data blocks that were not given to the compressor.
+        compression_bypassed_count = "rocksdb.num.data.blocks.compression.bypassed", NotZero;
+        /// Index blocks whose keys are spread evenly.
+        uniform_block_count = "rocksdb.num.uniform.blocks", Always;
+        /// The bytes of the filter, trailers included.
+        filter_bytes = "rocksdb.filter.size", Always;
+        /// The format version, as in the footer.
+        format_version = "rocksdb.format.version", Always;
+        /// The length that all keys of a plain table have; 0 if it varies.
+        fixed_key_bytes = "rocksdb.fixed.key.length", Always;
+        /// The column family's id.
+        column_family_id = "rocksdb.column.family.id", Always;
+        /// When the oldest of its inputs was made, in seconds since 1970; 0 unknown.
+        creation_time = "rocksdb.creation.time", Always;
+        /// When the oldest entry was written, in seconds since 1970; 0 unknown.
+        oldest_key_time = "rocksdb.oldest.key.time", Always;
+        /// When the newest entry was written, in seconds since 1970; 0 unknown.
+        newest_key_time = "rocksdb.newest.key.time", Always;
+        /// When this file was made, in seconds since 1970; 0 unknown.
+        file_creation_time = "rocksdb.file.creation.time", NotZero;
+        /// Estimated bytes if a slow codec had compressed the sampled blocks.
+        slow_compression_data_bytes = "rocksdb.sample_for_compression.slow.data.size", NotZero;
+        /// Estimated bytes if a fast codec had compressed the sampled blocks.
+        fast_compression_data_bytes = "rocksdb.sample_for_compression.fast.data.size", NotZero;
+        /// Where the part behind the data blocks begins.
+        tail_start_offset = "rocksdb.tail.start.offset", Always;
+        /// 0 if user-defined timestamps were cut from the keys; 1 otherwise.
+        user_timestamps_persisted = "rocksdb.user.defined.timestamps.persisted", Zero;
+        /// The restart interval of data blocks; 0 unknown.
+        data_block_restart_interval = "rocksdb.data.block.restart.interval", NotZero;
+        /// The restart interval of index blocks; 0 unknown.
+        index_block_restart_interval = "rocksdb.index.block.restart.interval", NotZero;
+        /// 1 if data blocks may hold keys and values in separate sections.
+        separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", NotZero;
+    }
+    texts {
+        /// The identity of the database that wrote the file.
+        db_id = "rocksdb.creating.db.identity";
+        /// The session of that database.
+        session_id = "rocksdb.creating.session.identity";
+        /// The host it ran on.
+        host_id = "rocksdb.creating.host.identity";
+        /// The filter policy.
+        filter_policy_name = "rocksdb.filter.policy";
+        /// The comparator.
+        comparator_name = "rocksdb.comparator";
+        /// The merge operator, `nullptr` if there was none.
+        merge_operator_name = "rocksdb.merge.operator";
+        /// The prefix extractor, `nullptr` if there was none.
+        prefix_extractor_name = "rocksdb.prefix.extractor.name";
+        /// The property collectors: `[a,b]`.
+        property_collector_names = "rocksdb.property.collectors";
+        /// The column family.
+        column_family_name = "rocksdb.column.family.name";
+        /// The codecs, in the syntax of the format version.
+        compression_name = "rocksdb.compression";
+        /// The codec's options, for people.
+        compression_options = "rocksdb.compression_options";
+        /// Pairs of sequence number and time, encoded.
+        seqno_to_time_mapping = "rocksdb.seqno.time.map";
+    }
+}
+
+const LARGEST_SEQNO: &str = "rocksdb.key.largest.seqno";
+const SMALLEST_SEQNO: &str = "rocksdb.key.smallest.seqno";
+
+impl Default for TableProperties {
+    fn default() -> Self {
+        TableProperties {
+            user_timestamps_persisted: 1,
+            column_family_id: UNKNOWN_COLUMN_FAMILY_ID,
+            ..Self::empty()
+        }
+    }
+}
+
+impl TableProperties {
+    /// The entries of the properties block, in order of their names.
+    #[must_use]
+    pub fn encode(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut entries = self.user_collected.clone();
+        let mut put_number = |name: &str, number: u64| {
+            let mut value = Vec::new();
+            coding::put_varint64(&mut value, number);
+            entries.insert(name.into(), value);
+        };
+        for property in NUMBERS {
+            let number = (property.get)(self);
+            let written = match property.written {
+                Written::Always => true,
+                Written::NotZero => number != 0,
+                Written::Partitioned => self.index_partitions != 0,
+                Written::Zero => number == 0,
+            };
+            if written {
+                put_number(property.name, number);
+            }
+        }
+        for (name, seqno) in [
+            (LARGEST_SEQNO, self.largest_seqno),
+            (SMALLEST_SEQNO, self.smallest_seqno),
+        ] {
+            if let Some(seqno) = seqno {
+                put_number(name, seqno);
+            }
+        }
+        for property in TEXTS {
+            let text = (property.get)(self);
+            if !text.is_empty() {
+                entries.insert(property.name.into(), text.clone());
+            }
+        }
+        entries.into_iter().collect()
+    }
+
+    /// Reads the entries of a properties block. A malformed number counts as not written.
+    ///
+    /// # Errors
+    /// `Corruption` if the names are not strictly ascending.
+    pub fn decode<'a>(entries: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<Self> {
+        let mut properties = Self::default();
+        let mut previous: Option<&[u8]> = None;
+        for (name, value) in entries {
+            if previous.is_some_and(|previous| previous >= name) {
+                return Err(Error::corruption("properties unsorted"));
+            }
+            previous = Some(name);
+            properties.set(name, value);
+        }
+        Ok(properties)
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        let number = || coding::decode_varint64(value).map(|(number, _)| number);
+        if let Some(property) = NUMBERS.iter().find(|p| p.name.as_bytes() == name) {
+            if let Some(number) = number() {
+                *(property.get_mut)(self) = number;
+            }
+        } else if let Some(property) = TEXTS.iter().find(|p| p.name.as_bytes() == name) {
+            *(property.get_mut)(self) = value.to_vec();
+        } else if name == LARGEST_SEQNO.as_bytes() {
+            self.largest_seqno = number().filter(|&seqno| seqno <= MAX_SEQNO);
+        } else if name == SMALLEST_SEQNO.as_bytes() {
+            self.smallest_seqno = number().filter(|&seqno| seqno <= MAX_SEQNO);
+        } else {
+            self.user_collected.insert(name.to_vec(), value.to_vec());
+        }
+    }
+
+    /// The value of a property that is stored among the user's.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<&[u8]> {
+        self.user_collected.get(name.as_bytes()).map(Vec::as_slice)
+    }
+
+    /// Sets a property that is stored among the user's.
+    pub fn set_user(&mut self, name: &str, value: impl Into<Vec<u8>>) {
+        self.user_collected.insert(name.into(), value.into());
+    }
+
+    /// Sets a flag that is stored among the user's, as `1` or `0`.
+    pub fn set_user_flag(&mut self, name: &str, flag: bool) {
+        self.set_user(name, if flag { *b"1" } else { *b"0" });
+    }
+
+    /// A flag that is stored among the user's; `None` if it is absent.
+    #[must_use]
+    pub fn user_flag(&self, name: &str) -> Option<bool> {
+        self.user(name).map(|value| value == b"1")
+    }
+
+    /// The kind of index.
+    ///
+    /// # Errors
+    /// `Corruption` if the property is missing, malformed or unknown.
+    pub fn index_type(&self) -> Result<IndexType> {
+        let value = self
+            .user(names::INDEX_TYPE)
+            .ok_or_else(|| Error::corruption("Missing index type property"))?;
+        let number = fixed32(value, names::INDEX_TYPE)?;
+        IndexType::from_number(number)
+            .ok_or_else(|| Error::corruption(format!("unrecognized index type {number}")))
+    }
+
+    /// The version of a file written outside of a database; `None` for others.
+    ///
+    /// # Errors
+    /// `Corruption` if the property is malformed.
+    pub fn external_version(&self) -> Result<Option<u32>> {
+        self.user(names::EXTERNAL_VERSION)
+            .map(|value| fixed32(value, names::EXTERNAL_VERSION))
+            .transpose()
+    }
+
+    /// The sequence number recorded for all entries of such a file.
+    ///
+    /// # Errors
+    /// `Corruption` if the property is malformed.
+    pub fn recorded_global_seqno(&self) -> Result<Option<SeqNo>> {
+        self.user(names::GLOBAL_SEQNO)
+            .map(|value| match <[u8; 8]>::try_from(value) {
+                Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
+                Err(_) => Err(malformed(names::GLOBAL_SEQNO, value)),
+            })
+            .transpose()
+    }
+
+    /// The internal unique id of the table, from database, session and file number; `None` if these are not
+    /// recorded.
+    #[must_use]
+    pub fn unique_id(&self) -> Option<[u64; 2]> {
+        unique_id(&self.db_id, &self.session_id, self.original_file_number)
+    }
+}
+
+/// The internal unique id of the table that the session `session_id` of the database `db_id` writes under
+/// `file_number`; `None` if one is missing or the session id is malformed.
+#[must_use]
+pub fn unique_id(db_id: &[u8], session_id: &[u8], file_number: u64) -> Option<[u64; 2]> {
+    if db_id.is_empty() || file_number == 0 {
+        return None;
+    }
+    let (upper, lower) = decode_session_id(session_id)?;
+    let high = (xxh3_128(db_id, upper) >> 64) as u64;
+    Some([lower, high ^ file_number])
+}
+
+/// The two numbers in a session id: base 36, the last 12 digits apart from those before them.
+fn decode_session_id(text: &[u8]) -> Option<(u64, u64)> {
+    if !(13..=24).contains(&text.len()) {
+        return None;
+    }
+    let split = text.len().checked_sub(12)?;
+    let number = |digits: &[u8]| {
+        digits.iter().try_fold(0_u64, |number, &digit| {
+            let digit = char::from(digit).to_digit(36)?;
+            Some(number.wrapping_mul(36).wrapping_add(u64::from(digit)))
+        })
+    };
+    let a = number(text.get(..split)?)?;
+    let b = number(text.get(split..)?)?;
+    Some((a >> 2, (b & ((1 << 62) - 1)) | ((a & 3) << 62)))
+}
+
+fn fixed32(value: &[u8], name: &str) -> Result<u32> {
+    match <[u8; 4]>::try_from(value) {
+        Ok(bytes) => Ok(u32::from_le_bytes(bytes)),
+        Err(_) => Err(malformed(name, value)),
+    }
+}
+
+fn malformed(name: &str, value: &[u8]) -> Error {
+    Error::corruption(format!("property {name} of {} bytes", value.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(entries: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = (&[u8], &[u8])> {
+        entries.iter().map(|(name, value)| (&name[..], &value[..]))
+    }
+
+    #[test]
+    fn properties_round_trip_in_order_of_their_names() {
+        let mut properties = TableProperties {
+            entry_count: 300,
+            index_partitions: 2,
+            user_timestamps_persisted: 0,
+            largest_seqno: Some(9),
+            comparator_name: b"leveldb.BytewiseComparator".to_vec(),
+            ..TableProperties::default()
+        };
+        properties.set_user(names::INDEX_TYPE, 2_u32.to_le_bytes());
+        properties.set_user_flag(names::WHOLE_KEY_FILTERING, true);
+        let entries = properties.encode();
+        assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        let decoded = TableProperties::decode(pairs(&entries)).unwrap();
+        assert_eq!(decoded, properties);
+        assert_eq!(decoded.index_type().unwrap(), IndexType::TwoLevel);
+        assert_eq!(decoded.user_flag(names::WHOLE_KEY_FILTERING), Some(true));
+        let unsorted = [entries[1].clone(), entries[0].clone()];
+        assert!(TableProperties::decode(pairs(&unsorted)).is_err());
+    }
+
+    #[test]
+    fn a_malformed_number_counts_as_not_written() {
+        let entries = [(b"rocksdb.num.entries".to_vec(), vec![0xff])];
+        let decoded = TableProperties::decode(pairs(&entries)).unwrap();
+        assert_eq!(decoded.entry_count, 0);
+        assert!(decoded.index_type().is_err());
+    }
+
+    #[test]
+    fn the_unique_id_is_the_one_of_rocksdb() {
+        let id = unique_id(
+            b"8d0ef167-164f-475f-8e4c-69b5580f67d1",
+            b"PY3E2YGLL457991GRLKW",
+            11,
+        )
+        .unwrap();
+        let mut stored = id[0].to_le_bytes().to_vec();
+        stored.extend_from_slice(&id[1].to_le_bytes());
+        assert_eq!(
+            stored,
+            [
+                0x00, 0x2a, 0xcb, 0x6e, 0x93, 0xbb, 0x91, 0x66, 0xcd, 0xd3, 0x33, 0x41, 0xd7, 0x52,
+                0x28, 0x34
+            ]
+        );
+        assert_eq!(unique_id(b"", b"PY3E2YGLL457991GRLKW", 11), None);
+    }
+}

@@ -1,0 +1,5 @@
+//! The open table, whatever its format.
+
+/// An open table.
+#[derive(Debug)]
+pub enum TableReader {}
