@@ -1,1 +1,153 @@
-//! Placeholder.
+//! Time, so that a test can own it.
+//!
+//! Timeouts, rates and back-off read the monotonic clock; the wall clock is for hints that end up in files.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Where time comes from. Shared by threads.
+pub trait Clock: Send + Sync + fmt::Debug + 'static {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+
+    /// Microseconds since 1970 as the machine believes them to be; may jump.
+    fn unix_micros(&self) -> u64;
+
+    /// Returns after `duration` has passed on this clock.
+    fn sleep(&self, duration: Duration);
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let start = *START.get_or_init(Instant::now);
+        Instant::now().saturating_duration_since(start)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn unix_micros(&self) -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, saturating_micros)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+fn saturating_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A clock that stands still until it is moved; clones are handles of one clock.
+///
+/// A sleeper does not wait: it moves the clock to the moment it wanted to see. Sleeps that began together
+/// therefore pass together.
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    shared: Arc<ManualState>,
+}
+
+#[derive(Debug)]
+struct ManualState {
+    nanos: AtomicU64,
+    unix_micros_at_zero: AtomicU64,
+}
+
+impl ManualClock {
+    /// A clock at zero, which is the beginning of 2020 on the wall.
+    #[must_use]
+    pub fn new() -> Self {
+        ManualClock {
+            shared: Arc::new(ManualState {
+                nanos: AtomicU64::new(0),
+                unix_micros_at_zero: AtomicU64::new(1_577_836_800_000_000),
+            }),
+        }
+    }
+
+    /// Moves both clocks on.
+    pub fn advance(&self, duration: Duration) {
+        self.shared
+            .nanos
+            .fetch_add(saturating_nanos(duration), Ordering::AcqRel);
+    }
+
+    /// Sets the wall clock, back or forth, and leaves the monotonic one alone.
+    pub fn set_unix_micros(&self, micros: u64) {
+        let elapsed = saturating_micros(self.now());
+        self.shared
+            .unix_micros_at_zero
+            .store(micros.saturating_sub(elapsed), Ordering::Release);
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.shared.nanos.load(Ordering::Acquire))
+    }
+
+    fn unix_micros(&self) -> u64 {
+        self.shared
+            .unix_micros_at_zero
+            .load(Ordering::Acquire)
+            .saturating_add(saturating_micros(self.now()))
+    }
+
+    fn sleep(&self, duration: Duration) {
+        let until = self
+            .shared
+            .nanos
+            .load(Ordering::Acquire)
+            .saturating_add(saturating_nanos(duration));
+        self.shared.nanos.fetch_max(until, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let clock = ManualClock::new();
+        let handle = clock.clone();
+        let wall = clock.unix_micros();
+        assert_eq!(clock.now(), Duration::ZERO);
+        handle.advance(Duration::from_millis(3));
+        clock.sleep(Duration::from_millis(2));
+        assert_eq!(clock.now(), Duration::from_millis(5));
+        assert_eq!(clock.unix_micros(), wall + 5_000);
+        clock.set_unix_micros(7_000_000);
+        assert_eq!(handle.unix_micros(), 7_000_000);
+        assert_eq!(clock.now(), Duration::from_millis(5));
+    }
+
+    #[test]
+    fn the_system_clock_never_goes_back() {
+        let before = SystemClock.now();
+        SystemClock.sleep(Duration::from_micros(50));
+        assert!(SystemClock.now() >= before + Duration::from_micros(50));
+        assert!(SystemClock.unix_micros() > 1_577_836_800_000_000);
+    }
+}

@@ -6,17 +6,23 @@
 //! - [`file`]: the traits. [`clock`]: time.
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
 //! - [`fault`], [`latency`]: layers that fail and delay what they wrap.
+//! - [`aligned`]: memory for direct reads.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
+pub mod aligned;
 pub mod clock;
 pub mod fault;
 pub mod file;
 pub mod latency;
 pub mod memory;
+#[cfg(unix)]
 pub mod posix;
 
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, Purpose,
     RandomAccessFile, WritableFile, WriteOptions,
 };
+#[cfg(unix)]
+pub use posix::PosixFileSystem;
