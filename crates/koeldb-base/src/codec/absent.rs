@@ -1,0 +1,79 @@
+//! What stands in for a codec that was left out of the build. [`Compression::ensure_available`] names the
+//! feature before any of this is reached.
+//!
+//! [`Compression::ensure_available`]: super::Compression::ensure_available
+
+#![allow(
+    dead_code,
+    reason = "each codec uses a part of it, and any subset may be left out"
+)]
+
+use super::CompressionOptions;
+use crate::error::{Error, ErrorDetail, Result};
+
+fn missing<T>() -> Result<T> {
+    Err(
+        Error::not_supported("a codec that was left out of this build")
+            .with_detail(ErrorDetail::FeatureMissing),
+    )
+}
+
+pub(super) enum Encoder {}
+
+impl Encoder {
+    pub(super) fn new(_: &CompressionOptions, _: &[u8]) -> Result<Self> {
+        missing()
+    }
+
+    pub(super) fn compress(&mut self, _: &[u8], _: usize, _: &mut Vec<u8>) -> Result<bool> {
+        match *self {}
+    }
+}
+
+pub(super) struct Prepared;
+
+impl Prepared {
+    pub(super) fn new(_: &[u8]) -> Result<Self> {
+        missing()
+    }
+}
+
+pub(super) fn raw_bytes(_: &[u8]) -> Result<u64> {
+    missing()
+}
+
+pub(super) fn decompress<D>(_: &[u8], _: D, _: usize) -> Result<Vec<u8>> {
+    missing()
+}
+
+pub(super) enum FrameEncoder {}
+
+impl FrameEncoder {
+    pub(super) fn new() -> Result<Self> {
+        missing()
+    }
+
+    pub(super) fn compress(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<()> {
+        match *self {}
+    }
+}
+
+pub(super) enum FrameDecoder {}
+
+impl FrameDecoder {
+    pub(super) fn new(_: u32) -> Result<Self> {
+        missing()
+    }
+
+    pub(super) fn reset(&mut self) -> Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn decompress(&mut self, _: &[u8], _: usize, _: &mut Vec<u8>) -> Result<bool> {
+        match *self {}
+    }
+}
+
+pub(super) fn train(_: &[u8], _: &[usize], _: usize) -> Option<Vec<u8>> {
+    None
+}

@@ -1,0 +1,100 @@
+//! Writing the stored form of blocks.
+
+use super::{Compression, CompressionOptions, bzip2, lz4, snappy, zlib, zstd};
+use crate::coding::put_varint32;
+use crate::error::Result;
+
+/// Compresses one block after another under the same settings and dictionary, reusing its contexts.
+pub struct Compressor {
+    compression: Compression,
+    encoder: Encoder,
+}
+
+enum Encoder {
+    None,
+    Snappy(snappy::Encoder),
+    Zlib(zlib::Encoder),
+    Bzip2(bzip2::Encoder),
+    Lz4(lz4::Encoder),
+    Zstd(zstd::Encoder),
+}
+
+impl Compressor {
+    /// A compressor for blocks that share `dictionary`. An empty dictionary is none; codecs that know no
+    /// dictionaries ignore it.
+    ///
+    /// # Errors
+    /// `NotSupported` if this build lacks the codec; `InvalidArgument` if the codec refuses a setting.
+    pub fn new(
+        compression: Compression,
+        options: &CompressionOptions,
+        dictionary: Option<&[u8]>,
+    ) -> Result<Self> {
+        compression.ensure_available()?;
+        let dictionary = dictionary.unwrap_or_default();
+        let encoder = match compression {
+            Compression::None | Compression::Xpress => Encoder::None,
+            Compression::Snappy => Encoder::Snappy(snappy::Encoder::new(options, dictionary)?),
+            Compression::Zlib => Encoder::Zlib(zlib::Encoder::new(options, dictionary)?),
+            Compression::Bzip2 => Encoder::Bzip2(bzip2::Encoder::new(options, dictionary)?),
+            Compression::Lz4 | Compression::Lz4hc => {
+                Encoder::Lz4(lz4::Encoder::new(options, dictionary)?)
+            }
+            Compression::Zstd => Encoder::Zstd(zstd::Encoder::new(options, dictionary)?),
+        };
+        Ok(Compressor {
+            compression,
+            encoder,
+        })
+    }
+
+    /// The codec, which is the type byte of the blocks it accepts.
+    #[must_use]
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Replaces `out` by the stored form of `raw` if that takes at most `max_bytes`
+    /// ([`CompressionOptions::max_compressed_bytes`]); otherwise the answer is false, `out` is empty, and the
+    /// block is to be stored as it is. Codecs that can give up early do.
+    ///
+    /// # Errors
+    /// `MemoryLimit` or `Corruption` if the codec fails.
+    pub fn compress(&mut self, raw: &[u8], max_bytes: usize, out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        let Ok(raw_bytes) = u32::try_from(raw.len()) else {
+            return Ok(false);
+        };
+        let fits = match &mut self.encoder {
+            Encoder::None => false,
+            Encoder::Snappy(encoder) => encoder.compress(raw, max_bytes, out)?,
+            Encoder::Zlib(encoder) => {
+                put_varint32(out, raw_bytes);
+                encoder.compress(raw, max_bytes, out)?
+            }
+            Encoder::Bzip2(encoder) => {
+                put_varint32(out, raw_bytes);
+                encoder.compress(raw, max_bytes, out)?
+            }
+            Encoder::Lz4(encoder) => {
+                put_varint32(out, raw_bytes);
+                encoder.compress(raw, max_bytes, out)?
+            }
+            Encoder::Zstd(encoder) => {
+                put_varint32(out, raw_bytes);
+                encoder.compress(raw, max_bytes, out)?
+            }
+        };
+        let fits = fits && out.len() <= max_bytes;
+        if !fits {
+            out.clear();
+        }
+        Ok(fits)
+    }
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Compressor({})", self.compression.name())
+    }
+}

@@ -1,0 +1,170 @@
+//! Reading the stored form of blocks.
+//!
+//! Invariant: nothing is allocated by a number from the file before it is known to be at most the caller's
+//! limit and, for codecs whose ratio has a bound, at most what the stored bytes can expand to. zstd and bzip2
+//! have no useful bound: their memory is reserved, and touched only as the decoder fills it.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::{Arc, OnceLock};
+
+use super::{Compression, bzip2, lz4, snappy, zlib, zstd};
+use crate::coding::take_varint32;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Raw bytes per stored byte beyond which a declared size is damage.
+const SNAPPY_RATIO: u64 = 64;
+const LZ4_RATIO: u64 = 256;
+const DEFLATE_RATIO: u64 = 1100;
+const UNBOUNDED: u64 = u64::MAX;
+
+/// What a declared size may exceed the ratio by, for blocks of a few bytes.
+const RATIO_SLACK: u64 = 64;
+
+/// From this size on, a failed allocation is an error and not the end of the process.
+const FALLIBLE_BYTES: usize = 1 << 20;
+
+/// Decompresses the blocks of one file. Any number of threads may use it at once.
+#[derive(Default)]
+pub struct Decompressor {
+    dictionary: Option<Arc<[u8]>>,
+    /// The dictionary as zstd wants it, made when the first block asks for it.
+    prepared: OnceLock<zstd::Prepared>,
+}
+
+impl Decompressor {
+    /// A decompressor for blocks written under `dictionary`. An empty dictionary is none.
+    #[must_use]
+    pub fn new(dictionary: Option<Arc<[u8]>>) -> Self {
+        Decompressor {
+            dictionary: dictionary.filter(|bytes| !bytes.is_empty()),
+            prepared: OnceLock::new(),
+        }
+    }
+
+    /// The dictionary.
+    #[must_use]
+    pub fn dictionary(&self) -> Option<&Arc<[u8]>> {
+        self.dictionary.as_ref()
+    }
+
+    /// The raw bytes of a block from its stored form, which must declare at most `max_bytes`.
+    ///
+    /// # Errors
+    /// `Corruption` if the stored form is damaged or declares a size beyond the limits; `NotSupported` if this
+    /// build lacks the codec; `MemoryLimit` if there is no memory for the size declared.
+    pub fn decompress(
+        &self,
+        compression: Compression,
+        stored: &[u8],
+        max_bytes: usize,
+    ) -> Result<Vec<u8>> {
+        compression.ensure_available()?;
+        let dictionary = self.dictionary.as_deref().unwrap_or_default();
+        let raw = match compression {
+            Compression::None | Compression::Xpress => {
+                let bytes = checked_size(stored.len() as u64, stored.len(), 1, max_bytes)?;
+                let mut raw = reserved(bytes)?;
+                raw.extend_from_slice(stored);
+                return Ok(raw);
+            }
+            Compression::Snappy => {
+                let declared = snappy::raw_bytes(stored)?;
+                let bytes = checked_size(declared, stored.len(), SNAPPY_RATIO, max_bytes)?;
+                let raw = snappy::decompress(stored, dictionary, bytes)?;
+                (raw, bytes)
+            }
+            Compression::Zlib => {
+                let (bytes, frame) = declared_size(stored, DEFLATE_RATIO, max_bytes)?;
+                (zlib::decompress(frame, dictionary, bytes)?, bytes)
+            }
+            Compression::Bzip2 => {
+                let (bytes, frame) = declared_size(stored, UNBOUNDED, max_bytes)?;
+                (bzip2::decompress(frame, dictionary, bytes)?, bytes)
+            }
+            Compression::Lz4 | Compression::Lz4hc => {
+                let (bytes, frame) = declared_size(stored, LZ4_RATIO, max_bytes)?;
+                (lz4::decompress(frame, dictionary, bytes)?, bytes)
+            }
+            Compression::Zstd => {
+                let (bytes, frame) = declared_size(stored, UNBOUNDED, max_bytes)?;
+                (zstd::decompress(frame, self.prepared()?, bytes)?, bytes)
+            }
+        };
+        match raw {
+            (raw, bytes) if raw.len() == bytes => Ok(raw),
+            (raw, bytes) => Err(Error::corruption(format!(
+                "{} block declares {bytes} bytes and holds {}",
+                compression.name(),
+                raw.len()
+            ))),
+        }
+    }
+
+    fn prepared(&self) -> Result<Option<&zstd::Prepared>> {
+        let Some(dictionary) = &self.dictionary else {
+            return Ok(None);
+        };
+        if let Some(prepared) = self.prepared.get() {
+            return Ok(Some(prepared));
+        }
+        let prepared = zstd::Prepared::new(dictionary)?;
+        Ok(Some(self.prepared.get_or_init(|| prepared)))
+    }
+}
+
+impl std::fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.dictionary.as_ref().map_or(0, |bytes| bytes.len());
+        write!(f, "Decompressor({bytes} bytes of dictionary)")
+    }
+}
+
+/// Takes the size in front of a block, checked, and the rest.
+fn declared_size(mut stored: &[u8], ratio: u64, max_bytes: usize) -> Result<(usize, &[u8])> {
+    let declared = take_varint32(&mut stored)?;
+    let bytes = checked_size(u64::from(declared), stored.len(), ratio, max_bytes)?;
+    Ok((bytes, stored))
+}
+
+fn checked_size(declared: u64, stored: usize, ratio: u64, max_bytes: usize) -> Result<usize> {
+    let reachable = (stored as u64)
+        .saturating_mul(ratio)
+        .saturating_add(RATIO_SLACK);
+    match usize::try_from(declared) {
+        Ok(bytes) if bytes <= max_bytes && declared <= reachable => Ok(bytes),
+        _ => Err(Error::corruption(format!(
+            "a block of {stored} stored bytes declares {declared} bytes, at most {} are possible",
+            reachable.min(max_bytes as u64)
+        ))),
+    }
+}
+
+/// An empty vector with room for exactly `bytes`, untouched.
+pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
+    let mut vec = Vec::new();
+    if bytes < FALLIBLE_BYTES {
+        vec.reserve_exact(bytes);
+    } else {
+        vec.try_reserve_exact(bytes).map_err(|_| {
+            Error::with_kind(
+                ErrorKind::MemoryLimit,
+                format!("no memory for a block of {bytes} bytes"),
+            )
+        })?;
+    }
+    Ok(vec)
+}
+
+/// `bytes` zeros.
+pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
+    if bytes < FALLIBLE_BYTES {
+        return Ok(vec![0; bytes]);
+    }
+    let mut vec = reserved(bytes)?;
+    vec.resize(bytes, 0);
+    Ok(vec)
+}

@@ -1,0 +1,209 @@
+//! Zstandard: one frame a block, or a frame in fragments.
+//!
+//! Making a context costs twice the decoding of a small block, so each thread keeps one to decode with. A
+//! dictionary is prepared once per file; it may be trained or raw content, zstd tells them apart.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cell::RefCell;
+
+use zstd_safe::zstd_sys::{ZSTD_EndDirective, ZSTD_ErrorCode};
+use zstd_safe::{CCtx, CParameter, DCtx, DDict, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::CompressionOptions;
+use super::decompressor::reserved;
+use crate::error::{Error, ErrorKind, Result};
+
+const LEVEL_DEFAULT: i32 = 3;
+
+/// What the output of a frame in fragments grows by.
+const GROWTH_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+pub(super) struct Encoder(CCtx<'static>);
+
+impl Encoder {
+    pub(super) fn new(options: &CompressionOptions, dictionary: &[u8]) -> Result<Self> {
+        let level = match options.level {
+            CompressionOptions::DEFAULT_LEVEL => LEVEL_DEFAULT,
+            level => level,
+        };
+        let mut context = CCtx::try_create().ok_or_else(no_memory)?;
+        context
+            .set_parameter(CParameter::CompressionLevel(level))
+            .map_err(refused)?;
+        context
+            .set_parameter(CParameter::ChecksumFlag(options.checksum))
+            .map_err(refused)?;
+        if !dictionary.is_empty() {
+            context.load_dictionary(dictionary).map_err(refused)?;
+        }
+        Ok(Encoder(context))
+    }
+
+    pub(super) fn compress(
+        &mut self,
+        raw: &[u8],
+        max_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let start = out.len();
+        // The end of the buffer is where the encoder gives up.
+        let room = zstd_safe::compress_bound(raw.len());
+        out.resize(start.saturating_add(room).min(max_bytes.max(start)), 0);
+        let target = out.get_mut(start..).unwrap_or_default();
+        match self.0.compress2(target, raw) {
+            Ok(len) => {
+                out.truncate(start.saturating_add(len));
+                Ok(true)
+            }
+            Err(code) if is_too_small(code) => Ok(false),
+            Err(code) => Err(damaged(code)),
+        }
+    }
+}
+
+/// A dictionary ready for decoding.
+pub(super) struct Prepared(DDict<'static>);
+
+impl Prepared {
+    pub(super) fn new(dictionary: &[u8]) -> Result<Self> {
+        DDict::try_create(dictionary)
+            .map(Prepared)
+            .ok_or_else(|| Error::corruption("zstd refuses the compression dictionary"))
+    }
+}
+
+pub(super) fn decompress(
+    stored: &[u8],
+    dictionary: Option<&Prepared>,
+    raw_bytes: usize,
+) -> Result<Vec<u8>> {
+    let mut raw = reserved(raw_bytes)?;
+    CONTEXT
+        .with_borrow_mut(|context| match dictionary {
+            Some(Prepared(dictionary)) => {
+                context.decompress_using_ddict(&mut raw, stored, dictionary)
+            }
+            None => context.decompress(&mut raw, stored),
+        })
+        .map_err(damaged)?;
+    Ok(raw)
+}
+
+/// Writes frames with a checksum, each in one piece.
+pub(super) struct FrameEncoder(CCtx<'static>);
+
+impl FrameEncoder {
+    pub(super) fn new() -> Result<Self> {
+        let mut context = CCtx::try_create().ok_or_else(no_memory)?;
+        context
+            .set_parameter(CParameter::CompressionLevel(LEVEL_DEFAULT))
+            .map_err(refused)?;
+        context
+            .set_parameter(CParameter::ChecksumFlag(true))
+            .map_err(refused)?;
+        Ok(FrameEncoder(context))
+    }
+
+    pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        out.reserve(zstd_safe::compress_bound(raw.len()));
+        let mut input = InBuffer::around(raw);
+        let mut output = OutBuffer::around_pos(out, start);
+        let left = self
+            .0
+            .compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_end)
+            .map_err(damaged)?;
+        if left > 0 {
+            self.0.reset(ResetDirective::SessionOnly).map_err(damaged)?;
+            return Err(Error::corruption("zstd frame beyond its bound"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads frames that arrive in fragments.
+pub(super) struct FrameDecoder(DCtx<'static>);
+
+impl FrameDecoder {
+    /// A decoder that refuses frames with a window above 2^`window_log_max` bytes.
+    pub(super) fn new(window_log_max: u32) -> Result<Self> {
+        let mut context = DCtx::try_create().ok_or_else(no_memory)?;
+        context
+            .set_parameter(DParameter::WindowLogMax(window_log_max))
+            .map_err(refused)?;
+        Ok(FrameDecoder(context))
+    }
+
+    pub(super) fn reset(&mut self) -> Result<()> {
+        self.0.reset(ResetDirective::SessionOnly).map_err(damaged)?;
+        Ok(())
+    }
+
+    /// Appends what `fragment` decodes to, until `out` has more than `max_bytes`; true if the frame ended.
+    pub(super) fn decompress(
+        &mut self,
+        fragment: &[u8],
+        max_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut input = InBuffer::around(fragment);
+        loop {
+            let len = out.len();
+            if len > max_bytes {
+                return Err(Error::corruption(format!(
+                    "zstd frame of more than {max_bytes} bytes"
+                )));
+            }
+            out.try_reserve(GROWTH_BYTES).map_err(|_| no_memory())?;
+            let mut output = OutBuffer::around_pos(out, len);
+            let hint = self
+                .0
+                .decompress_stream(&mut output, &mut input)
+                .map_err(damaged)?;
+            let full = output.pos() == output.capacity();
+            if hint == 0 {
+                return if input.pos == fragment.len() && out.len() <= max_bytes {
+                    Ok(true)
+                } else {
+                    Err(Error::corruption("zstd frame ends before its record"))
+                };
+            }
+            if !full && input.pos == fragment.len() && out.len() <= max_bytes {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// A dictionary from samples that lie one behind the other; `None` if zstd can make nothing of them.
+pub(super) fn train(samples: &[u8], sample_bytes: &[usize], max_bytes: usize) -> Option<Vec<u8>> {
+    let mut dictionary = Vec::with_capacity(max_bytes);
+    zstd_safe::train_from_buffer(&mut dictionary, samples, sample_bytes).ok()?;
+    dictionary.truncate(max_bytes);
+    Some(dictionary)
+}
+
+fn is_too_small(code: usize) -> bool {
+    let too_small = ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall as u32;
+    code.wrapping_neg() as u64 == u64::from(too_small)
+}
+
+fn damaged(code: usize) -> Error {
+    Error::corruption(format!("zstd frame: {}", zstd_safe::get_error_name(code)))
+}
+
+fn refused(code: usize) -> Error {
+    Error::invalid_argument(format!("zstd: {}", zstd_safe::get_error_name(code)))
+}
+
+fn no_memory() -> Error {
+    Error::with_kind(ErrorKind::MemoryLimit, "no memory for zstd")
+}
