@@ -160,6 +160,7 @@ pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
 }
 
 /// `bytes` zeros.
+#[cfg(any(feature = "snappy", feature = "zlib", feature = "lz4"))]
 pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     if bytes < FALLIBLE_BYTES {
         return Ok(vec![0; bytes]);

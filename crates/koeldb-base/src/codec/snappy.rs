@@ -13,7 +13,7 @@ pub(super) struct Encoder(Box<snap::raw::Encoder>);
 
 impl Encoder {
     pub(super) fn new(_: &CompressionOptions, _: &[u8]) -> Result<Self> {
-        Ok(Encoder(Box::default()))
+        Ok(Encoder(Box::new(snap::raw::Encoder::new())))
     }
 
     pub(super) fn compress(&mut self, raw: &[u8], _: usize, out: &mut Vec<u8>) -> Result<bool> {
