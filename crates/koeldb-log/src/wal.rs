@@ -1,0 +1,185 @@
+//! The files of the write-ahead log: which there are, in what order, and how one is written.
+//!
+//! Each log is `NUMBER.log`; a larger number is newer. Logs that were kept for their history lie in `archive/`
+//! below and are never replayed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
+
+use crate::reader::{RecordReader, RecoveryMode};
+use crate::writer::{RecordWriter, RecordWriterOptions};
+
+/// The numbers of the logs in `directory`, oldest first.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<FileNumber>> {
+    let mut numbers: Vec<FileNumber> = fs
+        .list(directory)?
+        .iter()
+        .filter_map(|entry| match file_name::parse(&entry.name) {
+            Some(FileKind::Wal(number)) => Some(number),
+            _ => None,
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+/// Opens log `number` of `directory` for replay.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    mode: RecoveryMode,
+) -> Result<RecordReader> {
+    let options = OpenOptions {
+        purpose: Purpose::Open,
+        hint: AccessHint::Sequential,
+        ..OpenOptions::default()
+    };
+    let file = fs.open(&file_name::wal(directory, number), &options)?;
+    Ok(RecordReader::new(file, number, mode))
+}
+
+/// The directory for logs that are kept and not replayed.
+#[must_use]
+pub fn archive_directory(directory: &Path) -> PathBuf {
+    directory.join("archive")
+}
+
+/// Moves log `number` of `directory` to the archive.
+///
+/// # Errors
+/// If the system fails; the log is then where it was.
+pub fn archive(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<()> {
+    let archive = archive_directory(directory);
+    fs.create_dir_all(&archive)?;
+    fs.rename(
+        &file_name::wal(directory, number),
+        &file_name::wal(&archive, number),
+    )?;
+    fs.sync_dir(&archive)?;
+    fs.sync_dir(directory)
+}
+
+/// A log being written: a [`RecordWriter`] that knows its number and makes its name durable with its first sync.
+#[derive(Debug)]
+pub struct WalWriter {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    number: FileNumber,
+    records: RecordWriter,
+    /// Whether the directory entry is durable.
+    entry_synced: bool,
+    /// The bytes known to be durable.
+    synced_bytes: u64,
+}
+
+impl WalWriter {
+    /// Creates log `number` in `directory`.
+    ///
+    /// # Errors
+    /// If it exists or the system fails.
+    pub fn create(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        number: FileNumber,
+        file_options: &WriteOptions,
+        options: RecordWriterOptions,
+    ) -> Result<Self> {
+        let file = fs.create(&file_name::wal(directory, number), file_options)?;
+        Ok(WalWriter {
+            records: RecordWriter::new(file, options)?,
+            fs,
+            directory: directory.to_owned(),
+            number,
+            entry_synced: false,
+            synced_bytes: 0,
+        })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// Its bytes so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.records.len()
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The bytes known to be durable.
+    #[must_use]
+    pub fn synced_bytes(&self) -> u64 {
+        self.synced_bytes
+    }
+
+    /// Whether everything written, and the file's name, is durable.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.entry_synced && self.synced_bytes == self.len()
+    }
+
+    /// Appends one record, the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn add_record_of(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.records.add_record_of(parts)
+    }
+
+    /// Appends one record.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn add_record(&mut self, payload: &[u8]) -> Result<()> {
+        self.records.add_record(payload)
+    }
+
+    /// Hands everything to the operating system.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn flush(&mut self) -> Result<()> {
+        self.records.flush()
+    }
+
+    /// Makes everything durable; the first time, the directory entry too.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier; the log must be given up then.
+    pub fn sync(&mut self) -> Result<()> {
+        self.records.sync()?;
+        if !self.entry_synced {
+            self.fs.sync_dir(&self.directory)?;
+            self.entry_synced = true;
+        }
+        self.synced_bytes = self.len();
+        Ok(())
+    }
+
+    /// Flushes and closes the file.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn close(self) -> Result<()> {
+        self.records.close()
+    }
+}

@@ -1,0 +1,262 @@
+//! Records to a log file.
+//!
+//! A record is assembled in a buffer that lives as long as the writer and handed to the file in one append, or,
+//! if it is large, in a few. After the first failure the file's content is unknown: the writer repeats the error
+//! and touches the file no more.
+
+use std::fmt;
+
+use koeldb_base::checksum::{crc32c, mask};
+use koeldb_base::codec::StreamCompressor;
+use koeldb_base::{Error, Result};
+use koeldb_fs::WritableFile;
+
+use crate::format::{
+    BLOCK_BYTES, CHECKSUMMED_FROM, HEADER_BYTES, Part, SET_COMPRESSION_BYTE, ZSTD, data_type_byte,
+};
+
+/// How the logical records of a log are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WalCompression {
+    /// Not at all.
+    #[default]
+    None,
+    /// Each record is one zstd frame with checksum.
+    Zstd,
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordWriterOptions {
+    /// Compression of the records.
+    pub compression: WalCompression,
+}
+
+/// Above so many bytes assembled, a record goes to the file in several appends.
+const APPEND_BYTES: usize = 1 << 20;
+
+/// Appends records to a log. The bytes are RocksDB's, with legacy headers.
+pub struct RecordWriter {
+    file: Box<dyn WritableFile>,
+    /// Where in its block the next record begins.
+    block_offset: usize,
+    /// The record being assembled; empty between calls.
+    assembled: Vec<u8>,
+    compressor: Option<StreamCompressor>,
+    /// The frame of the record being added; empty between calls but for its memory.
+    frame: Vec<u8>,
+    failure: Option<Error>,
+}
+
+impl fmt::Debug for RecordWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordWriter")
+            .field("file", &self.file)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecordWriter {
+    /// A writer to an empty file. With compression, its announcement is appended at once.
+    ///
+    /// # Errors
+    /// If the file fails, or the codec is missing from this build.
+    ///
+    /// # Panics
+    /// If the file is not empty: logs are never continued.
+    pub fn new(file: Box<dyn WritableFile>, options: RecordWriterOptions) -> Result<Self> {
+        assert!(file.is_empty(), "a log is begun in an empty file");
+        let mut writer = RecordWriter {
+            file,
+            block_offset: 0,
+            assembled: Vec::new(),
+            compressor: None,
+            frame: Vec::new(),
+            failure: None,
+        };
+        if options.compression == WalCompression::Zstd {
+            writer.compressor = Some(StreamCompressor::new()?);
+            writer.emit(SET_COMPRESSION_BYTE, &[&ZSTD.to_le_bytes()], 4);
+            writer.append_assembled()?;
+        }
+        Ok(writer)
+    }
+
+    /// Appends one record. It may stay in the file's buffer until [`RecordWriter::flush`].
+    ///
+    /// # Errors
+    /// If the file fails, now or in an earlier call: whether the record is there is then unknown.
+    pub fn add_record(&mut self, payload: &[u8]) -> Result<()> {
+        self.add_record_of(&[payload])
+    }
+
+    /// Appends one record whose payload is the concatenation of `parts`, without building it elsewhere first.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::add_record`].
+    pub fn add_record_of(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.check()?;
+        let Some(compressor) = &mut self.compressor else {
+            return self.add_fragments(parts);
+        };
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        let compressed = match parts {
+            [whole] => compressor.compress(whole, &mut frame),
+            _ => compressor.compress(&parts.concat(), &mut frame),
+        };
+        let result = compressed.and_then(|()| self.add_fragments(&[&frame]));
+        frame.shrink_to(2 * APPEND_BYTES);
+        self.frame = frame;
+        result
+    }
+
+    fn add_fragments(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let mut rest = Parts::new(parts);
+        let mut begin = true;
+        loop {
+            let mut left = BLOCK_BYTES - self.block_offset;
+            if left < HEADER_BYTES {
+                self.assembled.resize(self.assembled.len() + left, 0);
+                self.block_offset = 0;
+                left = BLOCK_BYTES;
+            }
+            let fragment_bytes = rest.len.min(left - HEADER_BYTES);
+            let end = fragment_bytes == rest.len;
+            let part = match (begin, end) {
+                (true, true) => Part::Full,
+                (true, false) => Part::First,
+                (false, true) => Part::Last,
+                (false, false) => Part::Middle,
+            };
+            self.emit_from(data_type_byte(part), &mut rest, fragment_bytes);
+            if end {
+                return self.append_assembled();
+            }
+            if self.assembled.len() >= APPEND_BYTES {
+                self.append_assembled()?;
+            }
+            begin = false;
+        }
+    }
+
+    fn emit(&mut self, type_byte: u8, parts: &[&[u8]], bytes: usize) {
+        self.emit_from(type_byte, &mut Parts::new(parts), bytes);
+    }
+
+    /// Assembles one physical record of the next `bytes` of `payload`, which fit into the block.
+    fn emit_from(&mut self, type_byte: u8, payload: &mut Parts<'_>, bytes: usize) {
+        let start = self.assembled.len();
+        let [length_low, length_high, ..] = (bytes as u64).to_le_bytes();
+        self.assembled
+            .extend_from_slice(&[0, 0, 0, 0, length_low, length_high, type_byte]);
+        payload.take_into(bytes, &mut self.assembled);
+        let checksum = mask(crc32c(&self.assembled[start + CHECKSUMMED_FROM..]));
+        self.assembled[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+        self.block_offset += HEADER_BYTES + bytes;
+    }
+
+    fn append_assembled(&mut self) -> Result<()> {
+        let result = self.file.append(&self.assembled);
+        self.assembled.clear();
+        self.assembled.shrink_to(2 * APPEND_BYTES);
+        self.remember(result)
+    }
+
+    /// Hands everything to the operating system.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn flush(&mut self) -> Result<()> {
+        self.check()?;
+        let result = self.file.flush();
+        self.remember(result)
+    }
+
+    /// Makes all records durable.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier; it must be given up then.
+    pub fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        let result = self.file.sync_data();
+        self.remember(result)
+    }
+
+    /// The bytes of the log so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.file.is_empty()
+    }
+
+    /// What made the writer unusable, if anything did.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    /// Flushes and closes the file.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn close(self) -> Result<()> {
+        self.check()?;
+        self.file.close()
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.failure {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn remember(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            self.failure = Some(error.clone());
+        }
+        result
+    }
+}
+
+/// What is left of a payload given in parts.
+struct Parts<'a> {
+    parts: &'a [&'a [u8]],
+    /// What is consumed of the first part.
+    consumed: usize,
+    /// The bytes left in all parts.
+    len: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn new(parts: &'a [&'a [u8]]) -> Self {
+        Parts {
+            parts,
+            consumed: 0,
+            len: parts.iter().map(|part| part.len()).sum(),
+        }
+    }
+
+    /// Moves the next `bytes`, which must be there, to the end of `out`.
+    fn take_into(&mut self, mut bytes: usize, out: &mut Vec<u8>) {
+        self.len -= bytes;
+        while bytes > 0 {
+            let part = &self.parts[0][self.consumed..];
+            let taken = part.len().min(bytes);
+            out.extend_from_slice(&part[..taken]);
+            bytes -= taken;
+            self.consumed += taken;
+            if taken == part.len() {
+                self.parts = &self.parts[1..];
+                self.consumed = 0;
+            }
+        }
+    }
+}
