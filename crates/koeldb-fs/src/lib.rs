@@ -18,11 +18,14 @@ pub mod latency;
 pub mod memory;
 #[cfg(unix)]
 pub mod posix;
+mod random;
+mod write_buffer;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, Purpose,
     RandomAccessFile, WritableFile, WriteOptions,
 };
+pub use memory::{MemoryFileSystem, SurvivalPolicy};
 #[cfg(unix)]
 pub use posix::PosixFileSystem;

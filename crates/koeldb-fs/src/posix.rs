@@ -36,6 +36,7 @@ use crate::file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, RandomAccessFile,
     WritableFile, WriteOptions,
 };
+use crate::write_buffer::WriteBuffer;
 
 /// The machine's file system. A value without state: all are equal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -456,11 +457,19 @@ impl RandomAccessFile for MappedFile {
 /// A file written at its end, through a buffer of its own.
 #[derive(Debug)]
 struct PosixWritableFile {
+    buffer: WriteBuffer,
+    sink: Sink,
+    closed: bool,
+    /// A forked child inherits the buffer but must not write it.
+    process: u32,
+}
+
+/// The far side of the buffer.
+#[derive(Debug)]
+struct Sink {
     file: File,
     path: PathBuf,
-    buffer: Vec<u8>,
-    buffer_bytes: usize,
-    /// Length of what the operating system has; the buffer follows.
+    /// Length of what the operating system has.
     written: u64,
     /// How far write-back was asked for.
     hinted: u64,
@@ -470,29 +479,9 @@ struct PosixWritableFile {
     preallocate_bytes: u64,
     /// The first failure, which is the answer to everything after it.
     failure: Option<Error>,
-    closed: bool,
-    /// A forked child inherits the buffer but must not write it.
-    process: u32,
 }
 
-impl PosixWritableFile {
-    fn new(file: File, path: &Path, len: u64, options: &WriteOptions) -> Self {
-        PosixWritableFile {
-            file,
-            path: path.to_owned(),
-            buffer: Vec::new(),
-            buffer_bytes: options.buffer_bytes,
-            written: len,
-            hinted: len,
-            bytes_per_sync: options.bytes_per_sync,
-            preallocated: len,
-            preallocate_bytes: options.preallocate_bytes,
-            failure: None,
-            closed: false,
-            process: std::process::id(),
-        }
-    }
-
+impl Sink {
     fn check(&self) -> Result<()> {
         match &self.failure {
             None => Ok(()),
@@ -506,7 +495,7 @@ impl PosixWritableFile {
         error
     }
 
-    fn write_out(&mut self, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -518,14 +507,6 @@ impl PosixWritableFile {
         self.written = end;
         self.hint_write_back();
         Ok(())
-    }
-
-    fn write_buffer(&mut self) -> Result<()> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let result = self.write_out(&buffer);
-        buffer.clear();
-        self.buffer = buffer;
-        result
     }
 
     /// Sets space aside in whole steps. That it fails is no error: the write will say what is wrong.
@@ -601,7 +582,6 @@ impl PosixWritableFile {
     }
 
     fn sync(&mut self, all: bool) -> Result<()> {
-        self.flush()?;
         let result = if all {
             self.file.sync_all()
         } else {
@@ -611,54 +591,57 @@ impl PosixWritableFile {
     }
 }
 
+impl PosixWritableFile {
+    fn new(file: File, path: &Path, len: u64, options: &WriteOptions) -> Self {
+        PosixWritableFile {
+            buffer: WriteBuffer::new(options.buffer_bytes),
+            sink: Sink {
+                file,
+                path: path.to_owned(),
+                written: len,
+                hinted: len,
+                bytes_per_sync: options.bytes_per_sync,
+                preallocated: len,
+                preallocate_bytes: options.preallocate_bytes,
+                failure: None,
+            },
+            closed: false,
+            process: std::process::id(),
+        }
+    }
+}
+
 impl WritableFile for PosixWritableFile {
-    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        self.check()?;
-        if self.buffer_bytes == 0 {
-            return self.write_out(bytes);
-        }
-        // The buffer is always filled to the brim, so that writes stay on a grid of its size.
-        if !self.buffer.is_empty() && self.buffer.len() + bytes.len() >= self.buffer_bytes {
-            let (fits, rest) = bytes.split_at(self.buffer_bytes - self.buffer.len());
-            self.buffer.extend_from_slice(fits);
-            self.write_buffer()?;
-            bytes = rest;
-        }
-        if bytes.len() >= self.buffer_bytes {
-            let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % self.buffer_bytes);
-            self.write_out(whole)?;
-            bytes = rest;
-        }
-        if self.buffer.capacity() == 0 && !bytes.is_empty() {
-            self.buffer.reserve_exact(self.buffer_bytes);
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.sink.check()?;
+        self.buffer.append(bytes, |bytes| self.sink.write(bytes))
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.check()?;
-        self.write_buffer()
+        self.sink.check()?;
+        self.buffer.flush(|bytes| self.sink.write(bytes))
     }
 
     fn sync_data(&mut self) -> Result<()> {
-        self.sync(false)
+        self.flush()?;
+        self.sink.sync(false)
     }
 
     fn sync_all(&mut self) -> Result<()> {
-        self.sync(true)
+        self.flush()?;
+        self.sink.sync(true)
     }
 
     fn len(&self) -> u64 {
-        self.written + self.buffer.len() as u64
+        self.sink.written + self.buffer.len()
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
         self.closed = true;
         let flushed = self.flush();
-        let trimmed = self.trim();
+        let trimmed = self.sink.trim();
         flushed?;
-        trimmed.map_err(|error| self.fail(error, "close"))
+        trimmed.map_err(|error| self.sink.fail(error, "close"))
     }
 }
 
@@ -666,7 +649,7 @@ impl Drop for PosixWritableFile {
     fn drop(&mut self) {
         if !self.closed && self.process == std::process::id() {
             let _ = self.flush();
-            let _ = self.trim();
+            let _ = self.sink.trim();
         }
     }
 }

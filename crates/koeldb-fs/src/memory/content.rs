@@ -1,0 +1,121 @@
+//! One file in memory: what it holds, what of it is synced, and the changes in between.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use koeldb_base::coding::to_usize;
+
+/// A file by identity. Names and handles share it.
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    pub(super) id: u64,
+    content: RwLock<Content>,
+    /// Names it has now. Changed under the file system's lock, as the next.
+    pub(super) links: AtomicU64,
+    /// Open handles.
+    pub(super) handles: AtomicU64,
+}
+
+impl MemoryFile {
+    pub(super) fn new(id: u64, content: Content) -> Self {
+        MemoryFile {
+            id,
+            content: RwLock::new(content),
+            links: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Content> {
+        self.content.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
+        self.content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A change that was not synced yet, with its place among all changes of the file system.
+#[derive(Clone, Debug)]
+pub(super) struct PendingChange {
+    pub(super) sequence: u64,
+    pub(super) change: Change,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    SetLen(u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// What readers see.
+    pub(super) bytes: Vec<u8>,
+    /// What a power cut leaves for certain.
+    pub(super) synced: Vec<u8>,
+    /// What leads from `synced` to `bytes`.
+    pub(super) pending: Vec<PendingChange>,
+    /// What lay at a position before it was cut off or overwritten; meaningful only where that happened.
+    pub(super) stale: Vec<u8>,
+    pub(super) modified_unix_secs: u64,
+}
+
+impl Content {
+    /// A file that is wholly on disk.
+    pub(super) fn durable(bytes: Vec<u8>, modified_unix_secs: u64) -> Self {
+        Content {
+            synced: bytes.clone(),
+            bytes,
+            modified_unix_secs,
+            ..Content::default()
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(super) fn change(&mut self, sequence: u64, change: Change) {
+        let (from, until) = match &change {
+            Change::Write { offset, bytes } => (to_usize(*offset), to_usize(*offset) + bytes.len()),
+            Change::SetLen(len) => (to_usize(*len), self.bytes.len()),
+        };
+        if let Some(lost) = self.bytes.get(from..until.min(self.bytes.len())) {
+            put(&mut self.stale, from, lost);
+        }
+        change.apply(&mut self.bytes);
+        self.pending.push(PendingChange { sequence, change });
+    }
+
+    pub(super) fn sync(&mut self) {
+        for pending in self.pending.drain(..) {
+            pending.change.apply(&mut self.synced);
+        }
+    }
+}
+
+impl Change {
+    pub(super) fn apply(&self, image: &mut Vec<u8>) {
+        match self {
+            Change::Write { offset, bytes } => put(image, to_usize(*offset), bytes),
+            Change::SetLen(len) => image.resize(to_usize(*len), 0),
+        }
+    }
+}
+
+/// Writes `bytes` at `offset`, with zeros between the end of the image and there.
+pub(super) fn put(image: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    if offset == image.len() {
+        image.extend_from_slice(bytes);
+        return;
+    }
+    let end = offset + bytes.len();
+    if image.len() < end {
+        image.resize(end, 0);
+    }
+    image[offset..end].copy_from_slice(bytes);
+}

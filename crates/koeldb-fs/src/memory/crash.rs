@@ -1,0 +1,310 @@
+//! What a power cut leaves: the policies and the image they produce.
+//!
+//! Owed is what was synced. Of the rest any subset may survive; a policy picks one that has broken an engine
+//! before. All choices come from the seed, in an order that depends only on the file system's history.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::coding::to_usize;
+
+use super::content::{Change, Content, MemoryFile, put};
+use super::system::{Directory, Node, ROOT, State};
+use crate::random::Random;
+
+/// What survives of unsynced bytes and unsynced directory operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SurvivalPolicy {
+    /// Nothing survives. (S1)
+    Strict,
+    /// Everything survives; also what the death of the process alone leaves. (S2)
+    Generous,
+    /// Each page of `unit_bytes` with unsynced bytes, and each directory operation, survives in `percent` of
+    /// cases. (S3)
+    Pages {
+        /// Size of a page in bytes.
+        unit_bytes: u32,
+        /// Chance of survival, of 100.
+        percent: u8,
+    },
+    /// All operations up to a random one survive; a write there is cut at a random byte. (S4)
+    TornPrefix,
+    /// Files have their lengths, but zeros where bytes were not synced; all entries. (S5)
+    LengthFirst,
+    /// No unsynced bytes, all entries. (S6)
+    EntriesWithoutData,
+    /// All bytes, no unsynced entries. (S7)
+    DataWithoutEntries,
+    /// The unsynced bytes of files from a random one on survive, those of older files do not; entries at random.
+    /// (S8)
+    Reordered,
+    /// Unsynced bytes where a file was cut off and extended again show what was there before; other bytes
+    /// survive; entries at random. (S9)
+    StaleReuse,
+}
+
+impl SurvivalPolicy {
+    /// All policies, pages in their six variants.
+    pub const ALL: [SurvivalPolicy; 14] = [
+        SurvivalPolicy::Strict,
+        SurvivalPolicy::Generous,
+        SurvivalPolicy::pages(4096, 10),
+        SurvivalPolicy::pages(4096, 50),
+        SurvivalPolicy::pages(4096, 90),
+        SurvivalPolicy::pages(512, 10),
+        SurvivalPolicy::pages(512, 50),
+        SurvivalPolicy::pages(512, 90),
+        SurvivalPolicy::TornPrefix,
+        SurvivalPolicy::LengthFirst,
+        SurvivalPolicy::EntriesWithoutData,
+        SurvivalPolicy::DataWithoutEntries,
+        SurvivalPolicy::Reordered,
+        SurvivalPolicy::StaleReuse,
+    ];
+
+    const fn pages(unit_bytes: u32, percent: u8) -> Self {
+        SurvivalPolicy::Pages {
+            unit_bytes,
+            percent,
+        }
+    }
+
+    /// Whether different seeds give different images.
+    #[must_use]
+    pub fn is_seeded(self) -> bool {
+        matches!(
+            self,
+            SurvivalPolicy::Pages { .. }
+                | SurvivalPolicy::TornPrefix
+                | SurvivalPolicy::Reordered
+                | SurvivalPolicy::StaleReuse
+        )
+    }
+}
+
+/// The choices made once for a whole image.
+struct Survival {
+    policy: SurvivalPolicy,
+    random: Random,
+    /// For a torn prefix: the operation that is cut; those before it survive.
+    torn_at: u64,
+    /// For reordering: files below this identity lose their bytes.
+    kept_from: u64,
+}
+
+impl Survival {
+    fn new(state: &State, policy: SurvivalPolicy, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let files = dirty_files(state);
+        let torn_at = {
+            let mut sequences: Vec<u64> = state.pending.iter().map(|p| p.sequence).collect();
+            for file in files.values() {
+                sequences.extend(file.read().pending.iter().map(|p| p.sequence));
+            }
+            sequences.sort_unstable();
+            let cut = to_usize(random.below(sequences.len() as u64 + 1));
+            sequences.get(cut).copied().unwrap_or(u64::MAX)
+        };
+        let kept_from = {
+            let cut = to_usize(random.below(files.len() as u64 + 1));
+            files.keys().nth(cut).copied().unwrap_or(u64::MAX)
+        };
+        Survival {
+            policy,
+            random,
+            torn_at,
+            kept_from,
+        }
+    }
+
+    fn keeps_entry(&mut self, sequence: u64) -> bool {
+        match self.policy {
+            SurvivalPolicy::Strict | SurvivalPolicy::DataWithoutEntries => false,
+            SurvivalPolicy::Generous
+            | SurvivalPolicy::LengthFirst
+            | SurvivalPolicy::EntriesWithoutData => true,
+            SurvivalPolicy::Pages { percent, .. } => self.random.chance(u64::from(percent), 100),
+            SurvivalPolicy::TornPrefix => sequence < self.torn_at,
+            SurvivalPolicy::Reordered | SurvivalPolicy::StaleReuse => self.random.chance(1, 2),
+        }
+    }
+
+    fn content(&mut self, file: &MemoryFile) -> Vec<u8> {
+        let content = file.read();
+        if content.pending.is_empty() {
+            return content.synced.clone();
+        }
+        match self.policy {
+            SurvivalPolicy::Strict | SurvivalPolicy::EntriesWithoutData => content.synced.clone(),
+            SurvivalPolicy::Generous | SurvivalPolicy::DataWithoutEntries => content.bytes.clone(),
+            SurvivalPolicy::Pages {
+                unit_bytes,
+                percent,
+            } => pages(
+                &content,
+                u64::from(unit_bytes.max(1)),
+                u64::from(percent),
+                &mut self.random,
+            ),
+            SurvivalPolicy::TornPrefix => torn(&content, self.torn_at, &mut self.random),
+            SurvivalPolicy::LengthFirst => {
+                over_unsynced(&content, |image, range| image[range].fill(0))
+            }
+            SurvivalPolicy::Reordered if file.id >= self.kept_from => content.bytes.clone(),
+            SurvivalPolicy::Reordered => content.synced.clone(),
+            SurvivalPolicy::StaleReuse => over_unsynced(&content, |image, range| {
+                let end = range.end.min(content.stale.len());
+                if let Some(stale) = content.stale.get(range.start..end) {
+                    image[range.start..end].copy_from_slice(stale);
+                }
+            }),
+        }
+    }
+}
+
+/// The files that have a name, had one, or may get one, and have unsynced bytes.
+fn dirty_files(state: &State) -> BTreeMap<u64, Arc<MemoryFile>> {
+    let named = state
+        .directories
+        .values()
+        .flat_map(|directory| directory.entries.values().chain(directory.synced.values()));
+    let pending = state
+        .pending
+        .iter()
+        .flat_map(|pending| &pending.changes)
+        .filter_map(|change| change.target.as_ref());
+    let mut files = BTreeMap::new();
+    for node in named.chain(pending) {
+        if let Node::File(file) = node
+            && !file.read().pending.is_empty()
+        {
+            files.insert(file.id, Arc::clone(file));
+        }
+    }
+    files
+}
+
+/// The whole file, with `spoil` applied to each range that was written and not synced.
+fn over_unsynced(
+    content: &Content,
+    mut spoil: impl FnMut(&mut [u8], std::ops::Range<usize>),
+) -> Vec<u8> {
+    let mut image = content.bytes.clone();
+    for pending in &content.pending {
+        if let Change::Write { offset, bytes } = &pending.change {
+            let start = to_usize(*offset).min(image.len());
+            let end = (to_usize(*offset) + bytes.len()).min(image.len());
+            spoil(&mut image, start..end);
+        }
+    }
+    image
+}
+
+fn torn(content: &Content, torn_at: u64, random: &mut Random) -> Vec<u8> {
+    let mut image = content.synced.clone();
+    for pending in &content.pending {
+        if pending.sequence < torn_at {
+            pending.change.apply(&mut image);
+        } else if pending.sequence == torn_at
+            && let Change::Write { offset, bytes } = &pending.change
+        {
+            let kept = to_usize(random.below(bytes.len() as u64 + 1));
+            put(&mut image, to_usize(*offset), &bytes[..kept]);
+        }
+    }
+    image
+}
+
+fn pages(content: &Content, unit: u64, percent: u64, random: &mut Random) -> Vec<u8> {
+    let mut image = content.synced.clone();
+    let mut dirty = BTreeSet::new();
+    for pending in &content.pending {
+        match &pending.change {
+            Change::Write { offset, bytes } => {
+                dirty.extend(offset / unit..(offset + bytes.len() as u64).div_ceil(unit));
+            }
+            Change::SetLen(len) => {
+                if to_usize(*len) < image.len() && random.chance(percent, 100) {
+                    image.truncate(to_usize(*len));
+                }
+            }
+        }
+    }
+    for page in dirty {
+        let start = to_usize(page * unit).min(content.bytes.len());
+        let end = to_usize((page + 1) * unit).min(content.bytes.len());
+        if random.chance(percent, 100) {
+            put(&mut image, start, &content.bytes[start..end]);
+        }
+    }
+    // The length is metadata of its own and may be ahead of the bytes.
+    if image.len() < content.bytes.len() && random.chance(1, 2) {
+        image.resize(content.bytes.len(), 0);
+    }
+    image
+}
+
+/// What the directories would hold, without regard to what can still be reached.
+fn surviving_entries(
+    state: &State,
+    survival: &mut Survival,
+) -> BTreeMap<u64, BTreeMap<OsString, Node>> {
+    let mut entries: BTreeMap<_, _> = state
+        .directories
+        .iter()
+        .map(|(&id, directory)| (id, directory.synced.clone()))
+        .collect();
+    for pending in &state.pending {
+        if !survival.keeps_entry(pending.sequence) {
+            continue;
+        }
+        for change in &pending.changes {
+            change.apply(entries.entry(change.directory).or_default());
+        }
+    }
+    entries
+}
+
+/// Everything in `state` as it would be found after a power cut: all of it synced, nothing pending, no handles,
+/// no locks.
+pub(super) fn image(state: &State, policy: SurvivalPolicy, seed: u64) -> State {
+    let mut survival = Survival::new(state, policy, seed);
+    let entries = surviving_entries(state, &mut survival);
+    let mut image = State::new();
+    image.next_id = state.next_id;
+    image.byte_budget = state.byte_budget;
+    image.file_budget = state.file_budget;
+    let mut files: BTreeMap<u64, Arc<MemoryFile>> = BTreeMap::new();
+    let mut seen = BTreeSet::from([ROOT]);
+    let mut queue = vec![ROOT];
+    while let Some(id) = queue.pop() {
+        let mut directory = Directory::default();
+        for (name, node) in entries.get(&id).into_iter().flatten() {
+            let node = match node {
+                Node::File(file) => {
+                    let copy = files.entry(file.id).or_insert_with(|| {
+                        let bytes = survival.content(file);
+                        image.bytes_used += bytes.len() as u64;
+                        image.files_used += 1;
+                        let modified = file.read().modified_unix_secs;
+                        Arc::new(MemoryFile::new(file.id, Content::durable(bytes, modified)))
+                    });
+                    copy.links.fetch_add(1, Ordering::Relaxed);
+                    Node::File(Arc::clone(copy))
+                }
+                // A directory has one name: of a move that survived by half the first one met is taken.
+                Node::Directory(child) if seen.insert(*child) => {
+                    queue.push(*child);
+                    Node::Directory(*child)
+                }
+                Node::Directory(_) => continue,
+            };
+            directory.entries.insert(name.clone(), node);
+        }
+        directory.synced = directory.entries.clone();
+        image.directories.insert(id, directory);
+    }
+    image
+}
