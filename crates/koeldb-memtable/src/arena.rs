@@ -1,0 +1,342 @@
+//! The memory of one memtable: allocated piece by piece, freed all at once.
+//!
+//! Threads bump a pointer in one of a few *shards*. A shard is borrowed with one swap of a flag; a thread that
+//! finds its shard borrowed takes the next, so nobody waits for the allocator but in the rare step that fetches
+//! a new block. The counters of the memtable lie in the shard as well: the one borrow pays for both, and no
+//! thread writes a line that another thread's insert writes.
+//!
+//! Blocks grow from 4 KiB to the configured size, so that an idle memtable is small. A large entry gets a block
+//! of its own.
+//!
+//! # Invariants
+//! - **A1** A block neither moves nor shrinks nor is freed before the arena is dropped.
+//! - **A2** Bytes that [`Lease::allocate`] returned belong to the caller alone and are never returned again.
+//! - **A3** The [`Buffer`] over the arena stays inside of [`SharedArena`], and positions in it are made by
+//!   [`SharedArena::pin`] alone: they are addresses of initialized bytes that no longer change.
+#![expect(
+    unsafe_code,
+    reason = "an arena hands out raw memory; a Vec per block could neither be shared by writers nor stay put"
+)]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::hint;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::pinned::{Buffer, PinnedSlice, Region};
+use koeldb_base::{SeqNo, ValueType};
+
+/// Enough that two of some dozen inserting threads rarely meet: a shard is held for some 2 % of an insert.
+pub(crate) const SHARDS: usize = 8;
+
+const ALIGN: usize = 8;
+const FIRST_BLOCK_BYTES: usize = 4 << 10;
+
+/// A small number of this thread, by which threads spread over shards.
+pub(crate) fn thread_slot() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    SLOT.with(|slot| {
+        if slot.get() == usize::MAX {
+            slot.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        slot.get()
+    })
+}
+
+/// What one thread writes: nothing else lies in its two cache lines (two, because they are fetched in pairs).
+#[repr(align(128))]
+#[derive(Default)]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// One bump pointer and its share of the counters. All fields but `borrowed` are written by the borrower alone.
+struct Shard {
+    borrowed: AtomicBool,
+    free: AtomicPtr<u8>,
+    free_bytes: AtomicUsize,
+    /// Bytes of all blocks this shard fetched.
+    block_bytes: AtomicUsize,
+    entries: AtomicU64,
+    deletions: AtomicU64,
+    data_bytes: AtomicU64,
+    first_seqno: AtomicU64,
+    largest_seqno: AtomicU64,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Shard {
+            borrowed: AtomicBool::new(false),
+            free: AtomicPtr::new(ptr::null_mut()),
+            free_bytes: AtomicUsize::new(0),
+            block_bytes: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
+            deletions: AtomicU64::new(0),
+            data_bytes: AtomicU64::new(0),
+            first_seqno: AtomicU64::new(SeqNo::MAX),
+            largest_seqno: AtomicU64::new(0),
+        }
+    }
+}
+
+struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block is an address and a size; what lies in it is guarded by A2.
+unsafe impl Send for Block {}
+
+/// What was inserted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) entries: u64,
+    pub(crate) deletions: u64,
+    pub(crate) data_bytes: u64,
+    /// The smallest sequence number, if there was an entry.
+    pub(crate) first_seqno: Option<SeqNo>,
+    /// The largest sequence number, or 0.
+    pub(crate) largest_seqno: SeqNo,
+}
+
+/// A concurrent bump allocator with the counters of what was put in it.
+pub(crate) struct Arena {
+    block_bytes_max: usize,
+    allocated: AtomicUsize,
+    shards: Box<[Padded<Shard>; SHARDS]>,
+    blocks: Mutex<Vec<Block>>,
+}
+
+impl Arena {
+    fn new(block_bytes_max: usize) -> Self {
+        Arena {
+            block_bytes_max: block_bytes_max.max(1 << 10).next_multiple_of(ALIGN),
+            allocated: AtomicUsize::new(0),
+            shards: Box::default(),
+            blocks: Mutex::default(),
+        }
+    }
+
+    /// The bytes the arena took from the allocator.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Borrows a shard.
+    #[inline]
+    pub(crate) fn lease(&self) -> Lease<'_> {
+        let mut slot = thread_slot();
+        loop {
+            let shard = &self.shards[slot % SHARDS].0;
+            if !shard.borrowed.swap(true, Ordering::Acquire) {
+                return Lease { arena: self, shard };
+            }
+            hint::spin_loop();
+            slot += 1;
+            if slot.is_multiple_of(4 * SHARDS) {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// The sum over all shards; exact when no insert is under way.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        let mut first_seqno = SeqNo::MAX;
+        for Padded(shard) in self.shards.iter() {
+            totals.entries += shard.entries.load(Ordering::Relaxed);
+            totals.deletions += shard.deletions.load(Ordering::Relaxed);
+            totals.data_bytes += shard.data_bytes.load(Ordering::Relaxed);
+            first_seqno = first_seqno.min(shard.first_seqno.load(Ordering::Relaxed));
+            totals.largest_seqno = totals
+                .largest_seqno
+                .max(shard.largest_seqno.load(Ordering::Relaxed));
+        }
+        totals.first_seqno = (first_seqno != SeqNo::MAX).then_some(first_seqno);
+        totals
+    }
+
+    /// Uninitialized memory in a block of its own, aligned to 8, valid until the arena is dropped.
+    pub(crate) fn allocate_apart(&self, bytes: usize) -> NonNull<u8> {
+        self.new_block(&mut self.lock_blocks(), bytes)
+    }
+
+    fn lock_blocks(&self) -> MutexGuard<'_, Vec<Block>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new_block(&self, blocks: &mut Vec<Block>, bytes: usize) -> NonNull<u8> {
+        let layout = Layout::from_size_align(bytes, ALIGN)
+            .expect("keys and values are under 4 GiB, blocks not much larger");
+        // SAFETY: the layout is not of size zero: every entry and every block has some bytes.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        // `Region::bytes` finds its way back from the address.
+        let _ = start.as_ptr().expose_provenance();
+        blocks.push(Block { start, layout });
+        self.allocated.fetch_add(bytes, Ordering::Relaxed);
+        start
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for Block { start, layout } in self.lock_blocks().drain(..) {
+            // SAFETY: `new_block` got the block from `alloc` with this layout, and the list has it once.
+            unsafe { dealloc(start.as_ptr(), layout) };
+        }
+    }
+}
+
+/// The right to allocate from a shard and to count in it.
+pub(crate) struct Lease<'a> {
+    arena: &'a Arena,
+    shard: &'a Shard,
+}
+
+impl Lease<'_> {
+    /// Uninitialized memory of `bytes` bytes, aligned to 8, valid until the arena is dropped.
+    #[inline]
+    pub(crate) fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
+        let bytes = bytes.max(1).next_multiple_of(ALIGN);
+        let free_bytes = self.shard.free_bytes.load(Ordering::Relaxed);
+        if bytes > free_bytes {
+            return self.allocate_slow(bytes);
+        }
+        let start = self.shard.free.load(Ordering::Relaxed);
+        self.bump(start, bytes, free_bytes)
+    }
+
+    /// Takes `bytes` of the `free_bytes` at `start`.
+    #[inline]
+    fn bump(&self, start: *mut u8, bytes: usize, free_bytes: usize) -> NonNull<u8> {
+        debug_assert!(bytes <= free_bytes);
+        // SAFETY: the shard has `free_bytes` of one block at `start`, which are at least `bytes`.
+        let rest = unsafe { start.add(bytes) };
+        self.shard.free.store(rest, Ordering::Relaxed);
+        self.shard
+            .free_bytes
+            .store(free_bytes - bytes, Ordering::Relaxed);
+        NonNull::new(start).expect("a shard with free bytes has a block")
+    }
+
+    #[cold]
+    fn allocate_slow(&mut self, bytes: usize) -> NonNull<u8> {
+        let mut blocks = self.arena.lock_blocks();
+        let in_use = |Padded(shard): &&Padded<Shard>| {
+            ptr::eq(shard, self.shard) || shard.block_bytes.load(Ordering::Relaxed) > 0
+        };
+        let shards_in_use = self.arena.shards.iter().filter(in_use).count();
+        // The unused ends of all shards' blocks together stay near one full block.
+        let limit = self.arena.block_bytes_max / shards_in_use.next_power_of_two();
+        let so_far = self.shard.block_bytes.load(Ordering::Relaxed);
+        let block = so_far
+            .max(FIRST_BLOCK_BYTES)
+            .min(limit.next_multiple_of(ALIGN));
+        let fetched = if bytes > block / 4 { bytes } else { block };
+        self.shard
+            .block_bytes
+            .store(so_far + fetched, Ordering::Relaxed);
+        let start = self.arena.new_block(&mut blocks, fetched);
+        if fetched == bytes {
+            return start;
+        }
+        self.bump(start.as_ptr(), bytes, fetched)
+    }
+
+    /// Counts an entry of `data_bytes` bytes.
+    #[inline]
+    pub(crate) fn count(&mut self, seqno: SeqNo, value_type: ValueType, data_bytes: usize) {
+        let shard = self.shard;
+        add(&shard.entries, 1);
+        add(&shard.data_bytes, data_bytes as u64);
+        if value_type.is_deletion() {
+            add(&shard.deletions, 1);
+        }
+        if seqno < shard.first_seqno.load(Ordering::Relaxed) {
+            shard.first_seqno.store(seqno, Ordering::Relaxed);
+        }
+        if seqno > shard.largest_seqno.load(Ordering::Relaxed) {
+            shard.largest_seqno.store(seqno, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes back the count of an entry that turned out to be there already. The sequence numbers stand: the
+    /// entry that is there has the same.
+    pub(crate) fn discount(&mut self, value_type: ValueType, data_bytes: usize) {
+        let shard = self.shard;
+        add(&shard.entries, 1_u64.wrapping_neg());
+        add(&shard.data_bytes, (data_bytes as u64).wrapping_neg());
+        if value_type.is_deletion() {
+            add(&shard.deletions, 1_u64.wrapping_neg());
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.shard.borrowed.store(false, Ordering::Release);
+    }
+}
+
+/// Adds to a counter that only the borrower of its shard writes.
+#[inline]
+fn add(counter: &AtomicU64, value: u64) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(value);
+    counter.store(sum, Ordering::Relaxed);
+}
+
+/// The arena as pinned values see it.
+struct ArenaRegion(
+    #[expect(dead_code, reason = "held for the memory behind the addresses")] Arc<Arena>,
+);
+
+impl Region for ArenaRegion {
+    fn bytes(&self, start: u64, len: u32) -> &[u8] {
+        let address = ptr::with_exposed_provenance::<u8>(to_usize(start));
+        // SAFETY: by A3 `start` and `len` describe part of what `pin` was given: initialized, unchanging bytes
+        // in a block of this arena, whose provenance `new_block` exposed and which A1 keeps in place.
+        unsafe { std::slice::from_raw_parts(address, len as usize) }
+    }
+}
+
+/// An arena that its memtable, cursors and pinned values hold together.
+#[derive(Clone)]
+pub(crate) struct SharedArena {
+    arena: Arc<Arena>,
+    buffer: Arc<Buffer>,
+}
+
+impl SharedArena {
+    /// An empty arena that fetches blocks of up to `block_bytes_max` bytes.
+    pub(crate) fn new(block_bytes_max: usize) -> Self {
+        let arena = Arc::new(Arena::new(block_bytes_max));
+        let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));
+        SharedArena { arena, buffer }
+    }
+
+    /// The allocator itself.
+    #[inline]
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// The value, which keeps the arena alive if it is too long to be copied inside.
+    ///
+    /// # Safety
+    /// `value` must lie in memory that this arena allocated, initialized and never written again.
+    #[inline]
+    pub(crate) unsafe fn pin(&self, value: &[u8]) -> PinnedSlice {
+        let len = u32::try_from(value.len()).expect("values are under 4 GiB");
+        PinnedSlice::pin(&self.buffer, value.as_ptr().addr() as u64, len)
+    }
+}

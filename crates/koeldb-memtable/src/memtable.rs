@@ -1,0 +1,339 @@
+//! The memtable as the engine sees it: point entries, range tombstones, filter and counters.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use koeldb_base::key::FOOTER_BYTES;
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
+
+use crate::arena::SharedArena;
+use crate::bloom::MemtableBloom;
+use crate::rep::{EntryParts, MemtableCursor, MemtableRep, RepKind};
+use crate::tombstones::Tombstones;
+
+/// The settings of a memtable.
+#[derive(Clone)]
+pub struct MemtableOptions {
+    /// How entries are ordered.
+    pub rep: RepKind,
+    /// The bytes fetched from the allocator at once, when the memtable is no longer small.
+    pub arena_block_bytes: usize,
+    /// The filter, if there is to be one.
+    pub bloom: Option<BloomOptions>,
+}
+
+impl Default for MemtableOptions {
+    fn default() -> Self {
+        MemtableOptions {
+            rep: RepKind::SkipList,
+            arena_block_bytes: 1 << 20,
+            bloom: None,
+        }
+    }
+}
+
+impl fmt::Debug for MemtableOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemtableOptions")
+            .field("rep", &self.rep)
+            .field("arena_block_bytes", &self.arena_block_bytes)
+            .field("bloom", &self.bloom.is_some())
+            .finish()
+    }
+}
+
+/// What the filter of a memtable is built over.
+#[derive(Clone)]
+pub struct BloomOptions {
+    /// The size of the filter: the write buffer size times `memtable_prefix_bloom_size_ratio`.
+    pub bytes: usize,
+    /// Whether whole keys are noted (`memtable_whole_key_filtering`).
+    pub whole_keys: bool,
+    /// Whose prefixes are noted.
+    pub prefixes: Option<Arc<dyn PrefixExtractor>>,
+}
+
+/// An ordered in-memory table of internal entries.
+///
+/// All methods may be called by any number of threads at once, but for [`Memtable::seal`], which follows the last
+/// insert.
+pub struct Memtable {
+    order: KeyOrder,
+    rep: MemtableRep,
+    tombstones: Tombstones,
+    bloom: Option<Filter>,
+    sealed: AtomicBool,
+    /// The sequence numbers of range tombstones; those of point entries are counted in the arena.
+    tombstone_seqno_first: AtomicU64,
+    tombstone_seqno_largest: AtomicU64,
+    tombstone_data_bytes: AtomicU64,
+}
+
+struct Filter {
+    bloom: MemtableBloom,
+    options: BloomOptions,
+}
+
+impl Filter {
+    fn note(&self, user_key: &[u8]) {
+        if self.options.whole_keys {
+            self.bloom.insert(MemtableBloom::hash(user_key));
+        }
+        if let Some(prefix) = self.prefix(user_key) {
+            self.bloom.insert(MemtableBloom::hash(prefix));
+        }
+    }
+
+    fn may_contain(&self, lookup: &Lookup) -> bool {
+        if self.options.whole_keys {
+            return self.bloom.may_contain(lookup.filter_hash());
+        }
+        match self.prefix(lookup.user_key()) {
+            Some(prefix) => self.bloom.may_contain(MemtableBloom::hash(prefix)),
+            None => true,
+        }
+    }
+
+    fn prefix<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
+        self.options.prefixes.as_ref()?.prefix(user_key)
+    }
+}
+
+impl Memtable {
+    /// An empty memtable.
+    #[must_use]
+    pub fn new(order: KeyOrder, options: &MemtableOptions) -> Arc<Self> {
+        let arena = SharedArena::new(options.arena_block_bytes);
+        let bloom = options.bloom.clone().map(|options| Filter {
+            bloom: MemtableBloom::new(options.bytes),
+            options,
+        });
+        Arc::new(Memtable {
+            rep: MemtableRep::new(options.rep, order.clone(), arena),
+            order,
+            tombstones: Tombstones::default(),
+            bloom,
+            sealed: AtomicBool::new(false),
+            tombstone_seqno_first: AtomicU64::new(SeqNo::MAX),
+            tombstone_seqno_largest: AtomicU64::new(0),
+            tombstone_data_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Inserts an entry. For [`ValueType::RangeDeletion`] the key is the start of the range and the value its end.
+    ///
+    /// # Errors
+    /// `TryAgain` if there is an entry of this key and sequence number (the vector does not look);
+    /// `InvalidArgument` if key or value has 4 GiB or more.
+    #[inline]
+    pub fn insert(
+        &self,
+        seqno: SeqNo,
+        value_type: ValueType,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        debug_assert!(
+            !self.sealed.load(Ordering::Relaxed),
+            "nothing is inserted into a sealed memtable"
+        );
+        if value_type == ValueType::RangeDeletion {
+            self.insert_tombstone(seqno, key, value);
+            return Ok(());
+        }
+        let parts = EntryParts::new(seqno, value_type, key, value)?;
+        if let Some(filter) = &self.bloom {
+            filter.note(key);
+        }
+        self.rep.insert(&parts).map_err(|_| duplicate(key, seqno))
+    }
+
+    fn insert_tombstone(&self, seqno: SeqNo, start: &[u8], end: &[u8]) {
+        self.tombstone_seqno_first
+            .fetch_min(seqno, Ordering::Relaxed);
+        self.tombstone_seqno_largest
+            .fetch_max(seqno, Ordering::Relaxed);
+        let data_bytes = start.len() + FOOTER_BYTES + end.len();
+        self.tombstone_data_bytes
+            .fetch_add(data_bytes as u64, Ordering::Relaxed);
+        self.tombstones.insert(RangeTombstone {
+            start: start.to_vec(),
+            end: end.to_vec(),
+            seqno,
+        });
+    }
+
+    /// Searches for the key of `lookup`: raises the covering range tombstone, then offers the visible entries
+    /// newest first until the look-up is settled.
+    ///
+    /// # Errors
+    /// What the look-up says about an entry.
+    #[inline]
+    pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        let covering =
+            self.tombstones
+                .covering_seqno(&self.order, lookup.user_key(), lookup.snapshot());
+        if covering > 0 {
+            lookup.cover(covering);
+        }
+        if let Some(filter) = &self.bloom
+            && !filter.may_contain(lookup)
+        {
+            return Ok(());
+        }
+        for entry in self.rep.entries_from(lookup.seek_key()) {
+            let (user_key, footer) = entry.user_key_and_footer();
+            if self.order.compare(user_key, lookup.user_key()).is_ne() {
+                break;
+            }
+            let value_type = type_of(footer);
+            if lookup.offer(footer >> 8, value_type, || entry.pinned_value())? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A cursor over the point entries, without a position yet.
+    #[must_use]
+    pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
+        self.rep.cursor()
+    }
+
+    /// The range tombstones inserted so far; `None` if there are none.
+    #[must_use]
+    pub fn tombstones(&self) -> Option<Arc<FragmentedTombstones>> {
+        self.tombstones.fragments(&self.order)
+    }
+
+    /// The bytes of memory the memtable took from the allocator.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let filter = self.bloom.as_ref();
+        self.rep.arena().arena().memory_bytes()
+            + self.rep.memory_bytes()
+            + self.tombstones.memory_bytes()
+            + filter.map_or(0, |filter| filter.bloom.memory_bytes())
+    }
+
+    /// The number of entries inserted, range tombstones included.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        self.rep.arena().arena().totals().entries + self.range_deletion_count()
+    }
+
+    /// The number of entries that delete a key.
+    #[must_use]
+    pub fn deletion_count(&self) -> u64 {
+        self.rep.arena().arena().totals().deletions
+    }
+
+    /// The number of range tombstones.
+    #[must_use]
+    pub fn range_deletion_count(&self) -> u64 {
+        self.tombstones.count() as u64
+    }
+
+    /// The encoded bytes of all entries, without the memory around them.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.rep.arena().arena().totals().data_bytes
+            + self.tombstone_data_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was inserted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entry_count() == 0
+    }
+
+    /// The smallest sequence number inserted; `None` if nothing was.
+    #[must_use]
+    pub fn first_seqno(&self) -> Option<SeqNo> {
+        let points = self.rep.arena().arena().totals().first_seqno;
+        let tombstones = self.tombstone_seqno_first.load(Ordering::Relaxed);
+        let first = points.unwrap_or(SeqNo::MAX).min(tombstones);
+        (first != SeqNo::MAX).then_some(first)
+    }
+
+    /// The largest sequence number inserted, or 0.
+    #[must_use]
+    pub fn largest_seqno(&self) -> SeqNo {
+        let points = self.rep.arena().arena().totals().largest_seqno;
+        points.max(self.tombstone_seqno_largest.load(Ordering::Relaxed))
+    }
+
+    /// Says that the last insert has returned. Takes constant time and waits for nobody.
+    pub fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+        self.rep.seal();
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memtable")
+            .field("entries", &self.entry_count())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The type in a footer that [`EntryParts`] made.
+#[inline]
+fn type_of(footer: u64) -> ValueType {
+    ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")
+}
+
+#[cold]
+fn duplicate(key: &[u8], seqno: SeqNo) -> Error {
+    Error::with_kind(
+        ErrorKind::TryAgain,
+        format!(
+            "the memtable has an entry of key \"{}\" and sequence number {seqno} already",
+            key.escape_ascii()
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use koeldb_base::Cursor;
+
+    #[test]
+    fn what_was_inserted_is_found_and_listed() {
+        for rep in [RepKind::SkipList, RepKind::Vector { reserved: 0 }] {
+            let options = MemtableOptions {
+                rep,
+                ..MemtableOptions::default()
+            };
+            let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+            for (seqno, key) in [(1, b"b"), (2, b"a"), (3, b"b")] {
+                memtable
+                    .insert(seqno, ValueType::Value, key, &seqno.to_le_bytes().repeat(9))
+                    .unwrap();
+            }
+            let mut lookup = Lookup::new(b"b", 2);
+            memtable.search(&mut lookup).unwrap();
+            let value = lookup.finish(None).unwrap().unwrap();
+            let mut cursor = memtable.cursor();
+            drop(memtable);
+            assert_eq!(value[..8], 1_u64.to_le_bytes());
+            cursor.seek_to_first().unwrap();
+            let mut seqnos = Vec::new();
+            while cursor.valid() {
+                seqnos.push(footer(cursor.key()) >> 8);
+                cursor.next().unwrap();
+            }
+            assert_eq!(seqnos, [2, 3, 1]);
+        }
+    }
+
+    fn footer(key: &[u8]) -> u64 {
+        koeldb_base::key::footer_of(key).1
+    }
+}

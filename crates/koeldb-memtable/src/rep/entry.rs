@@ -1,0 +1,189 @@
+//! An encoded entry in the arena: what every representation orders.
+//!
+//! ```text
+//! entry = varint32 length of the internal key ‖ user key ‖ fixed64 footer ‖ varint32 length of the value ‖ value
+//! ```
+//!
+//! # Invariants
+//! - **E1** [`EntryParts::write`] alone makes entries; one that others can see is whole and never changes.
+//! - **E2** An [`Entry`] holds the arena that its bytes lie in.
+#![expect(
+    unsafe_code,
+    reason = "entries are read in place; the lengths in front of their parts are ours to trust"
+)]
+
+use std::ptr::NonNull;
+use std::slice;
+
+use koeldb_base::coding::{to_u32, varint_len};
+use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, footer_of, pack};
+use koeldb_base::{PinnedSlice, Result, SeqNo, ValueType};
+
+use crate::arena::SharedArena;
+
+/// An entry to be inserted.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryParts<'a> {
+    pub(crate) user_key: &'a [u8],
+    pub(crate) seqno: SeqNo,
+    pub(crate) value_type: ValueType,
+    pub(crate) value: &'a [u8],
+    internal_len: u32,
+    value_len: u32,
+}
+
+impl<'a> EntryParts<'a> {
+    /// Checks that the lengths can be encoded.
+    #[inline]
+    pub(crate) fn new(
+        seqno: SeqNo,
+        value_type: ValueType,
+        user_key: &'a [u8],
+        value: &'a [u8],
+    ) -> Result<Self> {
+        debug_assert!(seqno <= MAX_SEQNO);
+        Ok(EntryParts {
+            user_key,
+            seqno,
+            value_type,
+            value,
+            internal_len: to_u32(user_key.len() + FOOTER_BYTES, "key")?,
+            value_len: to_u32(value.len(), "value")?,
+        })
+    }
+
+    /// The footer of the internal key.
+    #[inline]
+    pub(crate) fn footer(&self) -> u64 {
+        pack(self.seqno, self.value_type)
+    }
+
+    /// The bytes [`write`](Self::write) fills.
+    #[inline]
+    pub(crate) fn encoded_len(&self) -> usize {
+        varint_len(u64::from(self.internal_len))
+            + self.internal_len as usize
+            + varint_len(u64::from(self.value_len))
+            + self.value_len as usize
+    }
+
+    /// Encodes the entry at `start`.
+    ///
+    /// # Safety
+    /// `encoded_len` bytes at `start` must be the caller's to write.
+    #[inline]
+    pub(crate) unsafe fn write(&self, start: NonNull<u8>) {
+        // SAFETY: the parts written add up to `encoded_len`, so each lies in the caller's bytes.
+        let at = unsafe { write_varint(start, self.internal_len) };
+        // SAFETY: as above.
+        let at = unsafe { write_bytes(at, self.user_key) };
+        // SAFETY: as above.
+        let at = unsafe { write_bytes(at, &self.footer().to_le_bytes()) };
+        // SAFETY: as above.
+        let at = unsafe { write_varint(at, self.value_len) };
+        // SAFETY: as above.
+        unsafe { write_bytes(at, self.value) };
+    }
+}
+
+/// Copies `bytes` to `at` and returns the position behind.
+///
+/// # Safety
+/// As many bytes at `at` must be the caller's to write.
+#[inline]
+unsafe fn write_bytes(at: NonNull<u8>, bytes: &[u8]) -> NonNull<u8> {
+    let from = NonNull::from(bytes).cast::<u8>();
+    // SAFETY: by the contract; memory that nobody else has yet does not overlap `bytes`.
+    unsafe { at.copy_from_nonoverlapping(from, bytes.len()) };
+    // SAFETY: by the contract the end is in or just behind the same memory.
+    unsafe { at.add(bytes.len()) }
+}
+
+/// Encodes `value` at `at` and returns the position behind.
+///
+/// # Safety
+/// `varint_len(value)` bytes at `at` must be the caller's to write.
+#[inline]
+unsafe fn write_varint(mut at: NonNull<u8>, mut value: u32) -> NonNull<u8> {
+    while value >= 0x80 {
+        // SAFETY: by the contract; this is one of the first bytes of the varint.
+        at = unsafe { write_bytes(at, &[(value & 0x7f) as u8 | 0x80]) };
+        value >>= 7;
+    }
+    // SAFETY: by the contract; this is the last byte of the varint.
+    unsafe { write_bytes(at, &[(value & 0x7f) as u8]) }
+}
+
+/// Reads the varint at `at`: its value and the position behind.
+///
+/// # Safety
+/// A varint that [`write_varint`] wrote must stand at `at`.
+#[inline]
+unsafe fn read_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
+    let mut value = 0;
+    let mut shift = 0;
+    loop {
+        // SAFETY: a varint has at least one byte, and another where the last one said so.
+        let byte = unsafe { at.read() };
+        // SAFETY: behind each of its bytes lies another, or what the varint counts.
+        at = unsafe { at.add(1) };
+        value |= u32::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return (value, at);
+        }
+        shift += 7;
+    }
+}
+
+/// An entry in the arena, on loan from its representation.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    start: NonNull<u8>,
+    arena: &'a SharedArena,
+}
+
+impl<'a> Entry<'a> {
+    /// The entry at `start`.
+    ///
+    /// # Safety
+    /// [`EntryParts::write`] must have made it in memory of `arena`, before the caller got to know `start`.
+    #[inline]
+    pub(crate) unsafe fn new(start: NonNull<u8>, arena: &'a SharedArena) -> Self {
+        Entry { start, arena }
+    }
+
+    /// The internal key.
+    #[inline]
+    pub(crate) fn key(self) -> &'a [u8] {
+        // SAFETY: an entry begins with the length of its key (E1).
+        let (len, at) = unsafe { read_varint(self.start) };
+        // SAFETY: the key follows, and the arena is borrowed for 'a (E1, E2).
+        unsafe { slice::from_raw_parts(at.as_ptr(), len as usize) }
+    }
+
+    /// The value.
+    #[inline]
+    pub(crate) fn value(self) -> &'a [u8] {
+        // SAFETY: an entry begins with the length of its key (E1).
+        let (key_len, at) = unsafe { read_varint(self.start) };
+        // SAFETY: the key follows, and the length of the value behind it (E1).
+        let at = unsafe { at.add(key_len as usize) };
+        // SAFETY: as above.
+        let (len, at) = unsafe { read_varint(at) };
+        // SAFETY: the value follows, and the arena is borrowed for 'a (E1, E2).
+        unsafe { slice::from_raw_parts(at.as_ptr(), len as usize) }
+    }
+
+    /// The user key and the footer.
+    #[inline]
+    pub(crate) fn user_key_and_footer(self) -> (&'a [u8], u64) {
+        footer_of(self.key())
+    }
+
+    /// The value, kept alive by its arena.
+    #[inline]
+    pub(crate) fn pinned_value(self) -> PinnedSlice {
+        // SAFETY: the value lies in the arena and no longer changes (E1, E2).
+        unsafe { self.arena.pin(self.value()) }
+    }
+}
