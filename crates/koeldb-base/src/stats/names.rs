@@ -1,0 +1,294 @@
+//! What is counted and measured, under the names RocksDB gives it.
+
+/// Declares an enum of names; a variant is documented by its name.
+macro_rules! names {
+    ($(#[$doc:meta])* pub enum $type:ident { $($variant:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum $type {
+            $(#[doc = concat!("`", $name, "`")] $variant,)*
+        }
+
+        impl $type {
+            const ALL: &[$type] = &[$($type::$variant,)*];
+
+            /// How many there are.
+            pub(super) const COUNT: usize = Self::ALL.len();
+
+            /// All of them, in the order of RocksDB's dump.
+            pub fn all() -> impl ExactSizeIterator<Item = $type> {
+                Self::ALL.iter().copied()
+            }
+
+            /// The name, as RocksDB prints it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name,)*
+                }
+            }
+
+            /// The one of this name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<$type> {
+                Self::all().find(|item| item.name() == name)
+            }
+
+            pub(super) const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+names! {
+    /// A count that only grows.
+    pub enum Ticker {
+        BlockCacheMiss = "rocksdb.block.cache.miss",
+        BlockCacheHit = "rocksdb.block.cache.hit",
+        BlockCacheAdd = "rocksdb.block.cache.add",
+        BlockCacheAddFailures = "rocksdb.block.cache.add.failures",
+        BlockCacheIndexMiss = "rocksdb.block.cache.index.miss",
+        BlockCacheIndexHit = "rocksdb.block.cache.index.hit",
+        BlockCacheIndexAdd = "rocksdb.block.cache.index.add",
+        BlockCacheIndexBytesInsert = "rocksdb.block.cache.index.bytes.insert",
+        BlockCacheFilterMiss = "rocksdb.block.cache.filter.miss",
+        BlockCacheFilterHit = "rocksdb.block.cache.filter.hit",
+        BlockCacheFilterAdd = "rocksdb.block.cache.filter.add",
+        BlockCacheFilterBytesInsert = "rocksdb.block.cache.filter.bytes.insert",
+        BlockCacheDataMiss = "rocksdb.block.cache.data.miss",
+        BlockCacheDataHit = "rocksdb.block.cache.data.hit",
+        BlockCacheDataAdd = "rocksdb.block.cache.data.add",
+        BlockCacheDataBytesInsert = "rocksdb.block.cache.data.bytes.insert",
+        BlockCacheBytesRead = "rocksdb.block.cache.bytes.read",
+        BlockCacheBytesWrite = "rocksdb.block.cache.bytes.write",
+        BlockCacheCompressionDictMiss = "rocksdb.block.cache.compression.dict.miss",
+        BlockCacheCompressionDictHit = "rocksdb.block.cache.compression.dict.hit",
+        BlockCacheCompressionDictAdd = "rocksdb.block.cache.compression.dict.add",
+        BlockCacheCompressionDictBytesInsert = "rocksdb.block.cache.compression.dict.bytes.insert",
+        BlockCacheAddRedundant = "rocksdb.block.cache.add.redundant",
+        BlockCacheIndexAddRedundant = "rocksdb.block.cache.index.add.redundant",
+        BlockCacheFilterAddRedundant = "rocksdb.block.cache.filter.add.redundant",
+        BlockCacheDataAddRedundant = "rocksdb.block.cache.data.add.redundant",
+        BlockCacheCompressionDictAddRedundant = "rocksdb.block.cache.compression.dict.add.redundant",
+        BloomFilterUseful = "rocksdb.bloom.filter.useful",
+        BloomFilterFullPositive = "rocksdb.bloom.filter.full.positive",
+        BloomFilterFullTruePositive = "rocksdb.bloom.filter.full.true.positive",
+        BloomFilterPrefixChecked = "rocksdb.bloom.filter.prefix.checked",
+        BloomFilterPrefixUseful = "rocksdb.bloom.filter.prefix.useful",
+        BloomFilterPrefixTruePositive = "rocksdb.bloom.filter.prefix.true.positive",
+        MemtableHit = "rocksdb.memtable.hit",
+        MemtableMiss = "rocksdb.memtable.miss",
+        GetHitL0 = "rocksdb.l0.hit",
+        GetHitL1 = "rocksdb.l1.hit",
+        GetHitL2AndUp = "rocksdb.l2andup.hit",
+        CompactionKeyDropNewerEntry = "rocksdb.compaction.key.drop.new",
+        CompactionKeyDropObsolete = "rocksdb.compaction.key.drop.obsolete",
+        CompactionKeyDropRangeDel = "rocksdb.compaction.key.drop.range_del",
+        CompactionKeyDropUser = "rocksdb.compaction.key.drop.user",
+        CompactionRangeDelDropObsolete = "rocksdb.compaction.range_del.drop.obsolete",
+        CompactionOptimizedDelDropObsolete = "rocksdb.compaction.optimized.del.drop.obsolete",
+        CompactionCancelled = "rocksdb.compaction.cancelled",
+        NumberKeysWritten = "rocksdb.number.keys.written",
+        NumberKeysRead = "rocksdb.number.keys.read",
+        NumberKeysUpdated = "rocksdb.number.keys.updated",
+        BytesWritten = "rocksdb.bytes.written",
+        BytesRead = "rocksdb.bytes.read",
+        NumberDbSeek = "rocksdb.number.db.seek",
+        NumberDbNext = "rocksdb.number.db.next",
+        NumberDbPrev = "rocksdb.number.db.prev",
+        NumberDbSeekFound = "rocksdb.number.db.seek.found",
+        NumberDbNextFound = "rocksdb.number.db.next.found",
+        NumberDbPrevFound = "rocksdb.number.db.prev.found",
+        IterBytesRead = "rocksdb.db.iter.bytes.read",
+        NumberIterSkip = "rocksdb.number.iter.skip",
+        NumberOfReseeksInIteration = "rocksdb.number.reseeks.iteration",
+        NoIteratorCreated = "rocksdb.num.iterator.created",
+        NoIteratorDeleted = "rocksdb.num.iterator.deleted",
+        NoFileOpens = "rocksdb.no.file.opens",
+        NoFileErrors = "rocksdb.no.file.errors",
+        StallMicros = "rocksdb.stall.micros",
+        NumberMultigetCalls = "rocksdb.number.multiget.get",
+        NumberMultigetKeysRead = "rocksdb.number.multiget.keys.read",
+        NumberMultigetBytesRead = "rocksdb.number.multiget.bytes.read",
+        NumberMultigetKeysFound = "rocksdb.number.multiget.keys.found",
+        NumberMergeFailures = "rocksdb.number.merge.failures",
+        GetUpdatesSinceCalls = "rocksdb.getupdatessince.calls",
+        WalFileSynced = "rocksdb.wal.synced",
+        WalFileBytes = "rocksdb.wal.bytes",
+        WriteDoneBySelf = "rocksdb.write.self",
+        WriteDoneByOther = "rocksdb.write.other",
+        WriteWithWal = "rocksdb.write.wal",
+        CompactReadBytes = "rocksdb.compact.read.bytes",
+        CompactWriteBytes = "rocksdb.compact.write.bytes",
+        FlushWriteBytes = "rocksdb.flush.write.bytes",
+        NumberDirectLoadTableProperties = "rocksdb.number.direct.load.table.properties",
+        NumberSuperversionAcquires = "rocksdb.number.superversion_acquires",
+        NumberSuperversionReleases = "rocksdb.number.superversion_releases",
+        NumberSuperversionCleanups = "rocksdb.number.superversion_cleanups",
+        NumberBlockCompressed = "rocksdb.number.block.compressed",
+        NumberBlockDecompressed = "rocksdb.number.block.decompressed",
+        BytesCompressedFrom = "rocksdb.bytes.compressed.from",
+        BytesCompressedTo = "rocksdb.bytes.compressed.to",
+        BytesCompressionBypassed = "rocksdb.bytes.compression_bypassed",
+        BytesCompressionRejected = "rocksdb.bytes.compression.rejected",
+        NumberBlockCompressionBypassed = "rocksdb.number.block_compression_bypassed",
+        NumberBlockCompressionRejected = "rocksdb.number.block_compression_rejected",
+        BytesDecompressedFrom = "rocksdb.bytes.decompressed.from",
+        BytesDecompressedTo = "rocksdb.bytes.decompressed.to",
+        MergeOperationTotalTime = "rocksdb.merge.operation.time.nanos",
+        FilterOperationTotalTime = "rocksdb.filter.operation.time.nanos",
+        CompactionCpuTotalTime = "rocksdb.compaction.total.time.cpu_micros",
+        RowCacheHit = "rocksdb.row.cache.hit",
+        RowCacheMiss = "rocksdb.row.cache.miss",
+        NumberRateLimiterDrains = "rocksdb.number.rate_limiter.drains",
+        RateLimiterBytesRead = "rocksdb.rate.limiter.bytes.read",
+        RateLimiterBytesWrite = "rocksdb.rate.limiter.bytes.write",
+        RateLimiterRequestsRead = "rocksdb.rate.limiter.requests.read",
+        RateLimiterRequestsWrite = "rocksdb.rate.limiter.requests.write",
+        RateLimiterDelayedRequestsRead = "rocksdb.rate.limiter.delayed.requests.read",
+        RateLimiterDelayedRequestsWrite = "rocksdb.rate.limiter.delayed.requests.write",
+        RateLimiterTotalWaitMicrosRead = "rocksdb.rate.limiter.total.wait.micros.read",
+        RateLimiterTotalWaitMicrosWrite = "rocksdb.rate.limiter.total.wait.micros.write",
+        BlobDbBlobFileBytesWritten = "rocksdb.blobdb.blob.file.bytes.written",
+        BlobDbBlobFileBytesRead = "rocksdb.blobdb.blob.file.bytes.read",
+        BlobDbBlobFileSynced = "rocksdb.blobdb.blob.file.synced",
+        BlobDbGcNumNewFiles = "rocksdb.blobdb.gc.num.new.files",
+        BlobDbGcFailures = "rocksdb.blobdb.gc.failures",
+        BlobDbGcNumKeysRelocated = "rocksdb.blobdb.gc.num.keys.relocated",
+        BlobDbGcBytesRelocated = "rocksdb.blobdb.gc.bytes.relocated",
+        FilesMarkedTrash = "rocksdb.files.marked.trash",
+        FilesDeletedFromTrashQueue = "rocksdb.files.marked.trash.deleted",
+        FilesDeletedImmediately = "rocksdb.files.deleted.immediately",
+        ErrorHandlerBgErrorCount = "rocksdb.error.handler.bg.error.count",
+        ErrorHandlerBgIoErrorCount = "rocksdb.error.handler.bg.io.error.count",
+        ErrorHandlerBgRetryableIoErrorCount = "rocksdb.error.handler.bg.retryable.io.error.count",
+        ErrorHandlerAutoresumeCount = "rocksdb.error.handler.autoresume.count",
+        ErrorHandlerAutoresumeRetryTotalCount = "rocksdb.error.handler.autoresume.retry.total.count",
+        ErrorHandlerAutoresumeSuccessCount = "rocksdb.error.handler.autoresume.success.count",
+        MemtablePayloadBytesAtFlush = "rocksdb.memtable.payload.bytes.at.flush",
+        MemtableGarbageBytesAtFlush = "rocksdb.memtable.garbage.bytes.at.flush",
+        VerifyChecksumReadBytes = "rocksdb.verify_checksum.read.bytes",
+        BackupReadBytes = "rocksdb.backup.read.bytes",
+        BackupWriteBytes = "rocksdb.backup.write.bytes",
+        LastLevelReadBytes = "rocksdb.last.level.read.bytes",
+        LastLevelReadCount = "rocksdb.last.level.read.count",
+        NonLastLevelReadBytes = "rocksdb.non.last.level.read.bytes",
+        NonLastLevelReadCount = "rocksdb.non.last.level.read.count",
+        LastLevelSeekFiltered = "rocksdb.last.level.seek.filtered",
+        LastLevelSeekFilterMatch = "rocksdb.last.level.seek.filter.match",
+        LastLevelSeekData = "rocksdb.last.level.seek.data",
+        LastLevelSeekDataUsefulNoFilter = "rocksdb.last.level.seek.data.useful.no.filter",
+        LastLevelSeekDataUsefulFilterMatch = "rocksdb.last.level.seek.data.useful.filter.match",
+        NonLastLevelSeekFiltered = "rocksdb.non.last.level.seek.filtered",
+        NonLastLevelSeekFilterMatch = "rocksdb.non.last.level.seek.filter.match",
+        NonLastLevelSeekData = "rocksdb.non.last.level.seek.data",
+        NonLastLevelSeekDataUsefulNoFilter = "rocksdb.non.last.level.seek.data.useful.no.filter",
+        NonLastLevelSeekDataUsefulFilterMatch = "rocksdb.non.last.level.seek.data.useful.filter.match",
+        BlockChecksumComputeCount = "rocksdb.block.checksum.compute.count",
+        BlockChecksumMismatchCount = "rocksdb.block.checksum.mismatch.count",
+        ReadAsyncMicros = "rocksdb.read.async.micros",
+        AsyncReadErrorCount = "rocksdb.async.read.error.count",
+        TableOpenPrefetchTailMiss = "rocksdb.table.open.prefetch.tail.miss",
+        TableOpenPrefetchTailHit = "rocksdb.table.open.prefetch.tail.hit",
+        TimestampFilterTableChecked = "rocksdb.timestamp.filter.table.checked",
+        TimestampFilterTableFiltered = "rocksdb.timestamp.filter.table.filtered",
+        ReadaheadTrimmed = "rocksdb.readahead.trimmed",
+        FifoMaxSizeCompactions = "rocksdb.fifo.max.size.compactions",
+        FifoTtlCompactions = "rocksdb.fifo.ttl.compactions",
+        PrefetchBytes = "rocksdb.prefetch.bytes",
+        PrefetchBytesUseful = "rocksdb.prefetch.bytes.useful",
+        PrefetchHits = "rocksdb.prefetch.hits",
+        SstFooterCorruptionCount = "rocksdb.footer.corruption.count",
+        FlushReasonWriteBufferFull = "rocksdb.flush.reason.write_buffer_full",
+        FlushReasonWriteBufferManager = "rocksdb.flush.reason.write_buffer_manager",
+        FlushReasonMemtableMaxRangeDeletions = "rocksdb.flush.reason.memtable_max_range_deletions",
+        CheckpointReadBytes = "rocksdb.checkpoint.read.bytes",
+        CheckpointWriteBytes = "rocksdb.checkpoint.write.bytes",
+    }
+}
+
+names! {
+    /// A quantity whose distribution is measured: microseconds unless the name says otherwise.
+    pub enum HistogramKind {
+        DbGet = "rocksdb.db.get.micros",
+        DbWrite = "rocksdb.db.write.micros",
+        CompactionTime = "rocksdb.compaction.times.micros",
+        CompactionCpuTime = "rocksdb.compaction.times.cpu_micros",
+        SubcompactionSetupTime = "rocksdb.subcompaction.setup.times.micros",
+        TableSyncMicros = "rocksdb.table.sync.micros",
+        CompactionOutfileSyncMicros = "rocksdb.compaction.outfile.sync.micros",
+        WalFileSyncMicros = "rocksdb.wal.file.sync.micros",
+        ManifestFileSyncMicros = "rocksdb.manifest.file.sync.micros",
+        TableOpenIoMicros = "rocksdb.table.open.io.micros",
+        DbMultiget = "rocksdb.db.multiget.micros",
+        ReadBlockCompactionMicros = "rocksdb.read.block.compaction.micros",
+        ReadBlockGetMicros = "rocksdb.read.block.get.micros",
+        WriteRawBlockMicros = "rocksdb.write.raw.block.micros",
+        NumFilesInSingleCompaction = "rocksdb.numfiles.in.singlecompaction",
+        DbSeek = "rocksdb.db.seek.micros",
+        WriteStall = "rocksdb.db.write.stall",
+        SstReadMicros = "rocksdb.sst.read.micros",
+        FileReadFlushMicros = "rocksdb.file.read.flush.micros",
+        FileReadCompactionMicros = "rocksdb.file.read.compaction.micros",
+        FileReadDbOpenMicros = "rocksdb.file.read.db.open.micros",
+        FileReadGetMicros = "rocksdb.file.read.get.micros",
+        FileReadMultigetMicros = "rocksdb.file.read.multiget.micros",
+        FileReadDbIteratorMicros = "rocksdb.file.read.db.iterator.micros",
+        FileReadVerifyDbChecksumMicros = "rocksdb.file.read.verify.db.checksum.micros",
+        FileReadVerifyFileChecksumsMicros = "rocksdb.file.read.verify.file.checksums.micros",
+        SstWriteMicros = "rocksdb.sst.write.micros",
+        FileWriteFlushMicros = "rocksdb.file.write.flush.micros",
+        FileWriteCompactionMicros = "rocksdb.file.write.compaction.micros",
+        FileWriteDbOpenMicros = "rocksdb.file.write.db.open.micros",
+        NumSubcompactionsScheduled = "rocksdb.num.subcompactions.scheduled",
+        BytesPerRead = "rocksdb.bytes.per.read",
+        BytesPerWrite = "rocksdb.bytes.per.write",
+        BytesPerMultiget = "rocksdb.bytes.per.multiget",
+        CompressionTimesNanos = "rocksdb.compression.times.nanos",
+        DecompressionTimesNanos = "rocksdb.decompression.times.nanos",
+        ReadNumMergeOperands = "rocksdb.read.num.merge_operands",
+        BlobDbBlobFileWriteMicros = "rocksdb.blobdb.blob.file.write.micros",
+        BlobDbBlobFileReadMicros = "rocksdb.blobdb.blob.file.read.micros",
+        BlobDbBlobFileSyncMicros = "rocksdb.blobdb.blob.file.sync.micros",
+        BlobDbCompressionMicros = "rocksdb.blobdb.compression.micros",
+        BlobDbDecompressionMicros = "rocksdb.blobdb.decompression.micros",
+        FlushTime = "rocksdb.db.flush.micros",
+        SstBatchSize = "rocksdb.sst.batch.size",
+        MultigetIoBatchSize = "rocksdb.multiget.io.batch.size",
+        NumIndexAndFilterBlocksReadPerLevel = "rocksdb.num.index.and.filter.blocks.read.per.level",
+        NumSstReadPerLevel = "rocksdb.num.sst.read.per.level",
+        NumLevelReadPerMultiget = "rocksdb.num.level.read.per.multiget",
+        ErrorHandlerAutoresumeRetryCount = "rocksdb.error.handler.autoresume.retry.count",
+        AsyncReadBytes = "rocksdb.async.read.bytes",
+        PollWaitMicros = "rocksdb.poll.wait.micros",
+        CompactionPrefetchBytes = "rocksdb.compaction.prefetch.bytes",
+        PrefetchedBytesDiscarded = "rocksdb.prefetched.bytes.discarded",
+        TableOpenPrefetchTailReadBytes = "rocksdb.table.open.prefetch.tail.read.bytes",
+        NumOpPerTransaction = "rocksdb.num.op.per.transaction",
+        IngestExternalFilePrepareTime = "rocksdb.ingest.external.file.prepare.micros",
+        IngestExternalFileRunTime = "rocksdb.ingest.external.file.run.micros",
+        RateLimiterWaitMicrosRead = "rocksdb.rate.limiter.wait.micros.read",
+        RateLimiterWaitMicrosWrite = "rocksdb.rate.limiter.wait.micros.write",
+        FlushMemtableTotalDataSize = "rocksdb.flush.memtable.total.data.size.bytes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_again() {
+        for (index, ticker) in Ticker::all().enumerate() {
+            assert_eq!(Ticker::from_name(ticker.name()), Some(ticker));
+            assert_eq!(ticker.index(), index);
+        }
+        for (index, kind) in HistogramKind::all().enumerate() {
+            assert_eq!(HistogramKind::from_name(kind.name()), Some(kind));
+            assert_eq!(kind.index(), index);
+        }
+        assert_eq!(Ticker::from_name("rocksdb.db.get.micros"), None);
+    }
+}

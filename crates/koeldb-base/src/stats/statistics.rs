@@ -1,0 +1,272 @@
+//! The handle: threads find their slot through it, and totals are added up.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::histogram::HistogramData;
+use super::names::{HistogramKind, Ticker};
+use super::slot::Slot;
+
+/// Counts and distributions of one database or of several that share it. Clones are handles to the same.
+#[derive(Clone, Default)]
+pub struct Statistics {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    registry: Mutex<Registry>,
+}
+
+#[derive(Default)]
+struct Registry {
+    /// The slots of living threads.
+    slots: Vec<Arc<Slot>>,
+    /// What threads that ended have counted.
+    ended: Totals,
+}
+
+impl Shared {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // Nothing that panics runs under the lock, and sums are valid at any point.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// This thread's slot in one [`Statistics`]. The weak reference keeps the address from being used again.
+struct Membership {
+    shared: Weak<Shared>,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Membership {
+    /// The thread ends: its sums stay.
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut registry = shared.registry();
+        let before = registry.slots.len();
+        registry.slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+        if registry.slots.len() < before {
+            registry.ended.add(&self.slot);
+        }
+    }
+}
+
+thread_local! {
+    static MEMBERSHIPS: RefCell<Vec<Membership>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Statistics {
+    /// Statistics with nothing counted.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `count` to a ticker.
+    #[inline]
+    pub fn add(&self, ticker: Ticker, count: u64) {
+        self.with_slot(|slot| slot.add(ticker, count));
+    }
+
+    /// Adds to several tickers for little more than the price of one.
+    #[inline]
+    pub fn add_all(&self, counts: &[(Ticker, u64)]) {
+        self.with_slot(|slot| {
+            for &(ticker, count) in counts {
+                slot.add(ticker, count);
+            }
+        });
+    }
+
+    /// Records a value of a distribution.
+    #[inline]
+    pub fn record(&self, kind: HistogramKind, value: u64) {
+        self.with_slot(|slot| slot.record(kind, value));
+    }
+
+    /// The total of a ticker.
+    #[must_use]
+    pub fn ticker(&self, ticker: Ticker) -> u64 {
+        let registry = self.shared.registry();
+        let living = registry.slots.iter().map(|slot| slot.ticker(ticker));
+        living.fold(registry.ended.tickers[ticker.index()], u64::wrapping_add)
+    }
+
+    /// A distribution over all threads.
+    #[must_use]
+    pub fn histogram(&self, kind: HistogramKind) -> HistogramData {
+        let registry = self.shared.registry();
+        let mut total = registry.ended.histograms[kind.index()].clone();
+        for slot in &registry.slots {
+            slot.merge_into(kind, &mut total);
+        }
+        total
+    }
+
+    /// All totals at this moment.
+    #[must_use]
+    pub fn snapshot(&self) -> StatisticsSnapshot {
+        let registry = self.shared.registry();
+        let mut totals = registry.ended.clone();
+        for slot in &registry.slots {
+            totals.add(slot);
+        }
+        StatisticsSnapshot { totals }
+    }
+
+    /// Forgets everything counted so far. What other threads count at this very moment may be forgotten too.
+    pub fn reset(&self) {
+        let mut registry = self.shared.registry();
+        for slot in registry.slots.drain(..) {
+            slot.retire();
+        }
+        registry.ended = Totals::default();
+    }
+
+    #[inline]
+    fn with_slot(&self, count: impl FnOnce(&Slot)) {
+        let address = Arc::as_ptr(&self.shared);
+        // Thread-local values may be gone when others' destructors count; nothing is lost then but the count.
+        let _ = MEMBERSHIPS.try_with(|memberships| {
+            if let Ok(memberships) = memberships.try_borrow()
+                && let Some(found) = memberships
+                    .iter()
+                    .find(|membership| membership.shared.as_ptr() == address)
+                && !found.slot.is_retired()
+            {
+                count(&found.slot);
+            } else {
+                count(&self.join(memberships));
+            }
+        });
+    }
+
+    /// Gives this thread a slot.
+    #[cold]
+    fn join(&self, memberships: &RefCell<Vec<Membership>>) -> Arc<Slot> {
+        let slot = Arc::new(Slot::new());
+        let mut stale = Vec::new();
+        if let Ok(mut memberships) = memberships.try_borrow_mut() {
+            stale = memberships
+                .extract_if(.., |membership| {
+                    membership.shared.strong_count() == 0 || membership.slot.is_retired()
+                })
+                .collect();
+            memberships.push(Membership {
+                shared: Arc::downgrade(&self.shared),
+                slot: Arc::clone(&slot),
+            });
+        }
+        drop(stale);
+        self.shared.registry().slots.push(Arc::clone(&slot));
+        slot
+    }
+}
+
+impl fmt::Debug for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = self.shared.registry().slots.len();
+        write!(f, "Statistics({threads} threads)")
+    }
+}
+
+impl fmt::Display for Statistics {
+    /// RocksDB's dump: one line for each ticker and each histogram.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.snapshot().fmt(f)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Totals {
+    tickers: [u64; Ticker::COUNT],
+    histograms: Vec<HistogramData>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Totals {
+            tickers: [0; Ticker::COUNT],
+            histograms: vec![HistogramData::EMPTY; HistogramKind::COUNT],
+        }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, slot: &Slot) {
+        for ticker in Ticker::all() {
+            let total = &mut self.tickers[ticker.index()];
+            *total = total.wrapping_add(slot.ticker(ticker));
+        }
+        for kind in HistogramKind::all() {
+            slot.merge_into(kind, &mut self.histograms[kind.index()]);
+        }
+    }
+}
+
+/// All totals of one moment.
+#[derive(Clone, Debug)]
+pub struct StatisticsSnapshot {
+    totals: Totals,
+}
+
+impl StatisticsSnapshot {
+    /// The total of a ticker.
+    #[must_use]
+    pub fn ticker(&self, ticker: Ticker) -> u64 {
+        self.totals.tickers[ticker.index()]
+    }
+
+    /// A distribution.
+    #[must_use]
+    pub fn histogram(&self, kind: HistogramKind) -> &HistogramData {
+        &self.totals.histograms[kind.index()]
+    }
+
+    /// What was counted between `earlier` and this snapshot. Smallest and largest values are known only as
+    /// exactly as the buckets of the distributions.
+    #[must_use]
+    pub fn since(&self, earlier: &StatisticsSnapshot) -> StatisticsSnapshot {
+        let mut totals = self.totals.clone();
+        for (total, before) in totals.tickers.iter_mut().zip(&earlier.totals.tickers) {
+            *total = total.wrapping_sub(*before);
+        }
+        let before = &earlier.totals.histograms;
+        for (total, before) in totals.histograms.iter_mut().zip(before) {
+            *total = total.since(before);
+        }
+        StatisticsSnapshot { totals }
+    }
+}
+
+impl fmt::Display for StatisticsSnapshot {
+    /// RocksDB's dump: one line for each ticker and each histogram.
+    #[expect(clippy::cast_precision_loss, reason = "a number to read")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ticker in Ticker::all() {
+            writeln!(f, "{} COUNT : {}", ticker.name(), self.ticker(ticker))?;
+        }
+        for kind in HistogramKind::all() {
+            let data = self.histogram(kind);
+            writeln!(
+                f,
+                "{} P50 : {:.6} P95 : {:.6} P99 : {:.6} P100 : {:.6} COUNT : {} SUM : {}",
+                kind.name(),
+                data.median(),
+                data.percentile(95.0),
+                data.percentile(99.0),
+                data.max as f64,
+                data.count,
+                data.sum
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
