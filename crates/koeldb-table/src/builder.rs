@@ -1,1 +1,200 @@
 //! A table being written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use koeldb_base::codec::{Compression, CompressionOptions};
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::range_del::RangeTombstone;
+use koeldb_base::{KeyOrder, Result};
+use koeldb_fs::WritableFile;
+
+use crate::block_based::builder::{BlockBasedTableBuilder, BlockBasedWriteOptions};
+use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID};
+
+/// Why a table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum TableReason {
+    /// A memtable becomes a table.
+    Flush,
+    /// Tables are merged.
+    Compaction,
+    /// A log is replayed while a database is opened.
+    Recovery,
+    /// Anything outside of a database's own work.
+    #[default]
+    Other,
+}
+
+/// What a table builder is told of the table it is to write.
+#[derive(Clone)]
+pub struct TableBuildContext {
+    /// The order of user keys.
+    pub order: KeyOrder,
+    /// The settings of the block-based format.
+    pub format: BlockBasedWriteOptions,
+    /// The codec of blocks.
+    pub compression: Compression,
+    /// Its settings.
+    pub compression_options: CompressionOptions,
+    /// What prefixes filters and hash indexes are made of.
+    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    /// The merge operator's name, recorded.
+    pub merge_operator_name: Option<String>,
+    /// The column family's id, recorded.
+    pub column_family_id: u64,
+    /// The column family's name, recorded.
+    pub column_family_name: String,
+    /// The database's identity, recorded.
+    pub db_id: String,
+    /// The database session's id, recorded.
+    pub session_id: String,
+    /// The host's name, recorded.
+    pub host_id: String,
+    /// The number in the file's name, recorded.
+    pub file_number: u64,
+    /// When the oldest file among the table's ancestors was made, in seconds since 1970; 0 unknown. Recorded.
+    pub oldest_ancestor_time: u64,
+    /// When the file is made. Recorded.
+    pub file_creation_time: u64,
+    /// When the oldest entry was written. Recorded.
+    pub oldest_key_time: u64,
+    /// When the newest entry was written. Recorded.
+    pub newest_key_time: u64,
+    /// The level the table is written to; `None` where that is not known. Chooses between filters.
+    pub level: Option<u32>,
+    /// Why the table is written. A flush counts as above level 0 when the filter is chosen.
+    pub reason: TableReason,
+    /// The size the file is meant to get; 0 for any. Limits the data held back for a dictionary.
+    pub target_file_bytes: u64,
+    /// Further properties to record.
+    pub user_properties: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Default for TableBuildContext {
+    fn default() -> Self {
+        TableBuildContext {
+            order: KeyOrder::default(),
+            format: BlockBasedWriteOptions::default(),
+            compression: Compression::default(),
+            compression_options: CompressionOptions::default(),
+            prefix_extractor: None,
+            merge_operator_name: None,
+            column_family_id: UNKNOWN_COLUMN_FAMILY_ID,
+            column_family_name: String::new(),
+            db_id: String::new(),
+            session_id: String::new(),
+            host_id: String::new(),
+            file_number: 0,
+            oldest_ancestor_time: 0,
+            file_creation_time: 0,
+            oldest_key_time: 0,
+            newest_key_time: 0,
+            level: None,
+            reason: TableReason::default(),
+            target_file_bytes: 0,
+            user_properties: BTreeMap::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TableBuildContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableBuildContext")
+            .field("order", &self.order)
+            .field("format", &self.format)
+            .field("compression", &self.compression)
+            .field("file_number", &self.file_number)
+            .field("level", &self.level)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A table that was written, synced and closed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedTable {
+    /// The length of the file.
+    pub file_bytes: u64,
+    /// The bytes behind the data blocks.
+    pub tail_bytes: u64,
+    /// What the table says of itself.
+    pub properties: TableProperties,
+    /// The internal unique id, from database, session and file number; all zero if these are not known.
+    pub unique_id: [u64; 2],
+}
+
+/// A table being written, whatever its format. One owner; dropping it leaves an incomplete file behind.
+#[derive(Debug)]
+pub enum TableBuilder {
+    /// RocksDB's block-based format.
+    BlockBased(Box<BlockBasedTableBuilder>),
+}
+
+impl TableBuilder {
+    /// Begins a table in an empty file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the codec.
+    pub fn create(file: Box<dyn WritableFile>, context: &TableBuildContext) -> Result<Self> {
+        let builder = BlockBasedTableBuilder::create(file, context)?;
+        Ok(TableBuilder::BlockBased(Box::new(builder)))
+    }
+
+    /// Adds an entry behind all others, in internal-key order. Range tombstones go through
+    /// [`TableBuilder::add_tombstone`].
+    ///
+    /// # Errors
+    /// `Corruption` if the key is malformed or not behind the last one; `InvalidArgument` if key or value have
+    /// 4 GiB or more; what the file system fails with. After an error the table must be abandoned.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.add(key, value),
+        }
+    }
+
+    /// Adds a range tombstone, in any order. They are written sorted, cut where they overlap.
+    pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),
+        }
+    }
+
+    /// The bytes of the file so far: data blocks that were cut, held back ones uncompressed.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.file_bytes(),
+        }
+    }
+
+    /// The entries added so far, tombstones included.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.entry_count(),
+        }
+    }
+
+    /// Whether nothing was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entry_count() == 0
+    }
+
+    /// Writes what follows the data, makes the file durable and closes it. The caller syncs the directory.
+    ///
+    /// # Errors
+    /// What the file system fails with.
+    pub fn finish(self) -> Result<FinishedTable> {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.finish(),
+        }
+    }
+
+    /// Gives the table up. The caller removes the file.
+    pub fn abandon(self) {
+        drop(self);
+    }
+}

@@ -1,1 +1,688 @@
-//! Writing a table.
+//! Writing a table: entries become data blocks, and blocks an index, a filter and the tail of the file.
+//!
+//! ```text
+//! add → data block → (held back for a dictionary) → compress, checksum, append
+//!     ↘ filter     ↘ separator to the index       ↘ handle to the index
+//! finish → filter → index → dictionary → range tombstones → properties → metaindex → footer
+//! ```
+//!
+//! Invariants: `last_key` is the last key added; the index has a separator for every cut block and a handle
+//! for every written one; nothing but data blocks is written before `finish`.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use koeldb_base::checksum::{ChecksumKind, xxph3_64};
+use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
+use koeldb_base::key::{FOOTER_BYTES, ValueType, pack, user_key};
+use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::{Error, InternalKey, KeyOrder, Result};
+use koeldb_fs::WritableFile;
+
+use super::block_builder::BlockBuilder;
+use super::block_writer::{BlockSink, BlockWriter};
+use super::dictionary::HeldBlocks;
+use super::filter_builder::TableFilterBuilder;
+use super::format::{
+    BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN,
+    Footer, IndexType, TableKind,
+};
+use super::index_builder::{IndexBuilder, IndexOptions, IndexShortening};
+use super::metaindex;
+use crate::builder::{FinishedTable, TableBuildContext, TableReason};
+use crate::filter::FilterPolicy;
+use crate::properties::{TableProperties, names};
+
+/// The largest page that `block_align` aligns to.
+const PAGE_BYTES: usize = 4096;
+/// The first format version that records codecs by number.
+const COMPRESSION_LIST_VERSION: u32 = 7;
+
+/// The settings of the block-based format that a writer reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockBasedWriteOptions {
+    /// The version of the format: 2 to 7. 5 is the newest that RocksDB 7.8 reads.
+    pub format_version: u32,
+    /// The checksum of blocks.
+    pub checksum: ChecksumKind,
+    /// The raw bytes of a data block at which it is cut.
+    pub block_bytes: usize,
+    /// A block is cut early if it is at most this many percent short and the next entry would not fit; 0 never
+    /// cuts early.
+    pub block_deviation_percent: u32,
+    /// Entries between restart points in data blocks.
+    pub block_restart_interval: u32,
+    /// Whether data blocks begin at multiples of their size (at most 4 KiB). Needs no compression.
+    pub block_align: bool,
+    /// Whether keys in data blocks leave out what they share with the key before.
+    pub share_key_prefixes: bool,
+    /// Whether data blocks carry a hash from user keys to restart points.
+    pub data_block_hash_index: bool,
+    /// The share of buckets in use in that hash.
+    pub data_block_hash_utilization: f64,
+    /// The kind of index.
+    pub index_type: IndexType,
+    /// How far index keys are shortened.
+    pub index_shortening: IndexShortening,
+    /// Entries between restart points in index blocks.
+    pub index_block_restart_interval: u32,
+    /// Whether index blocks are compressed like data blocks.
+    pub compress_index: bool,
+    /// The raw bytes of an index or filter partition at which it is cut.
+    pub metadata_block_bytes: u64,
+    /// Index blocks whose restart keys vary less than this in their gaps are marked as uniform; negative
+    /// marks none, and RocksDB before 11.1 reads no others.
+    pub uniform_cv_threshold: f64,
+    /// The filter.
+    pub filter: FilterPolicy,
+    /// Whether the filter holds whole keys.
+    pub whole_key_filtering: bool,
+    /// Whether the filter is cut into partitions; takes a two-level index.
+    pub partition_filters: bool,
+}
+
+impl Default for BlockBasedWriteOptions {
+    fn default() -> Self {
+        BlockBasedWriteOptions {
+            format_version: 6,
+            checksum: ChecksumKind::Xxh3,
+            block_bytes: 4096,
+            block_deviation_percent: 10,
+            block_restart_interval: 16,
+            block_align: false,
+            share_key_prefixes: true,
+            data_block_hash_index: false,
+            data_block_hash_utilization: 0.75,
+            index_type: IndexType::BinarySearch,
+            index_shortening: IndexShortening::Separators,
+            index_block_restart_interval: 1,
+            compress_index: true,
+            metadata_block_bytes: 4096,
+            uniform_cv_threshold: -1.0,
+            filter: FilterPolicy::None,
+            whole_key_filtering: true,
+            partition_filters: false,
+        }
+    }
+}
+
+impl BlockBasedWriteOptions {
+    fn check(&self, context: &TableBuildContext) -> Result<()> {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX).contains(&self.format_version) {
+            return Err(Error::invalid_argument(format!(
+                "format_version {}: {FORMAT_VERSION_MIN} to {FORMAT_VERSION_MAX} are written",
+                self.format_version
+            )));
+        }
+        if self.block_align && context.compression != Compression::None {
+            return Err(Error::invalid_argument(
+                "Enable block_align, but compression enabled",
+            ));
+        }
+        if self.block_align && !self.block_bytes.is_power_of_two() {
+            return Err(Error::invalid_argument(format!(
+                "block_align needs a block_size that is a power of two, not {}",
+                self.block_bytes
+            )));
+        }
+        if self.index_type == IndexType::HashSearch && context.prefix_extractor.is_none() {
+            return Err(Error::invalid_argument(
+                "Hash index is specified for block-based table, but prefix_extractor is not given",
+            ));
+        }
+        Ok(())
+    }
+
+    fn delta_index_values(&self) -> bool {
+        self.format_version >= 4 && !self.block_align
+    }
+
+    fn index_builder(&self, context: &TableBuildContext) -> IndexBuilder {
+        let options = IndexOptions {
+            index_type: self.index_type,
+            shortening: self.index_shortening,
+            delta_values: self.delta_index_values(),
+            user_keys_allowed: self.format_version >= 3,
+            restart_interval: self.index_block_restart_interval,
+            partition_bytes: koeldb_base::coding::to_usize(self.metadata_block_bytes),
+            uniform_cv_threshold: self.uniform_cv_threshold,
+        };
+        IndexBuilder::new(
+            context.order.clone(),
+            options,
+            context.prefix_extractor.clone(),
+        )
+    }
+
+    fn filter_builder(&self, context: &TableBuildContext) -> Option<TableFilterBuilder> {
+        let level = match context.reason {
+            TableReason::Flush => Some(-1),
+            TableReason::Other => None,
+            TableReason::Compaction | TableReason::Recovery => {
+                context.level.and_then(|level| i32::try_from(level).ok())
+            }
+        };
+        let algorithm = self.filter.algorithm(self.format_version, level)?;
+        let partitioned = self.partition_filters && self.index_type == IndexType::TwoLevel;
+        let deviation = u64::from(self.block_deviation_percent.min(100));
+        let partition_bytes = (self.metadata_block_bytes * (100 - deviation)).div_ceil(100);
+        Some(TableFilterBuilder::new(
+            algorithm,
+            self.whole_key_filtering,
+            context.prefix_extractor.clone(),
+            partitioned.then_some(partition_bytes),
+        ))
+    }
+}
+
+/// When a data block is full.
+#[derive(Clone, Copy, Debug)]
+struct BlockLimit {
+    bytes: usize,
+    /// From here on a block is cut early if the next entry would overflow it.
+    early_bytes: usize,
+    /// What alignment adds to every block.
+    trailer_bytes: usize,
+}
+
+impl BlockLimit {
+    fn new(options: &BlockBasedWriteOptions) -> Self {
+        let short = 100 - options.block_deviation_percent.min(100) as usize;
+        let early_bytes = match options.block_deviation_percent {
+            0 => usize::MAX,
+            _ => options.block_bytes.saturating_mul(short).div_ceil(100),
+        };
+        BlockLimit {
+            bytes: options.block_bytes,
+            early_bytes,
+            trailer_bytes: if options.block_align {
+                super::format::BLOCK_TRAILER_BYTES
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Whether the block is to be cut before an entry.
+    #[inline]
+    fn is_reached(self, block: &BlockBuilder, key: &[u8], value: &[u8]) -> bool {
+        let bytes = block.estimated_bytes();
+        bytes >= self.bytes
+            || (bytes > self.early_bytes
+                && block.estimated_bytes_with(key, value) + self.trailer_bytes > self.bytes)
+    }
+}
+
+/// Writes a block-based table.
+#[derive(Debug)]
+pub struct BlockBasedTableBuilder {
+    // Fixed.
+    order: KeyOrder,
+    format: BlockBasedWriteOptions,
+    limit: BlockLimit,
+    compression: Compression,
+    compression_options: CompressionOptions,
+    // The block under construction.
+    block: BlockBuilder,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    // What is kept of the blocks before.
+    index: IndexBuilder,
+    filter: Option<TableFilterBuilder>,
+    held: Option<HeldBlocks>,
+    dictionary: Vec<u8>,
+    compressor: Option<Compressor>,
+    codec_used: bool,
+    writer: BlockWriter,
+    // For the tail.
+    tombstones: Vec<RangeTombstone>,
+    seqnos: Option<(u64, u64)>,
+    properties: TableProperties,
+}
+
+impl BlockBasedTableBuilder {
+    /// Begins a table in an empty file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the codec.
+    pub fn create(file: Box<dyn WritableFile>, context: &TableBuildContext) -> Result<Self> {
+        let format = &context.format;
+        format.check(context)?;
+        let mut block = BlockBuilder::new(format.block_restart_interval, format.share_key_prefixes);
+        // Equal keys of a user's order may have different bytes, and so different hashes.
+        if format.data_block_hash_index && !matches!(context.order, KeyOrder::Custom(_)) {
+            block = block.with_hash_index(format.data_block_hash_utilization);
+        }
+        let compressor = match context.compression {
+            Compression::None => None,
+            codec => Some(Compressor::new(codec, &context.compression_options, None)?),
+        };
+        let checksum = ChecksumContext {
+            kind: format.checksum,
+            base: base_checksum(context),
+        };
+        Ok(BlockBasedTableBuilder {
+            order: context.order.clone(),
+            format: format.clone(),
+            limit: BlockLimit::new(format),
+            compression: context.compression,
+            compression_options: context.compression_options.clone(),
+            block,
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            index: format.index_builder(context),
+            filter: format.filter_builder(context),
+            held: HeldBlocks::new(
+                context.compression,
+                &context.compression_options,
+                context.target_file_bytes,
+            ),
+            dictionary: Vec::new(),
+            compressor,
+            codec_used: false,
+            writer: BlockWriter::new(file, checksum),
+            tombstones: Vec::new(),
+            seqnos: None,
+            properties: initial_properties(context),
+        })
+    }
+
+    /// Adds an entry behind all others, in internal-key order.
+    ///
+    /// # Errors
+    /// As [`crate::builder::TableBuilder::add`].
+    #[inline]
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let parsed = InternalKey::parse(key)?;
+        if !self.last_key.is_empty()
+            && self.order.compare_internal(&self.last_key, key) != Ordering::Less
+        {
+            return Err(out_of_order(&self.last_key, key));
+        }
+        self.count(parsed, key.len(), value.len())?;
+        if let Some(filter) = &mut self.filter {
+            filter.add(parsed.user_key, user_key(&self.last_key));
+        }
+        if !self.block.is_empty() && self.limit.is_reached(&self.block, key, value) {
+            self.cut_block(Some(key))?;
+        }
+        if self.block.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        if self.index.wants_keys() {
+            self.index.add_key(parsed.user_key);
+        }
+        self.block.add(&self.last_key, key, value)?;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, key: InternalKey<'_>, key_bytes: usize, value_bytes: usize) -> Result<()> {
+        let properties = &mut self.properties;
+        match key.value_type {
+            ValueType::RangeDeletion => return Err(misplaced_tombstone()),
+            ValueType::Merge => properties.merge_operand_count += 1,
+            kind => properties.deletion_count += u64::from(kind.is_deletion()),
+        }
+        properties.entry_count += 1;
+        properties.raw_key_bytes += key_bytes as u64;
+        properties.raw_value_bytes += value_bytes as u64;
+        let (smallest, largest) = self.seqnos.unwrap_or((key.seqno, key.seqno));
+        self.seqnos = Some((smallest.min(key.seqno), largest.max(key.seqno)));
+        Ok(())
+    }
+
+    /// Adds a range tombstone, in any order.
+    pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
+        self.tombstones.push(tombstone.clone());
+    }
+
+    /// The bytes of the file so far.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.writer.offset() + self.held.as_ref().map_or(0, HeldBlocks::bytes)
+    }
+
+    /// The entries added so far, tombstones included.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        self.properties.entry_count + self.tombstones.len() as u64
+    }
+
+    /// Ends the data block before the key `next`, or before the end of the table.
+    fn cut_block(&mut self, next: Option<&[u8]>) -> Result<()> {
+        self.index.add_block(&self.first_key, &self.last_key, next);
+        self.properties.data_block_count += 1;
+        let mut block = self.block.finish(false)?;
+        let Some(held) = &mut self.held else {
+            self.write_data_block(&mut block)?;
+            self.block.reset(block);
+            return Ok(());
+        };
+        held.push(block);
+        self.block.reset(Vec::new());
+        if held.is_full() {
+            self.release_held()?;
+        }
+        Ok(())
+    }
+
+    fn write_data_block(&mut self, block: &mut Vec<u8>) -> Result<()> {
+        let handle = match &mut self.compressor {
+            None => {
+                self.properties.compression_bypassed_count += 1;
+                self.writer.write_raw(block)?
+            }
+            Some(compressor) => {
+                let options = &self.compression_options;
+                let (handle, codec) = self.writer.write_compressed(block, compressor, options)?;
+                if codec == Compression::None {
+                    self.properties.compression_rejected_count += 1;
+                } else {
+                    self.codec_used = true;
+                }
+                handle
+            }
+        };
+        self.index.add_handle(handle);
+        if self.format.block_align {
+            self.writer
+                .pad_to(self.format.block_bytes.min(PAGE_BYTES) as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the dictionary of the blocks held back, and writes them.
+    fn release_held(&mut self) -> Result<()> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        self.dictionary = held.dictionary(self.compression, &self.compression_options);
+        if !self.dictionary.is_empty() {
+            self.compressor = Some(Compressor::new(
+                self.compression,
+                &self.compression_options,
+                Some(&self.dictionary),
+            )?);
+        }
+        for mut block in held.into_blocks() {
+            self.write_data_block(&mut block)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what follows the data, makes the file durable and closes it.
+    ///
+    /// # Errors
+    /// What the file system fails with.
+    pub fn finish(mut self) -> Result<FinishedTable> {
+        if !self.block.is_empty() {
+            self.cut_block(None)?;
+        }
+        self.release_held()?;
+        let tail_start = self.writer.offset();
+        self.properties.data_bytes = tail_start;
+        self.properties.tail_start_offset = tail_start;
+
+        let mut meta: BTreeMap<&'static str, BlockHandle> = BTreeMap::new();
+        self.write_filter(&mut meta)?;
+        let index = self.write_index(&mut meta)?;
+        if !self.dictionary.is_empty() {
+            let handle = self.writer.write_raw(&mut self.dictionary)?;
+            meta.insert(metaindex::COMPRESSION_DICTIONARY, handle);
+        }
+        self.write_tombstones(&mut meta)?;
+        self.write_properties(&mut meta)?;
+        let metaindex = self.write_metaindex(&meta)?;
+        let footer = Footer {
+            kind: TableKind::BlockBased,
+            format_version: self.format.format_version,
+            checksum: self.writer.checksum(),
+            metaindex,
+            index: if self.index_is_in_metaindex() {
+                BlockHandle::NULL
+            } else {
+                index
+            },
+        };
+        self.writer.append(&footer.encode(self.writer.offset())?)?;
+        let file_bytes = self.writer.finish()?;
+        Ok(FinishedTable {
+            file_bytes,
+            tail_bytes: file_bytes - tail_start,
+            unique_id: self.properties.unique_id().unwrap_or_default(),
+            properties: self.properties,
+        })
+    }
+
+    fn index_is_in_metaindex(&self) -> bool {
+        self.format.format_version >= CONTEXT_CHECKSUM_VERSION
+    }
+
+    fn write_filter(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
+        let Some(mut filter) = self.filter.take() else {
+            return Ok(());
+        };
+        let mut sink = BlockSink {
+            writer: &mut self.writer,
+            compressor: None,
+            options: &self.compression_options,
+            compressed: false,
+        };
+        self.properties.filter_entry_count = filter.entry_count();
+        let format = self.index.block_format();
+        if let Some(written) = filter.finish(user_key(&self.last_key), format, &mut sink)? {
+            let name = if written.partitioned {
+                metaindex::PARTITIONED_FILTER
+            } else {
+                metaindex::FULL_FILTER
+            };
+            meta.insert(name, written.handle);
+            self.properties.filter_bytes = written.bytes;
+        }
+        Ok(())
+    }
+
+    fn write_index(
+        &mut self,
+        meta: &mut BTreeMap<&'static str, BlockHandle>,
+    ) -> Result<BlockHandle> {
+        // The dictionary is for data blocks alone.
+        let mut compressor = match (self.format.compress_index, self.dictionary.is_empty()) {
+            (false, _) => None,
+            (true, true) => self.compressor.take(),
+            (true, false) => Some(Compressor::new(
+                self.compression,
+                &self.compression_options,
+                None,
+            )?),
+        };
+        let hash_blocks = self.index.hash_blocks();
+        let mut sink = BlockSink {
+            writer: &mut self.writer,
+            compressor: compressor.as_mut(),
+            options: &self.compression_options,
+            compressed: false,
+        };
+        if let Some((mut prefixes, mut metadata)) = hash_blocks {
+            use super::index_builder::IndexBlockSink as _;
+            meta.insert(metaindex::HASH_INDEX_PREFIXES, sink.write(&mut prefixes)?);
+            meta.insert(metaindex::HASH_INDEX_METADATA, sink.write(&mut metadata)?);
+        }
+        let index = self.index.finish(&mut sink)?;
+        self.codec_used |= sink.compressed;
+        if self.index_is_in_metaindex() {
+            meta.insert(metaindex::INDEX, index.handle);
+        }
+        let properties = &mut self.properties;
+        let format = self.index.block_format();
+        properties.index_bytes = index.bytes;
+        properties.index_partitions = index.partition_count;
+        properties.top_level_index_bytes = index.top_level_bytes;
+        properties.uniform_block_count = index.uniform_block_count;
+        properties.index_key_is_user_key = u64::from(format.user_keys);
+        properties.index_value_is_delta_encoded = u64::from(format.delta_values);
+        properties.index_block_restart_interval = u64::from(format.restart_interval);
+        Ok(index.handle)
+    }
+
+    fn write_tombstones(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
+        let tombstones = std::mem::take(&mut self.tombstones);
+        let fragments = FragmentedTombstones::new(&self.order, tombstones);
+        if fragments.is_empty() {
+            return Ok(());
+        }
+        let mut block = BlockBuilder::new(1, true);
+        let mut key = Vec::new();
+        for tombstone in fragments.tombstones() {
+            key.clear();
+            key.extend_from_slice(&tombstone.start);
+            let footer = pack(tombstone.seqno, ValueType::RangeDeletion);
+            key.extend_from_slice(&footer.to_le_bytes());
+            block.add(&[], &key, &tombstone.end)?;
+            let properties = &mut self.properties;
+            properties.entry_count += 1;
+            properties.deletion_count += 1;
+            properties.range_deletion_count += 1;
+            properties.raw_key_bytes += (tombstone.start.len() + FOOTER_BYTES) as u64;
+            properties.raw_value_bytes += tombstone.end.len() as u64;
+            let seqno = tombstone.seqno;
+            let (smallest, largest) = self.seqnos.unwrap_or((seqno, seqno));
+            self.seqnos = Some((smallest.min(seqno), largest.max(seqno)));
+        }
+        let handle = self.writer.write_raw(&mut block.finish(false)?)?;
+        meta.insert(metaindex::RANGE_DELETIONS, handle);
+        Ok(())
+    }
+
+    fn write_properties(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
+        let properties = &mut self.properties;
+        properties.smallest_seqno = self.seqnos.map(|(smallest, _)| smallest);
+        properties.largest_seqno = self.seqnos.map(|(_, largest)| largest);
+        properties.compression_name = compression_property(
+            self.format.format_version,
+            self.compression,
+            self.codec_used,
+        )
+        .into_bytes();
+        let mut block = BlockBuilder::new(u32::MAX, true);
+        let mut previous = Vec::new();
+        for (name, value) in self.properties.encode() {
+            block.add(&previous, &name, &value)?;
+            previous = name;
+        }
+        let handle = self.writer.write_raw(&mut block.finish(false)?)?;
+        meta.insert(metaindex::PROPERTIES, handle);
+        Ok(())
+    }
+
+    fn write_metaindex(
+        &mut self,
+        meta: &BTreeMap<&'static str, BlockHandle>,
+    ) -> Result<BlockHandle> {
+        let mut block = BlockBuilder::new(1, true);
+        for (name, handle) in meta {
+            block.add(&[], name.as_bytes(), &handle.to_vec())?;
+        }
+        self.writer.write_raw(&mut block.finish(false)?)
+    }
+}
+
+/// What is known of a table before its first entry.
+fn initial_properties(context: &TableBuildContext) -> TableProperties {
+    let format = &context.format;
+    let text = |text: Option<&str>| text.unwrap_or("nullptr").as_bytes().to_vec();
+    let mut properties = TableProperties {
+        original_file_number: context.file_number,
+        format_version: u64::from(format.format_version),
+        column_family_id: context.column_family_id,
+        column_family_name: context.column_family_name.clone().into_bytes(),
+        creation_time: context.oldest_ancestor_time,
+        oldest_key_time: context.oldest_key_time,
+        newest_key_time: context.newest_key_time,
+        file_creation_time: context.file_creation_time,
+        data_block_restart_interval: u64::from(format.block_restart_interval.max(1)),
+        db_id: context.db_id.clone().into_bytes(),
+        session_id: context.session_id.clone().into_bytes(),
+        host_id: context.host_id.clone().into_bytes(),
+        filter_policy_name: format.filter.name().as_bytes().to_vec(),
+        comparator_name: context.order.name().as_bytes().to_vec(),
+        merge_operator_name: text(context.merge_operator_name.as_deref()),
+        prefix_extractor_name: text(context.prefix_extractor.as_ref().map(|e| e.name())),
+        property_collector_names: b"[]".to_vec(),
+        compression_options: options_property(context).into_bytes(),
+        user_collected: context.user_properties.clone(),
+        ..TableProperties::default()
+    };
+    properties.set_user(
+        names::INDEX_TYPE,
+        format.index_type.to_number().to_le_bytes(),
+    );
+    properties.set_user_flag(names::WHOLE_KEY_FILTERING, format.whole_key_filtering);
+    properties.set_user_flag(names::PREFIX_FILTERING, context.prefix_extractor.is_some());
+    properties.set_user_flag(names::DECOUPLED_PARTITIONED_FILTERS, true);
+    properties
+}
+
+/// The property that names the codec: by name, or by the numbers of those in use.
+fn compression_property(format_version: u32, configured: Compression, used: bool) -> String {
+    match (format_version >= COMPRESSION_LIST_VERSION, configured) {
+        (false, codec) => codec.name().to_owned(),
+        (true, Compression::None) => ";;".to_owned(),
+        (true, codec) if used => format!("BuiltinV2;{:02X};", codec.to_byte()),
+        (true, _) => "BuiltinV2;;".to_owned(),
+    }
+}
+
+/// The property that tells people how the codec was set.
+fn options_property(context: &TableBuildContext) -> String {
+    let options = &context.compression_options;
+    format!(
+        "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; \
+         enabled=0; max_dict_buffer_bytes={}; use_zstd_dict_trainer={}; \
+         max_compressed_bytes_per_kb={}; checksum={}; _type={}; ",
+        options.window_bits,
+        options.level,
+        options.strategy,
+        options.max_dict_bytes,
+        options.zstd_max_train_bytes,
+        options.max_dict_buffer_bytes,
+        u8::from(options.use_zstd_dict_trainer),
+        options.max_compressed_bytes_per_kb,
+        u8::from(options.checksum),
+        context.compression.to_byte(),
+    )
+}
+
+/// The number that ties checksums to this file: different for the files of one database, never 0 where the
+/// format has it.
+fn base_checksum(context: &TableBuildContext) -> u32 {
+    if context.format.format_version < CONTEXT_CHECKSUM_VERSION {
+        return 0;
+    }
+    let mut identity = context.file_number.to_le_bytes().to_vec();
+    identity.extend_from_slice(&context.file_creation_time.to_le_bytes());
+    identity.extend_from_slice(context.session_id.as_bytes());
+    identity.extend_from_slice(context.db_id.as_bytes());
+    #[expect(clippy::cast_possible_truncation, reason = "half of a hash")]
+    let base = xxph3_64(&identity) as u32;
+    base.max(1)
+}
+
+#[cold]
+fn out_of_order(last: &[u8], key: &[u8]) -> Error {
+    Error::corruption(format!(
+        "table builder: internal key {key:02x?} added behind {last:02x?}"
+    ))
+}
+
+#[cold]
+fn misplaced_tombstone() -> Error {
+    Error::invalid_argument("table builder: a range tombstone added as a point entry")
+}
+
+#[cfg(test)]
+mod tests;

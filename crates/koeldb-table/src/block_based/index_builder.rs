@@ -1,1 +1,489 @@
-//! Writing indexes.
+//! Writing the index: one separator and handle for each data block, in one block or in partitions.
+//!
+//! Whether index keys are user keys or internal keys is known only when all blocks are: if two neighbouring
+//! blocks share a user key, all keys of the index must carry sequence numbers. So the builder keeps what the
+//! entries are made of, compactly, and writes the index blocks at the end, in the mode that suffices
+//! (`docs/formats/block-based-table.md`, index blocks).
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use koeldb_base::coding::{put_length_prefixed, put_varint64, zigzag};
+use koeldb_base::key::{FOOTER_BYTES, user_key};
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::{KeyOrder, Result};
+
+use super::block_builder::{BlockBuilder, common_prefix_len};
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
+
+/// How far index keys are shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum IndexShortening {
+    /// Not at all: the last key of each block.
+    None,
+    /// Separators between blocks.
+    #[default]
+    Separators,
+    /// Separators, and the last key of the table.
+    SeparatorsAndSuccessor,
+}
+
+/// How index blocks are written, those over filter partitions included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexBlockFormat {
+    pub(crate) restart_interval: u32,
+    /// Values are differences to the entry before.
+    pub(crate) delta_values: bool,
+    /// Keys are user keys.
+    pub(crate) user_keys: bool,
+}
+
+/// One index block under construction.
+#[derive(Debug)]
+pub(crate) struct IndexBlockBuilder {
+    format: IndexBlockFormat,
+    block: BlockBuilder,
+    last_key: Vec<u8>,
+    last_handle: BlockHandle,
+    value: Vec<u8>,
+}
+
+impl IndexBlockBuilder {
+    pub(crate) fn new(format: IndexBlockFormat) -> Self {
+        IndexBlockBuilder {
+            format,
+            block: BlockBuilder::new(format.restart_interval, true),
+            last_key: Vec::new(),
+            last_handle: BlockHandle::NULL,
+            value: Vec::new(),
+        }
+    }
+
+    /// Adds an entry; `separator` is an internal key whatever the mode, `first_key` is there for the kind of
+    /// index that has it.
+    pub(crate) fn add(
+        &mut self,
+        separator: &[u8],
+        handle: BlockHandle,
+        first_key: Option<&[u8]>,
+    ) -> Result<()> {
+        let key = if self.format.user_keys {
+            user_key(separator)
+        } else {
+            separator
+        };
+        if self.format.delta_values {
+            let last = self.last_handle;
+            let adjacent = last.offset + last.size + BLOCK_TRAILER_BYTES as u64 == handle.offset;
+            self.block
+                .add_unsized(&self.last_key, key, !adjacent, |is_delta, out| {
+                    if is_delta {
+                        let difference = handle.size.wrapping_sub(last.size).cast_signed();
+                        put_varint64(out, zigzag(difference));
+                    } else {
+                        handle.encode_into(out);
+                    }
+                    if let Some(first_key) = first_key {
+                        put_length_prefixed(out, first_key);
+                    }
+                })?;
+        } else {
+            self.value.clear();
+            handle.encode_into(&mut self.value);
+            if let Some(first_key) = first_key {
+                put_length_prefixed(&mut self.value, first_key);
+            }
+            self.block.add(&self.last_key, key, &self.value)?;
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.last_handle = handle;
+        Ok(())
+    }
+
+    fn estimated_bytes(&self) -> usize {
+        self.block.estimated_bytes()
+    }
+
+    fn restart_is_next(&self) -> bool {
+        self.block.restart_is_next()
+    }
+
+    /// The finished block.
+    pub(crate) fn finish(&mut self, uniform: bool) -> Result<Vec<u8>> {
+        self.block.finish(uniform)
+    }
+
+    fn reset(&mut self, memory: Vec<u8>) {
+        self.block.reset(memory);
+        self.last_handle = BlockHandle::NULL;
+    }
+}
+
+/// Where the builder puts finished index blocks: writes them and returns their handles.
+pub(crate) trait IndexBlockSink {
+    fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle>;
+}
+
+/// What the index of a table is made of.
+#[derive(Debug)]
+pub(crate) struct IndexBuilder {
+    order: KeyOrder,
+    index_type: IndexType,
+    shortening: IndexShortening,
+    delta_values: bool,
+    restart_interval: u32,
+    partition_bytes: usize,
+    uniform_cv_threshold: f64,
+    /// Separators, and with first keys these behind them, one after the other.
+    keys: Vec<u8>,
+    entries: Vec<Entry>,
+    handles: Vec<BlockHandle>,
+    /// Whether two neighbouring blocks share a user key.
+    needs_seqnos: bool,
+    prefixes: Option<PrefixBlocks>,
+}
+
+/// Ends of keys in [`IndexBuilder::keys`]; each begins where the one before ends.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    separator_end: usize,
+    first_key_end: usize,
+}
+
+/// What an index consists of once it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FinishedIndex {
+    /// The index block, or the top level.
+    pub(crate) handle: BlockHandle,
+    /// All index blocks with their trailers.
+    pub(crate) bytes: u64,
+    /// The partitions, 0 for other kinds.
+    pub(crate) partition_count: u64,
+    /// The top level of a partitioned index with its trailer.
+    pub(crate) top_level_bytes: u64,
+    /// Blocks whose keys are evenly spread.
+    pub(crate) uniform_block_count: u64,
+}
+
+/// The settings of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexOptions {
+    pub(crate) index_type: IndexType,
+    pub(crate) shortening: IndexShortening,
+    pub(crate) delta_values: bool,
+    pub(crate) user_keys_allowed: bool,
+    pub(crate) restart_interval: u32,
+    pub(crate) partition_bytes: usize,
+    pub(crate) uniform_cv_threshold: f64,
+}
+
+impl IndexBuilder {
+    pub(crate) fn new(
+        order: KeyOrder,
+        options: IndexOptions,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+    ) -> Self {
+        let hashed = options.index_type == IndexType::HashSearch;
+        IndexBuilder {
+            order,
+            index_type: options.index_type,
+            shortening: options.shortening,
+            delta_values: options.delta_values,
+            // The hash names entries by restart point.
+            restart_interval: if hashed { 1 } else { options.restart_interval },
+            partition_bytes: options.partition_bytes,
+            uniform_cv_threshold: options.uniform_cv_threshold,
+            keys: Vec::new(),
+            entries: Vec::new(),
+            handles: Vec::new(),
+            needs_seqnos: !options.user_keys_allowed,
+            prefixes: extractor.filter(|_| hashed).map(PrefixBlocks::new),
+        }
+    }
+
+    /// Whether [`IndexBuilder::add_key`] must be told of each key.
+    #[inline]
+    pub(crate) fn wants_keys(&self) -> bool {
+        self.prefixes.is_some()
+    }
+
+    /// Notes a key of the block under construction.
+    pub(crate) fn add_key(&mut self, user_key: &[u8]) {
+        if let Some(prefixes) = &mut self.prefixes {
+            prefixes.add(user_key, self.entries.len());
+        }
+    }
+
+    /// Adds the separator of a finished block: its first and last key, and the first key of the next one.
+    pub(crate) fn add_block(&mut self, first: &[u8], last: &[u8], next: Option<&[u8]>) {
+        match (next, self.shortening) {
+            (Some(next), shortening) => {
+                let shares_user_key =
+                    self.order.compare(user_key(last), user_key(next)) == Ordering::Equal;
+                self.needs_seqnos |= shares_user_key;
+                if shortening == IndexShortening::None || shares_user_key {
+                    self.keys.extend_from_slice(last);
+                } else {
+                    let separator = self.order.internal_separator(last, next);
+                    self.keys.extend_from_slice(&separator);
+                }
+            }
+            (None, IndexShortening::SeparatorsAndSuccessor) => {
+                let successor = self.order.internal_successor(last);
+                self.keys.extend_from_slice(&successor);
+            }
+            (None, _) => self.keys.extend_from_slice(last),
+        }
+        let separator_end = self.keys.len();
+        if self.index_type == IndexType::BinarySearchWithFirstKey {
+            self.keys.extend_from_slice(first);
+        }
+        self.entries.push(Entry {
+            separator_end,
+            first_key_end: self.keys.len(),
+        });
+    }
+
+    /// Adds the place of the first block that has none yet.
+    pub(crate) fn add_handle(&mut self, handle: BlockHandle) {
+        self.handles.push(handle);
+    }
+
+    /// How index blocks are written; final once all blocks were added.
+    pub(crate) fn block_format(&self) -> IndexBlockFormat {
+        IndexBlockFormat {
+            restart_interval: self.restart_interval,
+            delta_values: self.delta_values,
+            user_keys: !self.needs_seqnos,
+        }
+    }
+
+    /// The two blocks of a hash index: the prefixes, and where each begins in the index.
+    pub(crate) fn hash_blocks(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.prefixes.take().map(PrefixBlocks::finish)
+    }
+
+    /// Writes the index blocks.
+    pub(crate) fn finish(&self, sink: &mut impl IndexBlockSink) -> Result<FinishedIndex> {
+        debug_assert_eq!(self.entries.len(), self.handles.len());
+        if self.index_type == IndexType::TwoLevel && !self.entries.is_empty() {
+            self.finish_partitions(sink)
+        } else {
+            self.finish_one(sink)
+        }
+    }
+
+    fn finish_one(&self, sink: &mut impl IndexBlockSink) -> Result<FinishedIndex> {
+        let mut block = IndexBlockBuilder::new(self.block_format());
+        let mut uniformity = Uniformity::new(self.uniform_cv_threshold, self.needs_seqnos);
+        for (separator, first_key, handle) in self.parts() {
+            uniformity.add(&block, separator);
+            block.add(separator, handle, first_key)?;
+        }
+        let uniform = uniformity.is_uniform();
+        let handle = sink.write(&mut block.finish(uniform)?)?;
+        Ok(FinishedIndex {
+            handle,
+            bytes: stored_bytes(handle),
+            partition_count: 0,
+            top_level_bytes: 0,
+            uniform_block_count: u64::from(uniform),
+        })
+    }
+
+    fn finish_partitions(&self, sink: &mut impl IndexBlockSink) -> Result<FinishedIndex> {
+        let mut top = IndexBlockBuilder::new(self.block_format());
+        let mut partition = IndexBlockBuilder::new(self.block_format());
+        let mut uniformity = Uniformity::new(self.uniform_cv_threshold, self.needs_seqnos);
+        let mut finished = FinishedIndex {
+            handle: BlockHandle::NULL,
+            bytes: 0,
+            partition_count: 0,
+            top_level_bytes: 0,
+            uniform_block_count: 0,
+        };
+        let mut parts = self.parts().peekable();
+        while let Some((separator, first_key, handle)) = parts.next() {
+            uniformity.add(&partition, separator);
+            partition.add(separator, handle, first_key)?;
+            if parts.peek().is_some() && partition.estimated_bytes() < self.partition_bytes {
+                continue;
+            }
+            let uniform = uniformity.is_uniform();
+            let mut block = partition.finish(uniform)?;
+            let handle = sink.write(&mut block)?;
+            top.add(separator, handle, None)?;
+            finished.bytes += stored_bytes(handle);
+            finished.partition_count += 1;
+            finished.uniform_block_count += u64::from(uniform);
+            partition.reset(block);
+            uniformity.reset();
+        }
+        finished.handle = sink.write(&mut top.finish(false)?)?;
+        finished.top_level_bytes = stored_bytes(finished.handle);
+        finished.bytes += finished.top_level_bytes;
+        Ok(finished)
+    }
+
+    /// Separator, first key if wanted, and handle of each block.
+    fn parts(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>, BlockHandle)> {
+        let with_first_key = self.index_type == IndexType::BinarySearchWithFirstKey;
+        let mut start = 0;
+        self.entries
+            .iter()
+            .zip(&self.handles)
+            .map(move |(entry, &handle)| {
+                let separator: Range<usize> = start..entry.separator_end;
+                start = entry.first_key_end;
+                let first_key = &self.keys[entry.separator_end..entry.first_key_end];
+                (
+                    &self.keys[separator],
+                    with_first_key.then_some(first_key),
+                    handle,
+                )
+            })
+    }
+}
+
+fn stored_bytes(handle: BlockHandle) -> u64 {
+    handle.size + BLOCK_TRAILER_BYTES as u64
+}
+
+/// Which index entries hold the keys of each prefix, for a hash index.
+struct PrefixBlocks {
+    extractor: Arc<dyn PrefixExtractor>,
+    prefixes: Vec<u8>,
+    metadata: Vec<u8>,
+    /// The prefix of the last key and the entries it was seen in.
+    current: Option<(Vec<u8>, Range<usize>)>,
+}
+
+impl PrefixBlocks {
+    fn new(extractor: Arc<dyn PrefixExtractor>) -> Self {
+        PrefixBlocks {
+            extractor,
+            prefixes: Vec::new(),
+            metadata: Vec::new(),
+            current: None,
+        }
+    }
+
+    fn add(&mut self, user_key: &[u8], entry: usize) {
+        let Some(prefix) = self.extractor.prefix(user_key) else {
+            return;
+        };
+        match &mut self.current {
+            Some((current, entries)) if current == prefix => entries.end = entry + 1,
+            _ => {
+                let next = (prefix.to_vec(), entry..entry + 1);
+                if let Some(done) = self.current.replace(next) {
+                    self.push(&done.0, &done.1);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, prefix: &[u8], entries: &Range<usize>) {
+        self.prefixes.extend_from_slice(prefix);
+        for number in [prefix.len(), entries.start, entries.len()] {
+            put_varint64(&mut self.metadata, number as u64);
+        }
+    }
+
+    fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
+        if let Some((prefix, entries)) = self.current.take() {
+            self.push(&prefix, &entries);
+        }
+        (self.prefixes, self.metadata)
+    }
+}
+
+impl std::fmt::Debug for PrefixBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PrefixBlocks")
+            .field("extractor", &self.extractor.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether the restart keys of an index block are spread so evenly that interpolation finds them.
+#[derive(Debug)]
+struct Uniformity {
+    threshold: f64,
+    internal_keys: bool,
+    /// Restart keys, one after the other, and their ends.
+    keys: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Uniformity {
+    /// A negative threshold never finds a block uniform.
+    fn new(threshold: f64, internal_keys: bool) -> Self {
+        Uniformity {
+            threshold,
+            internal_keys,
+            keys: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Notes the separator that is about to be added to `block`, if it will be a restart key.
+    fn add(&mut self, block: &IndexBlockBuilder, separator: &[u8]) {
+        if self.threshold >= 0.0 && block.restart_is_next() {
+            let key = if self.internal_keys {
+                separator
+            } else {
+                user_key(separator)
+            };
+            self.keys.extend_from_slice(key);
+            self.ends.push(self.keys.len());
+        }
+    }
+
+    /// Whether the coefficient of variation of the gaps between the keys, read as numbers behind their common
+    /// prefix, is below the threshold.
+    fn is_uniform(&self) -> bool {
+        if self.threshold < 0.0 || self.ends.len() < 3 {
+            return false;
+        }
+        let mut start = 0;
+        let keys: Vec<&[u8]> = self
+            .ends
+            .iter()
+            .map(|&end| &self.keys[std::mem::replace(&mut start, end)..end])
+            .collect();
+        let footer_bytes = if self.internal_keys { FOOTER_BYTES } else { 0 };
+        if keys.iter().any(|key| key.len() < footer_bytes) {
+            return false;
+        }
+        let prefix = common_prefix_len(keys[0], keys[keys.len() - 1]);
+        let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+        for pair in keys.windows(2) {
+            let number = |key: &[u8]| number_behind(&key[..key.len() - footer_bytes], prefix);
+            #[expect(clippy::cast_precision_loss, reason = "a statistic")]
+            let gap = number(pair[1]).wrapping_sub(number(pair[0])) as f64;
+            count += 1.0;
+            let difference = gap - mean;
+            mean += difference / count;
+            squares += difference * (gap - mean);
+        }
+        mean > 0.0 && (squares / count).sqrt() / mean < self.threshold
+    }
+
+    fn reset(&mut self) {
+        self.keys.clear();
+        self.ends.clear();
+    }
+}
+
+/// The 8 bytes of `key` behind a prefix as a number whose order is the bytes' order, missing bytes zero.
+fn number_behind(key: &[u8], prefix: usize) -> u64 {
+    let rest = &key[prefix.min(key.len())..];
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().rev().zip(rest) {
+        *to = *from;
+    }
+    u64::from_le_bytes(bytes)
+}

@@ -8,13 +8,16 @@
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
 //! - [`fetch`]: from a handle to a verified, decompressed, cached block.
 //! - [`reader`], [`cursor`]: point reads and scans.
-//! - [`builder`], [`block_builder`], [`index_builder`]: writing.
+//! - [`builder`], [`index_builder`], `block_builder`, `filter_builder`, `dictionary`, `block_writer`: writing.
 
 pub mod block;
-pub mod block_builder;
+pub(crate) mod block_builder;
+pub(crate) mod block_writer;
 pub mod builder;
 pub mod cursor;
+pub(crate) mod dictionary;
 pub mod fetch;
+pub(crate) mod filter_builder;
 pub mod format;
 pub mod index;
 pub mod index_builder;

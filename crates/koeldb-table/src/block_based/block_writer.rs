@@ -1,0 +1,145 @@
+//! Puts finished blocks behind each other in a file: compressed where that pays, each with its trailer.
+
+use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
+use koeldb_base::{Error, Result};
+use koeldb_fs::WritableFile;
+
+use super::format::{BlockHandle, ChecksumContext};
+use super::index_builder::IndexBlockSink;
+
+/// The file of a table under construction.
+#[derive(Debug)]
+pub(crate) struct BlockWriter {
+    file: Box<dyn WritableFile>,
+    offset: u64,
+    checksum: ChecksumContext,
+    compressed: Vec<u8>,
+    /// The first failure: what the file holds is unknown since.
+    failure: Option<Error>,
+}
+
+impl BlockWriter {
+    /// A writer at the end of an empty file.
+    pub(crate) fn new(file: Box<dyn WritableFile>, checksum: ChecksumContext) -> Self {
+        BlockWriter {
+            file,
+            offset: 0,
+            checksum,
+            compressed: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// The bytes written so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    pub(crate) fn checksum(&self) -> ChecksumContext {
+        self.checksum
+    }
+
+    /// Writes a block as it is. Its trailer is appended to `block`, so that both reach the file in one call.
+    pub(crate) fn write_raw(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        let handle = self.handle_for(block);
+        let trailer = self
+            .checksum
+            .trailer(self.offset, block, Compression::None.to_byte());
+        block.extend_from_slice(&trailer);
+        self.append(block)?;
+        Ok(handle)
+    }
+
+    /// Writes a block compressed if that saves enough, otherwise as it is. Returns what was done, too.
+    pub(crate) fn write_compressed(
+        &mut self,
+        block: &mut Vec<u8>,
+        compressor: &mut Compressor,
+        options: &CompressionOptions,
+    ) -> Result<(BlockHandle, Compression)> {
+        let mut compressed = std::mem::take(&mut self.compressed);
+        let bytes_max = options
+            .max_compressed_bytes(block.len())
+            .min(block.len().saturating_sub(1));
+        let written = if compressor.compress(block, bytes_max, &mut compressed)? {
+            let compression = compressor.compression();
+            let handle = self.handle_for(&compressed);
+            let trailer = self
+                .checksum
+                .trailer(self.offset, &compressed, compression.to_byte());
+            compressed.extend_from_slice(&trailer);
+            self.append(&compressed)?;
+            (handle, compression)
+        } else {
+            (self.write_raw(block)?, Compression::None)
+        };
+        self.compressed = compressed;
+        Ok(written)
+    }
+
+    fn handle_for(&self, stored: &[u8]) -> BlockHandle {
+        BlockHandle {
+            offset: self.offset,
+            size: stored.len() as u64,
+        }
+    }
+
+    /// Appends zeros up to a multiple of `alignment`, a power of two.
+    pub(crate) fn pad_to(&mut self, alignment: u64) -> Result<()> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut padding =
+            koeldb_base::coding::to_usize(self.offset.next_multiple_of(alignment) - self.offset);
+        while padding > 0 {
+            let part = padding.min(ZEROS.len());
+            self.append(&ZEROS[..part])?;
+            padding -= part;
+        }
+        Ok(())
+    }
+
+    /// Appends bytes that are no block.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if let Err(error) = self.file.append(bytes) {
+            self.failure = Some(error.clone());
+            return Err(error);
+        }
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes the file durable and closes it. Returns its length.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        self.file.sync_data()?;
+        self.file.close()?;
+        Ok(self.offset)
+    }
+}
+
+/// Writes index blocks, compressed if there is a compressor, or filter blocks without one.
+#[derive(Debug)]
+pub(crate) struct BlockSink<'a> {
+    pub(crate) writer: &'a mut BlockWriter,
+    pub(crate) compressor: Option<&'a mut Compressor>,
+    pub(crate) options: &'a CompressionOptions,
+    /// Whether any block was compressed.
+    pub(crate) compressed: bool,
+}
+
+impl IndexBlockSink for BlockSink<'_> {
+    fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        let Some(compressor) = &mut self.compressor else {
+            return self.writer.write_raw(block);
+        };
+        let (handle, compression) =
+            self.writer
+                .write_compressed(block, compressor, self.options)?;
+        self.compressed |= compression != Compression::None;
+        Ok(handle)
+    }
+}

@@ -1,0 +1,130 @@
+//! Data blocks held back until the dictionary they will be compressed with is made of them.
+
+use koeldb_base::codec::{Compression, CompressionOptions, train_dictionary};
+
+/// Raw data blocks in order, and how many bytes of them may be held.
+#[derive(Debug)]
+pub(crate) struct HeldBlocks {
+    blocks: Vec<Vec<u8>>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl HeldBlocks {
+    /// Holds back blocks if the codec and the options ask for a dictionary, up to the options' limit or the
+    /// size the file is meant to get, where they are given.
+    pub(crate) fn new(
+        compression: Compression,
+        options: &CompressionOptions,
+        target_file_bytes: u64,
+    ) -> Option<Self> {
+        let bytes_max = [options.max_dict_buffer_bytes, target_file_bytes]
+            .into_iter()
+            .filter(|&limit| limit != 0)
+            .min()
+            .unwrap_or(u64::MAX);
+        (options.max_dict_bytes != 0 && compression.uses_dictionary()).then(|| HeldBlocks {
+            blocks: Vec::new(),
+            bytes: 0,
+            bytes_max,
+        })
+    }
+
+    pub(crate) fn push(&mut self, block: Vec<u8>) {
+        self.bytes += block.len() as u64;
+        self.blocks.push(block);
+    }
+
+    /// The bytes held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether no more should be held.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+
+    pub(crate) fn into_blocks(self) -> Vec<Vec<u8>> {
+        self.blocks
+    }
+
+    /// The dictionary for the blocks held; empty if it is not worth having one.
+    pub(crate) fn dictionary(
+        &self,
+        compression: Compression,
+        options: &CompressionOptions,
+    ) -> Vec<u8> {
+        let dictionary_bytes = options.max_dict_bytes as usize;
+        if compression != Compression::Zstd || options.zstd_max_train_bytes == 0 {
+            return self.samples(dictionary_bytes).0;
+        }
+        let (mut samples, lens) = self.samples(options.zstd_max_train_bytes as usize);
+        if options.use_zstd_dict_trainer {
+            return train_dictionary(&samples, &lens, dictionary_bytes).unwrap_or_default();
+        }
+        samples.truncate(dictionary_bytes);
+        samples
+    }
+
+    /// Up to `bytes_max` bytes of blocks from all over the file, and the length of each sample.
+    fn samples(&self, bytes_max: usize) -> (Vec<u8>, Vec<usize>) {
+        // A prime step visits every block once, in an order that spreads whatever their number is.
+        const STEP: u64 = 545_055_921_143;
+        let mut samples = Vec::new();
+        let mut lens = Vec::new();
+        let count = self.blocks.len() as u64;
+        let mut at = count / 2;
+        for _ in 0..count {
+            let room = bytes_max - samples.len();
+            if room == 0 {
+                break;
+            }
+            let block = &self.blocks[koeldb_base::coding::to_usize(at)];
+            let len = block.len().min(room);
+            samples.extend_from_slice(&block[..len]);
+            lens.push(len);
+            at = (at + STEP % count) % count;
+        }
+        (samples, lens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_come_from_every_block_once() {
+        let options = CompressionOptions {
+            max_dict_bytes: 10,
+            ..CompressionOptions::default()
+        };
+        let mut held = HeldBlocks::new(Compression::Lz4, &options, 0).unwrap();
+        for n in 0..7_u8 {
+            held.push(vec![n, n]);
+        }
+        let (mut samples, lens) = held.samples(100);
+        assert_eq!(lens, [2; 7]);
+        samples.sort_unstable();
+        samples.dedup();
+        assert_eq!(samples, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(held.dictionary(Compression::Lz4, &options).len(), 10);
+        assert!(HeldBlocks::new(Compression::Snappy, &options, 0).is_none());
+    }
+
+    #[test]
+    fn the_smaller_limit_ends_the_holding_back() {
+        let options = CompressionOptions {
+            max_dict_bytes: 10,
+            max_dict_buffer_bytes: 5,
+            ..CompressionOptions::default()
+        };
+        let mut held = HeldBlocks::new(Compression::Zstd, &options, 1000).unwrap();
+        held.push(vec![0; 5]);
+        assert!(!held.is_full());
+        held.push(vec![0]);
+        assert!(held.is_full());
+        assert_eq!(held.bytes(), 6);
+    }
+}

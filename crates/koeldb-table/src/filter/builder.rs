@@ -1,0 +1,101 @@
+//! Collects the hashes of a filter's keys and prefixes and makes the filter when all are known.
+
+use koeldb_base::checksum::xxph3_64;
+
+use super::policy::FilterAlgorithm;
+use super::{METADATA_BYTES, bloom, legacy_bloom, ribbon_builder};
+
+/// A filter under construction.
+#[derive(Debug)]
+pub(crate) struct FilterBuilder {
+    algorithm: FilterAlgorithm,
+    hashes: Vec<u64>,
+    last_prefix: Option<u64>,
+}
+
+impl FilterBuilder {
+    pub(crate) fn new(algorithm: FilterAlgorithm) -> Self {
+        FilterBuilder {
+            algorithm,
+            hashes: Vec::new(),
+            last_prefix: None,
+        }
+    }
+
+    /// Adds a key or prefix; one that equals the last one added is dropped.
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        let hash = self.hash(key);
+        if self.hashes.last() != Some(&hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// Adds a key and its prefix. Runs of equal prefixes are kept once, whatever keys lie between.
+    #[inline]
+    pub(crate) fn add_with_prefix(&mut self, key: &[u8], prefix: &[u8]) {
+        let key = self.hash(key);
+        let prefix = self.hash(prefix);
+        let last_key = self.hashes.last().copied();
+        let last_prefix = self.last_prefix.replace(prefix);
+        if Some(prefix) != last_prefix && prefix != key && Some(prefix) != last_key {
+            self.hashes.push(prefix);
+        }
+        // In reverse order a key may equal the prefix of the keys before it.
+        if Some(key) != last_key && Some(key) != last_prefix {
+            self.hashes.push(key);
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        match self.algorithm {
+            FilterAlgorithm::LegacyBloom { .. } => u64::from(legacy_bloom::hash(key)),
+            _ => xxph3_64(key),
+        }
+    }
+
+    /// The keys and prefixes the filter is made of so far.
+    pub(crate) fn entry_count(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The filter of the entries so far; empty ("no" for every key) without entries. Starts a new one.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        self.last_prefix = None;
+        let filter = match self.algorithm {
+            _ if self.hashes.is_empty() => Vec::new(),
+            FilterAlgorithm::FastLocalBloom { millibits } => bloom::build(&self.hashes, millibits),
+            FilterAlgorithm::LegacyBloom { bits_per_key } => {
+                legacy_bloom::build(&self.hashes, bits_per_key)
+            }
+            FilterAlgorithm::Ribbon {
+                millibits,
+                one_in_false_positives,
+            } => ribbon_builder::build(&self.hashes, millibits, one_in_false_positives),
+        };
+        self.hashes.clear();
+        filter
+    }
+}
+
+impl FilterAlgorithm {
+    /// The bytes of a filter of `entry_count` entries.
+    pub(crate) fn filter_bytes(self, entry_count: usize) -> u64 {
+        if entry_count == 0 {
+            return 0;
+        }
+        match self {
+            FilterAlgorithm::FastLocalBloom { millibits } => {
+                bloom::data_bytes(entry_count, millibits) + METADATA_BYTES as u64
+            }
+            FilterAlgorithm::LegacyBloom { bits_per_key } => {
+                legacy_bloom::data_bytes(entry_count, bits_per_key) + METADATA_BYTES as u64
+            }
+            FilterAlgorithm::Ribbon {
+                millibits,
+                one_in_false_positives,
+            } => ribbon_builder::bytes(entry_count, millibits, one_in_false_positives),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Asks a stored filter.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::checksum::xxph3_64;
+use koeldb_base::coding::fixed32_at;
+
+use super::METADATA_BYTES;
+use super::bloom::{Line, line_may_contain, line_of, lines_may_contain};
+use super::legacy_bloom::{self, LegacyBloom};
+use super::ribbon::{Ribbon, SEGMENT_BYTES};
+
+/// A filter over its stored bytes, which it may own or borrow. Made once when the block is loaded; asking it
+/// allocates nothing.
+#[derive(Clone, Debug)]
+pub struct FilterReader<B> {
+    bytes: B,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// "No" for every key.
+    Never,
+    /// "Yes" for every key.
+    Always,
+    FastLocalBloom {
+        probes: u32,
+    },
+    Ribbon(Ribbon),
+    LegacyBloom(LegacyBloom),
+}
+
+impl<B: AsRef<[u8]>> FilterReader<B> {
+    /// A filter over `bytes`, a whole filter block without its trailer. Any bytes are a filter.
+    pub fn new(bytes: B) -> Self {
+        let shape = Shape::parse(bytes.as_ref());
+        FilterReader { bytes, shape }
+    }
+
+    /// The stored bytes.
+    pub fn bytes(&self) -> &B {
+        &self.bytes
+    }
+
+    /// Whether the filter knows keys by the old 32-bit hash: [`FilterReader::may_contain_hash`] cannot tell
+    /// then, [`FilterReader::may_contain`] can.
+    #[inline]
+    #[must_use]
+    pub fn is_legacy(&self) -> bool {
+        matches!(self.shape, Shape::LegacyBloom(_))
+    }
+
+    /// Whether the table may contain a key or prefix.
+    #[must_use]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        match self.shape {
+            Shape::LegacyBloom(bloom) => {
+                bloom.may_contain(data(self.bytes.as_ref()), legacy_bloom::hash(key))
+            }
+            _ => self.may_contain_hash(xxph3_64(key)),
+        }
+    }
+
+    /// Whether the table may contain the key or prefix whose XXPH3 hash is `hash`.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        let data = data(self.bytes.as_ref());
+        match self.shape {
+            Shape::FastLocalBloom { probes } => {
+                let lines: &[Line] = data.as_chunks().0;
+                line_of(lines, hash).is_none_or(|line| line_may_contain(line, hash, probes))
+            }
+            Shape::Ribbon(ribbon) => ribbon.may_contain(data.as_chunks().0, hash),
+            Shape::Never => false,
+            Shape::Always | Shape::LegacyBloom(_) => true,
+        }
+    }
+
+    /// Answers for many hashes at once, with their cache misses overlapping.
+    ///
+    /// # Panics
+    /// If `found` is not as long as `hashes`.
+    pub fn may_contain_hashes(&self, hashes: &[u64], found: &mut [bool]) {
+        assert_eq!(hashes.len(), found.len(), "an answer for each hash");
+        let data = data(self.bytes.as_ref());
+        match self.shape {
+            Shape::FastLocalBloom { probes } => {
+                lines_may_contain(data.as_chunks().0, probes, hashes, found);
+            }
+            Shape::Ribbon(ribbon) => {
+                let segments: &[[u8; SEGMENT_BYTES]] = data.as_chunks().0;
+                let touched = hashes.iter().fold(0, |touched, &hash| {
+                    let segment = segments.get(ribbon.first_segment(hash));
+                    touched ^ segment.map_or(0, |segment| segment[0])
+                });
+                std::hint::black_box(touched);
+                for (&hash, found) in hashes.iter().zip(found) {
+                    *found = ribbon.may_contain(segments, hash);
+                }
+            }
+            Shape::Never => found.fill(false),
+            Shape::Always | Shape::LegacyBloom(_) => found.fill(true),
+        }
+    }
+}
+
+impl Shape {
+    fn parse(bytes: &[u8]) -> Self {
+        let Some((data, &[m0, m1, m2, m3, m4])) = bytes.split_last_chunk::<METADATA_BYTES>() else {
+            return Shape::Never;
+        };
+        if data.is_empty() {
+            return Shape::Never;
+        }
+        match m0 {
+            0xff => match (m1, m2 >> 5, m2 & 0x1f, [m3, m4]) {
+                (0, 0, probes @ 1..=30, [0, 0]) if data.as_chunks::<64>().1.is_empty() => {
+                    Shape::FastLocalBloom {
+                        probes: u32::from(probes),
+                    }
+                }
+                _ => Shape::Always,
+            },
+            0xfe => {
+                let block_count = u32::from_le_bytes([m2, m3, m4, 0]);
+                Ribbon::new(m1, block_count, data.len()).map_or(Shape::Always, Shape::Ribbon)
+            }
+            1..=127 => {
+                let line_count = fixed32_at(&[m1, m2, m3, m4], 0).unwrap_or(0);
+                LegacyBloom::new(m0, line_count, data.len())
+                    .map_or(Shape::Always, Shape::LegacyBloom)
+            }
+            _ => Shape::Always,
+        }
+    }
+}
+
+/// The bytes before the metadata.
+#[inline]
+fn data(bytes: &[u8]) -> &[u8] {
+    bytes
+        .split_last_chunk::<METADATA_BYTES>()
+        .map_or(&[], |(data, _)| data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::builder::FilterBuilder;
+    use crate::filter::policy::FilterPolicy;
+    use proptest::prelude::*;
+
+    fn filter_of(policy: FilterPolicy, format_version: u32, keys: &[Vec<u8>]) -> Vec<u8> {
+        let algorithm = policy.algorithm(format_version, None).unwrap();
+        let mut builder = FilterBuilder::new(algorithm);
+        for key in keys {
+            builder.add(key);
+        }
+        builder.finish()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn keys_that_were_added_are_found(
+            keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..2000),
+            bits in 1.0..24.0_f64,
+            kind in 0..3,
+        ) {
+            let (policy, version) = match kind {
+                0 => (FilterPolicy::bloom(bits), 6),
+                1 => (FilterPolicy::ribbon(bits, -1), 5),
+                _ => (FilterPolicy::bloom(bits), 4),
+            };
+            let filter = filter_of(policy, version, &keys);
+            let reader = FilterReader::new(&filter);
+            let hashes: Vec<u64> = keys.iter().map(|key| xxph3_64(key)).collect();
+            let mut found = vec![false; keys.len()];
+            reader.may_contain_hashes(&hashes, &mut found);
+            prop_assert!(found.iter().all(|&found| found));
+            for (key, hash) in keys.iter().zip(hashes) {
+                prop_assert!(reader.may_contain(key));
+                prop_assert!(reader.may_contain_hash(hash));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_filter_that_answers_alike_alone_and_in_batches(
+            mut bytes: Vec<u8>,
+            kind in prop::sample::select(vec![None, Some(0xff_u8), Some(0xfe), Some(6)]),
+            hashes in prop::collection::vec(any::<u64>(), 0..40),
+        ) {
+            let marker = bytes.len().checked_sub(METADATA_BYTES);
+            if let (Some(marker), Some(kind)) = (marker, kind) {
+                bytes[marker] = kind;
+            }
+            let reader = FilterReader::new(&bytes);
+            let mut found = vec![false; hashes.len()];
+            reader.may_contain_hashes(&hashes, &mut found);
+            for (hash, found) in hashes.iter().zip(found) {
+                prop_assert_eq!(reader.may_contain_hash(*hash), found);
+            }
+            let _ = reader.may_contain(b"key");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_says_yes_and_what_is_empty_says_no() {
+        let says = |bytes: &[u8]| FilterReader::new(bytes).may_contain(b"key");
+        assert!(!says(b""));
+        assert!(!says(&[0; 5]));
+        assert!(says(&[0; 6]), "RocksDB's filter that is always true");
+        let mut bloom = [0_u8; 69];
+        bloom[64..].copy_from_slice(&[0xff, 0, 6, 0, 0]);
+        assert!(!says(&bloom), "no bit is set");
+        for metadata in [
+            [0xff, 1, 6, 0, 0],
+            [0xff, 0, 0, 0, 0],
+            [0xff, 0, 31, 0, 0],
+            [0xff, 0, 0x26, 0, 0],
+            [0xff, 0, 6, 1, 0],
+            [0xfe, 0, 1, 0, 0],
+            [0xfd, 0, 6, 0, 0],
+            [6, 3, 0, 0, 0],
+        ] {
+            bloom[64..].copy_from_slice(&metadata);
+            assert!(says(&bloom), "{metadata:?}");
+        }
+        assert!(says(&[0, 0xff, 0, 6, 0, 0]), "not a whole line");
+    }
+}
