@@ -1,0 +1,307 @@
+//! The options of block-based tables.
+
+use koeldb_base::checksum::ChecksumKind;
+use koeldb_table::block_based::format::IndexType;
+use koeldb_table::filter::FilterPolicy;
+
+use super::cache::BlockCache;
+use super::object::{FlushBlockPolicy, NoObject};
+use super::registry::option_section;
+use super::value::{ReadAmpBytes, enum_texts, option_enum};
+
+enum_texts!(IndexType {
+    IndexType::BinarySearch = "kBinarySearch",
+    IndexType::HashSearch = "kHashSearch",
+    IndexType::TwoLevel = "kTwoLevelIndexSearch",
+    IndexType::BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
+});
+
+enum_texts!(ChecksumKind {
+    ChecksumKind::None = "kNoChecksum",
+    ChecksumKind::Crc32c = "kCRC32c",
+    ChecksumKind::XxHash32 = "kxxHash",
+    ChecksumKind::XxHash64 = "kxxHash64",
+    ChecksumKind::Xxh3 = "kXXH3",
+});
+
+option_enum! {
+    /// How index blocks are searched.
+    pub enum IndexBlockSearchType {
+        /// By halving.
+        Binary = "kBinary",
+        /// By where the key should lie if keys are spread evenly.
+        Interpolation = "kInterpolation",
+        /// Block by block: by interpolation where the block is marked uniform.
+        Auto = "kAuto",
+    }
+}
+
+option_enum! {
+    /// What data blocks carry for point reads.
+    pub enum DataBlockIndexType {
+        /// Restart points only.
+        BinarySearch = "kDataBlockBinarySearch",
+        /// Restart points and a hash index.
+        BinaryAndHash = "kDataBlockBinaryAndHash",
+    }
+}
+
+option_enum! {
+    /// How far separators in the index are shortened.
+    pub enum IndexShortening {
+        /// Between blocks.
+        ShortenSeparators = "kShortenSeparators",
+        /// Not at all.
+        NoShortening = "kNoShortening",
+        /// Between blocks and behind the last.
+        ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
+    }
+}
+
+option_enum! {
+    /// Which blocks enter the block cache when a file is written.
+    pub enum PrepopulateBlockCache {
+        /// None.
+        Disable = "kDisable",
+        /// Those of flushes.
+        FlushOnly = "kFlushOnly",
+        /// Those of flushes and compactions.
+        FlushAndCompaction = "kFlushAndCompaction",
+    }
+}
+
+option_enum! {
+    /// Of which files metadata blocks are pinned in the block cache.
+    pub enum PinningTier {
+        /// As the older `pin_*` options say.
+        Fallback = "kFallback",
+        /// Of none.
+        None = "kNone",
+        /// Of those flushed, or of a similar size.
+        FlushedAndSimilar = "kFlushedAndSimilar",
+        /// Of all.
+        All = "kAll",
+    }
+}
+
+option_section! {
+    /// Which metadata blocks are pinned in the block cache.
+    pub struct MetadataCacheOptions, "TableOptions/BlockBasedTable/metadata_cache_options";
+    options {
+        /// Top level of a partitioned index and filter: when to pin in the cache.
+        [later mutable "6.15"] top_level_index_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+            set_top_level_index_pinning(value: PinningTier), get_top_level_index_pinning;
+        /// Partitions of index and filter: when to pin in the cache.
+        [later mutable "6.15"] partition_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+            set_partition_pinning(value: PinningTier), get_partition_pinning;
+        /// Whole, unpartitioned index and filter blocks: when to pin in the cache.
+        [later mutable "6.15"] unpartitioned_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+            set_unpartitioned_pinning(value: PinningTier), get_unpartitioned_pinning;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        MetadataCacheOptions {};
+    }
+}
+
+option_section! {
+    /// The options of block-based tables.
+    pub struct BlockBasedOptions, "TableOptions/BlockBasedTable";
+    options {
+        /// Rule that ends a data block; only by-size is built.
+        [ignored mutable "<=5.4"] flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory.";
+        /// Index and filter blocks live in the block cache instead of the table reader.
+        [core mutable "<=5.4"] cache_index_and_filter_blocks: bool = false, "",
+            set_cache_index_and_filter_blocks(on: bool), get_cache_index_and_filter_blocks;
+        /// Insert them with high priority.
+        [core mutable "<=5.4"] cache_index_and_filter_blocks_with_high_priority: bool = true, "Needs the previous option.",
+            set_cache_index_and_filter_blocks_with_high_priority(on: bool), get_cache_index_and_filter_blocks_with_high_priority;
+        /// Pin those blocks of L0 files in the cache.
+        [core mutable "<=5.4"] pin_l0_filter_and_index_blocks_in_cache: bool = false, "Old form of unpartitioned_pinning=kFlushedAndSimilar.",
+            set_pin_l0_filter_and_index_blocks_in_cache(on: bool), get_pin_l0_filter_and_index_blocks_in_cache;
+        /// Index format.
+        [core mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "Enum; kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
+            set_index_type(value: IndexType), get_index_type;
+        /// Search inside index blocks.
+        [core mutable "11.0"] index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, "Enum; kInterpolation needs a bytewise comparator.",
+            set_index_block_search_type(value: IndexBlockSearchType), get_index_block_search_type;
+        /// Hash index at the end of data blocks.
+        [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
+            set_data_block_index_type(value: DataBlockIndexType), get_data_block_index_type;
+        /// How far separators in the index are shortened.
+        [core mutable "6.2"] index_shortening: IndexShortening = IndexShortening::ShortenSeparators, "",
+            set_index_shortening(value: IndexShortening), get_index_shortening;
+        /// Keys per bucket of the data block hash index.
+        [core mutable "5.16"] data_block_hash_table_util_ratio: f64 = 0.75, ">0.",
+            set_data_block_hash_ratio(ratio: f64), get_data_block_hash_table_util_ratio;
+        /// Block checksum of new files.
+        [core mutable "<=5.4"] checksum: ChecksumKind = ChecksumKind::Xxh3, "",
+            set_checksum_type(value: ChecksumKind), get_checksum;
+        /// Use no block cache.
+        [core mutable "<=5.4"] no_block_cache: bool = false, "",
+            set_no_block_cache(on: bool), get_no_block_cache;
+        /// Uncompressed size at which a data block is ended.
+        [core mutable "<=5.4"] block_size: u64 = 4096, "Bytes, ≤4 GiB.",
+            set_block_size(bytes: u64), get_block_size;
+        /// A block is ended early if less than this share is left and the next entry would exceed it.
+        [core mutable "<=5.4"] block_size_deviation: i32 = 10, "Percent; outside 0..100 → 0.",
+            set_block_size_deviation(value: i32), get_block_size_deviation;
+        /// Entries between restart points in data blocks.
+        [core mutable "<=5.4"] block_restart_interval: i32 = 16, "<1 → 1.",
+            set_block_restart_interval(count: u32 as Count), get_block_restart_interval;
+        /// Entries between restart points in index blocks.
+        [core mutable "<=5.4"] index_block_restart_interval: i32 = 1, "<1 → 1.",
+            set_index_block_restart_interval(count: u32 as Count), get_index_block_restart_interval;
+        /// Target size of index and filter partitions.
+        [core mutable "<=5.4"] metadata_block_size: u64 = 4096, "Bytes.",
+            set_metadata_block_size(bytes: u64), get_metadata_block_size;
+        /// Partition the filter.
+        [core mutable "<=5.4"] partition_filters: bool = false, "Needs kTwoLevelIndexSearch, else treated as false.",
+            set_partition_filters(on: bool), get_partition_filters;
+        /// Cut filter partitions independently of index partitions.
+        [core mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated.",
+            set_decouple_partitioned_filters(on: bool), get_decouple_partitioned_filters;
+        /// Round filter sizes to what the allocator hands out.
+        [core mutable "6.12"] optimize_filters_for_memory: bool = true, "",
+            set_optimize_filters_for_memory(on: bool), get_optimize_filters_for_memory;
+        /// Share key prefixes inside data blocks.
+        [core mutable "9.1"] use_delta_encoding: bool = true, "",
+            set_use_delta_encoding(on: bool), get_use_delta_encoding;
+        /// Filter of new files.
+        [core mutable "<=5.4"] filter_policy: FilterPolicy = FilterPolicy::None, "Object id, see options.md 6.4.";
+        /// Add whole keys, not only prefixes, to filters.
+        [core mutable "<=5.4"] whole_key_filtering: bool = true, "",
+            set_whole_key_filtering(on: bool), get_whole_key_filtering;
+        /// Verify a filter while building it.
+        [later mutable "7.0"] detect_filter_construct_corruption: bool = false, "",
+            set_detect_filter_construct_corruption(on: bool), get_detect_filter_construct_corruption;
+        /// Version of the block-based format.
+        [core mutable "<=5.4"] format_version: u32 = 6, "2..7; RocksDB reads 6 since 8.6, 5 since 6.6, 7 since 10.4.",
+            set_format_version(count: u32), get_format_version;
+        /// Keys first, values last in each data block.
+        [later mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
+            set_separate_key_value_in_data_block(on: bool), get_separate_key_value_in_data_block;
+        /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).
+        [core mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
+            set_uniform_cv_threshold(ratio: f64), get_uniform_cv_threshold;
+        /// Decompress each block after compressing it and compare.
+        [later mutable "<=5.4"] verify_compression: bool = false, "",
+            set_verify_compression(on: bool), get_verify_compression;
+        /// Granularity of the used-bytes estimate of blocks.
+        [later mutable "<=5.4"] read_amp_bytes_per_bit: ReadAmpBytes = ReadAmpBytes(0), "0 = off; ≥2³² from old files is reduced to its low 32 bits.";
+        /// Compress index blocks too.
+        [core mutable "5.12"] enable_index_compression: bool = true, "",
+            set_enable_index_compression(on: bool), get_enable_index_compression;
+        /// Pad data blocks so that none crosses a block_size boundary.
+        [core mutable "5.14"] block_align: bool = false, "Needs no compression and power-of-two block_size.",
+            set_block_align(on: bool), get_block_align;
+        /// Pad so that no block crosses such a boundary.
+        [later mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
+            set_super_block_alignment_size(bytes: u64), get_super_block_alignment_size;
+        /// Bound on that padding.
+        [later mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
+            set_super_block_alignment_space_overhead_ratio(value: u64), get_super_block_alignment_space_overhead_ratio;
+        /// Pin the top level of partitioned index and filter.
+        [core mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",
+            set_pin_top_level_index_and_filter(on: bool), get_pin_top_level_index_and_filter;
+        /// What metadata is pinned in the cache.
+        [later mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "Struct.";
+        /// Block cache of this factory.
+        [core mutable "6.10"] block_cache: BlockCache = BlockCache::default(), "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
+        /// Upper bound of the implicit readahead of iterators.
+        [core mutable "6.19"] max_auto_readahead_size: u64 = 256 << 10, "Bytes; 0 = no implicit readahead.",
+            set_max_auto_readahead_size(bytes: u64), get_max_auto_readahead_size;
+        /// Insert blocks into the cache when files are written.
+        [later mutable "6.22"] prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, "",
+            set_prepopulate_block_cache(value: PrepopulateBlockCache), get_prepopulate_block_cache;
+        /// First implicit readahead.
+        [core mutable "7.2"] initial_auto_readahead_size: u64 = 8192, "Bytes; > max is cut to max.",
+            set_initial_auto_readahead_size(bytes: u64), get_initial_auto_readahead_size;
+        /// Sequential reads of a file before implicit readahead starts.
+        [core mutable "7.7"] num_file_reads_for_auto_readahead: u64 = 2, "",
+            set_num_file_reads_for_auto_readahead(value: u64), get_num_file_reads_for_auto_readahead;
+        /// Fail to open a table that lacks the user-defined index.
+        [ignored mutable "10.6"] fail_if_no_udi_on_open: bool = false, "",
+            set_fail_if_no_udi_on_open(on: bool), get_fail_if_no_udi_on_open;
+    }
+    declined {
+        /// Additional user-defined index.
+        [mutable "10.6"] user_defined_index_factory: NoObject = NoObject;
+        /// Read through the user-defined index only.
+        [mutable "11.2"] use_udi_as_primary_index: bool = false;
+    }
+    removed {
+        [mutable] hash_index_allow_collision "Removed. Always allowed.";
+        [mutable] index_per_partition "Removed. See metadata_block_size.";
+        [mutable] reserve_table_builder_memory "Removed. See cache_usage_options.";
+        [mutable] reserve_table_reader_memory "Removed. See cache_usage_options.";
+        [mutable] skip_table_builder_flush "Removed. Do not flush after each block.";
+        [mutable] block_cache_compressed "Removed. Compressed block cache.";
+    }
+    aliases {}
+    accessors {
+        BlockBasedOptions {};
+    }
+}
+
+impl BlockBasedOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The filter of new files.
+    pub fn set_filter_policy(&mut self, policy: FilterPolicy) -> &mut Self {
+        self.filter_policy = policy;
+        self
+    }
+
+    /// A Bloom filter of so many bits per key.
+    pub fn set_bloom_filter(&mut self, bits_per_key: f64) -> &mut Self {
+        self.set_filter_policy(FilterPolicy::bloom(bits_per_key))
+    }
+
+    /// A Ribbon filter as accurate as a Bloom filter of so many bits per key; flushes get a Bloom filter.
+    pub fn set_ribbon_filter(&mut self, bloom_equivalent_bits_per_key: f64) -> &mut Self {
+        self.set_hybrid_ribbon_filter(bloom_equivalent_bits_per_key, 0)
+    }
+
+    /// A Ribbon filter, and a Bloom filter in levels below `bloom_before_level`.
+    pub fn set_hybrid_ribbon_filter(
+        &mut self,
+        bloom_equivalent_bits_per_key: f64,
+        bloom_before_level: i32,
+    ) -> &mut Self {
+        self.set_filter_policy(FilterPolicy::ribbon(
+            bloom_equivalent_bits_per_key,
+            bloom_before_level,
+        ))
+    }
+
+    /// The option `filter_policy`.
+    #[must_use]
+    pub fn get_filter_policy(&self) -> FilterPolicy {
+        self.filter_policy
+    }
+
+    /// Uses no block cache.
+    pub fn disable_cache(&mut self) -> &mut Self {
+        self.no_block_cache = true;
+        self
+    }
+
+    /// What metadata is pinned in the cache.
+    pub fn set_metadata_cache_options(&mut self, options: &MetadataCacheOptions) -> &mut Self {
+        self.metadata_cache_options = options.clone();
+        self
+    }
+
+    /// The option `metadata_cache_options`.
+    #[must_use]
+    pub fn get_metadata_cache_options(&self) -> &MetadataCacheOptions {
+        &self.metadata_cache_options
+    }
+}

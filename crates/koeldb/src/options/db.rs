@@ -1,0 +1,515 @@
+//! The database's own options, and [`Options`]: those, and the options of every family without its own.
+
+use std::path::Path;
+use std::time::Duration;
+
+use koeldb_base::codec::Compression;
+use koeldb_base::stats::Statistics;
+use koeldb_log::reader::RecoveryMode;
+
+use super::column_family::ColumnFamilyOptions;
+use super::compaction::Temperature;
+use super::object::{DefaultEnv, FileChecksumGenerator, NoObject};
+use super::registry::option_section;
+use super::value::{enum_texts, option_enum};
+
+/// The options of a database, and of every column family without its own.
+///
+/// ```
+/// use koeldb::Options;
+///
+/// let mut options = Options::new();
+/// options.create_if_missing(true).set_write_buffer_size(128 << 20);
+/// assert_eq!(options.get_write_buffer_size(), 128 << 20);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub(crate) db: DbOptions,
+    pub(crate) cf: ColumnFamilyOptions,
+}
+
+enum_texts!(RecoveryMode {
+    RecoveryMode::TolerateCorruptedTailRecords = "kTolerateCorruptedTailRecords",
+    RecoveryMode::AbsoluteConsistency = "kAbsoluteConsistency",
+    RecoveryMode::PointInTime = "kPointInTimeRecovery",
+    RecoveryMode::SkipAnyCorruptedRecords = "kSkipAnyCorruptedRecords",
+});
+
+option_enum! {
+    /// How severe a line of the LOG is.
+    pub enum LogLevel {
+        /// Worth knowing. The default.
+        Info = "INFO_LEVEL",
+        /// For those who look for an error in the engine.
+        Debug = "DEBUG_LEVEL",
+        /// Something is odd.
+        Warn = "WARN_LEVEL",
+        /// Something failed.
+        Error = "ERROR_LEVEL",
+        /// Nothing goes on.
+        Fatal = "FATAL_LEVEL",
+        /// The options and the version, which each LOG begins with.
+        Header = "HEADER_LEVEL",
+    }
+}
+
+option_enum! {
+    /// The lowest tier of caches in use.
+    pub enum CacheTier {
+        /// All tiers.
+        NonVolatileBlock = "kNonVolatileBlockTier",
+        /// Memory, compressed blocks included.
+        VolatileCompressed = "kVolatileCompressedTier",
+        /// Memory, uncompressed blocks only.
+        Volatile = "kVolatileTier",
+    }
+}
+
+option_section! {
+    /// What is set once for a whole database.
+    #[expect(non_snake_case, reason = "fields are called as RocksDB writes the option")]
+    pub(crate) struct DbOptions, "DBOptions";
+    options {
+        /// Total background work slots; a quarter (at least 1) goes to flushes, the rest to compactions.
+        [core mutable "5.6"] max_background_jobs: i32 = 2, "Values ≤1 still give one flush and one compaction; string \"4G\" overflows to 0.",
+            set_max_background_jobs(count: u32 as Count), get_max_background_jobs;
+        /// Old way to set the compaction slots.
+        [core mutable "<=5.4"] max_background_compactions: i32 = -1, "-1 = derive from max_background_jobs; only both -1 uses the derivation.",
+            set_max_background_compactions(value: i32), get_max_background_compactions;
+        /// Threads that may share one L0→base or manual compaction by key range.
+        [later mutable "<=5.4"] max_subcompactions: u32 = 1, "0 and 1 = no splitting.",
+            set_max_subcompactions(count: u32), get_max_subcompactions;
+        /// Close without flushing memtables that the WAL (or nothing) covers.
+        [core mutable "<=5.4"] avoid_flush_during_shutdown: bool = false, "",
+            set_avoid_flush_during_shutdown(on: bool), get_avoid_flush_during_shutdown;
+        /// Largest buffer in front of a table, WAL or MANIFEST file being written.
+        [core mutable "<=5.4"] writable_file_max_buffer_size: u64 = 1 << 20, "Bytes; must be >0 when direct writes are used.",
+            set_writable_file_max_buffer_size(bytes: u64), get_writable_file_max_buffer_size;
+        /// Upper bound of user writes while a slowdown condition holds.
+        [core mutable "<=5.4"] delayed_write_rate: u64 = 0, "Bytes/s; 0 → rate of the rate limiter, else 16777216, filled in at open (but not by SetDBOptions).",
+            set_delayed_write_rate(value: u64), get_delayed_write_rate;
+        /// When live WALs exceed this, families that pin the oldest WAL are flushed.
+        [core mutable "<=5.4"] max_total_wal_size: u64 = 0, "Bytes; 0 = 4 × the sum over families of write_buffer_size × max_write_buffer_number; applies with more than one family.",
+            set_max_total_wal_size(bytes: u64), get_max_total_wal_size;
+        /// How often the directory is fully scanned for files nobody references.
+        [later mutable "<=5.4"] delete_obsolete_files_period_micros: u64 = 21_600_000_000, "Microseconds; 0 = scan after every flush and compaction.",
+            set_delete_obsolete_files_period_micros(period: Duration as Micros), get_delete_obsolete_files_period_micros;
+        /// Interval at which all statistics are written to LOG.
+        [later mutable "<=5.4"] stats_dump_period_sec: u32 = 600, "Seconds; 0 = never.",
+            set_stats_dump_period_sec(period: Duration as Seconds), get_stats_dump_period_sec;
+        /// Interval at which counters are copied into the in-memory (or persistent) history.
+        [ignored mutable "6.0"] stats_persist_period_sec: u32 = 600, "Seconds; 0 = never.",
+            set_stats_persist_period_sec(period: Duration as Seconds), get_stats_persist_period_sec;
+        /// Memory bound of the statistics history.
+        [ignored mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
+            set_stats_history_buffer_size(bytes: u64), get_stats_history_buffer_size;
+        /// How many files the database keeps open.
+        [core mutable "<=5.4"] max_open_files: i32 = -1, "-1 = keep every table open; else clipped at open to [20, process limit or 4194304]; the table cache holds this minus 10.";
+        /// While a table file is written, ask the OS to write back every so many bytes.
+        [core mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off; 1 MiB if a rate limiter is set and this is 0; any SetDBOptions call turns 0 into 1048576.",
+            set_bytes_per_sync(value: u64), get_bytes_per_sync;
+        /// Same for WAL files.
+        [core mutable "<=5.4"] wal_bytes_per_sync: u64 = 0, "Bytes; 0 = off.",
+            set_wal_bytes_per_sync(value: u64), get_wal_bytes_per_sync;
+        /// Wait for the previous write-back before starting the next (bounds dirty data).
+        [core mutable "6.2"] strict_bytes_per_sync: bool = false, "",
+            set_strict_bytes_per_sync(on: bool), get_strict_bytes_per_sync;
+        /// Read size of compaction inputs.
+        [core mutable "<=5.4"] compaction_readahead_size: u64 = 2 << 20, "Bytes; 0 = no own readahead; POSIX caps it at the largest request of the device for buffered reads.",
+            set_compaction_readahead_size(bytes: u64), get_compaction_readahead_size;
+        /// Old way to set the flush slots.
+        [core mutable "<=5.4"] max_background_flushes: i32 = -1, "-1 = derive from max_background_jobs.",
+            set_max_background_flushes(value: i32), get_max_background_flushes;
+        /// MANIFEST is rewritten when it grows beyond max(this, last compact size × (1 +
+        /// max_manifest_space_amp_pct/100)).
+        [core mutable "<=5.4"] max_manifest_file_size: u64 = 1 << 30, "Bytes; lower bound of the rotation threshold.",
+            set_max_manifest_file_size(bytes: u64), get_max_manifest_file_size;
+        /// Allowed growth of the MANIFEST over its compact size.
+        [later mutable "10.8"] max_manifest_space_amp_pct: i32 = 500, "Percent ≥0.",
+            set_max_manifest_space_amp_pct(value: i32), get_max_manifest_space_amp_pct;
+        /// Preallocated extent of a new MANIFEST.
+        [core mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes.",
+            set_manifest_preallocation_size(bytes: u64), get_manifest_preallocation_size;
+        /// Re-read and check the MANIFEST at close; write a fresh one if it is damaged.
+        [later mutable "11.1"] verify_manifest_content_on_close: bool = false, "",
+            set_verify_manifest_content_on_close(on: bool), get_verify_manifest_content_on_close;
+        /// Allow shortcuts in recovery after a clean shutdown.
+        [ignored mutable "11.3"] optimize_manifest_for_recovery: bool = false, "Experimental.",
+            set_optimize_manifest_for_recovery(on: bool), get_optimize_manifest_for_recovery;
+        /// Daily quiet window in which time-triggered compactions are preferred.
+        [later mutable "8.8"] daily_offpeak_time_utc: String = String::new(), "\"\" or HH:mm-HH:mm, start ≠ end; colons are escaped in files; not written when empty.";
+        /// Longest pause between re-evaluations of compaction scores on an idle database.
+        [later mutable "11.2"] max_compaction_trigger_wakeup_seconds: u64 = 43_200, "Seconds; <1 acts as 1.",
+            set_max_compaction_trigger_wakeup_seconds(time: Duration as Seconds), get_max_compaction_trigger_wakeup_seconds;
+        /// Store file-system hints about table files in the MANIFEST to open them faster.
+        [ignored mutable "11.2"] fast_sst_open: bool = false, "Experimental.",
+            set_fast_sst_open(on: bool), get_fast_sst_open;
+        /// Declare random access when a table is opened for reads.
+        [core fixed "<=5.4"] advise_random_on_open: bool = true, "POSIX fadvise.",
+            set_advise_random_on_open(on: bool), get_advise_random_on_open;
+        /// Read table files through mmap; RocksDB's cuckoo reader requires it.
+        [core fixed "<=5.4"] allow_mmap_reads: bool = false, "Conflicts with direct reads (InvalidArgument).",
+            set_allow_mmap_reads(on: bool), get_allow_mmap_reads;
+        /// Preallocate space for files being written.
+        [core fixed "<=5.4"] allow_fallocate: bool = true, "",
+            set_allow_fallocate(on: bool), get_allow_fallocate;
+        /// O_DIRECT for reads of user requests and compactions.
+        [core fixed "<=5.4"] use_direct_reads: bool = false, "",
+            set_use_direct_reads(on: bool), get_use_direct_reads;
+        /// O_DIRECT for compaction inputs only.
+        [later fixed "11.5"] use_direct_io_for_compaction_reads: bool = false, "No effect when use_direct_reads is on.",
+            set_use_direct_io_for_compaction_reads(on: bool), get_use_direct_io_for_compaction_reads;
+        /// O_DIRECT for files written by flush and compaction.
+        [core fixed "<=5.4"] use_direct_io_for_flush_and_compaction: bool = false, "Needs writable_file_max_buffer_size > 0.",
+            set_use_direct_io_for_flush_and_compaction(on: bool), get_use_direct_io_for_flush_and_compaction;
+        /// Keep WALs needed by prepared, uncommitted transactions.
+        [later fixed "<=5.4"] allow_2pc: bool = false, "Turns avoid_flush_during_recovery off.",
+            set_allow_2pc(on: bool), get_allow_2pc;
+        /// Create the database if it does not exist.
+        [core fixed "<=5.4"] create_if_missing: bool = false, "",
+            create_if_missing(on: bool), get_create_if_missing;
+        /// Create families named at open that do not exist.
+        [core fixed "<=5.4"] create_missing_column_families: bool = false, "",
+            create_missing_column_families(on: bool), get_create_missing_column_families;
+        /// Make background thread states visible through the thread-status call.
+        [ignored fixed "<=5.4"] enable_thread_tracking: bool = false, "",
+            set_enable_thread_tracking(on: bool), get_enable_thread_tracking;
+        /// Fail if the database exists.
+        [core fixed "<=5.4"] error_if_exists: bool = false, "",
+            set_error_if_exists(on: bool), get_error_if_exists;
+        /// Open files with close-on-exec.
+        [core fixed "<=5.4"] is_fd_close_on_exec: bool = true, "",
+            set_is_fd_close_on_exec(on: bool), get_is_fd_close_on_exec;
+        /// Fail hard on inconsistencies at open and on background errors.
+        [core fixed "<=5.4"] paranoid_checks: bool = true, "",
+            set_paranoid_checks(on: bool), get_paranoid_checks;
+        /// Open and check table files in the background after open returned.
+        [later fixed "11.1"] open_files_async: bool = false, "Needs skip_stats_update_on_db_open; not with FIFO.",
+            set_open_files_async(on: bool), get_open_files_async;
+        /// Compare entries in the memtable with entries iterated by the flush.
+        [core fixed "6.22"] flush_verify_memtable_count: bool = true, "",
+            set_flush_verify_memtable_count(on: bool), get_flush_verify_memtable_count;
+        /// Compare entries read by a compaction with the inputs' properties.
+        [core fixed "8.6"] compaction_verify_record_count: bool = true, "",
+            set_compaction_verify_record_count(on: bool), get_compaction_verify_record_count;
+        /// Record WAL sync sizes in the MANIFEST and check them at recovery.
+        [later fixed "6.15"] track_and_verify_wals_in_manifest: bool = false, "",
+            set_track_and_verify_wals_in_manifest(on: bool), get_track_and_verify_wals_in_manifest;
+        /// Each WAL names its predecessor, checked at recovery.
+        [later fixed "9.11"] track_and_verify_wals: bool = false, "Experimental; see formats-db-directory.md for the record types.",
+            set_track_and_verify_wals(on: bool), get_track_and_verify_wals;
+        /// Compare each table's unique id with the MANIFEST.
+        [core fixed "7.3"] verify_sst_unique_id_in_manifest: bool = true, "Only files opened.",
+            set_verify_sst_unique_id_in_manifest(on: bool), get_verify_sst_unique_id_in_manifest;
+        /// Do not read table properties at open to refresh compaction estimates.
+        [core fixed "<=5.4"] skip_stats_update_on_db_open: bool = false, "",
+            set_skip_stats_update_on_db_open(on: bool), get_skip_stats_update_on_db_open;
+        /// Spin before sleeping on the main mutex.
+        [ignored fixed "<=5.4"] use_adaptive_mutex: bool = false, "",
+            set_use_adaptive_mutex(on: bool), get_use_adaptive_mutex;
+        /// fsync instead of fdatasync.
+        [core fixed "<=5.4"] use_fsync: bool = false, "",
+            set_use_fsync(on: bool), get_use_fsync;
+        /// Threads that open tables at start when max_open_files=-1.
+        [core fixed "<=5.4"] max_file_opening_threads: i32 = 16, "≥1 in practice.",
+            set_max_file_opening_threads(count: u32 as Count), get_max_file_opening_threads;
+        /// Size of the shared pool for asynchronous reads.
+        [ignored fixed "11.8"] read_io_executor_threads: i32 = 1, "Must be >0.",
+            set_read_io_executor_threads(count: u32 as Count), get_read_io_executor_threads;
+        /// Shards of the table cache.
+        [ignored fixed "<=5.4"] table_cache_numshardbits: i32 = 6, "1..19 in db_bench; log2 of shards.",
+            set_table_cache_num_shard_bits(count: u32 as Count), get_table_cache_numshardbits;
+        /// Bound on memtable memory over all families.
+        [core fixed "<=5.4"] db_write_buffer_size: u64 = 0, "Bytes; 0 = no limit; creates a write buffer manager.",
+            set_db_write_buffer_size(bytes: u64), get_db_write_buffer_size;
+        /// How many old LOG files stay.
+        [core fixed "<=5.4"] keep_log_file_num: u64 = 1000, "Must be >0.",
+            set_keep_log_file_num(value: u64), get_keep_log_file_num;
+        /// How many old WAL files are kept for reuse (recycled WALs are read, not written).
+        [ignored fixed "<=5.4"] recycle_log_file_num: u64 = 0, "Set to 0 with WAL archiving or with kTolerateCorruptedTailRecords / kAbsoluteConsistency.",
+            set_recycle_log_file_num(value: u64), get_recycle_log_file_num;
+        /// Create the next WAL file ahead of need.
+        [ignored fixed "11.3"] async_wal_precreate: bool = false, "Experimental; off if recycle_log_file_num ≠ 0.",
+            set_async_wal_precreate(on: bool), get_async_wal_precreate;
+        /// Age at which LOG is rolled.
+        [core fixed "<=5.4"] log_file_time_to_roll: u64 = 0, "Seconds; 0 = by size only.",
+            set_log_file_time_to_roll(time: Duration as Seconds), get_log_file_time_to_roll;
+        /// Size at which LOG is rolled.
+        [core fixed "<=5.4"] max_log_file_size: u64 = 0, "Bytes; 0 = one file.",
+            set_max_log_file_size(bytes: u64), get_max_log_file_size;
+        /// Directory of LOG files.
+        [core fixed "<=5.4"] db_log_dir: String = String::new(), "\"\" = database directory; not written when empty.";
+        /// Directory of WAL files.
+        [core fixed "<=5.4"] wal_dir: String = String::new(), "\"\" = database directory; trailing '/' removed; cleared if equal to the database path.";
+        /// Size bound of archived WALs.
+        [later fixed "<=5.4"] WAL_size_limit_MB: u64 = 0, "MiB; 0 = off.",
+            set_wal_size_limit_mb(bytes: u64), get_wal_size_limit_mb;
+        /// Age bound of archived WALs.
+        [later fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
+            set_wal_ttl_seconds(time: Duration as Seconds), get_wal_ttl_seconds;
+        /// Overlap one group's WAL write with the previous group's memtable insert.
+        [ignored fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
+            set_enable_pipelined_write(on: bool), get_enable_pipelined_write;
+        /// Publish writes without waiting for order (weaker snapshots in RocksDB; ours stay ordered).
+        [ignored fixed "6.3"] unordered_write: bool = false, "Needs allow_concurrent_memtable_write, no pipelining, max_successive_merges=0.",
+            set_unordered_write(on: bool), get_unordered_write;
+        /// Members of a write group insert in parallel.
+        [core fixed "<=5.4"] allow_concurrent_memtable_write: bool = true, "Needs memtables that support it: skip_list, vector, Speedb's.",
+            set_allow_concurrent_memtable_write(on: bool), get_allow_concurrent_memtable_write;
+        /// What WAL damage recovery tolerates.
+        [core fixed "<=5.4"] wal_recovery_mode: RecoveryMode = RecoveryMode::PointInTime, "",
+            set_wal_recovery_mode(value: RecoveryMode), get_wal_recovery_mode;
+        /// Waiting writers spin before they block.
+        [ignored fixed "<=5.4"] enable_write_thread_adaptive_yield: bool = true, "",
+            set_enable_write_thread_adaptive_yield(on: bool), get_enable_write_thread_adaptive_yield;
+        /// A yield longer than this counts as contention.
+        [ignored fixed "<=5.4"] write_thread_slow_yield_usec: u64 = 3, "Microseconds.",
+            set_write_thread_slow_yield_usec(time: Duration as Micros), get_write_thread_slow_yield_usec;
+        /// Size bound of a write group.
+        [core fixed "6.5"] max_write_batch_group_size_bytes: u64 = 1 << 20, "Bytes; a leader of at most 1/8 of this stops at its own size + 1/8.",
+            set_max_write_batch_group_size_bytes(bytes: u64), get_max_write_batch_group_size_bytes;
+        /// Longest spin before blocking.
+        [ignored fixed "<=5.4"] write_thread_max_yield_usec: u64 = 100, "Microseconds.",
+            set_write_thread_max_yield_usec(time: Duration as Micros), get_write_thread_max_yield_usec;
+        /// Least severe line written to LOG.
+        [core fixed "<=5.4"] info_log_level: LogLevel = LogLevel::Info, "",
+            set_log_level(value: LogLevel), get_info_log_level;
+        /// Add jemalloc's report to the LOG statistics.
+        [ignored fixed "<=5.4"] dump_malloc_stats: bool = false, "",
+            set_dump_malloc_stats(on: bool), get_dump_malloc_stats;
+        /// Keep recovered data in memtables at open.
+        [core fixed "<=5.4"] avoid_flush_during_recovery: bool = false, "Off with allow_2pc.",
+            set_avoid_flush_during_recovery(on: bool), get_avoid_flush_during_recovery;
+        /// Let the write buffer manager trigger flushes during recovery.
+        [later fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
+            set_enforce_write_buffer_manager_during_recovery(on: bool), get_enforce_write_buffer_manager_during_recovery;
+        /// Reserve the last level for back-fill ingestion.
+        [later fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated in favour of cf_allow_ingest_behind.",
+            set_allow_ingest_behind(on: bool), get_allow_ingest_behind;
+        /// Second write queue for WAL-only writes (transactions).
+        [ignored fixed "5.10"] two_write_queues: bool = false, "",
+            set_two_write_queues(on: bool), get_two_write_queues;
+        /// WAL data leaves the process buffer only on FlushWAL.
+        [core fixed "5.7"] manual_wal_flush: bool = false, "",
+            set_manual_wal_flush(on: bool), get_manual_wal_flush;
+        /// Compression of new WAL files.
+        [later fixed "7.0"] wal_compression: Compression = Compression::None, "Enum; anything but kZSTD becomes kNoCompression at open.",
+            set_wal_compression(value: Compression), get_wal_compression;
+        /// Leave finished WALs open until a background job closes them.
+        [ignored fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated.",
+            set_background_close_inactive_wals(on: bool), get_background_close_inactive_wals;
+        /// Flush all families together, atomically.
+        [later fixed "5.18"] atomic_flush: bool = false, "Not with enable_pipelined_write.",
+            set_atomic_flush(on: bool), get_atomic_flush;
+        /// Move file deletions and memtable frees off user threads (KoelDB always does).
+        [ignored fixed "6.1"] avoid_unnecessary_blocking_io: bool = false, "",
+            set_avoid_unnecessary_blocking_io(on: bool), get_avoid_unnecessary_blocking_io;
+        /// Iterators use prefix seek only if prefix_same_as_start or auto_prefix_mode asks.
+        [core fixed "9.7"] prefix_seek_opt_in_only: bool = false, "",
+            set_prefix_seek_opt_in_only(on: bool), get_prefix_seek_opt_in_only;
+        /// Store the database id in the MANIFEST.
+        [core fixed "6.5"] write_dbid_to_manifest: bool = true, "Not both this and write_identity_file false.",
+            set_write_dbid_to_manifest(on: bool), get_write_dbid_to_manifest;
+        /// Append to the existing MANIFEST after open instead of rewriting it.
+        [ignored fixed "11.3"] reuse_manifest_on_open: bool = false, "Experimental.",
+            set_reuse_manifest_on_open(on: bool), get_reuse_manifest_on_open;
+        /// Write the IDENTITY file.
+        [core fixed "9.7"] write_identity_file: bool = true, "Not both this and write_dbid_to_manifest false.",
+            set_write_identity_file(on: bool), get_write_identity_file;
+        /// Readahead for WAL and MANIFEST during open.
+        [later fixed "6.4"] log_readahead_size: u64 = 0, "Bytes; 0 = off.",
+            set_log_readahead_size(bytes: u64), get_log_readahead_size;
+        /// Recover to the newest state whose files all exist.
+        [later fixed "6.10"] best_efforts_recovery: bool = false, "",
+            set_best_efforts_recovery(on: bool), get_best_efforts_recovery;
+        /// Retries of automatic recovery after a retryable background error.
+        [core fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",
+            set_max_bgerror_resume_count(count: u32 as Count), get_max_bgerror_resume_count;
+        /// Pause between those retries.
+        [core fixed "6.12"] bgerror_resume_retry_interval: u64 = 1_000_000, "Microseconds.",
+            set_bgerror_resume_retry_interval(time: Duration as Micros), get_bgerror_resume_retry_interval;
+        /// Host name stored in table properties.
+        [core fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
+        /// String form of rate_limiter.
+        [core fixed "6.10"] rate_limiter_bytes_per_sec: u64 = 0, "Bytes/s as u64; parsed only, never written.",
+            set_rate_limiter_bytes_per_sec(value: u64), get_rate_limiter_bytes_per_sec;
+        /// Error texts may show user keys.
+        [core fixed "6.14"] allow_data_in_errors: bool = false, "",
+            set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
+        /// Whole-file checksums recorded in the MANIFEST.
+        [later fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";
+        /// Statistics object.
+        [core fixed "6.25"] statistics: Option<Statistics> = None, "BasicStatistics; never written.";
+        /// Lowest cache tier used (secondary caches).
+        [ignored fixed "6.26"] lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlock, "",
+            set_lowest_used_cache_tier(value: CacheTier), get_lowest_used_cache_tier;
+        /// Fail a compaction that sees SingleDelete followed by Delete of the same key.
+        [later fixed "7.3"] enforce_single_del_contracts: bool = true, "Deprecated.",
+            set_enforce_single_del_contracts(on: bool), get_enforce_single_del_contracts;
+        /// Follower mode: poll interval.
+        [ignored fixed "9.2"] follower_refresh_catchup_period_ms: u64 = 10_000, "Milliseconds.",
+            set_follower_refresh_catchup_period_ms(period: Duration as Millis), get_follower_refresh_catchup_period_ms;
+        /// Follower mode: retries.
+        [ignored fixed "9.2"] follower_catchup_retry_count: u64 = 10, "",
+            set_follower_catchup_retry_count(value: u64), get_follower_catchup_retry_count;
+        /// Follower mode: pause between retries.
+        [ignored fixed "9.2"] follower_catchup_retry_wait_ms: u64 = 100, "Milliseconds.",
+            set_follower_catchup_retry_wait_ms(time: Duration as Millis), get_follower_catchup_retry_wait_ms;
+        /// Temperature hint for MANIFEST and similar files.
+        [ignored fixed "9.6"] metadata_write_temperature: Temperature = Temperature::Unknown, "",
+            set_metadata_write_temperature(value: Temperature), get_metadata_write_temperature;
+        /// Temperature hint for WAL files.
+        [ignored fixed "9.6"] wal_write_temperature: Temperature = Temperature::Unknown, "",
+            set_wal_write_temperature(value: Temperature), get_wal_write_temperature;
+    }
+    declined {
+        /// Write files through mmap.
+        [fixed "<=5.4"] allow_mmap_writes: bool = false;
+        /// Plug-in that sees and may drop WAL records during recovery.
+        [fixed "6.26"] wal_filter: NoObject = NoObject;
+        /// Keep the statistics history in a hidden column family.
+        [fixed "6.3"] persist_stats_to_disk: bool = false;
+        /// Operating system layer; only "Default" is accepted.
+        [fixed "6.10"] env: DefaultEnv = DefaultEnv;
+        /// Event listeners from strings.
+        [fixed "6.24"] listeners: Vec<NoObject> = Vec::new();
+    }
+    removed {
+        [fixed] refresh_options_sec "Speedb's: interval for re-reading an options file.";
+        [fixed] refresh_options_file "Speedb's: file to re-read mutable options from.";
+        [fixed] use_dynamic_delay "Speedb's: delay writes in proportion to pressure.";
+        [fixed] use_spdb_writes "Speedb's write path.";
+        [fixed] use_clean_delete_during_flush "Speedb's: drop deletes early during flush.";
+        [mutable] allow_os_buffer "Removed. Page cache use of data files; see use_direct_reads.";
+        [mutable] base_background_compactions "Removed. Lower bound of compaction slots.";
+        [fixed] use_direct_writes "Removed. Renamed use_direct_io_for_flush_and_compaction.";
+        [fixed] disableDataSync "Removed. Do not sync data files.";
+        [fixed] disable_data_sync "Removed. Do not sync data files.";
+        [fixed] experimental_allow_mempurge "Removed. Moved to the family option experimental_mempurge_threshold.";
+        [fixed] experimental_mempurge_policy "Removed. Moved to the family option experimental_mempurge_threshold.";
+        [fixed] experimental_mempurge_threshold "Removed. Moved to the family option of the same name.";
+        [fixed] skip_log_error_on_recovery "Removed. See wal_recovery_mode.";
+        [fixed] skip_checking_sst_file_sizes_on_db_open "Removed. Sizes were not checked at open.";
+        [fixed] new_table_reader_for_compaction_inputs "Removed. Separate readers for compaction inputs.";
+        [fixed] random_access_max_buffer_size "Removed. Read buffer on Windows.";
+        [fixed] fail_if_options_file_error "Removed. Whether failing to write OPTIONS fails the call.";
+        [fixed] access_hint_on_compaction_start "Removed. fadvise hint for compaction inputs (NONE, NORMAL, SEQUENTIAL, WILLNEED).";
+        [fixed] preserve_deletes "Removed. Keep deletions for external readers.";
+        [fixed] concurrent_prepare "Removed. Renamed two_write_queues.";
+        [fixed] seq_per_batch "Removed. Internal to transactions.";
+        [fixed] rate_limiter "Removed. Written by no release; see rate_limiter_bytes_per_sec.";
+    }
+    aliases {
+
+    }
+    accessors {
+        Options {.db};
+    }
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The options of every column family without its own.
+    #[must_use]
+    pub fn cf_options(&self) -> &ColumnFamilyOptions {
+        &self.cf
+    }
+
+    /// The options of every column family without its own, to be changed.
+    pub fn cf_options_mut(&mut self) -> &mut ColumnFamilyOptions {
+        &mut self.cf
+    }
+
+    /// How many files the database keeps open; `None`: all.
+    pub fn set_max_open_files(&mut self, count: impl Into<Option<u32>>) -> &mut Self {
+        self.db.max_open_files = count
+            .into()
+            .map_or(-1, |count| i32::try_from(count).unwrap_or(i32::MAX));
+        self
+    }
+
+    /// The option `max_open_files`; `None`: all.
+    #[must_use]
+    pub fn get_max_open_files(&self) -> Option<u32> {
+        u32::try_from(self.db.max_open_files).ok()
+    }
+
+    /// The directory of LOG files; empty: the database's.
+    pub fn set_db_log_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
+        self.db.db_log_dir = path_text(path.as_ref());
+        self
+    }
+
+    /// The option `db_log_dir`.
+    #[must_use]
+    pub fn get_db_log_dir(&self) -> &Path {
+        Path::new(&self.db.db_log_dir)
+    }
+
+    /// The directory of WAL files; empty: the database's.
+    pub fn set_wal_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
+        self.db.wal_dir = path_text(path.as_ref());
+        self
+    }
+
+    /// The option `wal_dir`.
+    #[must_use]
+    pub fn get_wal_dir(&self) -> &Path {
+        Path::new(&self.db.wal_dir)
+    }
+
+    /// The daily quiet window, `HH:mm-HH:mm` in UTC; empty: none.
+    pub fn set_daily_offpeak_time_utc(&mut self, window: impl Into<String>) -> &mut Self {
+        self.db.daily_offpeak_time_utc = window.into();
+        self
+    }
+
+    /// The option `daily_offpeak_time_utc`.
+    #[must_use]
+    pub fn get_daily_offpeak_time_utc(&self) -> &str {
+        &self.db.daily_offpeak_time_utc
+    }
+
+    /// The host name stored in table properties; `__hostname__` stands for this machine's.
+    pub fn set_db_host_id(&mut self, host: impl Into<String>) -> &mut Self {
+        self.db.db_host_id = host.into();
+        self
+    }
+
+    /// The option `db_host_id`.
+    #[must_use]
+    pub fn get_db_host_id(&self) -> &str {
+        &self.db.db_host_id
+    }
+
+    /// What makes whole-file checksums; `None`: there are none.
+    pub fn set_file_checksum_gen_factory(
+        &mut self,
+        generator: impl Into<Option<FileChecksumGenerator>>,
+    ) -> &mut Self {
+        self.db.file_checksum_gen_factory = generator.into();
+        self
+    }
+
+    /// The option `file_checksum_gen_factory`.
+    #[must_use]
+    pub fn get_file_checksum_gen_factory(&self) -> Option<FileChecksumGenerator> {
+        self.db.file_checksum_gen_factory
+    }
+}
+
+/// A path as the text of an option.
+fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl From<&Options> for ColumnFamilyOptions {
+    fn from(options: &Options) -> Self {
+        options.cf.clone()
+    }
+}

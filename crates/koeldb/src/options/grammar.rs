@@ -1,0 +1,193 @@
+//! The grammar of option strings: from text to names and values.
+//!
+//! ```text
+//! options := [ '{' ] pair { ';' pair } [ ';' ] [ '}' ]
+//! pair    := name '=' value
+//! value   := '{' balanced '}'  |  any text up to the next ';'
+//! ```
+//!
+//! The same grammar serves whole option strings, nested structs and descriptions of objects. Blanks around
+//! names and values are dropped. Nothing here knows an option.
+
+use super::registry::Refusal;
+
+/// What counts as a blank around names and values.
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// Drops blanks at both ends.
+pub(crate) fn trim(text: &str) -> &str {
+    text.trim_matches(BLANKS)
+}
+
+/// Drops blanks and one pair of braces around the whole text.
+pub(crate) fn strip_braces(text: &str) -> &str {
+    let text = trim(text);
+    match text
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
+        Some(inner) => trim(inner),
+        None => text,
+    }
+}
+
+/// The text before the brace that closes the one at the start of `text`, and the text behind it.
+fn split_braced(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth = depth.saturating_add(1),
+            b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return text.split_at_checked(at.saturating_add(1));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Splits an option string into names and values, in the order of the text; of a name given twice the last
+/// value stands. A value in braces keeps them.
+pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Refusal> {
+    let mut rest = trim(text);
+    while let Some(inner) = rest
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
+        rest = trim(inner);
+    }
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    while !rest.is_empty() {
+        let (name, value, behind) = first_pair(rest)?;
+        match pairs.iter_mut().find(|(known, _)| *known == name) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((name, value)),
+        }
+        rest = behind;
+    }
+    Ok(pairs)
+}
+
+/// The first pair of `text`, and what follows its `;`.
+fn first_pair(text: &str) -> Result<(&str, &str, &str), Refusal> {
+    let Some((name, rest)) = text
+        .find(['=', '{', '}', ';'])
+        .and_then(|at| text.split_at_checked(at))
+    else {
+        return Err(Refusal::invalid(format!(
+            "Mismatched key value pair, '=' expected: \"{text}\" is not of the form name=value"
+        )));
+    };
+    let Some(rest) = rest.strip_prefix('=') else {
+        return Err(Refusal::invalid(format!(
+            "Unexpected char in key: a name and '=' are expected at \"{}\"",
+            excerpt(text)
+        )));
+    };
+    let name = trim(name);
+    if name.is_empty() {
+        return Err(Refusal::invalid(format!(
+            "Empty key found: a name is expected before '=' at \"{}\"",
+            excerpt(text)
+        )));
+    }
+    let rest = trim(rest);
+    if !rest.starts_with('{') {
+        let (value, behind) = rest.split_once(';').unwrap_or((rest, ""));
+        return Ok((name, trim(value), trim(behind)));
+    }
+    let Some((value, behind)) = split_braced(rest) else {
+        return Err(Refusal::invalid(format!(
+            "Mismatched curly braces for nested options: the '{{' of {name} is never closed"
+        )));
+    };
+    let behind = trim(behind);
+    match behind.strip_prefix(';') {
+        Some(behind) => Ok((name, value, trim(behind))),
+        None if behind.is_empty() => Ok((name, value, "")),
+        None => Err(Refusal::invalid(format!(
+            "Unexpected chars after nested options: ';' is expected after the '}}' of {name}, not \"{}\"",
+            excerpt(behind)
+        ))),
+    }
+}
+
+/// Splits a list at `:`; elements in braces stay whole. A trailing `:` is fine, an empty element is not.
+pub(crate) fn elements<'a>(name: &str, text: &'a str) -> Result<Vec<&'a str>, Refusal> {
+    let mut rest = trim(text);
+    let mut elements = Vec::new();
+    while !rest.is_empty() {
+        let (element, behind) = if rest.starts_with('{') {
+            split_braced(rest).ok_or_else(|| {
+                Refusal::invalid(format!(
+                    "Mismatched curly braces for nested options in the list {name}"
+                ))
+            })?
+        } else {
+            match rest.find(':').and_then(|at| rest.split_at_checked(at)) {
+                Some(parts) => parts,
+                None => (rest, ""),
+            }
+        };
+        let element = trim(element);
+        if element.is_empty() {
+            return Err(Refusal::invalid(format!(
+                "Error parsing {name}: the list \"{text}\" has an empty element"
+            )));
+        }
+        elements.push(element);
+        let behind = trim(behind);
+        rest = match behind.strip_prefix(':') {
+            Some(behind) => trim(behind),
+            None if behind.is_empty() => "",
+            None => {
+                return Err(Refusal::invalid(format!(
+                    "Unexpected chars after nested options in the list {name}: ':' is expected, not \"{}\"",
+                    excerpt(behind)
+                )));
+            }
+        };
+    }
+    Ok(elements)
+}
+
+/// Undoes [`escape`]: a backslash before `r` or `n` is a line break, before anything else that character.
+pub(crate) fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        if char != '\\' {
+            out.push(char);
+            continue;
+        }
+        match chars.next() {
+            Some('r') => out.push('\r'),
+            Some('n') => out.push('\n'),
+            Some(other) => out.push(other),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+/// Escapes what an OPTIONS file gives a meaning inside values and family names.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '\\' | '#' | ':' => out.extend(['\\', char]),
+            '\r' => out.push_str("\\r"),
+            '\n' => out.push_str("\\n"),
+            _ => out.push(char),
+        }
+    }
+    out
+}
+
+/// The beginning of `text`, for messages.
+fn excerpt(text: &str) -> String {
+    text.chars().take(32).collect()
+}

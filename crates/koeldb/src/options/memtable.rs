@@ -1,0 +1,250 @@
+//! Memtable factories: which structure holds a family's newest entries, and its settings.
+
+use super::object::{Description, set_members, unknown_id, with_members};
+use super::registry::{self, OptionValue, Reading, Refusal, Style, option_section};
+use super::value::Scalar as _;
+
+option_section! {
+    /// The settings of the skip list.
+    pub struct SkipListOptions, "memtable factory skip_list | SkipListFactory";
+    options {
+        /// Entries compared linearly before a seek falls back to the tree.
+        [core fixed "<=5.4"] lookahead: u64 = 0, "Short form skip_list:N; printed as SkipListFactory or SkipListFactory:N.",
+            set_lookahead(value: u64), get_lookahead;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        SkipListOptions {};
+    }
+}
+
+option_section! {
+    /// The settings of the vector.
+    pub struct VectorOptions, "memtable factory vector | VectorRepFactory";
+    options {
+        /// Initial capacity of the vector.
+        [core fixed "<=5.4"] count: u64 = 0, "Short form vector:N.",
+            set_count(value: u64), get_count;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        VectorOptions {};
+    }
+}
+
+option_section! {
+    /// The settings of the hash table of skip lists.
+    pub struct HashSkipListOptions, "memtable factory prefix_hash | HashSkipListRepFactory";
+    options {
+        /// Hash buckets.
+        [core fixed "<=5.4"] bucket_count: u64 = 1_000_000, "Short form prefix_hash:N; needs prefix_extractor, else skip list.",
+            set_bucket_count(value: u64), get_bucket_count;
+        /// Tower height of the bucket lists.
+        [core fixed "<=5.4"] skiplist_height: i32 = 4, "",
+            set_skiplist_height(count: u32 as Count), get_skiplist_height;
+        /// Branching of the bucket lists.
+        [core fixed "<=5.4"] branching_factor: i32 = 4, "",
+            set_branching_factor(count: u32 as Count), get_branching_factor;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        HashSkipListOptions {};
+    }
+}
+
+option_section! {
+    /// The settings of the hash table of linked lists.
+    pub struct HashLinkListOptions, "memtable factory hash_linkedlist | HashLinkListRepFactory";
+    options {
+        /// Hash buckets.
+        [core fixed "<=5.4"] bucket_count: u64 = 50_000, "Short form hash_linkedlist:N; needs prefix_extractor, else skip list.",
+            set_bucket_count(value: u64), get_bucket_count;
+        /// Entries at which a bucket becomes a skip list.
+        [core fixed "<=5.4"] threshold: u32 = 256, "",
+            set_threshold(count: u32), get_threshold;
+        /// Huge pages for the bucket array.
+        [ignored fixed "<=5.4"] huge_page_size: u64 = 0, "Bytes.",
+            set_huge_page_size(bytes: u64), get_huge_page_size;
+        /// Bucket size above which flush logs a warning.
+        [ignored fixed "<=5.4"] logging_threshold: i32 = 4096, "",
+            set_logging_threshold(count: u32 as Count), get_logging_threshold;
+        /// Log bucket distribution at flush.
+        [ignored fixed "<=5.4"] log_when_flash: bool = true, "",
+            set_log_when_flash(on: bool), get_log_when_flash;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        HashLinkListOptions {};
+    }
+}
+
+option_section! {
+    /// The settings of the sorted hash table.
+    pub struct SortedHashOptions, "memtable factory hash_spdb | HashSpdbRepFactory";
+    options {
+        /// Hash buckets.
+        [core fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); db_bench alone uses 400000 in later builds.",
+            set_hash_bucket_count(value: u64), get_hash_bucket_count;
+        /// Switches how iterators over the active memtable are made.
+        [ignored fixed "Speedb 2.6"] use_seek_parallel_threshold: bool = false, "Written as a member.",
+            set_use_seek_parallel_threshold(on: bool), get_use_seek_parallel_threshold;
+        /// Merge sorted runs in the background.
+        [ignored fixed "Speedb 2.7-2.8"] use_merge: bool = true, "Written as a member.",
+            set_use_merge(on: bool), get_use_merge;
+    }
+    declined {}
+    removed {}
+    aliases {
+        bucket_count = hash_bucket_count;
+        use_seek_parralel_threshold = use_seek_parallel_threshold;
+    }
+    accessors {
+        SortedHashOptions {};
+    }
+}
+
+/// Which structure holds the newest entries of a family.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum MemtableFactory {
+    /// A skip list: `skip_list`. The default.
+    SkipList(SkipListOptions),
+    /// A vector, sorted when it is read: `vector`. For bulk loads.
+    Vector(VectorOptions),
+    /// A hash table of prefixes, each with a skip list: `prefix_hash`.
+    HashSkipList(HashSkipListOptions),
+    /// A hash table of prefixes, each with a linked list: `hash_linkedlist`.
+    HashLinkList(HashLinkListOptions),
+    /// A hash table of whole keys, sorted when it is scanned: `speedb.HashSpdRepFactory`, `hash_spdb`.
+    SortedHash(SortedHashOptions),
+}
+
+impl Default for MemtableFactory {
+    fn default() -> Self {
+        MemtableFactory::SkipList(SkipListOptions::default())
+    }
+}
+
+impl MemtableFactory {
+    /// The name that is written.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            MemtableFactory::SkipList(_) => "SkipListFactory",
+            MemtableFactory::Vector(_) => "VectorRepFactory",
+            MemtableFactory::HashSkipList(_) => "HashSkipListRepFactory",
+            MemtableFactory::HashLinkList(_) => "HashLinkListRepFactory",
+            MemtableFactory::SortedHash(_) => "speedb.HashSpdRepFactory",
+        }
+    }
+
+    /// The factory called `id`, with its defaults.
+    fn by_id(id: &str) -> Option<Self> {
+        Some(match id {
+            "skip_list" | "SkipListFactory" => MemtableFactory::default(),
+            "vector" | "VectorRepFactory" => MemtableFactory::Vector(VectorOptions::default()),
+            "prefix_hash" | "HashSkipListRepFactory" => {
+                MemtableFactory::HashSkipList(HashSkipListOptions::default())
+            }
+            "hash_linkedlist" | "HashLinkListRepFactory" => {
+                MemtableFactory::HashLinkList(HashLinkListOptions::default())
+            }
+            "speedb.HashSpdRepFactory" | "hash_spdb" | "HashSpdbRepFactory" => {
+                MemtableFactory::SortedHash(SortedHashOptions::default())
+            }
+            _ => return None,
+        })
+    }
+
+    /// Takes the number of the short form `id:number`; of the sorted hash table 0 means its default.
+    fn set_number(&mut self, number: u64) {
+        match self {
+            MemtableFactory::SkipList(options) => options.lookahead = number,
+            MemtableFactory::Vector(options) => options.count = number,
+            MemtableFactory::HashSkipList(options) => options.bucket_count = number,
+            MemtableFactory::HashLinkList(options) => options.bucket_count = number,
+            MemtableFactory::SortedHash(options) if number == 0 => {
+                *options = SortedHashOptions::default();
+            }
+            MemtableFactory::SortedHash(options) => options.hash_bucket_count = number,
+        }
+    }
+}
+
+impl OptionValue for MemtableFactory {
+    fn kind() -> String {
+        "object id of a MemTableRepFactory".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+        let unknown = || {
+            unknown_id(
+                "MemTableRepFactory",
+                name,
+                text,
+                "skip_list[:N], vector[:N], prefix_hash[:N], hash_linkedlist[:N], speedb.HashSpdRepFactory[:N], \
+                 hash_spdb[:N]",
+            )
+        };
+        let Some(description) = Description::parse(name, text)? else {
+            return Ok(());
+        };
+        let (id, number) = match description.id.split_once(':') {
+            Some((id, number)) => (id, Some(number)),
+            None => (description.id, None),
+        };
+        if id == "cuckoo" {
+            return Err(Refusal::invalid(format!(
+                "{name}={text}: the cuckoo hash memtable is not supported anymore; use skip_list"
+            )));
+        }
+        let mut factory = Self::by_id(id).ok_or_else(unknown)?;
+        if let Some(number) = number {
+            factory.set_number(u64::from_text(number).ok_or_else(unknown)?);
+        }
+        match &mut factory {
+            MemtableFactory::SkipList(options) => set_members(options, name, &description, reading),
+            MemtableFactory::Vector(options) => set_members(options, name, &description, reading),
+            MemtableFactory::HashSkipList(options) => {
+                set_members(options, name, &description, reading)
+            }
+            MemtableFactory::HashLinkList(options) => {
+                set_members(options, name, &description, reading)
+            }
+            MemtableFactory::SortedHash(options) => {
+                set_members(options, name, &description, reading)
+            }
+        }?;
+        *self = factory;
+        Ok(())
+    }
+
+    fn write(&self, style: Style) -> Option<String> {
+        let name = self.name();
+        Some(match self {
+            MemtableFactory::SkipList(options) if options.lookahead == 0 => name.to_owned(),
+            MemtableFactory::SkipList(options) => format!("{name}:{}", options.lookahead),
+            MemtableFactory::Vector(options) => {
+                with_members(name, &registry::written(options, style))
+            }
+            MemtableFactory::HashSkipList(options) => {
+                with_members(name, &registry::written(options, style))
+            }
+            MemtableFactory::HashLinkList(options) => {
+                with_members(name, &registry::written(options, style))
+            }
+            // Its members were called differently in each release of Speedb: only what differs is written.
+            MemtableFactory::SortedHash(options) => {
+                with_members(name, &registry::differing(options))
+            }
+        })
+    }
+}

@@ -1,0 +1,564 @@
+//! Objects made from ids: comparators, merge operators, prefix extractors, filter policies, memtable and table
+//! factories, and the few others that have one.
+//!
+//! An object is written `NAME`, `NAME:arguments`, or `{id=NAME;member=value;…}`; `nullptr` and the empty text mean
+//! none. An id that nobody knows is an error that lists the known ones, for a database opened with another
+//! object than the one meant is worse than one that does not open.
+
+use std::sync::Arc;
+
+use koeldb_base::KeyOrder;
+use koeldb_base::merge_operator::{self, MergeOperator};
+use koeldb_base::prefix::{self, PrefixExtractor};
+use koeldb_base::stats::Statistics;
+use koeldb_table::filter::FilterPolicy;
+
+use super::grammar;
+use super::registry::{self, OptionValue, Reading, Refusal, Style, option_section};
+use super::value::{option_enum, read_scalar};
+
+/// The text of an object: its id and its members.
+pub(crate) struct Description<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) members: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Description<'a> {
+    /// Takes a text apart; `None` means no object.
+    pub(crate) fn parse(name: &str, text: &'a str) -> Result<Option<Self>, Refusal> {
+        let text = grammar::trim(text);
+        let (id, members) = if text.starts_with('{') {
+            let mut members = grammar::pairs(text)?;
+            let Some(at) = members.iter().position(|(member, _)| *member == "id") else {
+                if members.is_empty() {
+                    return Ok(None);
+                }
+                return Err(Refusal::invalid(format!(
+                    "Error parsing {name}: {text} names no object; begin it with id=NAME;"
+                )));
+            };
+            let (_, id) = members.remove(at);
+            (grammar::strip_braces(id), members)
+        } else {
+            (text, Vec::new())
+        };
+        Ok((!matches!(id, "" | "nullptr")).then_some(Description { id, members }))
+    }
+
+    /// Refuses members, for an object that has none.
+    pub(crate) fn without_members(&self, name: &str) -> Result<(), Refusal> {
+        match self.members.first() {
+            None => Ok(()),
+            Some((member, _)) => Err(Refusal::unknown(format!(
+                "Unrecognized option: {name}.{member}: {} has no options",
+                self.id
+            ))),
+        }
+    }
+}
+
+/// The refusal of an id that is not built in.
+pub(crate) fn unknown_id(class: &str, name: &str, text: &str, known: &str) -> Refusal {
+    Refusal::unsupported(format!(
+        "Could not load {class}: {text} (option {name}); built in are {known}; one of your own is set in code, \
+         and set_ignore_unsupported_options(true) skips its name in files"
+    ))
+}
+
+/// What an option of type `Option<Self>` holds.
+pub(crate) trait Object: Sized {
+    /// The name of the plug-in's kind, in messages and in the registry.
+    const CLASS: &'static str;
+    /// The ids that can be made, for messages.
+    const KNOWN: &'static str;
+
+    /// Makes the object; `Ok(None)` if nobody knows the id.
+    fn make(
+        name: &str,
+        description: &Description<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Result<Option<Self>, Refusal>;
+
+    /// The text that makes it again.
+    fn text(&self, style: Style) -> String;
+}
+
+impl<T: Object> OptionValue for Option<T> {
+    fn kind() -> String {
+        format!("object id of a {}", T::CLASS)
+    }
+
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+        *self = match Description::parse(name, text)? {
+            None => None,
+            Some(description) => Some(
+                T::make(name, &description, reading)?
+                    .ok_or_else(|| unknown_id(T::CLASS, name, text, T::KNOWN))?,
+            ),
+        };
+        Ok(())
+    }
+
+    fn write(&self, style: Style) -> Option<String> {
+        Some(match self {
+            Some(object) => object.text(style),
+            None => "nullptr".to_owned(),
+        })
+    }
+}
+
+/// The id and the members of an object as its text.
+pub(crate) fn with_members(id: &str, members: &[(&'static str, String)]) -> String {
+    if members.is_empty() {
+        return id.to_owned();
+    }
+    let members: String = members
+        .iter()
+        .map(|(name, text)| format!("{name}={text};"))
+        .collect();
+    format!("{{id={id};{members}}}")
+}
+
+/// Sets the members of a description.
+pub(crate) fn set_members(
+    target: &mut dyn OptionValue,
+    name: &str,
+    description: &Description<'_>,
+    reading: &mut Reading<'_>,
+) -> Result<(), Refusal> {
+    for (member, value) in &description.members {
+        let outcome = target.read_member(name, member, value, reading);
+        reading.tolerate(name, member, value, outcome)?;
+    }
+    Ok(())
+}
+
+impl OptionValue for KeyOrder {
+    fn kind() -> String {
+        "object id of a Comparator".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+        const KNOWN: &str = "leveldb.BytewiseComparator, rocksdb.ReverseBytewiseComparator, \
+                             rocksdb.Uint64Comparator";
+        let Some(description) = Description::parse(name, text)? else {
+            return Err(Refusal::invalid(format!(
+                "{name}={text}: a column family always has a comparator; built in are {KNOWN}"
+            )));
+        };
+        description.without_members(name)?;
+        if description.id == self.name() {
+            return Ok(());
+        }
+        if description.id.ends_with(".u64ts") {
+            return Err(Refusal::unsupported(format!(
+                "{name}={text}: user timestamps are not supported; use a comparator without them"
+            )));
+        }
+        *self = KeyOrder::from_name(description.id)
+            .ok_or_else(|| unknown_id("Comparator", name, text, KNOWN))?;
+        Ok(())
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        Some(self.name().to_owned())
+    }
+}
+
+impl Object for Arc<dyn MergeOperator> {
+    const CLASS: &'static str = "MergeOperator";
+    const KNOWN: &'static str =
+        "stringappend, stringappendtest, uint64add, put, put_v1, max, bytesxor";
+
+    fn make(
+        name: &str,
+        description: &Description<'_>,
+        _: &mut Reading<'_>,
+    ) -> Result<Option<Self>, Refusal> {
+        let mut delimiter = None;
+        let appends = description
+            .id
+            .to_ascii_lowercase()
+            .starts_with("stringappend");
+        for (member, value) in &description.members {
+            if !appends || *member != "delimiter" {
+                return Err(Refusal::unknown(format!(
+                    "Extra option not recognized: {name}.{member}"
+                )));
+            }
+            delimiter = Some(read_scalar::<String>(name, value)?);
+        }
+        Ok(merge_operator::by_id(description.id, delimiter.as_deref()))
+    }
+
+    fn text(&self, _: Style) -> String {
+        match self.append_delimiter() {
+            Some(delimiter) => format!(
+                "{{id={};delimiter={};}}",
+                self.name(),
+                grammar::escape(&String::from_utf8_lossy(delimiter))
+            ),
+            None => self.name().to_owned(),
+        }
+    }
+}
+
+impl Object for Arc<dyn PrefixExtractor> {
+    const CLASS: &'static str = "SliceTransform";
+    const KNOWN: &'static str =
+        "fixed:N, capped:N, rocksdb.FixedPrefix.N, rocksdb.CappedPrefix.N, rocksdb.Noop";
+
+    fn make(
+        name: &str,
+        description: &Description<'_>,
+        _: &mut Reading<'_>,
+    ) -> Result<Option<Self>, Refusal> {
+        description.without_members(name)?;
+        Ok(prefix::by_id(description.id))
+    }
+
+    fn text(&self, _: Style) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl OptionValue for FilterPolicy {
+    fn kind() -> String {
+        "object id of a FilterPolicy".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+        let text = grammar::trim(text);
+        *self = if text.is_empty() {
+            FilterPolicy::None
+        } else {
+            FilterPolicy::parse(text).ok_or_else(|| {
+                unknown_id(
+                    "FilterPolicy",
+                    name,
+                    text,
+                    "bloomfilter:BITS, ribbonfilter:BITS[:LEVEL], rocksdb.BuiltinBloomFilter",
+                )
+            })?
+        };
+        Ok(())
+    }
+
+    fn read_member(
+        &mut self,
+        name: &str,
+        member: &str,
+        text: &str,
+        _: &mut Reading<'_>,
+    ) -> Result<(), Refusal> {
+        match self {
+            FilterPolicy::Ribbon {
+                bloom_before_level, ..
+            } if member == "bloom_before_level" => {
+                *bloom_before_level = read_scalar(name, text)?;
+                Ok(())
+            }
+            _ => Err(Refusal::unknown(format!(
+                "Unrecognized option: {name}.{member}: only a ribbonfilter has bloom_before_level"
+            ))),
+        }
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+/// An option of which only the null object is supported.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NoObject;
+
+impl OptionValue for NoObject {
+    fn kind() -> String {
+        "object id".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+        match Description::parse(name, text)? {
+            None => Ok(()),
+            Some(_) => Err(Refusal::unsupported(format!(
+                "{name}={text} is not supported: no object of this kind is built in; leave the option out"
+            ))),
+        }
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        Some("nullptr".to_owned())
+    }
+}
+
+/// `env`: the default one, whose name is never written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DefaultEnv;
+
+impl OptionValue for DefaultEnv {
+    fn kind() -> String {
+        "object id of an Env".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+        match Description::parse(name, text)? {
+            None => Ok(()),
+            Some(description) if description.id == "Default" => Ok(()),
+            Some(_) => Err(unknown_id("Env", name, text, "Default")),
+        }
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        None
+    }
+}
+
+/// `compression_manager`: the built-in one, which has the null name too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BuiltinCompressionManager;
+
+impl OptionValue for BuiltinCompressionManager {
+    fn kind() -> String {
+        "object id of a CompressionManager".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+        match Description::parse(name, text)? {
+            None => Ok(()),
+            Some(description)
+                if matches!(description.id, "BuiltinV2" | "BuiltinCompressionManagerV2") =>
+            {
+                Ok(())
+            }
+            Some(_) => Err(unknown_id("CompressionManager", name, text, "BuiltinV2")),
+        }
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        Some("nullptr".to_owned())
+    }
+}
+
+/// Declares objects that differ by their id alone.
+macro_rules! plain_objects {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis enum $Type:ident, $class:literal { $($(#[$variant_meta:meta])* $Variant:ident = $id:literal,)* }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        $vis enum $Type {
+            $($(#[$variant_meta])* $Variant,)*
+        }
+
+        impl Object for $Type {
+            const CLASS: &'static str = $class;
+            const KNOWN: &'static str = concat!($($id, " "),*);
+
+            fn make(
+                name: &str,
+                description: &Description<'_>,
+                _: &mut Reading<'_>,
+            ) -> Result<Option<Self>, Refusal> {
+                description.without_members(name)?;
+                Ok(match description.id {
+                    $($id => Some($Type::$Variant),)*
+                    _ => None,
+                })
+            }
+
+            fn text(&self, _: Style) -> String {
+                match self {
+                    $($Type::$Variant => $id,)*
+                }
+                .to_owned()
+            }
+        }
+    )*};
+}
+
+/// Counters have no text: a file read back has none.
+impl OptionValue for Option<Statistics> {
+    fn kind() -> String {
+        "object id of a Statistics".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+        *self = match Description::parse(name, text)? {
+            None => None,
+            Some(description) if description.id == "BasicStatistics" => Some(Statistics::new()),
+            Some(_) => return Err(unknown_id("Statistics", name, text, "BasicStatistics")),
+        };
+        Ok(())
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        None
+    }
+}
+
+plain_objects! {
+    /// What makes whole-file checksums.
+    pub enum FileChecksumGenerator, "FileChecksumGenFactory" {
+        /// CRC-32C of the whole file.
+        Crc32c = "FileChecksumGenCrc32cFactory",
+    }
+
+    /// A compaction filter that has an id.
+    pub enum BuiltinCompactionFilter, "CompactionFilter" {
+        /// Drops entries with an empty value.
+        RemoveEmptyValue = "RemoveEmptyValueCompactionFilter",
+    }
+}
+
+option_enum! {
+    /// The rule that ends a data block.
+    pub(crate) enum FlushBlockPolicy {
+        /// By size.
+        BySize = "FlushBlockBySizePolicyFactory",
+        /// After each key.
+        EveryKey = "FlushBlockEveryKeyPolicyFactory",
+    }
+}
+
+option_section! {
+    /// Cuts compaction outputs where this many leading key bytes change.
+    pub struct SstPartitioner, "SST partitioner";
+    options {
+        /// The number of leading key bytes.
+        [later fixed "6.26"] length: u64 = 0, "bytes",
+            set_length(bytes: u64), get_length;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        SstPartitioner {};
+    }
+}
+
+impl Object for SstPartitioner {
+    const CLASS: &'static str = "SstPartitionerFactory";
+    const KNOWN: &'static str = "SstPartitionerFixedPrefixFactory";
+
+    fn make(
+        name: &str,
+        description: &Description<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Result<Option<Self>, Refusal> {
+        if description.id != Self::KNOWN {
+            return Ok(None);
+        }
+        let mut partitioner = SstPartitioner::default();
+        set_members(&mut partitioner, name, description, reading)?;
+        Ok(Some(partitioner))
+    }
+
+    fn text(&self, style: Style) -> String {
+        with_members(Self::KNOWN, &registry::written(self, style))
+    }
+}
+
+option_section! {
+    /// Marks files with many deletions for compaction.
+    pub struct CompactOnDeletion, "collector CompactOnDeletionCollector";
+    options {
+        /// Entries in the sliding window.
+        [later fixed "<=5.4"] window_size: u64 = 0, "",
+            set_window_size(bytes: u64), get_window_size;
+        /// Deletions in the window that mark the file for compaction.
+        [later fixed "<=5.4"] deletion_trigger: u64 = 0, "",
+            set_deletion_trigger(value: u64), get_deletion_trigger;
+        /// Share of deletions in the file that marks it.
+        [later fixed "<=5.4"] deletion_ratio: f64 = 0.0, "<=0 or >1 = off.",
+            set_deletion_ratio(ratio: f64), get_deletion_ratio;
+        /// Smaller files are never marked.
+        [later fixed "<=5.4"] min_file_size: u64 = 0, "Bytes.",
+            set_min_file_size(bytes: u64), get_min_file_size;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        CompactOnDeletion {};
+    }
+}
+
+option_section! {
+    /// Marks files with many entries fit for the last level.
+    pub struct CompactForTiering, "collector CompactForTieringCollector";
+    options {
+        /// Share of entries fit for the last level that marks the file.
+        [ignored fixed "<=5.4"] compaction_trigger_ratio: f64 = 0.0, "<=0 = off.",
+            set_compaction_trigger_ratio(ratio: f64), get_compaction_trigger_ratio;
+    }
+    declined {}
+    removed {}
+    aliases {}
+    accessors {
+        CompactForTiering {};
+    }
+}
+
+/// What looks at every entry of a table that is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TablePropertiesCollector {
+    /// Looks for many deletions.
+    CompactOnDeletion(CompactOnDeletion),
+    /// Looks for entries fit for the last level.
+    CompactForTiering(CompactForTiering),
+}
+
+impl Default for TablePropertiesCollector {
+    fn default() -> Self {
+        TablePropertiesCollector::CompactOnDeletion(CompactOnDeletion::default())
+    }
+}
+
+impl OptionValue for TablePropertiesCollector {
+    fn kind() -> String {
+        "object id of a TablePropertiesCollectorFactory".to_owned()
+    }
+
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+        let unknown = || {
+            unknown_id(
+                "TablePropertiesCollectorFactory",
+                name,
+                text,
+                "CompactOnDeletionCollector, CompactForTieringCollector",
+            )
+        };
+        let description = Description::parse(name, text)?.ok_or_else(unknown)?;
+        *self = match description.id {
+            "CompactOnDeletionCollector" => {
+                let mut collector = CompactOnDeletion::default();
+                set_members(&mut collector, name, &description, reading)?;
+                TablePropertiesCollector::CompactOnDeletion(collector)
+            }
+            "CompactForTieringCollector" => {
+                let mut collector = CompactForTiering::default();
+                set_members(&mut collector, name, &description, reading)?;
+                TablePropertiesCollector::CompactForTiering(collector)
+            }
+            _ => return Err(unknown()),
+        };
+        Ok(())
+    }
+
+    fn write(&self, style: Style) -> Option<String> {
+        Some(match self {
+            TablePropertiesCollector::CompactOnDeletion(collector) => with_members(
+                "CompactOnDeletionCollector",
+                &registry::written(collector, style),
+            ),
+            TablePropertiesCollector::CompactForTiering(collector) => with_members(
+                "CompactForTieringCollector",
+                &registry::written(collector, style),
+            ),
+        })
+    }
+}

@@ -1,0 +1,380 @@
+//! Options of single calls: reads, writes, flushes, compactions.
+
+use std::time::{Duration, Instant};
+
+use super::value::option_enum;
+
+option_enum! {
+    /// Where a read may take its data from. What is not there is an error of kind `Incomplete`.
+    pub enum ReadTier {
+        /// Everywhere.
+        All = "kReadAllTier",
+        /// Memtables and the block cache.
+        BlockCache = "kBlockCacheTier",
+        /// Only what survives a crash: nothing that is in memtables without a log. Not for scans.
+        Persisted = "kPersistedTier",
+        /// Memtables only. For scans.
+        Memtable = "kMemtableTier",
+    }
+}
+
+/// A choice that can be left to the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Switch {
+    /// The engine chooses.
+    #[default]
+    Auto,
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+impl From<bool> for Switch {
+    fn from(on: bool) -> Self {
+        if on { Switch::On } else { Switch::Off }
+    }
+}
+
+/// Declares setters and getters of plain fields.
+macro_rules! accessors {
+    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty, $setter:ident, $getter:ident;)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $setter(&mut self, value: $type) -> &mut Self {
+            self.$field = value;
+            self
+        }
+
+        #[doc = concat!("The option `", stringify!($field), "`.")]
+        #[must_use]
+        pub const fn $getter(&self) -> $type {
+            self.$field
+        }
+    )*};
+}
+
+/// How a read is done.
+///
+/// ```
+/// use koeldb::ReadOptions;
+///
+/// let mut read = ReadOptions::new();
+/// read.fill_cache(false).set_readahead_size(2 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) io_timeout: Option<Duration>,
+    pub(crate) read_tier: ReadTier,
+    pub(crate) value_size_soft_limit: u64,
+    pub(crate) verify_checksums: bool,
+    pub(crate) fill_cache: bool,
+    pub(crate) ignore_range_deletions: bool,
+    pub(crate) async_io: Switch,
+    pub(crate) optimize_multiget_for_io: bool,
+    pub(crate) readahead_size: u64,
+    pub(crate) max_skippable_internal_keys: u64,
+    pub(crate) iterate_lower_bound: Option<Vec<u8>>,
+    pub(crate) iterate_upper_bound: Option<Vec<u8>>,
+    pub(crate) tailing: bool,
+    pub(crate) total_order_seek: bool,
+    pub(crate) auto_prefix_mode: bool,
+    pub(crate) prefix_same_as_start: bool,
+    pub(crate) pin_data: bool,
+    pub(crate) adaptive_readahead: bool,
+    pub(crate) auto_readahead_size: bool,
+    pub(crate) keys_only: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReadOptions {
+    /// The defaults; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        ReadOptions {
+            deadline: None,
+            io_timeout: None,
+            read_tier: ReadTier::All,
+            value_size_soft_limit: u64::MAX,
+            verify_checksums: true,
+            fill_cache: true,
+            ignore_range_deletions: false,
+            async_io: Switch::Auto,
+            optimize_multiget_for_io: true,
+            readahead_size: 0,
+            max_skippable_internal_keys: 0,
+            iterate_lower_bound: None,
+            iterate_upper_bound: None,
+            tailing: false,
+            total_order_seek: false,
+            auto_prefix_mode: false,
+            prefix_same_as_start: false,
+            pin_data: false,
+            adaptive_readahead: false,
+            auto_readahead_size: true,
+            keys_only: false,
+        }
+    }
+
+    /// Gives the read up at this instant, with an error of kind `TimedOut`; never a short answer.
+    pub fn set_deadline(&mut self, at: impl Into<Option<Instant>>) -> &mut Self {
+        self.deadline = at.into();
+        self
+    }
+
+    /// The option `deadline`.
+    #[must_use]
+    pub const fn get_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Bounds the time of each read of a file.
+    pub fn set_io_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
+        self.io_timeout = limit.into();
+        self
+    }
+
+    /// The option `io_timeout`.
+    #[must_use]
+    pub const fn get_io_timeout(&self) -> Option<Duration> {
+        self.io_timeout
+    }
+
+    /// Overlaps the reads of one multi-get or scan.
+    pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
+        self.async_io = on.into();
+        self
+    }
+
+    /// The option `async_io`.
+    #[must_use]
+    pub const fn get_async_io(&self) -> Switch {
+        self.async_io
+    }
+
+    /// Scans begin at this key.
+    pub fn set_iterate_lower_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
+        self.iterate_lower_bound = key.into();
+        self
+    }
+
+    /// The option `iterate_lower_bound`.
+    #[must_use]
+    pub fn get_iterate_lower_bound(&self) -> Option<&[u8]> {
+        self.iterate_lower_bound.as_deref()
+    }
+
+    /// Scans end before this key.
+    pub fn set_iterate_upper_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
+        self.iterate_upper_bound = key.into();
+        self
+    }
+
+    /// The option `iterate_upper_bound`.
+    #[must_use]
+    pub fn get_iterate_upper_bound(&self) -> Option<&[u8]> {
+        self.iterate_upper_bound.as_deref()
+    }
+
+    accessors! {
+        /// Where data may come from.
+        read_tier: ReadTier, set_read_tier, get_read_tier;
+        /// Keys of a multi-get after this many bytes of values fail with `Aborted`; at least one is read.
+        value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;
+        /// Whether checksums of blocks read from files are verified.
+        verify_checksums: bool, set_verify_checksums, get_verify_checksums;
+        /// Whether blocks that were read enter the block cache.
+        fill_cache: bool, fill_cache, get_fill_cache;
+        /// Skips range deletions: only for families that never had one.
+        ignore_range_deletions: bool, set_ignore_range_deletions, get_ignore_range_deletions;
+        /// Whether a multi-get with `async_io` reads several levels at once.
+        optimize_multiget_for_io: bool, set_optimize_multiget_for_io, get_optimize_multiget_for_io;
+        /// Bytes that scans read ahead; 0: as many as has proved useful.
+        readahead_size: u64, set_readahead_size, get_readahead_size;
+        /// A scan fails with `Incomplete` after skipping this many entries; 0: never.
+        max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
+        /// Whether a scan follows new writes.
+        tailing: bool, set_tailing, get_tailing;
+        /// Whether prefix filters and hash indexes are left aside.
+        total_order_seek: bool, set_total_order_seek, get_total_order_seek;
+        /// Uses prefix filters only where the answer is the same.
+        auto_prefix_mode: bool, set_auto_prefix_mode, get_auto_prefix_mode;
+        /// Ends a scan behind the last key with the prefix of the key it was positioned at.
+        prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;
+        /// Keeps blocks as long as the cursor lives.
+        pin_data: bool, set_pin_data, get_pin_data;
+        /// Carries the readahead over from file to file.
+        adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
+        /// Trims the readahead to the bounds and to what is cached.
+        auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
+        /// Values are not needed: scans may leave them empty.
+        keys_only: bool, set_keys_only, get_keys_only;
+    }
+}
+
+/// How a write is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    pub(crate) sync: bool,
+    pub(crate) disable_wal: bool,
+    pub(crate) ignore_missing_column_families: bool,
+    pub(crate) no_slowdown: bool,
+    pub(crate) low_pri: bool,
+    pub(crate) memtable_insert_hint_per_batch: bool,
+    pub(crate) protection_bytes_per_key: u64,
+    pub(crate) stall_timeout: Option<Duration>,
+}
+
+impl WriteOptions {
+    /// The defaults: logged, not synced.
+    #[must_use]
+    pub const fn new() -> Self {
+        WriteOptions {
+            sync: false,
+            disable_wal: false,
+            ignore_missing_column_families: false,
+            no_slowdown: false,
+            low_pri: false,
+            memtable_insert_hint_per_batch: false,
+            protection_bytes_per_key: 0,
+            stall_timeout: None,
+        }
+    }
+
+    /// Bounds the time a write waits in a stall; it then fails with `TimedOut`, not applied.
+    pub fn set_stall_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
+        self.stall_timeout = limit.into();
+        self
+    }
+
+    /// The option `stall_timeout`.
+    #[must_use]
+    pub const fn get_stall_timeout(&self) -> Option<Duration> {
+        self.stall_timeout
+    }
+
+    accessors! {
+        /// Syncs the log before the write returns: it then survives a crash of the machine.
+        sync: bool, set_sync, get_sync;
+        /// Writes no log: the write survives only if its memtable is flushed.
+        disable_wal: bool, disable_wal, get_disable_wal;
+        /// Skips records of families that were dropped, instead of failing.
+        ignore_missing_column_families: bool, set_ignore_missing_column_families, get_ignore_missing_column_families;
+        /// Fails with `Incomplete` instead of waiting in a slow-down or stall.
+        no_slowdown: bool, set_no_slowdown, get_no_slowdown;
+        /// Yields to other writes when compactions lag.
+        low_pri: bool, set_low_pri, get_low_pri;
+        /// Keeps insert positions within a batch. Accepted; the engine may always do so.
+        memtable_insert_hint_per_batch: bool, set_memtable_insert_hint_per_batch, get_memtable_insert_hint_per_batch;
+        /// Bytes of checksum per entry on its way to the memtable: 0 or 8. Accepted; without effect so far.
+        protection_bytes_per_key: u64, set_protection_bytes_per_key, get_protection_bytes_per_key;
+    }
+}
+
+/// How memtables are flushed.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushOptions {
+    pub(crate) wait: bool,
+    pub(crate) allow_write_stall: bool,
+}
+
+impl Default for FlushOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FlushOptions {
+    /// The defaults: wait, and do not stall writers.
+    #[must_use]
+    pub const fn new() -> Self {
+        FlushOptions {
+            wait: true,
+            allow_write_stall: false,
+        }
+    }
+
+    accessors! {
+        /// Returns when the flush is done.
+        wait: bool, set_wait, get_wait;
+        /// Flushes even if that stalls writers.
+        allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
+    }
+}
+
+option_enum! {
+    /// Whether a manual compaction rewrites the last level.
+    pub enum BottommostLevelCompaction {
+        /// If there is a compaction filter.
+        IfHaveCompactionFilter = "kIfHaveCompactionFilter",
+        /// No.
+        Skip = "kSkip",
+        /// Yes.
+        Force = "kForce",
+        /// Yes, except for files this compaction has just written.
+        ForceOptimized = "kForceOptimized",
+    }
+}
+
+/// How a range is compacted.
+#[derive(Clone, Copy, Debug)]
+pub struct CompactRangeOptions {
+    pub(crate) exclusive_manual_compaction: bool,
+    pub(crate) change_level: bool,
+    pub(crate) target_level: Option<u32>,
+    pub(crate) bottommost_level_compaction: BottommostLevelCompaction,
+    pub(crate) allow_write_stall: bool,
+    pub(crate) max_subcompactions: u32,
+}
+
+impl Default for CompactRangeOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CompactRangeOptions {
+    /// The defaults: beside other compactions, the last level only for a filter.
+    #[must_use]
+    pub const fn new() -> Self {
+        CompactRangeOptions {
+            exclusive_manual_compaction: false,
+            change_level: false,
+            target_level: None,
+            bottommost_level_compaction: BottommostLevelCompaction::IfHaveCompactionFilter,
+            allow_write_stall: false,
+            max_subcompactions: 0,
+        }
+    }
+
+    /// The level that `change_level` moves the result to; `None`: the lowest that can hold it.
+    pub fn set_target_level(&mut self, level: impl Into<Option<u32>>) -> &mut Self {
+        self.target_level = level.into();
+        self
+    }
+
+    /// The option `target_level`.
+    #[must_use]
+    pub const fn get_target_level(&self) -> Option<u32> {
+        self.target_level
+    }
+
+    accessors! {
+        /// Runs alone.
+        exclusive_manual_compaction: bool, set_exclusive_manual_compaction, get_exclusive_manual_compaction;
+        /// Moves the result to the target level.
+        change_level: bool, set_change_level, get_change_level;
+        /// Whether the last level is rewritten.
+        bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
+            get_bottommost_level_compaction;
+        /// Starts even if that stalls writers.
+        allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
+        /// Threads that share the work; 0: as the database's option says.
+        max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
+    }
+}
