@@ -37,6 +37,11 @@ pub trait MergeOperator: Send + Sync + 'static {
         let _ = (key, operands, result);
         Ok(false)
     }
+
+    #[doc(hidden)]
+    fn append_delimiter(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 impl<T: MergeOperator + ?Sized> MergeOperator for Arc<T> {
@@ -61,6 +66,10 @@ impl<T: MergeOperator + ?Sized> MergeOperator for Arc<T> {
         result: &mut Vec<u8>,
     ) -> Result<bool, BoxError> {
         (**self).partial_merge(key, operands, result)
+    }
+
+    fn append_delimiter(&self) -> Option<&[u8]> {
+        (**self).append_delimiter()
     }
 }
 
@@ -236,6 +245,10 @@ impl MergeOperator for StringAppend {
     ) -> Result<bool, BoxError> {
         self.join(operands.into_iter(), result);
         Ok(true)
+    }
+
+    fn append_delimiter(&self) -> Option<&[u8]> {
+        Some(&self.delimiter)
     }
 }
 
