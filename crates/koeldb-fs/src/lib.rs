@@ -5,8 +5,9 @@
 //!
 //! - [`file`]: the traits. [`clock`]: time.
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
-//! - [`fault`], [`latency`]: layers that fail and delay what they wrap.
-//! - [`aligned`]: memory for direct reads.
+//! - [`layer`]: file systems around file systems: [`fault`] fails them, [`latency`] slows them down, [`trace`]
+//!   records them.
+//! - [`aligned`]: memory for direct reads. [`small_file`]: files that are replaced as a whole.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
@@ -15,17 +16,25 @@ pub mod clock;
 pub mod fault;
 pub mod file;
 pub mod latency;
+pub mod layer;
 pub mod memory;
 #[cfg(unix)]
 pub mod posix;
 mod random;
+pub mod small_file;
+pub mod trace;
 mod write_buffer;
 
+pub use aligned::AlignedBuffer;
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use fault::{Failure, FaultAction, FaultFileSystem, FaultRule};
 pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, Purpose,
     RandomAccessFile, WritableFile, WriteOptions,
 };
+pub use latency::LatencyFileSystem;
+pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};
 #[cfg(unix)]
 pub use posix::PosixFileSystem;
+pub use trace::{TraceDetail, TraceFileSystem};

@@ -1,0 +1,444 @@
+//! File systems around file systems.
+//!
+//! A [`Layer`] sees every call on its way to the file system below and may watch it, delay it, spoil it or answer it
+//! itself; [`Layered`] does the forwarding, once for all layers. Layers stack in any order, because each is a
+//! file system to the one above.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use koeldb_base::{Buffer, Result};
+
+use crate::file::{
+    DirEntry, FileLock, FileSystem, Metadata, OpenOptions, Purpose, RandomAccessFile, WritableFile,
+    WriteOptions,
+};
+
+/// The kinds of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`FileSystem::create`]
+    Create,
+    /// [`FileSystem::append`]
+    OpenAppend,
+    /// [`FileSystem::open`]
+    Open,
+    /// [`FileSystem::rename`]
+    Rename,
+    /// [`FileSystem::link`]
+    Link,
+    /// [`FileSystem::remove_file`]
+    RemoveFile,
+    /// [`FileSystem::create_dir_all`]
+    CreateDir,
+    /// [`FileSystem::remove_dir`]
+    RemoveDir,
+    /// [`FileSystem::list`]
+    List,
+    /// [`FileSystem::sync_dir`]
+    SyncDir,
+    /// [`FileSystem::lock`]
+    Lock,
+    /// [`FileSystem::metadata`]
+    Metadata,
+    /// [`FileSystem::truncate`]
+    Truncate,
+    /// [`FileSystem::free_space`]
+    FreeSpace,
+    /// [`RandomAccessFile::read_at`]
+    Read,
+    /// [`RandomAccessFile::prefetch`]
+    Prefetch,
+    /// [`WritableFile::append`]
+    Append,
+    /// [`WritableFile::flush`]
+    Flush,
+    /// [`WritableFile::sync_data`]
+    SyncData,
+    /// [`WritableFile::sync_all`]
+    SyncAll,
+    /// [`WritableFile::close`]
+    Close,
+}
+
+impl Operation {
+    /// Whether the call changes files or directories, or makes changes durable.
+    #[must_use]
+    pub fn is_mutating(self) -> bool {
+        !matches!(
+            self,
+            Operation::Open
+                | Operation::List
+                | Operation::Metadata
+                | Operation::FreeSpace
+                | Operation::Read
+                | Operation::Prefetch
+        )
+    }
+}
+
+/// A call on its way down.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// What is asked for.
+    pub operation: Operation,
+    /// The path, or the one the file was opened under.
+    pub path: &'a Path,
+    /// The new name of a rename or link.
+    pub to: Option<&'a Path>,
+    /// On whose behalf; calls on paths do not say.
+    pub purpose: Option<Purpose>,
+    /// Which open file, numbered by the layer; of an opening call, the number the file will have.
+    pub handle: Option<u64>,
+    /// The offset of a read, prefetch or append.
+    pub offset: u64,
+    /// The bytes asked for or appended, or the new length.
+    pub len: u64,
+}
+
+impl<'a> Call<'a> {
+    fn on_path(operation: Operation, path: &'a Path) -> Self {
+        Call {
+            operation,
+            path,
+            to: None,
+            purpose: None,
+            handle: None,
+            offset: 0,
+            len: 0,
+        }
+    }
+}
+
+/// What happens on the way down. Called by any number of threads at once.
+///
+/// Only [`Layer::around`] has to be written; the others are for layers that touch bytes or answer for a sync.
+pub trait Layer: Send + Sync + fmt::Debug + 'static {
+    /// Makes a call: `proceed` asks the file system below.
+    ///
+    /// # Errors
+    /// Those of the call, or the layer's own.
+    fn around<T>(&self, call: &Call<'_>, proceed: impl FnOnce() -> Result<T>) -> Result<T>;
+
+    /// Reads at `call.offset`.
+    ///
+    /// # Errors
+    /// As [`RandomAccessFile::read_at`].
+    fn read(
+        &self,
+        call: &Call<'_>,
+        buffer: &mut [u8],
+        below: &dyn RandomAccessFile,
+    ) -> Result<usize> {
+        self.around(call, || below.read_at(call.offset, buffer))
+    }
+
+    /// Appends.
+    ///
+    /// # Errors
+    /// As [`WritableFile::append`].
+    fn append(&self, call: &Call<'_>, bytes: &[u8], below: &mut dyn WritableFile) -> Result<()> {
+        self.around(call, || below.append(bytes))
+    }
+
+    /// Syncs a file, its data alone or all of it as the call says.
+    ///
+    /// # Errors
+    /// As [`WritableFile::sync_data`].
+    fn sync_file(&self, call: &Call<'_>, below: &mut dyn WritableFile) -> Result<()> {
+        self.around(call, || match call.operation {
+            Operation::SyncAll => below.sync_all(),
+            _ => below.sync_data(),
+        })
+    }
+
+    /// Syncs the directory `call.path`.
+    ///
+    /// # Errors
+    /// As [`FileSystem::sync_dir`].
+    fn sync_dir(&self, call: &Call<'_>, below: &dyn FileSystem) -> Result<()> {
+        self.around(call, || below.sync_dir(call.path))
+    }
+}
+
+/// A file system that passes every call through a layer; clones are handles of one.
+///
+/// Mapped memory is handed through as it is: reads of it are nobody's calls.
+#[derive(Debug)]
+pub struct Layered<L> {
+    below: Arc<dyn FileSystem>,
+    shared: Arc<Shared<L>>,
+}
+
+#[derive(Debug)]
+struct Shared<L> {
+    layer: L,
+    handles: AtomicU64,
+}
+
+impl<L> Clone for Layered<L> {
+    fn clone(&self) -> Self {
+        Layered {
+            below: Arc::clone(&self.below),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<L: Layer> Layered<L> {
+    /// Puts `layer` on top of `below`.
+    pub fn with_layer(below: Arc<dyn FileSystem>, layer: L) -> Self {
+        Layered {
+            below,
+            shared: Arc::new(Shared {
+                layer,
+                handles: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The layer.
+    #[must_use]
+    pub fn layer(&self) -> &L {
+        &self.shared.layer
+    }
+
+    fn on_path<T>(
+        &self,
+        operation: Operation,
+        path: &Path,
+        proceed: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.layer()
+            .around(&Call::on_path(operation, path), proceed)
+    }
+
+    fn opening<'a>(&self, operation: Operation, path: &'a Path, purpose: Purpose) -> Call<'a> {
+        Call {
+            purpose: Some(purpose),
+            handle: Some(self.shared.handles.fetch_add(1, Ordering::Relaxed)),
+            ..Call::on_path(operation, path)
+        }
+    }
+
+    fn writer(&self, call: &Call<'_>, below: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
+        Box::new(LayeredWritableFile {
+            below,
+            shared: Arc::clone(&self.shared),
+            path: call.path.to_owned(),
+            purpose: call.purpose,
+            handle: call.handle,
+        })
+    }
+}
+
+impl<L: Layer> FileSystem for Layered<L> {
+    fn create(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>> {
+        let call = self.opening(Operation::Create, path, options.purpose);
+        let below = self
+            .layer()
+            .around(&call, || self.below.create(path, options))?;
+        Ok(self.writer(&call, below))
+    }
+
+    fn append(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>> {
+        let call = self.opening(Operation::OpenAppend, path, options.purpose);
+        let below = self
+            .layer()
+            .around(&call, || self.below.append(path, options))?;
+        Ok(self.writer(&call, below))
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
+        let call = self.opening(Operation::Open, path, options.purpose);
+        let below = self
+            .layer()
+            .around(&call, || self.below.open(path, options))?;
+        Ok(Arc::new(LayeredRandomAccessFile {
+            below,
+            shared: Arc::clone(&self.shared),
+            purpose: call.purpose,
+            handle: call.handle,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let call = Call {
+            to: Some(to),
+            ..Call::on_path(Operation::Rename, from)
+        };
+        self.layer().around(&call, || self.below.rename(from, to))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let call = Call {
+            to: Some(to),
+            ..Call::on_path(Operation::Link, from)
+        };
+        self.layer().around(&call, || self.below.link(from, to))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        self.on_path(Operation::RemoveFile, path, || self.below.remove_file(path))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.on_path(Operation::CreateDir, path, || {
+            self.below.create_dir_all(path)
+        })
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.on_path(Operation::RemoveDir, path, || self.below.remove_dir(path))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        self.on_path(Operation::List, path, || self.below.list(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let call = Call::on_path(Operation::SyncDir, path);
+        self.layer().sync_dir(&call, &*self.below)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.on_path(Operation::Lock, path, || self.below.lock(path))
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.on_path(Operation::Metadata, path, || self.below.metadata(path))
+    }
+
+    fn truncate(&self, path: &Path, len: u64) -> Result<()> {
+        let call = Call {
+            len,
+            ..Call::on_path(Operation::Truncate, path)
+        };
+        self.layer()
+            .around(&call, || self.below.truncate(path, len))
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.on_path(Operation::FreeSpace, path, || self.below.free_space(path))
+    }
+}
+
+#[derive(Debug)]
+struct LayeredRandomAccessFile<L> {
+    below: Arc<dyn RandomAccessFile>,
+    shared: Arc<Shared<L>>,
+    purpose: Option<Purpose>,
+    handle: Option<u64>,
+}
+
+impl<L: Layer> LayeredRandomAccessFile<L> {
+    fn call(&self, operation: Operation, offset: u64, len: u64) -> Call<'_> {
+        Call {
+            purpose: self.purpose,
+            handle: self.handle,
+            offset,
+            len,
+            ..Call::on_path(operation, self.below.path())
+        }
+    }
+}
+
+impl<L: Layer> RandomAccessFile for LayeredRandomAccessFile<L> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let call = self.call(Operation::Read, offset, buffer.len() as u64);
+        self.shared.layer.read(&call, buffer, &*self.below)
+    }
+
+    fn path(&self) -> &Path {
+        self.below.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn mapped(&self) -> Option<&Arc<Buffer>> {
+        self.below.mapped()
+    }
+
+    fn alignment(&self) -> usize {
+        self.below.alignment()
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        let call = self.call(Operation::Prefetch, offset, len);
+        // Advice that a layer refuses is advice not given.
+        let _ = self.shared.layer.around(&call, || {
+            self.below.prefetch(offset, len);
+            Ok(())
+        });
+    }
+}
+
+#[derive(Debug)]
+struct LayeredWritableFile<L> {
+    below: Box<dyn WritableFile>,
+    shared: Arc<Shared<L>>,
+    path: PathBuf,
+    purpose: Option<Purpose>,
+    handle: Option<u64>,
+}
+
+impl<L: Layer> LayeredWritableFile<L> {
+    /// The call, and what is needed to make it.
+    fn call(
+        &mut self,
+        operation: Operation,
+        len: u64,
+    ) -> (Call<'_>, &L, &mut (dyn WritableFile + 'static)) {
+        let call = Call {
+            purpose: self.purpose,
+            handle: self.handle,
+            offset: self.below.len(),
+            len,
+            ..Call::on_path(operation, &self.path)
+        };
+        (call, &self.shared.layer, &mut *self.below)
+    }
+}
+
+impl<L: Layer> WritableFile for LayeredWritableFile<L> {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let (call, layer, below) = self.call(Operation::Append, bytes.len() as u64);
+        layer.append(&call, bytes, below)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (call, layer, below) = self.call(Operation::Flush, 0);
+        layer.around(&call, || below.flush())
+    }
+
+    fn sync_data(&mut self) -> Result<()> {
+        let (call, layer, below) = self.call(Operation::SyncData, 0);
+        layer.sync_file(&call, below)
+    }
+
+    fn sync_all(&mut self) -> Result<()> {
+        let (call, layer, below) = self.call(Operation::SyncAll, 0);
+        layer.sync_file(&call, below)
+    }
+
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let this = *self;
+        let call = Call {
+            purpose: this.purpose,
+            handle: this.handle,
+            offset: this.below.len(),
+            ..Call::on_path(Operation::Close, &this.path)
+        };
+        let below = this.below;
+        this.shared.layer.around(&call, || below.close())
+    }
+}

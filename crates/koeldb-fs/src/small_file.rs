@@ -1,0 +1,77 @@
+//! Small files that are replaced as a whole, and directories that stay: the steps that make each durable.
+
+use std::path::Path;
+
+use koeldb_base::Result;
+
+use crate::file::{FileSystem, Purpose, WriteOptions};
+
+/// Replaces `target` by a file with these bytes: after a crash it is the old file or the new one, whole.
+///
+/// A `temporary` left by an earlier crash is removed first; both must be in one file system. When this returns the
+/// new file is durable under its name (rule O15 of `docs/reliability.md`).
+///
+/// # Errors
+/// If the system fails. Which of the two files `target` is then is unknown until the directory was synced.
+pub fn write_atomically(
+    fs: &dyn FileSystem,
+    temporary: &Path,
+    target: &Path,
+    bytes: &[u8],
+    purpose: Purpose,
+) -> Result<()> {
+    remove_if_exists(fs, temporary)?;
+    let written =
+        write_new(fs, temporary, bytes, purpose).and_then(|()| fs.rename(temporary, target));
+    if let Err(error) = written {
+        // The name is free for the next attempt; if not, that will say why.
+        let _ = fs.remove_file(temporary);
+        return Err(error);
+    }
+    fs.sync_dir(parent(target))
+}
+
+/// Makes a directory and those missing above it, each durable in the one that holds it (rule O16 of
+/// `docs/reliability.md`). An existing directory is left as it is.
+///
+/// # Errors
+/// If something else has the name, or the system fails.
+pub fn create_dir_durably(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    let mut at = Some(path);
+    while let Some(directory) = at.filter(|directory| !directory.as_os_str().is_empty()) {
+        if fs.exists(directory)? {
+            break;
+        }
+        missing.push(directory);
+        at = directory.parent();
+    }
+    fs.create_dir_all(path)?;
+    for directory in missing.iter().rev() {
+        fs.sync_dir(parent(directory))?;
+    }
+    Ok(())
+}
+
+/// The directory a path's last component is in; the current one for a bare name.
+#[must_use]
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn remove_if_exists(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.remove_file(path) {
+        Err(error) if error.is_path_not_found() => Ok(()),
+        result => result,
+    }
+}
+
+fn write_new(fs: &dyn FileSystem, path: &Path, bytes: &[u8], purpose: Purpose) -> Result<()> {
+    let mut file = fs.create(path, &WriteOptions::new(purpose))?;
+    file.append(bytes)?;
+    file.sync_all()?;
+    file.close()
+}
