@@ -1,0 +1,138 @@
+//! S3-FIFO: three queues and no moving on a hit (Yang et al., "FIFO queues are all you need for cache
+//! eviction", SOSP 2023).
+//!
+//! New entries queue in a *small* list. Those asked for while there go on to the *main* list; the others leave
+//! soon, so a scan passes through without touching the main list. What left is remembered by its tag, and goes
+//! to the main list at once if it comes back. An entry at the end of the main list that was asked for gets
+//! another round for each time. A hit only counts up to three.
+
+use crate::cache::Priority;
+use crate::entry::{Entries, Place};
+use crate::ghost::Ghosts;
+use crate::list::List;
+use crate::policy::Patience;
+
+const SMALL: u8 = 0;
+const MAIN: u8 = 1;
+
+const HEAT_MAX: u8 = 3;
+
+/// The share of the capacity that the small list may take before it is evicted from.
+const SMALL_SHARE: u64 = 10;
+
+pub(crate) struct Clock {
+    small: List,
+    main: List,
+    ghosts: Ghosts,
+    small_bytes_max: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(capacity: u64) -> Self {
+        Clock {
+            small: List::new(SMALL),
+            main: List::new(MAIN),
+            ghosts: Ghosts::new(),
+            small_bytes_max: capacity / SMALL_SHARE,
+        }
+    }
+
+    pub(crate) fn set_capacity(&mut self, capacity: u64) {
+        self.small_bytes_max = capacity / SMALL_SHARE;
+    }
+
+    /// Follows the index's growth with the number of tags remembered.
+    pub(crate) fn resize(&mut self, bucket_count: usize) {
+        self.ghosts.resize(bucket_count);
+    }
+
+    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        let window = self.main.len() + self.small.len();
+        let entry = &mut entries[place];
+        let returned = self.ghosts.recall(entry.tag, window);
+        match entry.priority {
+            Priority::High => {
+                entry.heat = HEAT_MAX;
+                self.main.push(entries, place);
+            }
+            Priority::Low if returned => self.main.push(entries, place),
+            Priority::Low | Priority::Bottom => self.small.push(entries, place),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn hit<T>(entries: &mut Entries<T>, place: Place) {
+        let entry = &mut entries[place];
+        if entry.heat < HEAT_MAX {
+            entry.heat += 1;
+        }
+    }
+
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        match entries[place].list {
+            SMALL => self.small.unlink(entries, place),
+            _ => self.main.unlink(entries, place),
+        }
+    }
+
+    /// Takes the next entry to go out of its list; `None` if all are pinned, or too many.
+    pub(crate) fn evict<T>(
+        &mut self,
+        entries: &mut Entries<T>,
+        patience: &mut Patience,
+    ) -> Option<Place> {
+        if self.small.bytes() > self.small_bytes_max || self.main.len() == 0 {
+            self.evict_small(entries, patience)
+                .or_else(|| self.evict_main(entries, patience))
+        } else {
+            self.evict_main(entries, patience)
+                .or_else(|| self.evict_small(entries, patience))
+        }
+    }
+
+    fn evict_small<T>(
+        &mut self,
+        entries: &mut Entries<T>,
+        patience: &mut Patience,
+    ) -> Option<Place> {
+        for _ in 0..self.small.len() {
+            let place = self.small.tail()?;
+            let entry = &mut entries[place];
+            if entry.is_pinned() {
+                self.small.renew(entries, place);
+                patience.lose()?;
+            } else if entry.heat > 0 {
+                entry.heat = 0;
+                self.small.unlink(entries, place);
+                self.main.push(entries, place);
+            } else {
+                self.ghosts.add(entry.tag);
+                self.small.unlink(entries, place);
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn evict_main<T>(
+        &mut self,
+        entries: &mut Entries<T>,
+        patience: &mut Patience,
+    ) -> Option<Place> {
+        for _ in 0..self.main.len() * (usize::from(HEAT_MAX) + 1) {
+            let place = self.main.tail()?;
+            let entry = &mut entries[place];
+            if entry.is_pinned() {
+                self.main.renew(entries, place);
+                patience.lose()?;
+            } else if entry.heat > 0 {
+                entry.heat -= 1;
+                self.main.renew(entries, place);
+            } else {
+                self.main.unlink(entries, place);
+                return Some(place);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,96 @@
+//! The memory of what was sent away: tags without entries.
+//!
+//! A tag lies in one of four neighbouring buckets, with the time it was added at; time counts additions. The
+//! oldest of the four makes room. Forgetting early and mistaking one tag for another cost a worse choice, no
+//! more.
+
+const GROUP: usize = 4;
+
+pub(crate) struct Ghosts {
+    /// The tag above, the time below.
+    buckets: Vec<u64>,
+    now: u32,
+}
+
+impl Ghosts {
+    pub(crate) fn new() -> Self {
+        Ghosts {
+            buckets: vec![0; GROUP],
+            now: 0,
+        }
+    }
+
+    /// Makes room for some `count` tags, a power of two and not less than before. A group's tags go to groups of
+    /// their own size, so none is lost.
+    pub(crate) fn resize(&mut self, count: usize) {
+        let empty = vec![0; count.max(GROUP)];
+        for old in std::mem::replace(&mut self.buckets, empty) {
+            self.put(old);
+        }
+    }
+
+    pub(crate) fn add(&mut self, tag: u32) {
+        self.now = self.now.wrapping_add(1);
+        self.put(u64::from(tag) << 32 | u64::from(self.now));
+    }
+
+    /// Whether `tag` is among the last `window` added; it is forgotten.
+    pub(crate) fn recall(&mut self, tag: u32, window: usize) -> bool {
+        let group = self.group(tag);
+        let Some(at) = (group..group + GROUP).find(|&at| tag_of(self.buckets[at]) == tag) else {
+            return false;
+        };
+        let recent = (self.age(self.buckets[at]) as usize) < window;
+        self.buckets[at] = 0;
+        recent
+    }
+
+    fn put(&mut self, bucket: u64) {
+        let group = self.group(tag_of(bucket));
+        let oldest = (group..group + GROUP).max_by_key(|&at| match self.buckets[at] {
+            0 => u32::MAX,
+            held => self.age(held),
+        });
+        if let Some(at) = oldest {
+            self.buckets[at] = bucket;
+        }
+    }
+
+    fn group(&self, tag: u32) -> usize {
+        tag as usize & (self.buckets.len() - 1) & !(GROUP - 1)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the low half")]
+    fn age(&self, bucket: u64) -> u32 {
+        self.now.wrapping_sub(bucket as u32)
+    }
+}
+
+fn tag_of(bucket: u64) -> u32 {
+    (bucket >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_tags_are_recalled_once() {
+        let mut ghosts = Ghosts::new();
+        ghosts.resize(64);
+        for tag in 1..=20 {
+            ghosts.add(tag * 0x9e37_79b1);
+        }
+        assert!(
+            !ghosts.recall(10_u32.wrapping_mul(0x9e37_79b1), 5),
+            "too long ago"
+        );
+        assert!(ghosts.recall(20_u32.wrapping_mul(0x9e37_79b1), 5));
+        assert!(!ghosts.recall(20_u32.wrapping_mul(0x9e37_79b1), 5));
+        ghosts.resize(128);
+        assert!(
+            ghosts.recall(19_u32.wrapping_mul(0x9e37_79b1), 5),
+            "growing keeps them"
+        );
+    }
+}

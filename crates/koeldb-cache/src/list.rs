@@ -1,0 +1,81 @@
+//! Lists that run through the entries.
+
+use crate::entry::{Entries, NOWHERE, Place};
+
+/// A list from the newest entry at its head to the oldest at its tail.
+pub(crate) struct List {
+    /// The number entries carry that are in this list.
+    id: u8,
+    head: Place,
+    tail: Place,
+    len: usize,
+    bytes: u64,
+}
+
+impl List {
+    pub(crate) fn new(id: u8) -> Self {
+        List {
+            id,
+            head: NOWHERE,
+            tail: NOWHERE,
+            len: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The charges of all entries in the list.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The oldest entry.
+    pub(crate) fn tail(&self) -> Option<Place> {
+        (self.tail != NOWHERE).then_some(self.tail)
+    }
+
+    pub(crate) fn push<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        let entry = &mut entries[place];
+        entry.list = self.id;
+        entry.newer = NOWHERE;
+        entry.older = self.head;
+        self.bytes += entry.charge;
+        if self.head == NOWHERE {
+            self.tail = place;
+        } else {
+            entries[self.head].newer = place;
+        }
+        self.head = place;
+        self.len += 1;
+    }
+
+    /// Takes an entry of this list out.
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        let entry = &entries[place];
+        debug_assert_eq!(entry.list, self.id, "the entry is in this list");
+        let (newer, older) = (entry.newer, entry.older);
+        self.bytes -= entry.charge;
+        if newer == NOWHERE {
+            self.head = older;
+        } else {
+            entries[newer].older = older;
+        }
+        if older == NOWHERE {
+            self.tail = newer;
+        } else {
+            entries[older].newer = newer;
+        }
+        self.len -= 1;
+    }
+
+    /// Makes an entry of this list its newest.
+    pub(crate) fn renew<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        if self.head != place {
+            self.unlink(entries, place);
+            self.push(entries, place);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Least recently used first, in three pools.
+//!
+//! Entries of high priority, and entries that were asked for, lie in the *high* pool, which keeps to its share
+//! of the capacity: what exceeds it moves on to the head of the *low* pool, where other entries begin. Entries
+//! of bottom priority begin in the *bottom* pool. Eviction empties the bottom pool first, then the low one.
+//! Without a share for the high pool there is one list, and one for the bottom (RocksDB `cache/lru_cache.cc`).
+
+use crate::cache::Priority;
+use crate::entry::{Entries, Place};
+use crate::list::List;
+use crate::policy::Patience;
+
+const HIGH: usize = 0;
+const LOW: usize = 1;
+const BOTTOM: usize = 2;
+
+pub(crate) struct Lru {
+    pools: [List; 3],
+    high_ratio: f64,
+    high_bytes_max: u64,
+}
+
+impl Lru {
+    pub(crate) fn new(capacity: u64, high_ratio: f64) -> Self {
+        let mut lru = Lru {
+            pools: [List::new(0), List::new(1), List::new(2)],
+            high_ratio,
+            high_bytes_max: 0,
+        };
+        lru.set_share(capacity);
+        lru
+    }
+
+    pub(crate) fn set_capacity<T>(&mut self, entries: &mut Entries<T>, capacity: u64) {
+        self.set_share(capacity);
+        self.overflow(entries);
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of the capacity, which saturates"
+    )]
+    fn set_share(&mut self, capacity: u64) {
+        self.high_bytes_max = (capacity as f64 * self.high_ratio.clamp(0.0, 1.0)) as u64;
+    }
+
+    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        let pool = match entries[place].priority {
+            Priority::High if self.high_bytes_max > 0 => HIGH,
+            Priority::High | Priority::Low => LOW,
+            Priority::Bottom => BOTTOM,
+        };
+        self.pools[pool].push(entries, place);
+        self.overflow(entries);
+    }
+
+    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        let from = usize::from(entries[place].list);
+        let to = if self.high_bytes_max > 0 { HIGH } else { LOW };
+        if from == to {
+            self.pools[to].renew(entries, place);
+        } else {
+            self.pools[from].unlink(entries, place);
+            self.pools[to].push(entries, place);
+            self.overflow(entries);
+        }
+    }
+
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+        let pool = usize::from(entries[place].list);
+        self.pools[pool].unlink(entries, place);
+    }
+
+    /// Takes the next entry to go out of its pool; `None` if all are pinned, or too many.
+    pub(crate) fn evict<T>(
+        &mut self,
+        entries: &mut Entries<T>,
+        patience: &mut Patience,
+    ) -> Option<Place> {
+        for pool in self.pools.iter_mut().rev() {
+            for _ in 0..pool.len() {
+                let place = pool.tail()?;
+                if !entries[place].is_pinned() {
+                    pool.unlink(entries, place);
+                    return Some(place);
+                }
+                // In use right now, so used most recently.
+                pool.renew(entries, place);
+                patience.lose()?;
+            }
+        }
+        None
+    }
+
+    /// Moves what the high pool has too much to the low pool.
+    fn overflow<T>(&mut self, entries: &mut Entries<T>) {
+        while self.pools[HIGH].bytes() > self.high_bytes_max {
+            let Some(place) = self.pools[HIGH].tail() else {
+                break;
+            };
+            self.pools[HIGH].unlink(entries, place);
+            self.pools[LOW].push(entries, place);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One shard: its entries, the index that finds them, what they weigh, and the policy that lets them go.
+//!
+//! Everything here runs under the shard's lock; values that leave are handed out to be dropped outside of it.
+
+use std::sync::Arc;
+
+use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
+use crate::entry::{Entries, Entry, NOWHERE, Place};
+use crate::index::{Index, tag_of};
+use crate::policy::{Patience, Policy};
+
+/// An entry was not taken in.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Refused;
+
+pub(crate) struct Shard<T> {
+    index: Index,
+    entries: Entries<T>,
+    counts: CacheCounts,
+    usage: u64,
+    capacity: u64,
+    policy: Policy,
+}
+
+/// Values on their way out. The first needs no allocation, and most often there is no other.
+pub(crate) struct Evicted<T> {
+    first: Option<Arc<T>>,
+    others: Vec<Arc<T>>,
+}
+
+impl<T> Evicted<T> {
+    fn new() -> Self {
+        Evicted {
+            first: None,
+            others: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, value: Option<Arc<T>>) {
+        if self.first.is_none() {
+            self.first = value;
+        } else {
+            self.others.extend(value);
+        }
+    }
+}
+
+impl<T> Shard<T> {
+    pub(crate) fn new(capacity: u64, options: &CacheOptions) -> Self {
+        Shard {
+            index: Index::new(),
+            entries: Entries::new(),
+            counts: CacheCounts::default(),
+            usage: 0,
+            capacity,
+            policy: Policy::new(capacity, options),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
+        let Some(place) = self.find(key, hash) else {
+            self.counts.misses += 1;
+            return None;
+        };
+        self.counts.hits += 1;
+        self.policy.hit(&mut self.entries, place);
+        self.entries[place].value.clone()
+    }
+
+    /// Puts an entry in, or says that it could not: it is larger than the shard, or the capacity is strict and
+    /// not enough can go. An older entry under the key is gone in any case.
+    pub(crate) fn insert(
+        &mut self,
+        key: CacheKey,
+        hash: u64,
+        value: Arc<T>,
+        charge: u64,
+        priority: Priority,
+        strict: bool,
+    ) -> (Evicted<T>, Result<(), Refused>) {
+        let mut evicted = Evicted::new();
+        evicted.push(self.remove(&key, hash));
+        if charge > self.capacity {
+            evicted.push(Some(value));
+            return (evicted, Err(Refused));
+        }
+        self.make_room(charge, &mut evicted);
+        if strict && self.usage.saturating_add(charge) > self.capacity {
+            evicted.push(Some(value));
+            return (evicted, Err(Refused));
+        }
+        let tag = tag_of(hash);
+        let entry = Entry {
+            key,
+            value: Some(value),
+            charge,
+            tag,
+            newer: NOWHERE,
+            older: NOWHERE,
+            list: 0,
+            heat: 0,
+            priority,
+        };
+        let Some(place) = self.entries.put(entry) else {
+            return (evicted, Err(Refused));
+        };
+        if self.index.insert(tag, place) {
+            self.policy.resize(self.index.bucket_count());
+        }
+        self.usage += charge;
+        self.counts.inserts += 1;
+        self.policy.insert(&mut self.entries, place);
+        (evicted, Ok(()))
+    }
+
+    pub(crate) fn remove(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
+        let place = self.find(key, hash)?;
+        self.policy.unlink(&mut self.entries, place);
+        self.release(place)
+    }
+
+    pub(crate) fn set_capacity(&mut self, capacity: u64) -> Evicted<T> {
+        self.capacity = capacity;
+        self.policy.set_capacity(&mut self.entries, capacity);
+        let mut evicted = Evicted::new();
+        self.make_room(0, &mut evicted);
+        evicted
+    }
+
+    pub(crate) fn usage(&self) -> u64 {
+        self.usage
+    }
+
+    pub(crate) fn pinned_usage(&self) -> u64 {
+        let pinned = self.entries.iter().filter(|entry| entry.is_pinned());
+        pinned.map(|entry| entry.charge).sum()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn counts(&self) -> CacheCounts {
+        self.counts
+    }
+
+    #[inline]
+    fn find(&self, key: &CacheKey, hash: u64) -> Option<Place> {
+        self.index
+            .find(tag_of(hash), |place| self.entries[place].key == *key)
+    }
+
+    /// Evicts until `bytes` more fit, or nothing can go.
+    fn make_room(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
+        let mut patience = Patience::new();
+        while self.usage.saturating_add(bytes) > self.capacity {
+            let Some(place) = self.policy.evict(&mut self.entries, &mut patience) else {
+                break;
+            };
+            self.counts.evictions += 1;
+            evicted.push(self.release(place));
+        }
+    }
+
+    /// Frees the place of an entry that is in no list any more.
+    fn release(&mut self, place: Place) -> Option<Arc<T>> {
+        let entry = &self.entries[place];
+        self.usage -= entry.charge;
+        self.index.remove(entry.tag, place);
+        self.entries.take(place)
+    }
+}
