@@ -18,3 +18,6 @@ pub mod writer;
 pub use reader::{Problem, ProblemKind, RecordReader, RecoveryMode};
 pub use wal::WalWriter;
 pub use writer::{RecordWriter, RecordWriterOptions, WalCompression};
+
+#[cfg(test)]
+mod testing;

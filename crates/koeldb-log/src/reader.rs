@@ -378,7 +378,8 @@ impl RecordReader {
             if left < HEADER_BYTES
                 || (self.recycled && self.block_is_whole && left < RECYCLABLE_HEADER_BYTES)
             {
-                if !self.block_is_whole && (self.open.is_some() || !self.rest_is_zero()) {
+                let unused = self.open.is_none() && self.rest_is_zero();
+                if !self.block_is_whole && left > 0 && !unused {
                     return Ok(Event::TruncatedHeader);
                 }
                 if self.block_is_whole && self.load_block()? {
@@ -802,3 +803,6 @@ impl RecordReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -260,3 +260,70 @@ impl<'a> Parts<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Sink, log_of};
+
+    fn payload_bytes(bytes: usize) -> Vec<u8> {
+        vec![b'x'; bytes]
+    }
+
+    #[test]
+    fn a_full_record_has_the_bytes_of_the_format() {
+        let bytes = log_of([b"abc"], RecordWriterOptions::default());
+        assert_eq!(bytes, b"\xf2\x70\xe8\x9d\x03\x00\x01abc");
+        let empty = log_of([b""], RecordWriterOptions::default());
+        assert_eq!(empty.len(), HEADER_BYTES);
+        assert_eq!(empty[4..], [0, 0, 1]);
+    }
+
+    #[test]
+    fn where_no_header_fits_zeros_fill_the_block() {
+        for left in 0..=HEADER_BYTES + 1 {
+            let first = payload_bytes(BLOCK_BYTES - HEADER_BYTES - left);
+            let bytes = log_of([&first, &b"next".to_vec()], RecordWriterOptions::default());
+            let types: Vec<u8> = match left.checked_sub(HEADER_BYTES) {
+                None => vec![bytes[BLOCK_BYTES + 6]],
+                Some(_) => vec![bytes[BLOCK_BYTES - left + 6], bytes[BLOCK_BYTES + 6]],
+            };
+            let expected: &[u8] = if left < HEADER_BYTES { &[1] } else { &[2, 4] };
+            assert_eq!(types, expected, "{left} bytes left");
+        }
+    }
+
+    #[test]
+    fn a_record_is_one_append_and_parts_are_joined() {
+        let sink = Sink::default();
+        let mut writer =
+            RecordWriter::new(Box::new(sink.clone()), RecordWriterOptions::default()).unwrap();
+        let large = payload_bytes(3 * BLOCK_BYTES);
+        writer.add_record_of(&[b"a", b"", &large, b"z"]).unwrap();
+        assert_eq!(*sink.appends.lock().unwrap(), 1);
+        let joined = log_of(
+            [[b"a", large.as_slice(), b"z"].concat()],
+            RecordWriterOptions::default(),
+        );
+        assert_eq!(*sink.bytes.lock().unwrap(), joined);
+        writer.add_record(&payload_bytes(5 * APPEND_BYTES)).unwrap();
+        assert!(writer.assembled.capacity() <= 2 * APPEND_BYTES);
+    }
+
+    #[test]
+    fn after_a_failure_the_file_is_left_alone() {
+        let sink = Sink {
+            appends_max: Some(1),
+            ..Sink::default()
+        };
+        let mut writer =
+            RecordWriter::new(Box::new(sink.clone()), RecordWriterOptions::default()).unwrap();
+        writer.add_record(b"kept").unwrap();
+        assert!(writer.add_record(b"lost").is_err());
+        assert!(writer.add_record(b"refused").is_err());
+        assert!(writer.sync().is_err());
+        assert!(writer.failure().is_some());
+        assert_eq!(*sink.appends.lock().unwrap(), 2);
+        assert!(writer.close().is_err());
+    }
+}

@@ -1,0 +1,493 @@
+use std::path::PathBuf;
+
+use koeldb_base::checksum::{crc32c, mask};
+use proptest::prelude::*;
+
+use super::RecoveryMode::{
+    AbsoluteConsistency, PointInTime, SkipAnyCorruptedRecords, TolerateCorruptedTailRecords,
+};
+use super::*;
+use crate::testing::{Source, log_of, reader};
+use crate::{RecordWriterOptions, WalCompression};
+
+const MODES: [RecoveryMode; 4] = [
+    TolerateCorruptedTailRecords,
+    AbsoluteConsistency,
+    PointInTime,
+    SkipAnyCorruptedRecords,
+];
+
+const ZSTD_RECORDS: RecordWriterOptions = RecordWriterOptions {
+    compression: WalCompression::Zstd,
+};
+
+/// One physical record; types with a recyclable header get `log_number`.
+fn physical(type_byte: u8, log_number: u32, payload: &[u8]) -> Vec<u8> {
+    let mut covered = vec![type_byte];
+    if format::is_recyclable(type_byte) {
+        covered.extend_from_slice(&log_number.to_le_bytes());
+    }
+    covered.extend_from_slice(payload);
+    let mut record = mask(crc32c(&covered)).to_le_bytes().to_vec();
+    record.extend_from_slice(&u16::try_from(payload.len()).unwrap().to_le_bytes());
+    record.extend_from_slice(&covered);
+    record
+}
+
+/// The payload of record `index`: 30 bytes.
+fn payload(index: usize) -> Vec<u8> {
+    format!("record {index:023}").into_bytes()
+}
+
+fn records(count: usize) -> Vec<u8> {
+    log_of((0..count).map(payload), RecordWriterOptions::default())
+}
+
+fn recycled_records(count: usize, log_number: u32) -> Vec<u8> {
+    (0..count)
+        .flat_map(|index| physical(5, log_number, &payload(index)))
+        .collect()
+}
+
+/// How many records a mode returns, and the first problem, which makes modes 0 and 1 fail.
+fn read(bytes: &[u8], mode: RecoveryMode) -> (usize, Option<ProblemKind>) {
+    let mut reader = reader(bytes, mode);
+    let mut count = 0;
+    while reader.next_record().unwrap().is_some() {
+        count += 1;
+    }
+    assert!(
+        reader.next_record().unwrap().is_none(),
+        "the end stays the end"
+    );
+    (count, reader.take_problem().map(|problem| problem.kind))
+}
+
+/// A line of the table of damage: what the four modes make of `bytes`.
+fn expect(name: &str, bytes: &[u8], expected: [(usize, Option<ProblemKind>); 4]) {
+    for (mode, expected) in MODES.into_iter().zip(expected) {
+        assert_eq!(read(bytes, mode), expected, "{name}, {mode:?}");
+    }
+}
+
+fn replaced(mut bytes: Vec<u8>, offset: usize, by: u8) -> Vec<u8> {
+    bytes[offset] = by;
+    bytes
+}
+
+const RECORD: usize = HEADER_BYTES + 30;
+const RECYCLED: usize = RECYCLABLE_HEADER_BYTES + 30;
+
+#[test]
+fn worked_records_read_as_described() {
+    let abc = [
+        0xf2, 0x70, 0xe8, 0x9d, 3, 0, 1, b'a', b'b', b'c', //
+    ];
+    assert_eq!(physical(1, 0, b"abc"), abc);
+    let recyclable = [
+        0xe8, 0x12, 0xb0, 0xa3, 3, 0, 5, 9, 0, 0, 0, b'a', b'b', b'c', //
+    ];
+    assert_eq!(physical(5, 9, b"abc"), recyclable);
+    let predecessor = [
+        0xa0, 0xe6, 0xb7, 0x35, 0x18, 0, 0x82, 9, 0, 0, 0, 0, 0, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0,
+        4, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    let timestamps = [0x53, 4, 0x1c, 0x30, 6, 0, 0x0a, 3, 0, 0, 0, 8, 0];
+    let log = [&predecessor[..], &timestamps, &abc].concat();
+    let mut reader = reader(&log, AbsoluteConsistency);
+    assert_eq!(reader.next_record().unwrap(), Some(&b"abc"[..]));
+    assert_eq!(reader.next_record().unwrap(), None);
+    assert_eq!(reader.take_problem(), None);
+    assert_eq!(
+        reader.predecessor(),
+        Some(PredecessorInfo {
+            log_number: 9,
+            bytes: 0x30,
+            last_seqno: 4
+        })
+    );
+    assert_eq!(reader.timestamp_sizes(), [(3, 8)]);
+    assert_eq!(reader.last_record(), 44..54);
+    for mode in MODES {
+        assert_eq!(read(&recyclable, mode), (1, None));
+    }
+}
+
+#[test]
+fn an_intact_log_and_zeros_behind_it_are_no_problem() {
+    let none = [(10, None), (10, None), (10, None), (10, None)];
+    expect("none", &records(10), none.clone());
+    for zeros in [3, 1000, 100_000] {
+        let bytes = [records(10), vec![0; zeros]].concat();
+        expect("zeros", &bytes, none.clone());
+    }
+}
+
+#[test]
+fn an_incomplete_record_at_the_end_is_dropped_or_reported() {
+    let all = records(10);
+    let modes = |kind: ProblemKind| {
+        [
+            (9, None),
+            (9, Some(kind.clone())),
+            (9, Some(kind)),
+            (9, None),
+        ]
+    };
+    let body = &all[..all.len() - 5];
+    expect("body", body, modes(ProblemKind::TruncatedBody));
+    let header = &all[..9 * RECORD + 4];
+    expect("header", header, modes(ProblemKind::TruncatedHeader));
+    let long = replaced(all.clone(), 9 * RECORD + 5, 9);
+    expect("long", &long, modes(ProblemKind::TruncatedBody));
+    let garbage = [&all[..], &[0xa5; 500]].concat();
+    let ten = modes(ProblemKind::TruncatedBody).map(|(_, kind)| (10, kind));
+    expect("garbage", &garbage, ten);
+
+    let mut tolerant = reader(body, TolerateCorruptedTailRecords);
+    while tolerant.next_record().unwrap().is_some() {}
+    let tail = tolerant.tolerated_tail().unwrap();
+    assert_eq!(
+        (tail.offset, tail.dropped_bytes),
+        (9 * RECORD as u64, RECORD as u64 - 5)
+    );
+}
+
+#[test]
+fn a_wrong_checksum_ends_the_log_or_loses_the_block() {
+    let modes = |before: usize, after: usize, kind: ProblemKind| {
+        [
+            (before, Some(kind.clone())),
+            (before, Some(kind.clone())),
+            (before, Some(kind.clone())),
+            (after, Some(kind)),
+        ]
+    };
+    let last = replaced(records(10), 9 * RECORD, 0);
+    expect("last", &last, modes(9, 9, ProblemKind::ChecksumMismatch));
+    let sixth = replaced(records(10), 5 * RECORD, 0);
+    expect("sixth", &sixth, modes(5, 5, ProblemKind::ChecksumMismatch));
+
+    // 32768 = 885 whole records and the first part of one more, which is lost too.
+    let many = replaced(records(2000), 5 * RECORD, 0);
+    let kept = 5 + 2000 - 886;
+    expect("many", &many, modes(5, kept, ProblemKind::ChecksumMismatch));
+    let long = replaced(records(2000), 5 * RECORD + 5, 0xff);
+    expect("long", &long, modes(5, kept, ProblemKind::BadLength));
+}
+
+#[test]
+fn fragments_out_of_place_are_reported() {
+    let first = physical(2, 0, &[1; 20]);
+    let middle = physical(3, 0, &[1; 20]);
+    let ten = records(10);
+    expect(
+        "ends behind FIRST",
+        &[ten.clone(), first.clone()].concat(),
+        [
+            (10, None),
+            (10, Some(ProblemKind::TruncatedRecord)),
+            (10, Some(ProblemKind::TruncatedRecord)),
+            (10, None),
+        ],
+    );
+    let at_ten = |kind: ProblemKind| {
+        [
+            (10, Some(kind.clone())),
+            (10, Some(kind.clone())),
+            (10, Some(kind.clone())),
+            (12, Some(kind)),
+        ]
+    };
+    expect(
+        "FIRST, then FULL",
+        &[ten.clone(), first, records(2)].concat(),
+        at_ten(ProblemKind::MissingEnd),
+    );
+    expect(
+        "MIDDLE without FIRST",
+        &[ten.clone(), middle, records(2)].concat(),
+        at_ten(ProblemKind::MissingStart),
+    );
+    expect(
+        "type 20",
+        &[ten.clone(), physical(20, 0, b"?"), records(2)].concat(),
+        at_ten(ProblemKind::UnknownType(20)),
+    );
+    expect(
+        "type 148",
+        &[ten, physical(148, 0, b"?"), records(2)].concat(),
+        [(12, None), (12, None), (12, None), (12, None)],
+    );
+}
+
+#[test]
+fn an_empty_first_before_a_full_is_an_old_writers_habit() {
+    let bytes = [physical(2, 0, b""), physical(1, 0, b"x")].concat();
+    expect(
+        "empty FIRST",
+        &bytes,
+        [(1, None), (1, None), (1, None), (1, None)],
+    );
+}
+
+#[test]
+fn a_recycled_log_ends_where_its_earlier_life_shows() {
+    let stale = recycled_records(20, 4)[10 * RECYCLED..].to_vec();
+    let new = recycled_records(10, 9);
+    expect(
+        "aligned",
+        &[new.clone(), stale.clone()].concat(),
+        [
+            (10, None),
+            (10, None),
+            (10, Some(ProblemKind::OldRecord)),
+            (10, None),
+        ],
+    );
+    expect(
+        "misaligned",
+        &[&new[..], b"junk\x05\x00\x01", &stale].concat(),
+        [
+            (10, None),
+            (10, Some(ProblemKind::ChecksumMismatch)),
+            (10, Some(ProblemKind::ChecksumMismatch)),
+            (10, Some(ProblemKind::ChecksumMismatch)),
+        ],
+    );
+    let damaged = replaced(new.clone(), 5 * RECYCLED, 0);
+    expect(
+        "damaged",
+        &damaged,
+        [
+            (5, None),
+            (5, Some(ProblemKind::ChecksumMismatch)),
+            (5, Some(ProblemKind::ChecksumMismatch)),
+            (5, Some(ProblemKind::ChecksumMismatch)),
+        ],
+    );
+    expect(
+        "foreign from the start",
+        &recycled_records(10, 4),
+        [
+            (0, None),
+            (0, None),
+            (0, Some(ProblemKind::OldRecord)),
+            (0, None),
+        ],
+    );
+    let open = [new, physical(6, 9, b"begun"), stale].concat();
+    expect(
+        "open fragment",
+        &open,
+        [
+            (10, None),
+            (10, Some(ProblemKind::TruncatedRecord)),
+            (10, Some(ProblemKind::TruncatedRecord)),
+            (10, Some(ProblemKind::Interrupted)),
+        ],
+    );
+}
+
+#[test]
+fn a_flipped_type_does_not_pass_for_an_earlier_life() {
+    let flipped = replaced(records(10), 6, 5);
+    for mode in [TolerateCorruptedTailRecords, AbsoluteConsistency] {
+        assert_eq!(
+            read(&flipped, mode),
+            (0, Some(ProblemKind::ChecksumMismatch))
+        );
+    }
+}
+
+#[test]
+fn a_recyclable_record_in_a_legacy_log_ends_it() {
+    let bytes = [records(3), recycled_records(3, 9), records(3)].concat();
+    for mode in MODES {
+        assert_eq!(read(&bytes, mode), (3, Some(ProblemKind::MixedHeaders)));
+    }
+}
+
+#[test]
+fn zeros_with_records_behind_them_are_a_hole() {
+    let mut bytes = records(2000);
+    bytes[5 * RECORD..BLOCK_BYTES].fill(0);
+    for mode in [
+        TolerateCorruptedTailRecords,
+        AbsoluteConsistency,
+        PointInTime,
+    ] {
+        let problem = Some(ProblemKind::ZerosBeforeRecords);
+        assert_eq!(read(&bytes, mode), (5, problem));
+    }
+    assert_eq!(read(&bytes, SkipAnyCorruptedRecords).0, 5 + 2000 - 886);
+    let inside = [records(5), vec![0; 2 * RECORD], records(3)].concat();
+    assert_eq!(
+        read(&inside, PointInTime),
+        (5, Some(ProblemKind::ZerosBeforeRecords))
+    );
+
+    // A record that must not be fragmented leaves zeros at the end of one block, as the format prescribes.
+    let mut moved = physical(1, 0, &vec![7; BLOCK_BYTES - 2 * HEADER_BYTES - 3]);
+    moved.resize(BLOCK_BYTES, 0);
+    moved.extend_from_slice(&physical(10, 0, &[3, 0, 0, 0, 8, 0]));
+    moved.extend_from_slice(&records(2));
+    for mode in MODES {
+        assert_eq!(read(&moved, mode), (3, None));
+    }
+}
+
+#[test]
+fn compression_is_announced_once_and_first() {
+    let options = ZSTD_RECORDS;
+    let compressed = log_of((0..10).map(payload), options);
+    assert_eq!(
+        &compressed[..11],
+        [0xe1, 0x2c, 8, 0xf8, 4, 0, 9, 7, 0, 0, 0]
+    );
+    assert_eq!(&compressed[18..22], [0x28, 0xb5, 0x2f, 0xfd]);
+    for mode in MODES {
+        assert_eq!(read(&compressed, mode), (10, None));
+    }
+    let late = [records(1), compressed.clone()].concat();
+    assert_eq!(
+        read(&late, PointInTime).1,
+        Some(ProblemKind::BadMetadata("compression record behind data"))
+    );
+    let unknown = physical(9, 0, &[4, 0, 0, 0]);
+    let error = reader(&unknown, SkipAnyCorruptedRecords)
+        .next_record()
+        .unwrap_err();
+    assert_eq!(error.kind(), koeldb_base::ErrorKind::NotSupported);
+
+    let broken = [&compressed[..11], &physical(1, 0, b"no frame")].concat();
+    assert_eq!(
+        read(&broken, AbsoluteConsistency),
+        (0, Some(ProblemKind::BadCompression))
+    );
+}
+
+#[test]
+fn what_decompresses_beyond_the_limit_is_refused() {
+    let bomb = log_of([vec![0; 1 << 20]], ZSTD_RECORDS);
+    let mut limited = reader(&bomb, PointInTime);
+    limited.set_record_bytes_max(1 << 16);
+    assert_eq!(limited.next_record().unwrap(), None);
+    assert_eq!(
+        limited.take_problem().unwrap().kind,
+        ProblemKind::BadCompression
+    );
+    let long = log_of([vec![0; 1 << 20]], RecordWriterOptions::default());
+    let mut limited = reader(&long, PointInTime);
+    limited.set_record_bytes_max(1 << 16);
+    assert_eq!(limited.next_record().unwrap(), None);
+    assert_eq!(limited.take_problem().unwrap().kind, ProblemKind::TooLarge);
+}
+
+#[test]
+fn an_unreadable_block_fails_or_is_stepped_over() {
+    let source = || Source {
+        bytes: records(2000),
+        unreadable: 40_000..40_001,
+        path: PathBuf::from("000009.log"),
+    };
+    let mut strict = RecordReader::new(Arc::new(source()), 9, PointInTime);
+    assert!(strict.next_record().is_err());
+    let mut lenient = RecordReader::new(Arc::new(source()), 9, SkipAnyCorruptedRecords);
+    let mut count = 0;
+    while lenient.next_record().unwrap().is_some() {
+        count += 1;
+    }
+    assert!(count > 1000, "{count} records");
+    assert!(matches!(
+        lenient.take_problem().unwrap().kind,
+        ProblemKind::Unreadable(_)
+    ));
+}
+
+#[test]
+fn problems_beyond_a_thousand_are_counted() {
+    let crowded = physical(3, 0, b"").repeat(4000);
+    let mut reader = reader(&crowded, SkipAnyCorruptedRecords);
+    assert_eq!(reader.next_record().unwrap(), None);
+    assert_eq!(reader.problem_count(), 4000);
+    assert_eq!(
+        std::iter::from_fn(|| reader.take_problem()).count(),
+        PROBLEMS_MAX
+    );
+}
+
+#[test]
+fn golden_logs_are_read_whole() {
+    let golden = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden"));
+    let fs = koeldb_fs::PosixFileSystem::new();
+    for (name, batches) in [("wal-only", 701), ("wal-zstd", 700), ("wal-recycled", 500)] {
+        let directory = golden.join(name);
+        let mut found = 0;
+        for number in crate::wal::list(&fs, &directory).unwrap() {
+            let mut reader =
+                crate::wal::open(&fs, &directory, number, AbsoluteConsistency).unwrap();
+            while let Some(record) = reader.next_record().unwrap() {
+                assert!(record.len() >= 12, "a batch has a header");
+                found += 1;
+            }
+            assert_eq!(reader.take_problem(), None, "{name}");
+        }
+        assert_eq!(found, batches, "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read_in_every_mode(
+        sizes in prop::collection::vec(prop_oneof![0..100_usize, 32_700..32_800_usize, 0..100_000_usize], 1..12),
+        zstd: bool,
+    ) {
+        let records: Vec<Vec<u8>> = sizes
+            .iter()
+            .enumerate()
+            .map(|(index, &size)| {
+                (0..size).map(|at| ((at * 31 + index) % 251) as u8 & 0xff).collect()
+            })
+            .collect();
+        let options = if zstd { ZSTD_RECORDS } else { RecordWriterOptions::default() };
+        let bytes = log_of(&records, options);
+        for mode in MODES {
+            let mut reader = reader(&bytes, mode);
+            for record in &records {
+                prop_assert_eq!(reader.next_record().unwrap(), Some(record.as_slice()));
+            }
+            prop_assert_eq!(reader.next_record().unwrap(), None);
+            prop_assert_eq!(reader.take_problem(), None);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_to_an_end(mut bytes: Vec<u8>, mode in 0..4_usize, repeat in 1..2000_usize) {
+        bytes = bytes.repeat(repeat);
+        let mut reader = reader(&bytes, MODES[mode]);
+        while let Ok(Some(_)) = reader.next_record() {}
+    }
+
+    #[test]
+    fn damage_never_invents_a_record(
+        flips in prop::collection::vec((0..5000_usize, 0..8_u32), 1..4),
+        mode in 0..4_usize,
+        recycled: bool,
+    ) {
+        let mut bytes = if recycled { recycled_records(100, 9) } else { records(100) };
+        for (at, bit) in flips {
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+        }
+        let mut reader = reader(&bytes, MODES[mode]);
+        let mut next = 0;
+        while let Some(record) = reader.next_record().unwrap() {
+            let index = (next..100).find(|&index| record == payload(index));
+            prop_assert!(index.is_some(), "a record that was never written");
+            next = index.unwrap() + 1;
+        }
+    }
+}
