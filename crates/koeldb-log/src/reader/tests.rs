@@ -1,3 +1,8 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "tests check results, not overflow"
+)]
+
 use std::path::PathBuf;
 
 use koeldb_base::checksum::{crc32c, mask};
@@ -449,7 +454,7 @@ proptest! {
             .iter()
             .enumerate()
             .map(|(index, &size)| {
-                (0..size).map(|at| ((at * 31 + index) % 251) as u8 & 0xff).collect()
+                (0..size).map(|at| u8::try_from((at * 31 + index) % 251).unwrap()).collect()
             })
             .collect();
         let options = if zstd { ZSTD_RECORDS } else { RecordWriterOptions::default() };
