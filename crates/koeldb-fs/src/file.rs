@@ -37,8 +37,8 @@ pub enum Purpose {
 pub struct OpenOptions {
     /// On whose behalf.
     pub purpose: Purpose,
-    /// Bypass the page cache: offsets, lengths and buffers must then be multiples of
-    /// [`RandomAccessFile::alignment`].
+    /// Bypass the page cache. Reads whose offset, length and buffer are multiples of
+    /// [`RandomAccessFile::alignment`] are then free of copies; others are served through one.
     pub direct: bool,
     /// Map the whole file into memory; [`RandomAccessFile::mapped`] is then there.
     pub mmap: bool,
@@ -65,7 +65,7 @@ pub struct WriteOptions {
     pub purpose: Purpose,
     /// Bytes collected before they are handed to the operating system; 0 hands over every append.
     pub buffer_bytes: usize,
-    /// Bypass the page cache.
+    /// Bypass the page cache, where the file system can; `PosixFileSystem` writes through it.
     pub direct: bool,
     /// Bytes to preallocate, without changing the length; 0 for none.
     pub preallocate_bytes: u64,
@@ -293,7 +293,8 @@ pub trait WritableFile: Send + fmt::Debug {
     /// Flushes and closes; drops preallocated space.
     ///
     /// # Errors
-    /// If the system fails. Dropping a file closes it too, without a report.
+    /// If the system fails. Dropping a file flushes and closes it too, without a report; in a forked child it only
+    /// closes.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
@@ -323,7 +324,7 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What offsets, lengths and buffers must be multiples of; 1 unless opened direct.
+    /// What offsets, lengths and buffers are best multiples of; 1 unless opened direct.
     fn alignment(&self) -> usize {
         1
     }

@@ -3,7 +3,7 @@
 //! Everything in KoelDB that touches storage or time goes through [`FileSystem`] and [`Clock`], so that any
 //! run can be replayed and any failure injected. This crate knows nothing of what the files mean.
 //!
-//! - [`file`]: the traits. [`clock`]: time.
+//! - [`file`](mod@file): the traits. [`clock`]: time.
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
 //! - [`layer`]: file systems around file systems: [`fault`] fails them, [`latency`] slows them down, [`trace`]
 //!   records them.

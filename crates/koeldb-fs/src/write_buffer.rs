@@ -1,18 +1,119 @@
-//! The buffer between small appends and large writes.
+//! The buffer between small appends and large writes, and the file that has one.
 
-use koeldb_base::Result;
+use koeldb_base::{Error, Result};
+
+use crate::file::WritableFile;
+
+/// Where bytes go when they leave the buffer.
+pub(crate) trait Sink: Send + std::fmt::Debug {
+    /// Writes all of `bytes` behind what was written before.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Makes what was written durable, with all metadata or only what is needed to read it.
+    fn sync(&mut self, all: bool) -> Result<()>;
+
+    /// The length of what was written.
+    fn len(&self) -> u64;
+
+    /// Tidies up behind the last write.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// A file written at its end. Once it failed it stays failed: every later call returns the first error, so that
+/// no caller can take a second sync for a success.
+#[derive(Debug)]
+pub(crate) struct BufferedFile<S: Sink> {
+    buffer: WriteBuffer,
+    sink: S,
+    failure: Option<Error>,
+    closed: bool,
+    /// A forked child inherits the buffer but must not write it.
+    process: u32,
+}
+
+impl<S: Sink> BufferedFile<S> {
+    pub(crate) fn new(sink: S, buffer_bytes: usize) -> Self {
+        BufferedFile {
+            buffer: WriteBuffer::new(buffer_bytes),
+            sink,
+            failure: None,
+            closed: false,
+            process: std::process::id(),
+        }
+    }
+
+    fn attempt(&mut self, step: impl FnOnce(&mut WriteBuffer, &mut S) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.failure {
+            return Err(error.clone());
+        }
+        let result = step(&mut self.buffer, &mut self.sink);
+        if let Err(error) = &result {
+            self.failure = Some(error.clone());
+        }
+        result
+    }
+
+    fn sync(&mut self, all: bool) -> Result<()> {
+        self.attempt(|buffer, sink| {
+            buffer.flush(|bytes| sink.write(bytes))?;
+            sink.sync(all)
+        })
+    }
+
+    /// Flushes, and tidies up even when that fails.
+    fn end(&mut self) -> Result<()> {
+        self.closed = true;
+        let flushed = self.flush();
+        let finished = self.sink.finish();
+        flushed.and(finished)
+    }
+}
+
+impl<S: Sink> WritableFile for BufferedFile<S> {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.attempt(|buffer, sink| buffer.append(bytes, |bytes| sink.write(bytes)))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.attempt(|buffer, sink| buffer.flush(|bytes| sink.write(bytes)))
+    }
+
+    fn sync_data(&mut self) -> Result<()> {
+        self.sync(false)
+    }
+
+    fn sync_all(&mut self) -> Result<()> {
+        self.sync(true)
+    }
+
+    fn len(&self) -> u64 {
+        self.sink.len() + self.buffer.len()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.end()
+    }
+}
+
+impl<S: Sink> Drop for BufferedFile<S> {
+    fn drop(&mut self) {
+        if !self.closed && self.process == std::process::id() {
+            let _ = self.end();
+        }
+    }
+}
 
 /// Collects appended bytes and hands them on in pieces of its size, so that writes stay on a grid of that size as
 /// long as nobody flushes in between.
 #[derive(Debug)]
-pub(crate) struct WriteBuffer {
+struct WriteBuffer {
     bytes: Vec<u8>,
     limit: usize,
 }
 
 impl WriteBuffer {
     /// A buffer of `limit` bytes; with 0 it holds nothing back.
-    pub(crate) fn new(limit: usize) -> Self {
+    fn new(limit: usize) -> Self {
         WriteBuffer {
             bytes: Vec::new(),
             limit,
@@ -20,11 +121,11 @@ impl WriteBuffer {
     }
 
     /// What is held back.
-    pub(crate) fn len(&self) -> u64 {
+    fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    pub(crate) fn append(
+    fn append(
         &mut self,
         mut bytes: &[u8],
         mut write: impl FnMut(&[u8]) -> Result<()>,
@@ -51,7 +152,7 @@ impl WriteBuffer {
     }
 
     /// Hands on what is held back; after an error it is gone.
-    pub(crate) fn flush(&mut self, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn flush(&mut self, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.bytes.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use koeldb_base::coding::to_usize;
 
 use super::content::{Change, Content, MemoryFile, put};
-use super::system::{Directory, Node, ROOT, State};
+use super::tree::{Directory, Node, ROOT, State};
 use crate::random::Random;
 
 /// What survives of unsynced bytes and unsynced directory operations.

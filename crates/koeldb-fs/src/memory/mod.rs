@@ -9,13 +9,16 @@
 //! Tests that sweep over crash points either run a script again and again with [`MemoryFileSystem::arm_crash`],
 //! or once with [`MemoryFileSystem::observe_mutations`], taking images as it goes.
 //!
-//! - `system`: the file system. `content`: one file. `crash`: the policies.
+//! - `system`: the file system. `tree`: names. `content`: one file's bytes. `handle`: what is open. `crash`: the
+//!   policies.
 //!
 //! One lock orders all changes, so that an image is a moment; reads take only their file's lock.
 
 mod content;
 mod crash;
+mod handle;
 mod system;
+mod tree;
 
 pub use crash::SurvivalPolicy;
 pub use system::MemoryFileSystem;

@@ -1,38 +1,28 @@
-//! The file system: its tree, its handles, its budget and its crash point.
+//! The file system: its calls, its budgets and its crash point.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use koeldb_base::coding::to_usize;
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
-use super::content::{Change, Content, MemoryFile};
+use super::content::{Change, MemoryFile};
 use super::crash::{self, SurvivalPolicy};
+use super::handle::{Handle, MemoryLock, MemoryRandomAccessFile, MemorySink};
+use super::tree::{Directory, Node, State, components, failed};
 use crate::aligned::DIRECT_ALIGNMENT;
 use crate::clock::{Clock, SystemClock};
 use crate::file::{
     DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, RandomAccessFile,
     WritableFile, WriteOptions,
 };
-use crate::write_buffer::WriteBuffer;
-
-/// The identity of the root directory, which always exists.
-pub(super) const ROOT: u64 = 1;
+use crate::write_buffer::BufferedFile;
 
 /// The device in [`Metadata::identity`].
 const DEVICE: u64 = 0x6b6f_656c;
-
-/// What is said to be free where there is no budget.
-const UNLIMITED_BYTES: u64 = 1 << 50;
-
-/// Called with the file system and the number of the mutating operation that is about to happen.
-type Observer = Arc<dyn Fn(&MemoryFileSystem, u64) + Send + Sync>;
 
 /// A file system in memory; clones are handles of one.
 ///
@@ -50,275 +40,12 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// Everything but the bytes of files.
-pub(super) struct State {
-    pub(super) directories: BTreeMap<u64, Directory>,
-    /// Entry changes that no directory sync has covered, oldest first.
-    pub(super) pending: Vec<PendingEntries>,
-    pub(super) next_id: u64,
-    /// Numbers pending changes of files and directories in one order.
-    next_sequence: u64,
-    /// Mutating operations begun.
-    operations: u64,
-    crash_at: Option<u64>,
-    observer: Option<Observer>,
-    locks: BTreeSet<u64>,
-    pub(super) byte_budget: Option<u64>,
-    pub(super) bytes_used: u64,
-    pub(super) file_budget: Option<u64>,
-    pub(super) files_used: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Node {
-    File(Arc<MemoryFile>),
-    Directory(u64),
-}
-
-impl Node {
-    fn id(&self) -> u64 {
-        match self {
-            Node::File(file) => file.id,
-            Node::Directory(id) => *id,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Directory {
-    /// What is seen.
-    pub(super) entries: BTreeMap<OsString, Node>,
-    /// What a power cut leaves for certain.
-    pub(super) synced: BTreeMap<OsString, Node>,
-}
-
-/// One operation on entries: it survives a crash as a whole or not at all, even over two directories.
-#[derive(Debug)]
-pub(super) struct PendingEntries {
-    pub(super) sequence: u64,
-    pub(super) changes: Vec<EntryChange>,
-}
-
-/// One name in one directory refers to something else, or to nothing.
-#[derive(Clone, Debug)]
-pub(super) struct EntryChange {
-    pub(super) directory: u64,
-    pub(super) name: OsString,
-    pub(super) target: Option<Node>,
-}
-
-impl EntryChange {
-    pub(super) fn apply(&self, entries: &mut BTreeMap<OsString, Node>) {
-        match &self.target {
-            Some(node) => entries.insert(self.name.clone(), node.clone()),
-            None => entries.remove(&self.name),
-        };
-    }
-}
-
-/// A name's place: its directory and the last component.
-struct Place {
-    directory: u64,
-    name: OsString,
-}
-
-impl Place {
-    fn to(&self, target: Option<Node>) -> EntryChange {
-        EntryChange {
-            directory: self.directory,
-            name: self.name.clone(),
-            target,
-        }
-    }
-}
-
-fn failed(kind: io::ErrorKind, operation: &'static str, path: &Path) -> Error {
-    Error::io(io::Error::from(kind), operation, path)
-}
-
 fn crashed(operation: &'static str, path: &Path) -> Error {
     Error::io(
         io::Error::other("the simulated machine has crashed"),
         operation,
         path,
     )
-}
-
-fn components(path: &Path) -> Vec<&OsStr> {
-    let mut names = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => names.push(name),
-            Component::ParentDir => {
-                names.pop();
-            }
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-        }
-    }
-    names
-}
-
-impl State {
-    pub(super) fn new() -> Self {
-        State {
-            directories: BTreeMap::from([(ROOT, Directory::default())]),
-            pending: Vec::new(),
-            next_id: ROOT + 1,
-            next_sequence: 0,
-            operations: 0,
-            crash_at: None,
-            observer: None,
-            locks: BTreeSet::new(),
-            byte_budget: None,
-            bytes_used: 0,
-            file_budget: None,
-            files_used: 0,
-        }
-    }
-
-    fn sequence(&mut self) -> u64 {
-        self.next_sequence += 1;
-        self.next_sequence
-    }
-
-    fn id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id - 1
-    }
-
-    fn entry(&self, place: &Place) -> Option<&Node> {
-        self.directories
-            .get(&place.directory)?
-            .entries
-            .get(&place.name)
-    }
-
-    fn walk(&self, names: &[&OsStr]) -> Result<Node, io::ErrorKind> {
-        let mut node = Node::Directory(ROOT);
-        for &name in names {
-            let Node::Directory(id) = node else {
-                return Err(io::ErrorKind::NotADirectory);
-            };
-            node = self
-                .directories
-                .get(&id)
-                .and_then(|directory| directory.entries.get(name))
-                .cloned()
-                .ok_or(io::ErrorKind::NotFound)?;
-        }
-        Ok(node)
-    }
-
-    fn find(&self, path: &Path, operation: &'static str) -> Result<Node> {
-        self.walk(&components(path))
-            .map_err(|kind| failed(kind, operation, path))
-    }
-
-    fn find_file(&self, path: &Path, operation: &'static str) -> Result<Arc<MemoryFile>> {
-        match self.find(path, operation)? {
-            Node::File(file) => Ok(file),
-            Node::Directory(_) => Err(failed(io::ErrorKind::IsADirectory, operation, path)),
-        }
-    }
-
-    fn find_directory(&self, path: &Path, operation: &'static str) -> Result<u64> {
-        match self.find(path, operation)? {
-            Node::Directory(id) => Ok(id),
-            Node::File(_) => Err(failed(io::ErrorKind::NotADirectory, operation, path)),
-        }
-    }
-
-    /// Where a path's last component is or would be.
-    fn place(&self, path: &Path, operation: &'static str) -> Result<Place> {
-        let names = components(path);
-        let Some((&name, above)) = names.split_last() else {
-            return Err(failed(io::ErrorKind::InvalidInput, operation, path));
-        };
-        match self.walk(above) {
-            Ok(Node::Directory(directory)) => Ok(Place {
-                directory,
-                name: name.to_owned(),
-            }),
-            Ok(Node::File(_)) => Err(failed(io::ErrorKind::NotADirectory, operation, path)),
-            Err(kind) => Err(failed(kind, operation, path)),
-        }
-    }
-
-    /// Changes entries in one step and keeps count of the names of files.
-    fn change_entries(&mut self, changes: Vec<EntryChange>) {
-        for change in &changes {
-            if let Some(Node::File(file)) = &change.target {
-                file.links.fetch_add(1, Ordering::Relaxed);
-            }
-            let directory = self.directories.entry(change.directory).or_default();
-            let before = directory.entries.get(&change.name).cloned();
-            change.apply(&mut directory.entries);
-            if let Some(Node::File(file)) = before {
-                file.links.fetch_sub(1, Ordering::Relaxed);
-                self.release_if_gone(&file);
-            }
-        }
-        let sequence = self.sequence();
-        self.pending.push(PendingEntries { sequence, changes });
-    }
-
-    /// Gives back the space of a file that has neither names nor handles.
-    fn release_if_gone(&mut self, file: &MemoryFile) {
-        if file.links.load(Ordering::Relaxed) == 0 && file.handles.load(Ordering::Relaxed) == 0 {
-            self.bytes_used = self.bytes_used.saturating_sub(file.read().len());
-            self.files_used = self.files_used.saturating_sub(1);
-        }
-    }
-
-    fn create_file(
-        &mut self,
-        place: &Place,
-        path: &Path,
-        clock: &dyn Clock,
-    ) -> Result<Arc<MemoryFile>> {
-        if self
-            .file_budget
-            .is_some_and(|budget| self.files_used >= budget)
-        {
-            return Err(failed(io::ErrorKind::StorageFull, "create", path));
-        }
-        let content = Content {
-            modified_unix_secs: clock.unix_micros() / 1_000_000,
-            ..Content::default()
-        };
-        let file = Arc::new(MemoryFile::new(self.id(), content));
-        self.files_used += 1;
-        self.change_entries(vec![place.to(Some(Node::File(Arc::clone(&file))))]);
-        Ok(file)
-    }
-
-    /// Makes the entries of `id` durable, and with them every older operation that those depend on through a
-    /// move from or to another directory.
-    fn sync_directory(&mut self, id: u64) {
-        let mut covered = BTreeSet::from([id]);
-        let mut committed = vec![false; self.pending.len()];
-        for (index, pending) in self.pending.iter().enumerate().rev() {
-            if pending
-                .changes
-                .iter()
-                .any(|change| covered.contains(&change.directory))
-            {
-                committed[index] = true;
-                covered.extend(pending.changes.iter().map(|change| change.directory));
-            }
-        }
-        let pending = std::mem::take(&mut self.pending);
-        for (pending, committed) in pending.into_iter().zip(committed) {
-            if !committed {
-                self.pending.push(pending);
-                continue;
-            }
-            for change in &pending.changes {
-                let directory = self.directories.entry(change.directory).or_default();
-                change.apply(&mut directory.synced);
-            }
-        }
-    }
 }
 
 impl MemoryFileSystem {
@@ -399,14 +126,14 @@ impl MemoryFileSystem {
         self.state().bytes_used
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.shared
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self, operation: &'static str, path: &Path) -> Result<()> {
+    pub(super) fn check(&self, operation: &'static str, path: &Path) -> Result<()> {
         if self.has_crashed() {
             return Err(crashed(operation, path));
         }
@@ -420,7 +147,11 @@ impl MemoryFileSystem {
     }
 
     /// Counts a mutating operation, unless the machine crashes at it.
-    fn mutate(&self, operation: &'static str, path: &Path) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn mutate(
+        &self,
+        operation: &'static str,
+        path: &Path,
+    ) -> Result<MutexGuard<'_, State>> {
         let mut state = self.inspect(operation, path)?;
         if state
             .crash_at
@@ -454,19 +185,15 @@ impl MemoryFileSystem {
         options: &WriteOptions,
     ) -> Box<dyn WritableFile> {
         let written = file.read().len();
-        Box::new(MemoryWritableFile {
-            buffer: WriteBuffer::new(options.buffer_bytes),
-            sink: Sink {
-                handle: self.handle(file),
-                path: path.to_owned(),
-                written,
-                failure: None,
-            },
-            closed: false,
-        })
+        let sink = MemorySink {
+            handle: self.handle(file),
+            path: path.to_owned(),
+            written,
+        };
+        Box::new(BufferedFile::new(sink, options.buffer_bytes))
     }
 
-    fn now_secs(&self) -> u64 {
+    pub(super) fn now_secs(&self) -> u64 {
         self.shared.clock.unix_micros() / 1_000_000
     }
 }
@@ -728,191 +455,5 @@ impl FileSystem for MemoryFileSystem {
 
     fn free_space(&self, path: &Path) -> Result<u64> {
         Ok(self.inspect("free space", path)?.free_bytes())
-    }
-}
-
-impl State {
-    fn free_bytes(&self) -> u64 {
-        self.byte_budget
-            .unwrap_or(UNLIMITED_BYTES)
-            .saturating_sub(self.bytes_used)
-    }
-}
-
-/// An open file: keeps the space of an unlinked one from being given back.
-#[derive(Debug)]
-struct Handle {
-    system: MemoryFileSystem,
-    file: Arc<MemoryFile>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let mut state = self.system.state();
-        self.file.handles.fetch_sub(1, Ordering::Relaxed);
-        state.release_if_gone(&self.file);
-    }
-}
-
-#[derive(Debug)]
-struct MemoryRandomAccessFile {
-    handle: Handle,
-    path: PathBuf,
-    len: u64,
-    mapped: Option<Arc<Buffer>>,
-    alignment: usize,
-}
-
-impl RandomAccessFile for MemoryRandomAccessFile {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.handle.system.check("read", &self.path)?;
-        let content = self.handle.file.read();
-        let rest = content.bytes.get(to_usize(offset)..).unwrap_or(&[]);
-        let len = rest.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn mapped(&self) -> Option<&Arc<Buffer>> {
-        self.mapped.as_ref()
-    }
-
-    fn alignment(&self) -> usize {
-        self.alignment
-    }
-}
-
-#[derive(Debug)]
-struct MemoryWritableFile {
-    buffer: WriteBuffer,
-    sink: Sink,
-    closed: bool,
-}
-
-/// The far side of the buffer.
-#[derive(Debug)]
-struct Sink {
-    handle: Handle,
-    path: PathBuf,
-    written: u64,
-    /// The first failure, which is the answer to everything after it.
-    failure: Option<Error>,
-}
-
-impl Sink {
-    fn check(&self) -> Result<()> {
-        match &self.failure {
-            None => Ok(()),
-            Some(error) => Err(error.clone()),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let result = self.try_write(bytes);
-        if let Err(error) = &result {
-            self.failure = Some(error.clone());
-        }
-        result
-    }
-
-    fn try_write(&mut self, bytes: &[u8]) -> Result<()> {
-        let system = &self.handle.system;
-        let mut state = system.mutate("write", &self.path)?;
-        let mut content = self.handle.file.write();
-        let end = self.written + bytes.len() as u64;
-        let beyond = end
-            .saturating_sub(content.len())
-            .saturating_sub(state.free_bytes());
-        let (fits, rest) = bytes.split_at(to_usize((bytes.len() as u64).saturating_sub(beyond)));
-        let before = content.len();
-        let sequence = state.sequence();
-        content.change(
-            sequence,
-            Change::Write {
-                offset: self.written,
-                bytes: fits.to_vec(),
-            },
-        );
-        content.modified_unix_secs = system.now_secs();
-        self.written += fits.len() as u64;
-        state.bytes_used += content.len() - before;
-        if rest.is_empty() {
-            Ok(())
-        } else {
-            Err(failed(io::ErrorKind::StorageFull, "write", &self.path))
-        }
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        match self.handle.system.mutate("sync", &self.path) {
-            Ok(_state) => {
-                self.handle.file.write().sync();
-                Ok(())
-            }
-            Err(error) => {
-                self.failure = Some(error.clone());
-                Err(error)
-            }
-        }
-    }
-}
-
-impl WritableFile for MemoryWritableFile {
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.sink.check()?;
-        self.buffer.append(bytes, |bytes| self.sink.write(bytes))
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.sink.check()?;
-        self.buffer.flush(|bytes| self.sink.write(bytes))
-    }
-
-    fn sync_data(&mut self) -> Result<()> {
-        self.flush()?;
-        self.sink.sync()
-    }
-
-    fn sync_all(&mut self) -> Result<()> {
-        self.sync_data()
-    }
-
-    fn len(&self) -> u64 {
-        self.sink.written + self.buffer.len()
-    }
-
-    fn close(mut self: Box<Self>) -> Result<()> {
-        self.closed = true;
-        self.flush()
-    }
-}
-
-impl Drop for MemoryWritableFile {
-    fn drop(&mut self) {
-        if !self.closed {
-            let _ = self.flush();
-        }
-    }
-}
-
-#[derive(Debug)]
-struct MemoryLock {
-    system: MemoryFileSystem,
-    id: u64,
-}
-
-impl FileLock for MemoryLock {}
-
-impl Drop for MemoryLock {
-    fn drop(&mut self) {
-        self.system.state().locks.remove(&self.id);
     }
 }

@@ -1,0 +1,128 @@
+//! What is open: readers, writers, locks.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Buffer, Result};
+
+use super::content::{Change, MemoryFile};
+use super::system::MemoryFileSystem;
+use super::tree::failed;
+use crate::file::{FileLock, RandomAccessFile};
+use crate::write_buffer::Sink;
+
+/// An open file: keeps the space of an unlinked one from being given back.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) system: MemoryFileSystem,
+    pub(super) file: Arc<MemoryFile>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.system.state();
+        self.file.handles.fetch_sub(1, Ordering::Relaxed);
+        state.release_if_gone(&self.file);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct MemoryRandomAccessFile {
+    pub(super) handle: Handle,
+    pub(super) path: PathBuf,
+    pub(super) len: u64,
+    pub(super) mapped: Option<Arc<Buffer>>,
+    pub(super) alignment: usize,
+}
+
+impl RandomAccessFile for MemoryRandomAccessFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.handle.system.check("read", &self.path)?;
+        let content = self.handle.file.read();
+        let rest = content.bytes.get(to_usize(offset)..).unwrap_or(&[]);
+        let len = rest.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn mapped(&self) -> Option<&Arc<Buffer>> {
+        self.mapped.as_ref()
+    }
+
+    fn alignment(&self) -> usize {
+        self.alignment
+    }
+}
+
+/// Where a writer's bytes go: into the file, at the end that the writer knows.
+#[derive(Debug)]
+pub(super) struct MemorySink {
+    pub(super) handle: Handle,
+    pub(super) path: PathBuf,
+    pub(super) written: u64,
+}
+
+impl Sink for MemorySink {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let system = &self.handle.system;
+        let mut state = system.mutate("write", &self.path)?;
+        let mut content = self.handle.file.write();
+        let before = content.len();
+        let beyond = (self.written + bytes.len() as u64)
+            .saturating_sub(before)
+            .saturating_sub(state.free_bytes());
+        let (fits, rest) = bytes.split_at(to_usize((bytes.len() as u64).saturating_sub(beyond)));
+        let change = Change::Write {
+            offset: self.written,
+            bytes: fits.to_vec(),
+        };
+        content.change(state.sequence(), change);
+        content.modified_unix_secs = system.now_secs();
+        self.written += fits.len() as u64;
+        state.bytes_used += content.len() - before;
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(failed(io::ErrorKind::StorageFull, "write", &self.path))
+        }
+    }
+
+    fn sync(&mut self, _all: bool) -> Result<()> {
+        let _state = self.handle.system.mutate("sync", &self.path)?;
+        self.handle.file.write().sync();
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.written
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct MemoryLock {
+    pub(super) system: MemoryFileSystem,
+    pub(super) id: u64,
+}
+
+impl FileLock for MemoryLock {}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        self.system.state().locks.remove(&self.id);
+    }
+}

@@ -1,0 +1,296 @@
+//! Directories and names: what is seen, what is synced, and the operations in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::{Error, Result};
+
+use super::content::{Content, MemoryFile};
+use super::system::MemoryFileSystem;
+use crate::clock::Clock;
+
+/// The identity of the root directory, which always exists.
+pub(super) const ROOT: u64 = 1;
+
+/// What is said to be free where there is no budget.
+const UNLIMITED_BYTES: u64 = 1 << 50;
+
+/// Called with the file system and the number of the mutating operation that is about to happen.
+pub(super) type Observer = Arc<dyn Fn(&MemoryFileSystem, u64) + Send + Sync>;
+
+/// Everything but the bytes of files.
+pub(super) struct State {
+    pub(super) directories: BTreeMap<u64, Directory>,
+    /// Entry changes that no directory sync has covered, oldest first.
+    pub(super) pending: Vec<PendingEntries>,
+    pub(super) next_id: u64,
+    /// Numbers pending changes of files and directories in one order.
+    next_sequence: u64,
+    /// Mutating operations begun.
+    pub(super) operations: u64,
+    pub(super) crash_at: Option<u64>,
+    pub(super) observer: Option<Observer>,
+    pub(super) locks: BTreeSet<u64>,
+    pub(super) byte_budget: Option<u64>,
+    pub(super) bytes_used: u64,
+    pub(super) file_budget: Option<u64>,
+    pub(super) files_used: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    File(Arc<MemoryFile>),
+    Directory(u64),
+}
+
+impl Node {
+    pub(super) fn id(&self) -> u64 {
+        match self {
+            Node::File(file) => file.id,
+            Node::Directory(id) => *id,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// What is seen.
+    pub(super) entries: BTreeMap<OsString, Node>,
+    /// What a power cut leaves for certain.
+    pub(super) synced: BTreeMap<OsString, Node>,
+}
+
+/// One operation on entries: it survives a crash as a whole or not at all, even over two directories.
+#[derive(Debug)]
+pub(super) struct PendingEntries {
+    pub(super) sequence: u64,
+    pub(super) changes: Vec<EntryChange>,
+}
+
+/// One name in one directory refers to something else, or to nothing.
+#[derive(Clone, Debug)]
+pub(super) struct EntryChange {
+    pub(super) directory: u64,
+    pub(super) name: OsString,
+    pub(super) target: Option<Node>,
+}
+
+impl EntryChange {
+    pub(super) fn apply(&self, entries: &mut BTreeMap<OsString, Node>) {
+        match &self.target {
+            Some(node) => entries.insert(self.name.clone(), node.clone()),
+            None => entries.remove(&self.name),
+        };
+    }
+}
+
+/// A name's place: its directory and the last component.
+pub(super) struct Place {
+    directory: u64,
+    name: OsString,
+}
+
+impl Place {
+    pub(super) fn to(&self, target: Option<Node>) -> EntryChange {
+        EntryChange {
+            directory: self.directory,
+            name: self.name.clone(),
+            target,
+        }
+    }
+}
+
+pub(super) fn failed(kind: io::ErrorKind, operation: &'static str, path: &Path) -> Error {
+    Error::io(io::Error::from(kind), operation, path)
+}
+
+pub(super) fn components(path: &Path) -> Vec<&OsStr> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::ParentDir => {
+                names.pop();
+            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    names
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        State {
+            directories: BTreeMap::from([(ROOT, Directory::default())]),
+            pending: Vec::new(),
+            next_id: ROOT + 1,
+            next_sequence: 0,
+            operations: 0,
+            crash_at: None,
+            observer: None,
+            locks: BTreeSet::new(),
+            byte_budget: None,
+            bytes_used: 0,
+            file_budget: None,
+            files_used: 0,
+        }
+    }
+
+    pub(super) fn sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
+    }
+
+    pub(super) fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    pub(super) fn entry(&self, place: &Place) -> Option<&Node> {
+        self.directories
+            .get(&place.directory)?
+            .entries
+            .get(&place.name)
+    }
+
+    pub(super) fn walk(&self, names: &[&OsStr]) -> Result<Node, io::ErrorKind> {
+        let mut node = Node::Directory(ROOT);
+        for &name in names {
+            let Node::Directory(id) = node else {
+                return Err(io::ErrorKind::NotADirectory);
+            };
+            node = self
+                .directories
+                .get(&id)
+                .and_then(|directory| directory.entries.get(name))
+                .cloned()
+                .ok_or(io::ErrorKind::NotFound)?;
+        }
+        Ok(node)
+    }
+
+    pub(super) fn find(&self, path: &Path, operation: &'static str) -> Result<Node> {
+        self.walk(&components(path))
+            .map_err(|kind| failed(kind, operation, path))
+    }
+
+    pub(super) fn find_file(
+        &self,
+        path: &Path,
+        operation: &'static str,
+    ) -> Result<Arc<MemoryFile>> {
+        match self.find(path, operation)? {
+            Node::File(file) => Ok(file),
+            Node::Directory(_) => Err(failed(io::ErrorKind::IsADirectory, operation, path)),
+        }
+    }
+
+    pub(super) fn find_directory(&self, path: &Path, operation: &'static str) -> Result<u64> {
+        match self.find(path, operation)? {
+            Node::Directory(id) => Ok(id),
+            Node::File(_) => Err(failed(io::ErrorKind::NotADirectory, operation, path)),
+        }
+    }
+
+    /// Where a path's last component is or would be.
+    pub(super) fn place(&self, path: &Path, operation: &'static str) -> Result<Place> {
+        let names = components(path);
+        let Some((&name, above)) = names.split_last() else {
+            return Err(failed(io::ErrorKind::InvalidInput, operation, path));
+        };
+        match self.walk(above) {
+            Ok(Node::Directory(directory)) => Ok(Place {
+                directory,
+                name: name.to_owned(),
+            }),
+            Ok(Node::File(_)) => Err(failed(io::ErrorKind::NotADirectory, operation, path)),
+            Err(kind) => Err(failed(kind, operation, path)),
+        }
+    }
+
+    /// Changes entries in one step and keeps count of the names of files.
+    pub(super) fn change_entries(&mut self, changes: Vec<EntryChange>) {
+        for change in &changes {
+            if let Some(Node::File(file)) = &change.target {
+                file.links.fetch_add(1, Ordering::Relaxed);
+            }
+            let directory = self.directories.entry(change.directory).or_default();
+            let before = directory.entries.get(&change.name).cloned();
+            change.apply(&mut directory.entries);
+            if let Some(Node::File(file)) = before {
+                file.links.fetch_sub(1, Ordering::Relaxed);
+                self.release_if_gone(&file);
+            }
+        }
+        let sequence = self.sequence();
+        self.pending.push(PendingEntries { sequence, changes });
+    }
+
+    /// Gives back the space of a file that has neither names nor handles.
+    pub(super) fn release_if_gone(&mut self, file: &MemoryFile) {
+        if file.links.load(Ordering::Relaxed) == 0 && file.handles.load(Ordering::Relaxed) == 0 {
+            self.bytes_used = self.bytes_used.saturating_sub(file.read().len());
+            self.files_used = self.files_used.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn create_file(
+        &mut self,
+        place: &Place,
+        path: &Path,
+        clock: &dyn Clock,
+    ) -> Result<Arc<MemoryFile>> {
+        if self
+            .file_budget
+            .is_some_and(|budget| self.files_used >= budget)
+        {
+            return Err(failed(io::ErrorKind::StorageFull, "create", path));
+        }
+        let content = Content {
+            modified_unix_secs: clock.unix_micros() / 1_000_000,
+            ..Content::default()
+        };
+        let file = Arc::new(MemoryFile::new(self.id(), content));
+        self.files_used += 1;
+        self.change_entries(vec![place.to(Some(Node::File(Arc::clone(&file))))]);
+        Ok(file)
+    }
+
+    /// Makes the entries of `id` durable, and with them every older operation that those depend on through a
+    /// move from or to another directory.
+    pub(super) fn sync_directory(&mut self, id: u64) {
+        let mut covered = BTreeSet::from([id]);
+        let mut committed = vec![false; self.pending.len()];
+        for (index, pending) in self.pending.iter().enumerate().rev() {
+            if pending
+                .changes
+                .iter()
+                .any(|change| covered.contains(&change.directory))
+            {
+                committed[index] = true;
+                covered.extend(pending.changes.iter().map(|change| change.directory));
+            }
+        }
+        let pending = std::mem::take(&mut self.pending);
+        for (pending, committed) in pending.into_iter().zip(committed) {
+            if !committed {
+                self.pending.push(pending);
+                continue;
+            }
+            for change in &pending.changes {
+                let directory = self.directories.entry(change.directory).or_default();
+                change.apply(&mut directory.synced);
+            }
+        }
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.byte_budget
+            .unwrap_or(UNLIMITED_BYTES)
+            .saturating_sub(self.bytes_used)
+    }
+}

@@ -1,0 +1,182 @@
+//! Locks that exclude other processes, RocksDB's among them, and other locks of this one.
+//!
+//! Files get record locks of the `fcntl` family, directories, on which those are not possible, `flock` ones. Where
+//! there are open-file-description locks they are used: others end when any descriptor of the file is closed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this module is where the rest of the project reaches std::fs"
+)]
+#![expect(
+    unsafe_code,
+    reason = "open-file-description locks have no safe wrapper"
+)]
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use koeldb_base::error::ErrorDetail;
+use koeldb_base::{Error, ErrorKind, Result};
+
+use super::system::identity;
+use crate::file::FileLock;
+
+/// The files this process holds locks on, by device and inode. Record locks do not exclude their own process.
+static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+fn locked_files() -> MutexGuard<'static, BTreeSet<(u64, u64)>> {
+    // Nothing panics while it is held, and a set is never half changed.
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A record lock over a whole file, or an advisory lock on a directory.
+#[derive(Debug)]
+pub(super) struct PosixLock {
+    file: File,
+    identity: (u64, u64),
+    is_directory: bool,
+    process: u32,
+}
+
+impl FileLock for PosixLock {}
+
+impl PosixLock {
+    pub(super) fn take(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io(error, "lock", path);
+        let mut locked = locked_files();
+        // Looked at before the file is opened: closing it again would end a lock of this process where locks
+        // belong to processes.
+        let before = match fs::metadata(path) {
+            Ok(metadata) => Some(metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        if before
+            .as_ref()
+            .is_some_and(|metadata| locked.contains(&identity(metadata)))
+        {
+            return Err(held(path, "by this process"));
+        }
+        let is_directory = before.is_some_and(|metadata| metadata.is_dir());
+        let file = if is_directory {
+            File::open(path)
+        } else {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o666)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+                .open(path)
+        }
+        .map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !is_directory && !metadata.is_file() {
+            return Err(Error::with_kind(ErrorKind::IoError, "not a regular file")
+                .in_file(path, None, "lock"));
+        }
+        let identity = identity(&metadata);
+        if locked.contains(&identity) {
+            return Err(held(path, "by this process"));
+        }
+        let result = if is_directory {
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+                .map_err(io::Error::from)
+        } else {
+            set_record_lock(&file, libc::F_WRLCK)
+        };
+        match result {
+            Ok(()) => {}
+            Err(error) if is_held(&error) => {
+                return Err(held(path, &holder(&file)));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        locked.insert(identity);
+        Ok(PosixLock {
+            file,
+            identity,
+            is_directory,
+            process: std::process::id(),
+        })
+    }
+}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        // In a forked child the lock is the parent's; closing the descriptor leaves it alone.
+        if self.process != std::process::id() {
+            return;
+        }
+        let mut locked = locked_files();
+        // Said aloud, because a forked child's copy of the descriptor would keep the lock alive.
+        if self.is_directory {
+            let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+        } else {
+            let _ = set_record_lock(&self.file, libc::F_UNLCK);
+        }
+        locked.remove(&self.identity);
+    }
+}
+
+fn held(path: &Path, by: &str) -> Error {
+    Error::with_kind(ErrorKind::IoError, format!("the lock is held {by}"))
+        .with_detail(ErrorDetail::LockHeld)
+        .in_file(path, None, "lock")
+}
+
+fn is_held(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(code) if code == libc::EAGAIN || code == libc::EACCES)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SET_LOCK: i32 = libc::F_OFD_SETLK;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const GET_LOCK: i32 = libc::F_OFD_GETLK;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SET_LOCK: i32 = libc::F_SETLK;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const GET_LOCK: i32 = libc::F_GETLK;
+
+/// A request for the whole file. All bits zero is right for what is not named; for open-file-description locks
+/// the process must be 0.
+fn whole_file(kind: i32) -> libc::flock {
+    // SAFETY: `flock` is a C struct of integers, for which all bits zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the kinds and SEEK_SET are small numbers, kept in an int by libc"
+    )]
+    {
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+    }
+    lock
+}
+
+fn set_record_lock(file: &File, kind: i32) -> io::Result<()> {
+    let lock = whole_file(kind);
+    // SAFETY: the descriptor is open, and the command reads one `flock` through the pointer.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), SET_LOCK, &raw const lock) };
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Who holds the lock, as far as the system tells: open-file-description locks have no process.
+fn holder(file: &File) -> String {
+    let mut lock = whole_file(libc::F_WRLCK);
+    // SAFETY: the descriptor is open, and the command writes one `flock` through the pointer.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), GET_LOCK, &raw mut lock) };
+    if result != -1 && i32::from(lock.l_type) != libc::F_UNLCK && lock.l_pid > 0 {
+        format!("by process {}", lock.l_pid)
+    } else {
+        "by another process".to_owned()
+    }
+}

@@ -1,0 +1,264 @@
+//! Files for positional reads: through the page cache, around it, and mapped.
+#![expect(unsafe_code, reason = "a mapping is only as stable as its file")]
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::pinned::Region;
+use koeldb_base::{Buffer, Error, Result};
+
+use crate::aligned::{AlignedBuffer, DIRECT_ALIGNMENT};
+use crate::file::{AccessHint, RandomAccessFile};
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+pub(super) const DIRECT_FLAG: i32 = libc::O_DIRECT;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+pub(super) const DIRECT_FLAG: i32 = 0;
+
+#[cfg(target_vendor = "apple")]
+fn set_uncached(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_nocache(file, true)?)
+}
+
+#[cfg(not(target_vendor = "apple"))]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the counterpart on other platforms fails"
+)]
+fn set_uncached(_file: &File) -> io::Result<()> {
+    Ok(())
+}
+
+/// Advice is advice: whether it was taken is not looked at.
+#[cfg(not(target_vendor = "apple"))]
+fn advise(file: &File, hint: AccessHint) {
+    let advice = match hint {
+        AccessHint::Normal => return,
+        AccessHint::Random => rustix::fs::Advice::Random,
+        AccessHint::Sequential => rustix::fs::Advice::Sequential,
+    };
+    let _ = rustix::fs::fadvise(file, 0, None, advice);
+}
+
+#[cfg(target_vendor = "apple")]
+fn advise(_file: &File, _hint: AccessHint) {}
+
+#[cfg(not(target_vendor = "apple"))]
+fn will_need(file: &File, offset: u64, len: u64) {
+    if let Some(len) = std::num::NonZeroU64::new(len) {
+        let _ = rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::WillNeed);
+    }
+}
+
+#[cfg(target_vendor = "apple")]
+fn will_need(file: &File, offset: u64, len: u64) {
+    let _ = rustix::fs::fcntl_rdadvise(file, offset, len);
+}
+
+/// One read that was not interrupted, short or not.
+fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    loop {
+        match file.read_at(buffer, offset) {
+            Ok(read) => return Ok(read),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let bytes = buffer.len();
+                return Err(Error::io(error, "read", path)
+                    .context(format!("{bytes} bytes at offset {offset}")));
+            }
+        }
+    }
+}
+
+/// Reads until the buffer is full or the file ends: at a read of nothing, or one that ends off the grid.
+fn read_fully(
+    file: &File,
+    path: &Path,
+    offset: u64,
+    buffer: &mut [u8],
+    grid: usize,
+) -> Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let read = read_once(file, path, offset + done as u64, &mut buffer[done..])?;
+        done += read;
+        if read == 0 || !read.is_multiple_of(grid) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Reads through the page cache.
+#[derive(Debug)]
+pub(super) struct PlainFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+}
+
+impl PlainFile {
+    pub(super) fn new(file: File, path: &Path, len: u64, hint: AccessHint) -> Self {
+        advise(&file, hint);
+        PlainFile {
+            file,
+            path: path.to_owned(),
+            len,
+        }
+    }
+}
+
+impl RandomAccessFile for PlainFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        read_fully(&self.file, &self.path, offset, buffer, 1)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        will_need(&self.file, offset, len);
+    }
+}
+
+/// Reads around the page cache. Requests that are not aligned are served through an aligned copy, so a caller
+/// who does not care is right, and one who does is fast.
+#[derive(Debug)]
+pub(super) struct DirectFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+}
+
+impl DirectFile {
+    /// `file` was opened with [`DIRECT_FLAG`].
+    pub(super) fn new(file: File, path: &Path, len: u64) -> Result<Self> {
+        set_uncached(&file).map_err(|error| Error::io(error, "open direct", path))?;
+        Ok(DirectFile {
+            file,
+            path: path.to_owned(),
+            len,
+        })
+    }
+
+    fn read_aligned(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        read_fully(&self.file, &self.path, offset, buffer, DIRECT_ALIGNMENT)
+    }
+}
+
+impl RandomAccessFile for DirectFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let grid = DIRECT_ALIGNMENT as u64;
+        if offset.is_multiple_of(grid)
+            && buffer.len().is_multiple_of(DIRECT_ALIGNMENT)
+            && buffer.as_ptr().addr().is_multiple_of(DIRECT_ALIGNMENT)
+        {
+            return self.read_aligned(offset, buffer);
+        }
+        let skip = to_usize(offset % grid);
+        let mut aligned = AlignedBuffer::new(skip + buffer.len(), DIRECT_ALIGNMENT)?;
+        let read = self.read_aligned(offset - offset % grid, &mut aligned)?;
+        let there = read.saturating_sub(skip).min(buffer.len());
+        buffer[..there].copy_from_slice(&aligned[skip..skip + there]);
+        Ok(there)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn alignment(&self) -> usize {
+        DIRECT_ALIGNMENT
+    }
+}
+
+/// A file's bytes where the kernel put them, shared by the file and the buffer that values are pinned in.
+#[derive(Clone, Debug)]
+struct Mapping(Arc<memmap2::Mmap>);
+
+impl Region for Mapping {
+    fn bytes(&self, start: u64, len: u32) -> &[u8] {
+        let start = to_usize(start);
+        &self.0[start..start + len as usize]
+    }
+}
+
+/// Reads from memory that is the file.
+#[derive(Debug)]
+pub(super) struct MappedFile {
+    mapping: Mapping,
+    buffer: Arc<Buffer>,
+    path: PathBuf,
+    len: u64,
+}
+
+impl MappedFile {
+    pub(super) fn new(file: &File, path: &Path, len: u64) -> Result<Self> {
+        let mut options = memmap2::MmapOptions::new();
+        options.len(to_usize(len));
+        // SAFETY: the engine maps only files that are complete and never written again, under its lock on the
+        // directory. Somebody else who cuts such a file off kills the process with SIGBUS, as with every user of
+        // mapped files; `OpenOptions::mmap` is off unless asked for.
+        let map = unsafe { options.map(file) }.map_err(|error| Error::io(error, "map", path))?;
+        // With huge pages a random lookup needs one entry of the TLB. `Advice::Random` is never given: it makes
+        // filling the mapping slower by an order of magnitude, for it reads page by page.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        let mapping = Mapping(Arc::new(map));
+        Ok(MappedFile {
+            buffer: Arc::new(Buffer::from_region(mapping.clone())),
+            mapping,
+            path: path.to_owned(),
+            len,
+        })
+    }
+}
+
+impl RandomAccessFile for MappedFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let bytes = &self.mapping.0[..];
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| bytes.get(offset..))
+            .unwrap_or(&[]);
+        let len = rest.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn mapped(&self) -> Option<&Arc<Buffer>> {
+        Some(&self.buffer)
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.len());
+        if offset < end {
+            let _ = self.mapping.0.advise_range(
+                memmap2::Advice::WillNeed,
+                to_usize(offset),
+                to_usize(end - offset),
+            );
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The file systems seen from outside.
+#![expect(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+mod behaviour;
+mod crash;
+mod layers;
+#[cfg(unix)]
+mod posix;
+mod scratch;
