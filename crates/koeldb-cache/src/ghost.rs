@@ -24,8 +24,9 @@ impl Ghosts {
     /// their own size, so none is lost.
     pub(crate) fn resize(&mut self, count: usize) {
         let empty = vec![0; count.max(GROUP)];
-        for old in std::mem::replace(&mut self.buckets, empty) {
-            self.put(old);
+        let old = std::mem::replace(&mut self.buckets, empty);
+        for held in old.into_iter().filter(|&bucket| bucket != 0) {
+            self.put(held);
         }
     }
 
@@ -74,23 +75,21 @@ fn tag_of(bucket: u64) -> u32 {
 mod tests {
     use super::*;
 
+    fn scattered(i: u32) -> u32 {
+        i.wrapping_mul(0x9e37_79b1)
+    }
+
     #[test]
     fn the_last_tags_are_recalled_once() {
         let mut ghosts = Ghosts::new();
         ghosts.resize(64);
         for tag in 1..=20 {
-            ghosts.add(tag * 0x9e37_79b1);
+            ghosts.add(scattered(tag));
         }
-        assert!(
-            !ghosts.recall(10_u32.wrapping_mul(0x9e37_79b1), 5),
-            "too long ago"
-        );
-        assert!(ghosts.recall(20_u32.wrapping_mul(0x9e37_79b1), 5));
-        assert!(!ghosts.recall(20_u32.wrapping_mul(0x9e37_79b1), 5));
+        assert!(!ghosts.recall(scattered(10), 5), "too long ago");
+        assert!(ghosts.recall(scattered(20), 5));
+        assert!(!ghosts.recall(scattered(20), 5));
         ghosts.resize(128);
-        assert!(
-            ghosts.recall(19_u32.wrapping_mul(0x9e37_79b1), 5),
-            "growing keeps them"
-        );
+        assert!(ghosts.recall(scattered(19), 5), "growing keeps them");
     }
 }

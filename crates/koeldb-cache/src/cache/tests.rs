@@ -1,1 +1,392 @@
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
 
+use proptest::prelude::*;
+
+use super::*;
+
+mod measure;
+
+const OVERHEAD: u64 = Cache::<u64>::ENTRY_OVERHEAD;
+
+fn key(offset: u64) -> CacheKey {
+    CacheKey { file: 7, offset }
+}
+
+/// A cache of one shard with room for `count` entries of charge 20.
+fn small(policy: CachePolicy, count: u64, strict: bool, high_priority_ratio: f64) -> Cache<u64> {
+    Cache::new(&CacheOptions {
+        capacity_bytes: count * (20 + OVERHEAD),
+        shard_bits: Some(0),
+        strict_capacity: strict,
+        high_priority_ratio,
+        policy,
+    })
+}
+
+fn put(cache: &Cache<u64>, offset: u64, priority: Priority) {
+    cache
+        .insert(key(offset), Arc::new(offset), 20, priority)
+        .unwrap();
+}
+
+fn has(cache: &Cache<u64>, offset: u64) -> bool {
+    cache.get(&key(offset)).is_some()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u64, u64, Priority),
+    Get(u64),
+    /// Get, and hold the value in one of a few hands.
+    Hold(u64, usize),
+    Release(usize),
+    Remove(u64),
+    SetCapacity(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let priority = prop_oneof![
+        Just(Priority::High),
+        Just(Priority::Low),
+        Just(Priority::Bottom)
+    ];
+    prop_oneof![
+        6 => (0..12_u64, 0..200_u64, priority).prop_map(|(k, charge, p)| Step::Insert(k, charge, p)),
+        6 => (0..12_u64).prop_map(Step::Get),
+        2 => (0..12_u64, 0..3_usize).prop_map(|(k, hand)| Step::Hold(k, hand)),
+        2 => (0..3_usize).prop_map(Step::Release),
+        1 => (0..12_u64).prop_map(Step::Remove),
+        1 => (0..1200_u64).prop_map(Step::SetCapacity),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_is_found_was_put_last_and_the_capacity_holds(
+        lru: bool,
+        strict: bool,
+        ratio in prop_oneof![Just(0.0), Just(0.5), Just(1.0)],
+        steps in prop::collection::vec(step(), 0..120),
+    ) {
+        let policy = if lru { CachePolicy::Lru } else { CachePolicy::Clock };
+        let cache = Cache::new(&CacheOptions {
+            capacity_bytes: 600,
+            shard_bits: Some(0),
+            strict_capacity: strict,
+            high_priority_ratio: ratio,
+            policy,
+        });
+        let mut last: HashMap<u64, (u64, u64)> = HashMap::new();
+        let mut hands: [Option<Arc<u64>>; 3] = [None, None, None];
+        for (version, step) in steps.into_iter().enumerate() {
+            let version = version as u64;
+            let mut inserted = true;
+            let makes_room = match step {
+                Step::Insert(_, charge, _) => charge + OVERHEAD <= cache.capacity(),
+                Step::SetCapacity(_) => true,
+                _ => false,
+            };
+            match step {
+                Step::Insert(k, charge, priority) => {
+                    inserted = cache.insert(key(k), Arc::new(version), charge, priority).is_ok();
+                    prop_assert!(inserted || strict);
+                    last.insert(k, (version, charge + OVERHEAD));
+                    if !inserted {
+                        prop_assert!(!has(&cache, k));
+                    } else if charge + OVERHEAD <= cache.capacity() {
+                        prop_assert!(has(&cache, k), "an entry that fits is there at first");
+                    }
+                }
+                Step::Get(k) => {
+                    if let Some(found) = cache.get(&key(k)) {
+                        prop_assert_eq!(Some(*found), last.get(&k).map(|(version, _)| *version));
+                    }
+                }
+                Step::Hold(k, hand) => hands[hand] = cache.get(&key(k)),
+                Step::Release(hand) => hands[hand] = None,
+                Step::Remove(k) => {
+                    cache.remove(&key(k));
+                    prop_assert!(!has(&cache, k));
+                    last.remove(&k);
+                }
+                Step::SetCapacity(bytes) => cache.set_capacity(bytes),
+            }
+            let present: u64 = (0..12).filter(|&k| has(&cache, k)).map(|k| last[&k].1).sum();
+            prop_assert_eq!(cache.usage(), present);
+            prop_assert_eq!(cache.len(), (0..12).filter(|&k| has(&cache, k)).count() as u64);
+            if !inserted {
+                prop_assert!(cache.usage() <= cache.capacity().max(cache.pinned_usage()));
+            }
+            if makes_room && cache.usage() > cache.capacity() {
+                let held = |k: &u64| cache.get(&key(*k)).is_some_and(|v| Arc::strong_count(&v) > 2);
+                let pinned: u64 = (0..12).filter(held).map(|k| last[&k].1).sum();
+                prop_assert_eq!(cache.pinned_usage(), pinned);
+                prop_assert!(pinned > 0, "only pinned entries exceed the capacity");
+            }
+        }
+        drop(hands);
+        cache.set_capacity(0);
+        prop_assert_eq!((cache.len(), cache.usage()), (0, 0));
+    }
+}
+
+#[test]
+fn lru_evicts_the_one_used_longest_ago() {
+    let cache = small(CachePolicy::Lru, 3, false, 0.0);
+    for offset in 1..=3 {
+        put(&cache, offset, Priority::Low);
+    }
+    assert!(has(&cache, 1));
+    put(&cache, 4, Priority::High);
+    assert!(!has(&cache, 2) && has(&cache, 1) && has(&cache, 3) && has(&cache, 4));
+}
+
+#[test]
+fn lru_keeps_high_priorities_within_their_share() {
+    let cache = small(CachePolicy::Lru, 4, false, 0.5);
+    put(&cache, 1, Priority::High);
+    put(&cache, 2, Priority::High);
+    put(&cache, 3, Priority::Low);
+    put(&cache, 4, Priority::Bottom);
+    put(&cache, 5, Priority::Low);
+    assert!(!has(&cache, 4), "the bottom goes first");
+    put(&cache, 6, Priority::Low);
+    assert!(!has(&cache, 3), "then low priorities");
+    put(&cache, 7, Priority::High);
+    assert!(!has(&cache, 5));
+    put(&cache, 8, Priority::High);
+    assert!(!has(&cache, 6));
+    // The pool of two now holds 7 and 8; 1 and 2 moved on in turn.
+    put(&cache, 9, Priority::Low);
+    assert!(!has(&cache, 1));
+}
+
+#[test]
+fn a_scan_leaves_what_is_asked_for_again() {
+    let cache = small(CachePolicy::Clock, 100, false, 0.0);
+    for round in 0..4 {
+        for offset in (0..50).chain(0..50) {
+            if !has(&cache, offset) {
+                put(&cache, offset, Priority::Low);
+            }
+        }
+        for offset in 0..300 {
+            put(&cache, 1000 * (round + 1) + offset, Priority::Low);
+        }
+    }
+    let kept = (0..50).filter(|&offset| has(&cache, offset)).count();
+    assert!(kept >= 45, "{kept} of 50");
+}
+
+#[test]
+fn the_clock_keeps_high_priorities_through_a_scan() {
+    let cache = small(CachePolicy::Clock, 100, false, 0.0);
+    for offset in 0..20 {
+        put(&cache, offset, Priority::High);
+    }
+    for offset in 1000..2000 {
+        put(&cache, offset, Priority::Low);
+    }
+    assert_eq!((0..20).filter(|&offset| has(&cache, offset)).count(), 20);
+}
+
+#[test]
+fn pinned_entries_stay_and_may_exceed_the_capacity() {
+    for policy in [CachePolicy::Lru, CachePolicy::Clock] {
+        let cache = small(policy, 2, false, 0.5);
+        put(&cache, 1, Priority::Low);
+        put(&cache, 2, Priority::Low);
+        let held: Vec<_> = [1, 2].map(|offset| cache.get(&key(offset)).unwrap()).into();
+        assert_eq!(cache.pinned_usage(), cache.usage());
+        put(&cache, 3, Priority::Low);
+        assert_eq!(cache.len(), 3, "{policy:?}");
+        assert!(cache.usage() > cache.capacity());
+        drop(held);
+        put(&cache, 4, Priority::Low);
+        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.pinned_usage(), 0);
+    }
+}
+
+#[test]
+fn a_strict_capacity_refuses() {
+    for policy in [CachePolicy::Lru, CachePolicy::Clock] {
+        let cache = small(policy, 2, true, 0.5);
+        put(&cache, 1, Priority::Low);
+        put(&cache, 2, Priority::Low);
+        let held: Vec<_> = [1, 2].map(|offset| cache.get(&key(offset)).unwrap()).into();
+        let error = cache
+            .insert(key(3), Arc::new(3), 20, Priority::High)
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::MemoryLimit);
+        let error = cache
+            .insert(key(4), Arc::new(4), 1 << 20, Priority::Low)
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::MemoryLimit);
+        assert_eq!(cache.len(), 2);
+        drop(held);
+        put(&cache, 3, Priority::Low);
+        assert!(has(&cache, 3));
+    }
+}
+
+#[test]
+fn an_entry_larger_than_a_shard_replaces_the_older_and_is_not_kept() {
+    let cache = small(CachePolicy::Clock, 2, false, 0.5);
+    put(&cache, 1, Priority::Low);
+    cache
+        .insert(key(1), Arc::new(9), u64::MAX, Priority::Low)
+        .unwrap();
+    assert!(!has(&cache, 1) && cache.is_empty());
+}
+
+#[test]
+fn counts_and_ids() {
+    let cache = small(CachePolicy::Clock, 2, false, 0.5);
+    for offset in 1..=3 {
+        put(&cache, offset, Priority::Low);
+    }
+    assert!(has(&cache, 3) && !has(&cache, 9));
+    let expected = CacheCounts {
+        hits: 1,
+        misses: 1,
+        inserts: 3,
+        evictions: 1,
+    };
+    assert_eq!(cache.counts(), expected);
+    assert_ne!(cache.new_id(), cache.clone().new_id());
+    assert_eq!(cache.remove(&key(3)).as_deref(), Some(&3));
+    assert!(cache.remove(&key(3)).is_none());
+}
+
+#[test]
+fn shards_are_of_half_a_megabyte_and_at_most_64() {
+    let bits = |capacity_bytes| {
+        CacheOptions {
+            capacity_bytes,
+            ..CacheOptions::default()
+        }
+        .shard_bits()
+    };
+    assert_eq!([0, 100 << 10, 512 << 10].map(bits), [0, 0, 0]);
+    assert_eq!(
+        [1 << 20, 3 << 20, 32 << 20, 1 << 40].map(bits),
+        [1, 2, 6, 6]
+    );
+}
+
+#[test]
+fn sequential_keys_spread_over_shards() {
+    let cache: Cache<u64> = Cache::new(&CacheOptions {
+        capacity_bytes: 1 << 30,
+        shard_bits: Some(6),
+        ..CacheOptions::default()
+    });
+    for file in 0..64 {
+        for block in 0..64 {
+            let key = CacheKey {
+                file,
+                offset: block * 4101,
+            };
+            cache.insert(key, Arc::new(0), 1, Priority::Low).unwrap();
+        }
+    }
+    for shard in &cache.inner.shards {
+        let len = shard.lock().len();
+        assert!(
+            (24..=112).contains(&len),
+            "{len} of 4096 in one of 64 shards"
+        );
+    }
+}
+
+/// Counts how many of it exist, and calls back into its cache when dropped.
+struct Probe {
+    offset: u64,
+    alive: Arc<AtomicUsize>,
+    cache: Cache<Probe>,
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+        assert!(self.cache.get(&key(u64::MAX)).is_none());
+    }
+}
+
+#[test]
+fn threads_at_once_find_what_they_put_and_lose_nothing() {
+    for policy in [CachePolicy::Lru, CachePolicy::Clock] {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let cache: Cache<Probe> = Cache::new(&CacheOptions {
+            capacity_bytes: 64 * (20 + OVERHEAD),
+            shard_bits: Some(1),
+            policy,
+            ..CacheOptions::default()
+        });
+        thread::scope(|scope| {
+            for thread in 1..=4_u64 {
+                let (cache, alive) = (cache.clone(), Arc::clone(&alive));
+                scope.spawn(move || {
+                    let mut random = thread;
+                    let mut held = Vec::new();
+                    for round in 0..20_000_u32 {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(thread);
+                        let offset = (random >> 40) % 100;
+                        match cache.get(&key(offset)) {
+                            Some(found) => {
+                                assert_eq!(found.offset, offset);
+                                if round % 7 == 0 {
+                                    held.push(found);
+                                }
+                            }
+                            None => {
+                                alive.fetch_add(1, Ordering::Relaxed);
+                                let probe = Probe {
+                                    offset,
+                                    alive: Arc::clone(&alive),
+                                    cache: cache.clone(),
+                                };
+                                cache
+                                    .insert(key(offset), Arc::new(probe), 20, Priority::Low)
+                                    .unwrap();
+                            }
+                        }
+                        if held.len() > 8 {
+                            held.clear();
+                        }
+                        if round % 64 == 0 {
+                            cache.remove(&key(offset));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(alive.load(Ordering::Relaxed) as u64, cache.len());
+        put_one_more(&cache, &alive);
+        assert!(cache.usage() <= cache.capacity());
+        cache.set_capacity(0);
+        assert_eq!(alive.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// Evicts, now that nothing is held any more.
+fn put_one_more(cache: &Cache<Probe>, alive: &Arc<AtomicUsize>) {
+    for offset in 1000..1040 {
+        alive.fetch_add(1, Ordering::Relaxed);
+        let probe = Probe {
+            offset,
+            alive: Arc::clone(alive),
+            cache: cache.clone(),
+        };
+        cache
+            .insert(key(offset), Arc::new(probe), 20, Priority::Low)
+            .unwrap();
+    }
+}
