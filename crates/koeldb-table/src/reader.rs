@@ -1,5 +1,305 @@
 //! The open table, whatever its format.
+//!
+//! [`TableReader::open`] looks at the end of a file and makes the reader of its format. A reader is immutable
+//! and shared by threads; what a read needs beyond it comes from the caller's [`BlockSource`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::stats::Statistics;
+use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_cache::Cache;
+use koeldb_fs::RandomAccessFile;
+
+use crate::block_based::cursor::BlockBasedCursor;
+use crate::block_based::format::{Footer, TableKind};
+use crate::block_based::index::IndexSearch;
+use crate::block_based::open::read_tail;
+use crate::block_based::reader::BlockBasedReader;
+use crate::properties::TableProperties;
+use crate::source::{BlockSource, CachedBlock};
+
+/// How block-based tables are read.
+#[derive(Clone, Debug)]
+pub struct BlockBasedReadOptions {
+    /// Leave index and filter blocks to the cache, and do not hold them as long as the table is open.
+    pub cache_index_and_filter_blocks: bool,
+    /// Keep them in the cache longer than data blocks.
+    pub high_priority_metadata: bool,
+    /// Hold them all the same for tables of level 0.
+    pub pin_l0_filter_and_index_blocks: bool,
+    /// Hold the top level of partitioned ones all the same.
+    pub pin_top_level_index_and_filter: bool,
+    /// How index blocks are searched.
+    pub index_search: IndexSearch,
+}
+
+impl Default for BlockBasedReadOptions {
+    fn default() -> Self {
+        BlockBasedReadOptions {
+            cache_index_and_filter_blocks: false,
+            high_priority_metadata: true,
+            pin_l0_filter_and_index_blocks: false,
+            pin_top_level_index_and_filter: true,
+            index_search: IndexSearch::Binary,
+        }
+    }
+}
+
+/// What is known of a table before it is opened, and how it is to be read.
+#[derive(Clone, Default)]
+pub struct TableReadContext {
+    /// The order of user keys, which the table must have been written in.
+    pub order: KeyOrder,
+    /// Cuts prefixes for filters.
+    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    /// For block-based tables.
+    pub block_based: BlockBasedReadOptions,
+    /// Where blocks are kept.
+    pub cache: Option<Cache<CachedBlock>>,
+    /// Where reads are counted.
+    pub statistics: Option<Statistics>,
+    /// The number in the file's name.
+    pub number: u64,
+    /// The length recorded of the file; 0 if none is.
+    pub expected_bytes: u64,
+    /// How much of the file lies behind the data blocks; 0 if that is not recorded.
+    pub tail_bytes: u64,
+    /// The largest sequence number recorded of the table.
+    pub largest_seqno: Option<SeqNo>,
+    /// The level it is on.
+    pub level: Option<u32>,
+    /// The internal keys that its range tombstones are cut to: its first and its last.
+    pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
+    /// The unique id recorded of it; `[0, 0]` for none.
+    pub unique_id: Option<[u64; 2]>,
+}
+
+impl fmt::Debug for TableReadContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableReadContext")
+            .field("order", &self.order)
+            .field("number", &self.number)
+            .field("expected_bytes", &self.expected_bytes)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a table is scanned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableCursorOptions {
+    /// A seek may find nothing where the table's filter knows no key of the target's prefix. For scans that stay
+    /// within one prefix.
+    pub prefix_filter: bool,
+}
 
 /// An open table.
 #[derive(Debug)]
-pub enum TableReader {}
+pub enum TableReader {
+    /// A block-based table.
+    BlockBased(Arc<BlockBasedReader>),
+}
+
+impl TableReader {
+    /// Opens a table of any format.
+    ///
+    /// # Errors
+    /// `Corruption` if the file is damaged or not what is recorded of it; `InvalidArgument` if it was written in
+    /// another order; `NotSupported` if it needs what is not built in; otherwise as the system fails.
+    pub fn open(file: Arc<dyn RandomAccessFile>, context: &TableReadContext) -> Result<Arc<Self>> {
+        let tail = read_tail(&*file, context)?;
+        let footer = Footer::decode(&tail, file.len())
+            .map_err(|error| error.in_file(file.path(), None, "open"))?;
+        match footer.kind {
+            TableKind::BlockBased => {
+                let reader = BlockBasedReader::open(file, footer, tail, context)?;
+                Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
+            }
+            kind @ (TableKind::Plain | TableKind::Cuckoo) => {
+                let message = format!("tables of the format {kind:?}");
+                Err(Error::not_supported(message).in_file(file.path(), None, "open"))
+            }
+        }
+    }
+
+    /// Covers a look-up with the table's range tombstones and offers it the entries of its key, newest first,
+    /// until it is settled.
+    ///
+    /// # Errors
+    /// If a block cannot be read or is damaged, or an entry is refused; or a suspension, after which the look-up
+    /// is rewound and the same call made again.
+    #[inline]
+    pub fn search<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableReader::BlockBased(reader) => reader.search(lookup, source),
+        }
+    }
+
+    /// Searches for several look-ups, sorted by user key, and gives the outcome of each, by its index, to
+    /// `outcome`: as [`TableReader::search`].
+    pub fn search_batch<S: BlockSource>(
+        &self,
+        lookups: &mut [&mut Lookup],
+        source: &mut S,
+        outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
+    ) {
+        match self {
+            TableReader::BlockBased(reader) => reader.search_batch(lookups, source, outcome),
+        }
+    }
+
+    /// Whether the table may hold a user key, as far as its filter knows.
+    ///
+    /// # Errors
+    /// If the filter cannot be read or is damaged; or a suspension.
+    pub fn may_contain<S: BlockSource>(
+        &self,
+        user_key: &[u8],
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        match self {
+            TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
+        }
+    }
+
+    /// A cursor over the point entries of the table, which stands nowhere yet.
+    #[must_use]
+    pub fn cursor<S: BlockSource>(
+        self: &Arc<Self>,
+        source: S,
+        options: &TableCursorOptions,
+    ) -> TableCursor<S> {
+        match &**self {
+            TableReader::BlockBased(reader) => {
+                TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, *options))
+            }
+        }
+    }
+
+    /// The range tombstones, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
+        match self {
+            TableReader::BlockBased(reader) => reader.tombstones(),
+        }
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        match self {
+            TableReader::BlockBased(reader) => reader.properties(),
+        }
+    }
+
+    /// About how many bytes of the file lie before the internal key `target`.
+    ///
+    /// # Errors
+    /// If the index cannot be read or is damaged.
+    pub fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
+        match self {
+            TableReader::BlockBased(reader) => reader.approximate_offset(target),
+        }
+    }
+
+    /// Reads every block, past the cache, and compares its checksum. `progress` is told the bytes of each.
+    ///
+    /// # Errors
+    /// If a block cannot be read or is damaged.
+    pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        match self {
+            TableReader::BlockBased(reader) => reader.verify_checksums(progress),
+        }
+    }
+
+    /// The memory held as long as the table is open, what lies in the cache excluded.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            TableReader::BlockBased(reader) => reader.memory_bytes(),
+        }
+    }
+}
+
+/// A cursor over the point entries of a table.
+pub enum TableCursor<S: BlockSource> {
+    /// In a block-based table.
+    BlockBased(BlockBasedCursor<S>),
+}
+
+impl<S: BlockSource> Cursor for TableCursor<S> {
+    type Suspend = S::Suspend;
+
+    #[inline]
+    fn valid(&self) -> bool {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.valid(),
+        }
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.seek_to_first(),
+        }
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.seek_to_last(),
+        }
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.seek(target),
+        }
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.seek_for_prev(target),
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.next(),
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Fault<S::Suspend>> {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.prev(),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.key(),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.value(),
+        }
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        match self {
+            TableCursor::BlockBased(cursor) => cursor.pinned_value(),
+        }
+    }
+}

@@ -1,1 +1,319 @@
-//! Where blocks come from.
+//! Where blocks come from, and how a missing one suspends a read.
+//!
+//! Every reader of blocks is generic over a [`BlockSource`] and written as plain code: it asks for a block, and
+//! when the source would have to wait, [`Fault::Suspend`] climbs out through `?`. The caller fetches the block
+//! and makes the same call again. [`BlockingSource`] waits in place; its suspension type has no values, so its
+//! readers compile to code without suspension.
+
+use std::sync::Arc;
+
+use koeldb_base::codec::Decompressor;
+use koeldb_base::stats::Statistics;
+use koeldb_base::{Blocking, Error, ErrorKind, Fault, Result};
+use koeldb_cache::{Cache, CacheKey, Priority};
+use koeldb_fs::RandomAccessFile;
+
+use crate::block_based::block::{Block, BlockBytes};
+use crate::block_based::format::{BlockHandle, ChecksumContext};
+use crate::filter::FilterReader;
+
+/// What a block holds: how it is parsed, charged and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockKind {
+    /// Entries.
+    Data,
+    /// Index entries.
+    Index,
+    /// A filter, or a partition of one.
+    Filter,
+    /// The index over the partitions of a filter.
+    FilterIndex,
+    /// The dictionary data blocks are compressed with.
+    Dictionary,
+    /// Range tombstones.
+    RangeDeletions,
+    /// Properties.
+    Properties,
+    /// The metaindex.
+    Metaindex,
+}
+
+/// A block as readers use it and the cache keeps it: verified, decompressed, parsed.
+#[derive(Debug)]
+pub enum CachedBlock {
+    /// A block of entries: data, index, metadata.
+    Entries(Block),
+    /// A filter.
+    Filter(FilterReader<BlockBytes>),
+    /// Bytes without structure: a dictionary.
+    Raw(BlockBytes),
+}
+
+impl CachedBlock {
+    /// The memory the block takes, for the cache's accounts.
+    #[must_use]
+    pub fn charge(&self) -> u64 {
+        const OVERHEAD: usize = size_of::<CachedBlock>() + 2 * size_of::<usize>();
+        (OVERHEAD + self.bytes().heap_bytes()) as u64
+    }
+
+    /// The uncompressed bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &BlockBytes {
+        match self {
+            CachedBlock::Entries(block) => block.bytes(),
+            CachedBlock::Filter(filter) => filter.bytes(),
+            CachedBlock::Raw(bytes) => bytes,
+        }
+    }
+
+    /// The block of entries.
+    ///
+    /// # Errors
+    /// `Corruption` if it is something else: two handles of different kinds name one block.
+    #[inline]
+    pub fn entries(&self) -> Result<&Block> {
+        match self {
+            CachedBlock::Entries(block) => Ok(block),
+            CachedBlock::Filter(_) | CachedBlock::Raw(_) => Err(unexpected("entries")),
+        }
+    }
+
+    /// The filter.
+    ///
+    /// # Errors
+    /// `Corruption` if it is something else: two handles of different kinds name one block.
+    #[inline]
+    pub fn filter(&self) -> Result<&FilterReader<BlockBytes>> {
+        match self {
+            CachedBlock::Filter(filter) => Ok(filter),
+            CachedBlock::Entries(_) | CachedBlock::Raw(_) => Err(unexpected("a filter")),
+        }
+    }
+}
+
+#[cold]
+fn unexpected(what: &str) -> Error {
+    Error::corruption(format!("a block of another kind where {what} is expected"))
+}
+
+/// An open file of a table and what is needed to turn its bytes into blocks. Shared by threads.
+#[derive(Debug)]
+pub struct TableFile {
+    /// The file.
+    pub file: Arc<dyn RandomAccessFile>,
+    /// The number in its name.
+    pub number: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Where the last block must end: the offset of the footer.
+    pub blocks_end: u64,
+    /// How checksums are computed.
+    pub checksum: ChecksumContext,
+    /// For data blocks, which may need the table's dictionary.
+    pub data_decompressor: Decompressor,
+    /// For all other blocks.
+    pub plain_decompressor: Decompressor,
+    /// This file's part of the cache's keys.
+    pub cache_id: u64,
+    /// Where blocks are kept.
+    pub cache: Option<Cache<CachedBlock>>,
+    /// The priority of index and filter blocks in the cache.
+    pub metadata_priority: Priority,
+    /// Where hits and misses are counted.
+    pub statistics: Option<Statistics>,
+}
+
+impl TableFile {
+    /// The key of the block at `offset` in the cache.
+    #[inline]
+    #[must_use]
+    pub fn cache_key(&self, offset: u64) -> CacheKey {
+        CacheKey {
+            file: self.cache_id,
+            offset,
+        }
+    }
+}
+
+/// Hands out blocks, or says what has to be waited for.
+pub trait BlockSource {
+    /// [`Blocking`], or what a suspended read waits for.
+    type Suspend;
+
+    /// The block of `handle` in `file`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is damaged; [`Fault::Suspend`] if the source would have to wait for it.
+    fn block(
+        &mut self,
+        file: &TableFile,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
+}
+
+/// How blocks are read.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockReadOptions {
+    /// Compare stored checksums with computed ones.
+    pub verify_checksums: bool,
+    /// Put blocks that were read into the cache.
+    pub fill_cache: bool,
+    /// Read nothing: a block that is not in the cache is an error of kind `Incomplete`.
+    pub cache_only: bool,
+    /// Data blocks are read in pieces of so many bytes; 0 reads each alone.
+    pub readahead_bytes: u64,
+    /// Begin to read ahead by itself when data blocks are asked for one after the other.
+    pub adaptive_readahead: bool,
+}
+
+impl Default for BlockReadOptions {
+    fn default() -> Self {
+        BlockReadOptions {
+            verify_checksums: true,
+            fill_cache: true,
+            cache_only: false,
+            readahead_bytes: 0,
+            adaptive_readahead: false,
+        }
+    }
+}
+
+/// A source that reads what the cache does not have, in place.
+#[derive(Debug, Default)]
+pub struct BlockingSource {
+    options: BlockReadOptions,
+    ahead: Readahead,
+}
+
+impl BlockingSource {
+    /// A source that reads as `options` say.
+    #[must_use]
+    pub fn new(options: BlockReadOptions) -> Self {
+        BlockingSource {
+            options,
+            ahead: Readahead::default(),
+        }
+    }
+
+    #[cold]
+    fn load(
+        &mut self,
+        file: &TableFile,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>> {
+        if self.options.cache_only {
+            return Err(Error::with_kind(
+                ErrorKind::Incomplete,
+                "the block is not in the cache, and the read is confined to it",
+            ));
+        }
+        let verify = self.options.verify_checksums;
+        let block = match self.ahead.stored(&self.options, file, handle, kind)? {
+            Some(stored) => file.decode(handle, kind, stored, verify)?,
+            None => file.read(handle, kind, verify)?,
+        };
+        let block = Arc::new(block);
+        if self.options.fill_cache {
+            file.publish(handle, kind, &block);
+        }
+        Ok(block)
+    }
+}
+
+impl Clone for BlockingSource {
+    /// A source of the same options that has read nothing ahead.
+    fn clone(&self) -> Self {
+        BlockingSource::new(self.options)
+    }
+}
+
+impl BlockSource for BlockingSource {
+    type Suspend = Blocking;
+
+    #[inline]
+    fn block(
+        &mut self,
+        file: &TableFile,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<Blocking>> {
+        match file.cached(handle, kind) {
+            Some(block) => Ok(block),
+            None => Ok(self.load(file, handle, kind)?),
+        }
+    }
+}
+
+/// The first piece that is read ahead, and the largest.
+const READAHEAD_INITIAL: u64 = 8 << 10;
+const READAHEAD_MAX: u64 = 256 << 10;
+
+/// Reading one block after the other is noticed at this one.
+const SEQUENTIAL_READS: u32 = 3;
+
+/// What was read ahead of a scan, and what decides to read more.
+#[derive(Debug, Default)]
+struct Readahead {
+    cache_id: u64,
+    /// Where the bytes begin in the file.
+    start: u64,
+    bytes: Vec<u8>,
+    /// Where the block asked for last ended.
+    expected: u64,
+    /// How many blocks were asked for in a row.
+    run: u32,
+    /// The size of the next piece.
+    next_bytes: u64,
+}
+
+impl Readahead {
+    /// The stored bytes of a data block with its trailer, if they were read ahead or should be now.
+    fn stored(
+        &mut self,
+        options: &BlockReadOptions,
+        file: &TableFile,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Option<&[u8]>> {
+        let wanted = options.readahead_bytes != 0 || options.adaptive_readahead;
+        if !wanted || kind != BlockKind::Data || file.file.mapped().is_some() {
+            return Ok(None);
+        }
+        let end = handle.end_within(file.blocks_end)?;
+        if self.cache_id != file.cache_id || self.expected > handle.offset {
+            *self = Readahead {
+                cache_id: file.cache_id,
+                ..Readahead::default()
+            };
+        }
+        // Blocks may be padded to an alignment, so a small gap is still one after the other.
+        let in_order = handle.offset - self.expected < READAHEAD_INITIAL;
+        self.run = if in_order {
+            self.run.saturating_add(1)
+        } else {
+            1
+        };
+        self.expected = end;
+        if handle.offset < self.start || end > self.start + self.bytes.len() as u64 {
+            let ahead = match options.readahead_bytes {
+                0 if self.run < SEQUENTIAL_READS => return Ok(None),
+                0 => {
+                    let bytes = self.next_bytes.max(READAHEAD_INITIAL);
+                    self.next_bytes = (2 * bytes).min(READAHEAD_MAX);
+                    bytes
+                }
+                bytes => bytes,
+            };
+            let until = end.max(handle.offset.saturating_add(ahead));
+            let until = until.min(file.blocks_end);
+            self.bytes = file.read_bytes(handle.offset, until - handle.offset)?;
+            self.start = handle.offset;
+        }
+        let from = koeldb_base::coding::to_usize(handle.offset - self.start);
+        let to = koeldb_base::coding::to_usize(end - self.start);
+        Ok(self.bytes.get(from..to))
+    }
+}

@@ -1,1 +1,360 @@
-//! Blocks of entries.
+//! A block of entries: parsed and checked once when it is loaded, then searched in place.
+//!
+//! ```text
+//! entries | fixed32 restart [n] | u8 bucket [b] | fixed16 b | fixed32 start of values | fixed32 packed footer
+//!                                 `- hash index -----------'  `- separated layout ---'
+//! entry:  varint32 shared | varint32 unshared | varint32 value length | unshared key bytes | value
+//! ```
+//!
+//! - In the *separated* layout the values stand together behind all keys; an entry at a restart point has a
+//!   `varint32 value offset` behind the value length, and the others follow from it.
+//! - In the *handles* layout of a delta-encoded index there is no value length: a value is a block handle, or
+//!   its difference from the one before, and perhaps a first key.
+//!
+//! A key is the first `shared` bytes of the key before it and the unshared bytes; at a restart point nothing is
+//! shared. A point look-up ([`Block::search_point`]) never puts keys together: it carries along how many bytes
+//! the last key has in common with the target, which with `shared` decides most comparisons alone.
+//!
+//! What is known of a parsed block: the restart points ascend, start at 0 and lie inside the entries; every
+//! section lies inside the block. Entries are checked as they are met (`table/block_based/block.cc`, RocksDB
+//! 11.9; `docs/formats/block-based-table.md`).
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod cursor;
+mod entry;
+mod point;
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use koeldb_base::coding;
+use koeldb_base::{Buffer, Error, PinnedSlice, Result};
+
+use super::format::PackedFooter;
+
+pub use cursor::{BlockCursor, KeyFormat};
+use entry::Lengths;
+pub(super) use entry::{Entry, KeyBuffer, bad_entry};
+pub use point::{PointEnd, PointVisitor};
+
+const HASH_SECTION_MAX: usize = 65535;
+const WORD: usize = 4;
+
+/// The uncompressed bytes of a block, on the heap or in a mapped file.
+#[derive(Clone, Debug)]
+pub struct BlockBytes {
+    buffer: Arc<Buffer>,
+    start: u64,
+    len: u32,
+    mapped: bool,
+}
+
+impl BlockBytes {
+    /// The `len` bytes at `start` of `buffer`, which must hold them.
+    #[must_use]
+    pub fn new(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
+        BlockBytes {
+            buffer,
+            start,
+            len,
+            mapped: false,
+        }
+    }
+
+    /// The same, where `buffer` is a mapped file and no memory of ours.
+    #[must_use]
+    pub fn mapped(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
+        BlockBytes {
+            mapped: true,
+            ..Self::new(buffer, start, len)
+        }
+    }
+
+    /// The heap memory this takes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        if self.mapped {
+            0
+        } else {
+            const HEADER: usize = size_of::<Buffer>() + 2 * size_of::<usize>();
+            self.buffer.as_slice().len().saturating_add(HEADER)
+        }
+    }
+
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.buffer.slice(self.start, self.len)
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A part of the bytes that outlives the block.
+    #[inline]
+    #[must_use]
+    pub fn pin(&self, range: ValueRange) -> PinnedSlice {
+        let start = self.start.saturating_add(u64::from(range.start));
+        PinnedSlice::pin(&self.buffer, start, range.len)
+    }
+}
+
+impl From<Vec<u8>> for BlockBytes {
+    /// The first 4 GiB of `bytes`; no caller has more.
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        BlockBytes::new(Arc::new(Buffer::from_vec(bytes)), 0, len)
+    }
+}
+
+impl AsRef<[u8]> for BlockBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+/// Where a value lies in its block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ValueRange {
+    /// The offset of its first byte.
+    pub start: u32,
+    /// Its length.
+    pub len: u32,
+}
+
+impl ValueRange {
+    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        bytes
+            .get(start..start.saturating_add(self.len as usize))
+            .unwrap_or_default()
+    }
+}
+
+/// How entries carry their values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryLayout {
+    /// Each key is followed by its value.
+    Interleaved,
+    /// The values stand behind all keys.
+    Separated,
+    /// Delta-encoded handles of an index.
+    Handles {
+        /// Each handle is followed by the first key of its block.
+        first_keys: bool,
+    },
+}
+
+/// A parsed block of entries.
+#[derive(Clone, Debug)]
+pub struct Block {
+    bytes: BlockBytes,
+    /// Where entries end; in the separated layout also where values begin.
+    entries_end: u32,
+    /// Where the restart array begins, and values end.
+    restarts_at: u32,
+    restart_count: u32,
+    buckets_at: u32,
+    bucket_count: u16,
+    separated: bool,
+    uniform: bool,
+}
+
+impl Block {
+    /// Parses the footer of a block and checks its sections and restart points.
+    ///
+    /// # Errors
+    /// `Corruption` if they do not fit.
+    pub fn parse(bytes: BlockBytes) -> Result<Self> {
+        let contents = bytes.as_slice();
+        let bad = || Error::corruption("bad block contents");
+        let mut end = contents.len().checked_sub(WORD).ok_or_else(bad)?;
+        let packed = PackedFooter::decode(coding::fixed32_at(contents, end).ok_or_else(bad)?)?;
+        let mut values_at = None;
+        if packed.separated {
+            end = end.checked_sub(WORD).ok_or_else(bad)?;
+            values_at = Some(coding::fixed32_at(contents, end).ok_or_else(bad)?);
+        }
+        let mut buckets_at = end;
+        let mut bucket_count = 0;
+        if packed.hash_index {
+            let count_at = end.checked_sub(2).ok_or_else(bad)?;
+            bucket_count = coding::fixed16_at(contents, count_at).ok_or_else(bad)?;
+            if end > HASH_SECTION_MAX || bucket_count == 0 {
+                return Err(bad());
+            }
+            buckets_at = count_at
+                .checked_sub(usize::from(bucket_count))
+                .ok_or_else(bad)?;
+        }
+        let restarts_bytes = WORD.saturating_mul(packed.restart_count as usize);
+        let restarts_at = buckets_at.checked_sub(restarts_bytes).ok_or_else(bad)?;
+        let restarts_at = u32::try_from(restarts_at).map_err(|_| bad())?;
+        let entries_end = values_at.unwrap_or(restarts_at);
+        if entries_end > restarts_at {
+            return Err(bad());
+        }
+        let block = Block {
+            entries_end,
+            restarts_at,
+            restart_count: packed.restart_count,
+            buckets_at: u32::try_from(buckets_at).map_err(|_| bad())?,
+            bucket_count,
+            separated: packed.separated,
+            uniform: packed.uniform,
+            bytes,
+        };
+        block.check_restarts()?;
+        Ok(block)
+    }
+
+    fn check_restarts(&self) -> Result<()> {
+        let contents = self.bytes.as_slice();
+        let array = contents
+            .get(self.restarts_at as usize..self.buckets_at as usize)
+            .unwrap_or_default();
+        let mut expected_min = 0;
+        for (index, word) in array.as_chunks::<WORD>().0.iter().enumerate() {
+            let offset = u32::from_le_bytes(*word);
+            let inside = offset < self.entries_end || (index == 0 && self.entries_end == 0);
+            if offset < expected_min || (index == 0 && offset != 0) || !inside {
+                return Err(Error::corruption(format!(
+                    "bad block contents: restart point {index} at {offset}"
+                )));
+            }
+            expected_min = offset.saturating_add(1);
+        }
+        if self.restart_count == 0 && self.entries_end != 0 {
+            return Err(Error::corruption(
+                "bad block contents: entries without a restart point",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The bytes of the block.
+    #[must_use]
+    pub fn bytes(&self) -> &BlockBytes {
+        &self.bytes
+    }
+
+    /// Whether the block has no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries_end == 0
+    }
+
+    /// The restart points.
+    #[must_use]
+    pub fn restart_count(&self) -> u32 {
+        self.restart_count
+    }
+
+    /// Whether the keys of an index block are marked as evenly spread.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.uniform
+    }
+
+    /// Whether a hash from user keys to restart points is there.
+    #[must_use]
+    pub fn has_hash_index(&self) -> bool {
+        self.bucket_count != 0
+    }
+
+    /// How entries carry their values, unless the block is a delta-encoded index.
+    #[must_use]
+    pub fn layout(&self) -> EntryLayout {
+        if self.separated {
+            EntryLayout::Separated
+        } else {
+            EntryLayout::Interleaved
+        }
+    }
+}
+
+/// The sections of a block as slices, for one search.
+pub(super) struct View<'b> {
+    contents: &'b [u8],
+    pub(super) entries: &'b [u8],
+    restarts: &'b [[u8; WORD]],
+    values_end: usize,
+    layout: EntryLayout,
+}
+
+impl<'b> View<'b> {
+    #[inline]
+    pub(super) fn new(block: &'b Block, layout: EntryLayout) -> Self {
+        let contents = block.bytes.as_slice();
+        let restarts_at = block.restarts_at as usize;
+        let restarts = contents
+            .get(restarts_at..block.buckets_at as usize)
+            .unwrap_or_default();
+        View {
+            contents,
+            entries: contents
+                .get(..block.entries_end as usize)
+                .unwrap_or_default(),
+            restarts: restarts.as_chunks().0,
+            values_end: restarts_at,
+            layout,
+        }
+    }
+
+    #[inline]
+    pub(super) fn restart_offset(&self, index: usize) -> usize {
+        self.restarts.get(index).map_or(self.entries.len(), |word| {
+            u32::from_le_bytes(*word) as usize
+        })
+    }
+
+    /// The key at a restart point.
+    #[inline]
+    fn restart_key(&self, index: usize) -> Result<&'b [u8]> {
+        let at = self.restart_offset(index);
+        let lengths = match self.layout {
+            EntryLayout::Interleaved => Lengths::decode(self.entries, at),
+            EntryLayout::Separated => Lengths::decode(self.entries, at)
+                .and_then(|lengths| lengths.skip_offset(self.entries)),
+            EntryLayout::Handles { .. } => Lengths::decode_without_value(self.entries, at),
+        };
+        lengths
+            .filter(|lengths| lengths.shared == 0)
+            .and_then(|lengths| {
+                let end = lengths.key_start.saturating_add(lengths.unshared);
+                self.entries.get(lengths.key_start..end)
+            })
+            .ok_or_else(|| bad_entry(at))
+    }
+
+    /// The index of the last restart point whose key comes before the target; the first one if none does. A
+    /// key that equals the target is good too.
+    #[inline]
+    pub(super) fn last_restart_before(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<usize> {
+        let mut low = 0_usize;
+        let mut high = self.restarts.len();
+        while low < high {
+            let middle = low.midpoint(high);
+            match compare(self.restart_key(middle)?) {
+                Ordering::Less => low = middle.saturating_add(1),
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Ok(low.saturating_sub(1))
+    }
+}

@@ -1,1 +1,475 @@
-//! A scan through a table.
+//! A scan through a block-based table.
+//!
+//! A cursor is a path: a position in the top level of a partitioned index, one in an index block, one in a data
+//! block. When a step leaves a block, the positions above move first; what then remains is noted, so that a
+//! block source may suspend the step at any block, and the same call, made again, goes on from there.
+
+use std::sync::Arc;
+
+use koeldb_base::key::FOOTER_BYTES;
+use koeldb_base::{Cursor, Fault, PinnedSlice, Result};
+
+use super::block::BlockCursor;
+use super::format::BlockHandle;
+use super::index::IndexCursor;
+use super::reader::BlockBasedReader;
+use crate::reader::TableCursorOptions;
+use crate::source::{BlockKind, BlockSource, CachedBlock};
+
+/// Which way a step goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Backward,
+}
+
+/// A position in the index of a table, whether it is partitioned or not.
+#[derive(Debug, Default)]
+pub(super) struct IndexPath {
+    top: Option<IndexCursor>,
+    leaf: Option<IndexCursor>,
+    /// The top level has moved this way, and the partition it stands on is not loaded.
+    unloaded: Option<Way>,
+}
+
+impl IndexPath {
+    /// Whether the path stands on the entry of a data block.
+    #[inline]
+    pub(super) fn valid(&self) -> bool {
+        self.unloaded.is_none() && self.leaf.as_ref().is_some_and(IndexCursor::valid)
+    }
+
+    /// The separator of the entry.
+    pub(super) fn key(&self) -> &[u8] {
+        self.leaf.as_ref().map_or(&[], IndexCursor::key)
+    }
+
+    /// The handle of the data block.
+    pub(super) fn handle(&self) -> Result<BlockHandle> {
+        match &self.leaf {
+            Some(leaf) => leaf.handle(),
+            None => Ok(BlockHandle::NULL),
+        }
+    }
+
+    /// Moves to the first entry whose separator is at or behind `target`.
+    pub(super) fn seek<S: BlockSource>(
+        &mut self,
+        target: &[u8],
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        if let Some(top) = self.begin(table, source)? {
+            top.seek(target)?;
+            if !self.load_partition(table, source)? {
+                return Ok(());
+            }
+        }
+        if let Some(leaf) = &mut self.leaf {
+            leaf.seek(target)?;
+            if !leaf.valid() && self.top.is_some() {
+                return self.leave(Way::Forward, table, source);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves to the first entry.
+    pub(super) fn seek_to_first<S: BlockSource>(
+        &mut self,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        match self.begin(table, source)? {
+            Some(top) => {
+                top.seek_to_first()?;
+                self.arrive(Way::Forward, table, source)
+            }
+            None => Ok(self
+                .leaf
+                .as_mut()
+                .map_or(Ok(()), IndexCursor::seek_to_first)?),
+        }
+    }
+
+    /// Moves to the last entry.
+    pub(super) fn seek_to_last<S: BlockSource>(
+        &mut self,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        match self.begin(table, source)? {
+            Some(top) => {
+                top.seek_to_last()?;
+                self.arrive(Way::Backward, table, source)
+            }
+            None => Ok(self
+                .leaf
+                .as_mut()
+                .map_or(Ok(()), IndexCursor::seek_to_last)?),
+        }
+    }
+
+    /// Moves to the next entry, or finishes the suspended move to it.
+    pub(super) fn next<S: BlockSource>(
+        &mut self,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        self.step(Way::Forward, table, source)
+    }
+
+    /// Moves one entry, or finishes the suspended move.
+    fn step<S: BlockSource>(
+        &mut self,
+        way: Way,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        if self.unloaded.is_some() {
+            return self.arrive(way, table, source);
+        }
+        if let Some(leaf) = &mut self.leaf {
+            match way {
+                Way::Forward => leaf.advance()?,
+                Way::Backward => leaf.retreat()?,
+            }
+            if !leaf.valid() && self.top.is_some() {
+                return self.leave(way, table, source);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gets hold of the root of the index, and returns the top level if there are two.
+    fn begin<S: BlockSource>(
+        &mut self,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<Option<&mut IndexCursor>, Fault<S::Suspend>> {
+        self.unloaded = None;
+        let place = if table.partitioned_index {
+            &mut self.top
+        } else {
+            &mut self.leaf
+        };
+        if place.is_none() {
+            let root = table.index.get(&table.file, source)?;
+            let format = table.index_format.clone();
+            *place = Some(IndexCursor::new(root.entries()?.clone(), format));
+        }
+        Ok(self.top.as_mut())
+    }
+
+    /// Moves the top level one partition on, and into it.
+    fn leave<S: BlockSource>(
+        &mut self,
+        way: Way,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        if let Some(top) = &mut self.top {
+            match way {
+                Way::Forward => top.advance()?,
+                Way::Backward => top.retreat()?,
+            }
+        }
+        self.arrive(way, table, source)
+    }
+
+    /// Loads the partition the top level stands on and enters it, going on past empty ones.
+    fn arrive<S: BlockSource>(
+        &mut self,
+        way: Way,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        loop {
+            self.unloaded = Some(way);
+            let loaded = self.load_partition(table, source)?;
+            self.unloaded = None;
+            if !loaded {
+                return Ok(());
+            }
+            let (Some(leaf), Some(top)) = (&mut self.leaf, &mut self.top) else {
+                return Ok(());
+            };
+            match way {
+                Way::Forward => leaf.seek_to_first()?,
+                Way::Backward => leaf.seek_to_last()?,
+            }
+            if leaf.valid() {
+                return Ok(());
+            }
+            match way {
+                Way::Forward => top.advance()?,
+                Way::Backward => top.retreat()?,
+            }
+        }
+    }
+
+    /// Loads the partition the top level stands on; `false` if it stands on none.
+    fn load_partition<S: BlockSource>(
+        &mut self,
+        table: &BlockBasedReader,
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        let Some(top) = self.top.as_ref().filter(|top| top.valid()) else {
+            self.leaf = None;
+            return Ok(false);
+        };
+        let partition = source.block(&table.file, top.handle()?, BlockKind::Index)?;
+        let block = partition.entries()?.clone();
+        match &mut self.leaf {
+            Some(leaf) => leaf.reset(block),
+            None => self.leaf = Some(IndexCursor::new(block, table.index_format.clone())),
+        }
+        Ok(true)
+    }
+}
+
+/// What a step has still to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    /// The index has to move.
+    Index(Way),
+    /// The data block the index stands on has to be loaded and entered.
+    Block(Way),
+}
+
+/// A data block being scanned, and the cached block that it belongs to.
+#[derive(Debug)]
+struct DataBlock {
+    cursor: BlockCursor,
+    handle: BlockHandle,
+    /// Keeps the block in the cache's accounts while it is in use.
+    _pin: Arc<CachedBlock>,
+}
+
+/// A cursor over the point entries of a block-based table.
+pub struct BlockBasedCursor<S> {
+    table: Arc<BlockBasedReader>,
+    source: S,
+    options: TableCursorOptions,
+    index: IndexPath,
+    data: Option<DataBlock>,
+    on_entry: bool,
+    pending: Option<Pending>,
+}
+
+impl<S: BlockSource> BlockBasedCursor<S> {
+    /// A cursor that stands nowhere yet.
+    pub(crate) fn new(
+        table: Arc<BlockBasedReader>,
+        source: S,
+        options: TableCursorOptions,
+    ) -> Self {
+        BlockBasedCursor {
+            table,
+            source,
+            options,
+            index: IndexPath::default(),
+            data: None,
+            on_entry: false,
+            pending: None,
+        }
+    }
+
+    /// Loads the data block the index stands on, unless it is the one at hand; `None` if it stands on none.
+    fn load(&mut self) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
+        if !self.index.valid() {
+            return Ok(None);
+        }
+        let handle = self.index.handle()?;
+        if self.data.as_ref().is_none_or(|data| data.handle != handle) {
+            let pin = self
+                .source
+                .block(&self.table.file, handle, BlockKind::Data)?;
+            let block = pin.entries()?.clone();
+            let layout = block.layout();
+            let cursor = match self.data.take() {
+                Some(mut data) => {
+                    data.cursor.reset(block, layout);
+                    data.cursor
+                }
+                None => BlockCursor::new(block, layout, self.table.data_keys.clone()),
+            };
+            self.data = Some(DataBlock {
+                cursor,
+                handle,
+                _pin: pin,
+            });
+        }
+        Ok(self.data.as_mut().map(|data| &mut data.cursor))
+    }
+
+    /// Does what is pending until the cursor stands on an entry or at the end.
+    fn finish(&mut self) -> Result<(), Fault<S::Suspend>> {
+        while let Some(pending) = self.pending {
+            match pending {
+                Pending::Index(way) => {
+                    self.index.step(way, &self.table, &mut self.source)?;
+                    self.pending = Some(Pending::Block(way));
+                }
+                Pending::Block(way) => {
+                    let Some(cursor) = self.load()? else {
+                        self.pending = None;
+                        return Ok(());
+                    };
+                    match way {
+                        Way::Forward => cursor.seek_to_first()?,
+                        Way::Backward => cursor.seek_to_last()?,
+                    }
+                    self.on_entry = cursor.valid();
+                    self.pending = (!self.on_entry).then_some(Pending::Index(way));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
+        if self.pending.is_none() {
+            debug_assert!(self.on_entry, "a step from nowhere");
+            let Some(data) = self.data.as_mut().filter(|_| self.on_entry) else {
+                return Ok(());
+            };
+            self.on_entry = false;
+            match way {
+                Way::Forward => data.cursor.advance()?,
+                Way::Backward => data.cursor.retreat()?,
+            }
+            if data.cursor.valid() {
+                self.on_entry = true;
+                return Ok(());
+            }
+            self.pending = Some(Pending::Index(way));
+        }
+        let done = self.finish();
+        self.settle(done)
+    }
+
+    /// After an error nothing is pending: the next positioning call starts afresh.
+    fn settle(&mut self, done: Result<(), Fault<S::Suspend>>) -> Result<(), Fault<S::Suspend>> {
+        if let Err(Fault::Error(_)) = &done {
+            self.reset();
+        }
+        done
+    }
+
+    fn reset(&mut self) {
+        self.on_entry = false;
+        self.pending = None;
+    }
+
+    fn seek_inner(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
+        if self.options.prefix_filter && !self.table.may_contain_prefix(target, &mut self.source)? {
+            return Ok(());
+        }
+        self.index.seek(target, &self.table, &mut self.source)?;
+        let Some(cursor) = self.load()? else {
+            return Ok(());
+        };
+        cursor.seek(target)?;
+        self.on_entry = cursor.valid();
+        if !self.on_entry {
+            self.pending = Some(Pending::Index(Way::Forward));
+            return self.finish();
+        }
+        Ok(())
+    }
+
+    fn seek_to_end(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
+        let (table, source) = (&self.table, &mut self.source);
+        match way {
+            Way::Forward => self.index.seek_to_first(table, source)?,
+            Way::Backward => self.index.seek_to_last(table, source)?,
+        }
+        self.pending = Some(Pending::Block(way));
+        self.finish()
+    }
+
+    fn seek_for_prev_inner(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
+        self.seek_inner(target)?;
+        if !self.on_entry {
+            return self.seek_to_end(Way::Backward);
+        }
+        if self.key() != target {
+            return self.step(Way::Backward);
+        }
+        Ok(())
+    }
+
+    /// Begins a positioning call: whatever was under way is given up.
+    fn afresh(
+        &mut self,
+        position: impl FnOnce(&mut Self) -> Result<(), Fault<S::Suspend>>,
+    ) -> Result<(), Fault<S::Suspend>> {
+        self.reset();
+        let done = position(self);
+        if done.is_err() {
+            // A suspended call is made again from its start.
+            self.reset();
+        }
+        done
+    }
+}
+
+impl<S: BlockSource> Cursor for BlockBasedCursor<S> {
+    type Suspend = S::Suspend;
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.on_entry
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<S::Suspend>> {
+        self.afresh(|cursor| cursor.seek_to_end(Way::Forward))
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<S::Suspend>> {
+        self.afresh(|cursor| cursor.seek_to_end(Way::Backward))
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
+        debug_assert!(target.len() >= FOOTER_BYTES, "targets are internal keys");
+        self.afresh(|cursor| {
+            let (table, source) = (&cursor.table, &mut cursor.source);
+            if cursor.options.prefix_filter && !table.may_contain_prefix(target, source)? {
+                return Ok(());
+            }
+            cursor.seek_inner(target)
+        })
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
+        debug_assert!(target.len() >= FOOTER_BYTES, "targets are internal keys");
+        self.afresh(|cursor| cursor.seek_for_prev_inner(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), Fault<S::Suspend>> {
+        self.step(Way::Forward)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Fault<S::Suspend>> {
+        self.step(Way::Backward)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], |data| data.cursor.key())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], |data| data.cursor.value())
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        self.data
+            .as_ref()
+            .map_or_else(PinnedSlice::default, |data| data.cursor.pinned_value())
+    }
+}

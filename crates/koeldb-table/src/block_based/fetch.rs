@@ -1,1 +1,307 @@
-//! From a handle to a block.
+//! From a handle to a block: read or mapped, verified, decompressed, parsed, kept in the cache.
+//!
+//! The checksum is compared before anything looks at the bytes. Nothing is allocated by a number from the file
+//! that was not compared with the length of the file or, for a decompressed size, with what the stored bytes
+//! can expand to.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::Arc;
+
+use koeldb_base::codec::Compression;
+use koeldb_base::coding::to_usize;
+use koeldb_base::error::ErrorDetail;
+use koeldb_base::stats::Ticker;
+use koeldb_base::{Buffer, Error, ErrorKind, Result};
+use koeldb_cache::Priority;
+
+use super::block::{Block, BlockBytes};
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
+use crate::filter::FilterReader;
+use crate::source::{BlockKind, CachedBlock, TableFile};
+
+/// The largest block kept in memory.
+const BLOCK_BYTES_MAX: usize = u32::MAX as usize;
+
+/// From this size on, a failed allocation is an error and not the end of the process.
+const FALLIBLE_BYTES: usize = 1 << 20;
+
+impl TableFile {
+    /// The block of `handle`, if the cache has it. Hits and misses are counted.
+    #[inline]
+    #[must_use]
+    pub fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<Arc<CachedBlock>> {
+        let block = self.cache.as_ref()?.get(&self.cache_key(handle.offset));
+        if self.statistics.is_some() {
+            self.count_access(kind, block.as_deref());
+        }
+        block
+    }
+
+    /// Puts a block that was read into the cache, if there is one. A full cache is no error: the block is used
+    /// and forgotten.
+    pub fn publish(&self, handle: BlockHandle, kind: BlockKind, block: &Arc<CachedBlock>) {
+        let Some(cache) = &self.cache else { return };
+        let charge = block.charge();
+        let priority = match kind {
+            BlockKind::Data => Priority::Low,
+            _ => self.metadata_priority,
+        };
+        let key = self.cache_key(handle.offset);
+        let added = cache.insert(key, Arc::clone(block), charge, priority);
+        if let Some(statistics) = &self.statistics {
+            if added.is_err() {
+                statistics.add(Ticker::BlockCacheAddFailures, 1);
+                return;
+            }
+            let (add, bytes) = match kind {
+                BlockKind::Data | BlockKind::RangeDeletions => {
+                    (Ticker::BlockCacheDataAdd, Ticker::BlockCacheDataBytesInsert)
+                }
+                BlockKind::Filter | BlockKind::FilterIndex => (
+                    Ticker::BlockCacheFilterAdd,
+                    Ticker::BlockCacheFilterBytesInsert,
+                ),
+                BlockKind::Dictionary => (
+                    Ticker::BlockCacheCompressionDictAdd,
+                    Ticker::BlockCacheCompressionDictBytesInsert,
+                ),
+                BlockKind::Index | BlockKind::Properties | BlockKind::Metaindex => (
+                    Ticker::BlockCacheIndexAdd,
+                    Ticker::BlockCacheIndexBytesInsert,
+                ),
+            };
+            statistics.add_all(&[
+                (Ticker::BlockCacheAdd, 1),
+                (Ticker::BlockCacheBytesWrite, charge),
+                (add, 1),
+                (bytes, charge),
+            ]);
+        }
+    }
+
+    fn count_access(&self, kind: BlockKind, hit: Option<&CachedBlock>) {
+        let Some(statistics) = &self.statistics else {
+            return;
+        };
+        let (hit_ticker, miss_ticker) = match kind {
+            BlockKind::Data | BlockKind::RangeDeletions => {
+                (Ticker::BlockCacheDataHit, Ticker::BlockCacheDataMiss)
+            }
+            BlockKind::Filter | BlockKind::FilterIndex => {
+                (Ticker::BlockCacheFilterHit, Ticker::BlockCacheFilterMiss)
+            }
+            BlockKind::Dictionary => (
+                Ticker::BlockCacheCompressionDictHit,
+                Ticker::BlockCacheCompressionDictMiss,
+            ),
+            BlockKind::Index | BlockKind::Properties | BlockKind::Metaindex => {
+                (Ticker::BlockCacheIndexHit, Ticker::BlockCacheIndexMiss)
+            }
+        };
+        match hit {
+            Some(block) => statistics.add_all(&[
+                (Ticker::BlockCacheHit, 1),
+                (Ticker::BlockCacheBytesRead, block.charge()),
+                (hit_ticker, 1),
+            ]),
+            None => statistics.add_all(&[(Ticker::BlockCacheMiss, 1), (miss_ticker, 1)]),
+        }
+    }
+
+    /// Reads the block of `handle`, past the cache.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the block is damaged.
+    pub fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
+        let end = handle
+            .end_within(self.blocks_end)
+            .map_err(|e| self.here(e, handle))?;
+        let stored_bytes = end.saturating_sub(handle.offset);
+        if let Some(mapped) = self.file.mapped() {
+            let len = u32::try_from(stored_bytes).map_err(|_| self.too_large(handle))?;
+            let stored = mapped.slice(handle.offset, len);
+            return match self.verified(handle, stored, verify)? {
+                (Compression::None, raw) => {
+                    let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
+                    let bytes = BlockBytes::mapped(Arc::clone(mapped), handle.offset, len);
+                    parse(kind, bytes).map_err(|e| self.here(e, handle))
+                }
+                (compression, stored) => self.decompressed(handle, kind, compression, stored),
+            };
+        }
+        let stored = self.read_bytes(handle.offset, stored_bytes)?;
+        match self.verified(handle, &stored, verify)? {
+            (Compression::None, raw) => {
+                // The trailer stays behind the block: cutting it off would copy.
+                let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
+                let bytes = BlockBytes::new(Arc::new(Buffer::from_vec(stored)), 0, len);
+                parse(kind, bytes).map_err(|e| self.here(e, handle))
+            }
+            (compression, stored) => self.decompressed(handle, kind, compression, stored),
+        }
+    }
+
+    /// The block of `handle` from its stored bytes, trailer included.
+    ///
+    /// # Errors
+    /// `Corruption` if the block is damaged; `NotSupported` if its codec is not built in.
+    pub fn decode(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        stored: &[u8],
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        let (compression, stored) = self.verified(handle, stored, verify)?;
+        self.decompressed(handle, kind, compression, stored)
+    }
+
+    fn decompressed(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        compression: Compression,
+        stored: &[u8],
+    ) -> Result<CachedBlock> {
+        let decompressor = match kind {
+            BlockKind::Data => &self.data_decompressor,
+            _ => &self.plain_decompressor,
+        };
+        decompressor
+            .decompress(compression, stored, BLOCK_BYTES_MAX)
+            .and_then(|raw| parse(kind, BlockBytes::from(raw)))
+            .map_err(|e| self.here(e, handle))
+    }
+
+    /// Compares the checksum, and splits the trailer off.
+    fn verified<'s>(
+        &self,
+        handle: BlockHandle,
+        stored: &'s [u8],
+        verify: bool,
+    ) -> Result<(Compression, &'s [u8])> {
+        let cut_off = || self.here(Error::corruption("truncated block read"), handle);
+        let (contents, trailer) = stored
+            .split_last_chunk::<BLOCK_TRAILER_BYTES>()
+            .filter(|(contents, _)| contents.len() as u64 == handle.size)
+            .ok_or_else(cut_off)?;
+        let &[type_byte, a, b, c, d] = trailer;
+        if verify {
+            let expected = u32::from_le_bytes([a, b, c, d]);
+            let computed = self.checksum.block(handle.offset, contents, type_byte);
+            if let Some(statistics) = &self.statistics {
+                statistics.add(Ticker::BlockChecksumComputeCount, 1);
+            }
+            if expected != computed {
+                return Err(self.mismatch(handle, expected, computed));
+            }
+        }
+        let compression = Compression::from_byte(type_byte).ok_or_else(|| {
+            let message = format!("block of unknown compression type {type_byte:#04x}");
+            self.here(Error::corruption(message), handle)
+        })?;
+        Ok((compression, contents))
+    }
+
+    #[cold]
+    fn mismatch(&self, handle: BlockHandle, expected: u32, computed: u32) -> Error {
+        if let Some(statistics) = &self.statistics {
+            statistics.add(Ticker::BlockChecksumMismatchCount, 1);
+        }
+        let error = Error::corruption(format!(
+            "block checksum mismatch: stored = {expected}, computed = {computed}, type = {}, size {}",
+            self.checksum.kind.to_byte(),
+            handle.size
+        ))
+        .with_detail(ErrorDetail::ChecksumMismatch);
+        self.here(error, handle)
+    }
+
+    #[cold]
+    fn here(&self, error: Error, handle: BlockHandle) -> Error {
+        error.in_file(self.file.path(), Some(handle.offset), "read")
+    }
+
+    #[cold]
+    fn too_large(&self, handle: BlockHandle) -> Error {
+        let message = format!("block of {} bytes is too large", handle.size);
+        self.here(Error::corruption(message), handle)
+    }
+
+    /// Reads `len` bytes at `offset`, which must lie inside the file.
+    ///
+    /// # Errors
+    /// If the system fails or the file is shorter than it was.
+    pub fn read_bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        read_bytes(&*self.file, offset, to_usize(len))
+    }
+}
+
+/// Reads `len` bytes at `offset`, aligned where the file asks for it.
+///
+/// # Errors
+/// If the system fails, the file ends before, or there is no memory.
+pub fn read_bytes(
+    file: &dyn koeldb_fs::RandomAccessFile,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>> {
+    let alignment = file.alignment();
+    if alignment <= 1 {
+        let mut bytes = zeroed(len)?;
+        file.read_exact_at(offset, &mut bytes)?;
+        return Ok(bytes);
+    }
+    let step = alignment as u64;
+    let skip = offset.checked_rem(step).unwrap_or(0);
+    let start = offset.saturating_sub(skip);
+    let skip = to_usize(skip);
+    let padded = skip.saturating_add(len).next_multiple_of(alignment);
+    let mut memory = zeroed(padded.saturating_add(alignment))?;
+    let shift = memory.as_ptr().align_offset(alignment);
+    let aligned = memory
+        .get_mut(shift..shift.saturating_add(padded))
+        .ok_or_else(|| Error::invalid_argument("no aligned buffer for a direct read"))?;
+    let read = file.read_at(start, aligned)?;
+    let end = skip.saturating_add(len);
+    match aligned.get(skip..end) {
+        Some(bytes) if read >= end => Ok(bytes.to_vec()),
+        _ => Err(Error::corruption(format!(
+            "{len} bytes expected and {} found: the file is cut off",
+            read.saturating_sub(skip)
+        ))
+        .in_file(file.path(), Some(offset), "read")),
+    }
+}
+
+fn zeroed(len: usize) -> Result<Vec<u8>> {
+    if len < FALLIBLE_BYTES {
+        return Ok(vec![0; len]);
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| {
+        Error::with_kind(
+            ErrorKind::MemoryLimit,
+            format!("no memory to read {len} bytes"),
+        )
+    })?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+fn parse(kind: BlockKind, bytes: BlockBytes) -> Result<CachedBlock> {
+    Ok(match kind {
+        BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
+        BlockKind::Dictionary => CachedBlock::Raw(bytes),
+        BlockKind::Data
+        | BlockKind::Index
+        | BlockKind::FilterIndex
+        | BlockKind::RangeDeletions
+        | BlockKind::Properties
+        | BlockKind::Metaindex => CachedBlock::Entries(Block::parse(bytes)?),
+    })
+}

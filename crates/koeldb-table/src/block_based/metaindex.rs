@@ -1,4 +1,16 @@
 //! The metaindex: a block of entries from names to the handles of metadata blocks.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::collections::BTreeMap;
+
+use koeldb_base::{Error, Result};
+
+use super::block::{Block, BlockCursor, KeyFormat};
+use super::format::BlockHandle;
 
 /// The properties block. Every block-based table has one.
 pub const PROPERTIES: &str = "rocksdb.properties";
@@ -16,3 +28,58 @@ pub const RANGE_DELETIONS: &str = "rocksdb.range_del";
 pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";
 /// Where in the index each prefix of a hash index begins.
 pub const HASH_INDEX_METADATA: &str = "rocksdb.hashindex.metadata";
+
+/// The metadata blocks of a table by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metaindex {
+    handles: BTreeMap<Vec<u8>, BlockHandle>,
+}
+
+impl Metaindex {
+    /// Reads the metaindex block.
+    ///
+    /// # Errors
+    /// `Corruption` if an entry or a handle is malformed, or the names are not in order.
+    pub fn parse(block: &Block) -> Result<Self> {
+        let mut handles = BTreeMap::new();
+        for (name, value) in named_entries(block)? {
+            let handle = BlockHandle::take(&mut value.as_slice())?;
+            if handles
+                .last_key_value()
+                .is_some_and(|(last, _)| *last >= name)
+            {
+                return Err(Error::corruption("metaindex unsorted"));
+            }
+            handles.insert(name, handle);
+        }
+        Ok(Metaindex { handles })
+    }
+
+    /// The handle of a metadata block.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<BlockHandle> {
+        self.handles.get(name.as_bytes()).copied()
+    }
+
+    /// All names and handles, in order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], BlockHandle)> {
+        self.handles
+            .iter()
+            .map(|(name, handle)| (name.as_slice(), *handle))
+    }
+}
+
+/// The entries of a metadata block: names and values as stored.
+///
+/// # Errors
+/// `Corruption` if an entry is malformed.
+pub fn named_entries(block: &Block) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut entries = Vec::new();
+    let mut cursor = BlockCursor::new(block.clone(), block.layout(), KeyFormat::names());
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        cursor.advance()?;
+    }
+    Ok(entries)
+}

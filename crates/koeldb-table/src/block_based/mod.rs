@@ -22,4 +22,5 @@ pub mod format;
 pub mod index;
 pub mod index_builder;
 pub mod metaindex;
+pub(crate) mod open;
 pub mod reader;

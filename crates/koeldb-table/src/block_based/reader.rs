@@ -1,1 +1,570 @@
-//! The open table.
+//! The open block-based table: point reads, and what is asked of a table as a whole.
+//!
+//! A read asks the filter, finds the data block in the index, and searches it. The versions of one user key may
+//! run on into the next blocks; only where separators are internal keys can that happen, and only if the
+//! separator has the wanted user key.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use koeldb_base::checksum::xxph3_64;
+use koeldb_base::key::{MAX_SEQNO, user_key};
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::stats::Ticker;
+use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, ValueType};
+
+use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
+use super::cursor::IndexPath;
+use super::format::{BlockHandle, Footer};
+use super::index::{IndexCursor, IndexFormat, IndexScan};
+use super::metaindex::{self, Metaindex};
+use crate::filter::FilterReader;
+use crate::properties::TableProperties;
+use crate::source::{
+    BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, TableFile,
+};
+
+/// An open block-based table. Shared by threads.
+pub struct BlockBasedReader {
+    pub(super) order: KeyOrder,
+    pub(super) data_keys: KeyFormat,
+    pub(super) partitioned_index: bool,
+    pub(super) index_format: IndexFormat,
+    pub(super) index: MetaBlock,
+    pub(super) filter: Option<FilterPart>,
+    pub(super) tombstones: Option<Arc<FragmentedTombstones>>,
+    pub(super) metaindex: Metaindex,
+    pub(super) footer: Footer,
+    pub(super) properties: TableProperties,
+    pub(super) file: TableFile,
+}
+
+/// An index or filter block: held by the reader, or left to the cache.
+#[derive(Debug)]
+pub(super) struct MetaBlock {
+    pub(super) handle: BlockHandle,
+    pub(super) kind: BlockKind,
+    pub(super) pinned: Option<Arc<CachedBlock>>,
+}
+
+impl MetaBlock {
+    #[inline]
+    pub(super) fn get<S: BlockSource>(
+        &self,
+        file: &TableFile,
+        source: &mut S,
+    ) -> Result<Held<'_>, Fault<S::Suspend>> {
+        match &self.pinned {
+            Some(block) => Ok(Held::Pinned(block)),
+            None => Ok(Held::Shared(source.block(file, self.handle, self.kind)?)),
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.pinned.as_ref().map_or(0, |block| block.charge())
+    }
+}
+
+/// A block for the time of one read: no reference is counted for one that the reader holds.
+pub(super) enum Held<'r> {
+    Pinned(&'r Arc<CachedBlock>),
+    Shared(Arc<CachedBlock>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Arc<CachedBlock>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<CachedBlock> {
+        match self {
+            Held::Pinned(block) => block,
+            Held::Shared(block) => block,
+        }
+    }
+}
+
+/// The filter of a table.
+pub(super) struct FilterPart {
+    /// The filter, or the index over its partitions.
+    pub(super) block: MetaBlock,
+    /// How the entries of that index are read, if there is one.
+    pub(super) partitions: Option<IndexFormat>,
+    /// Whether it knows whole keys.
+    pub(super) whole_keys: bool,
+    /// What it knows prefixes by, if that is what the table is opened with.
+    pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+}
+
+/// Takes the entries found for a look-up.
+struct Offer<'l> {
+    lookup: &'l mut Lookup,
+    bytes: &'l BlockBytes,
+    keys: &'l KeyFormat,
+    found: &'l mut bool,
+}
+
+impl PointVisitor for Offer<'_> {
+    #[inline]
+    fn seek_key(&self) -> &[u8] {
+        self.lookup.seek_key()
+    }
+
+    #[inline]
+    fn visit(&mut self, footer: u64, value: ValueRange) -> Result<bool> {
+        let [type_byte, ..] = footer.to_le_bytes();
+        let seqno = self.keys.global_seqno.unwrap_or(footer >> 8);
+        if seqno > self.lookup.snapshot() {
+            return Ok(false);
+        }
+        let value_type = ValueType::from_byte(type_byte).ok_or_else(|| unknown_type(type_byte))?;
+        *self.found = true;
+        self.lookup
+            .offer(seqno, value_type, || self.bytes.pin(value))
+    }
+}
+
+#[cold]
+fn unknown_type(type_byte: u8) -> Error {
+    Error::corruption(format!(
+        "corrupted key: entry of unknown type {type_byte:#04x}"
+    ))
+}
+
+impl BlockBasedReader {
+    /// As `TableReader::search`.
+    #[inline]
+    pub(crate) fn search<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        self.cover(lookup);
+        let asked = match &self.filter {
+            Some(filter) => {
+                if !self.filter_admits(filter, lookup, source)? {
+                    self.count(Ticker::BloomFilterUseful);
+                    return Ok(());
+                }
+                filter.whole_keys
+            }
+            None => false,
+        };
+        self.search_entries(lookup, source, asked)
+    }
+
+    /// As `TableReader::search_batch`. A filter over the whole table is asked for all keys at once.
+    pub(crate) fn search_batch<S: BlockSource>(
+        &self,
+        lookups: &mut [&mut Lookup],
+        source: &mut S,
+        mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
+    ) {
+        let admitted = match self.filter_batch(lookups, source) {
+            Ok(admitted) => admitted,
+            Err(Fault::Error(error)) => {
+                for index in 0..lookups.len() {
+                    outcome(index, Err(Fault::Error(error.clone())));
+                }
+                return;
+            }
+            // Each look-up asks the filter itself and suspends for itself.
+            Err(Fault::Suspend(_)) => None,
+        };
+        for (index, lookup) in lookups.iter_mut().enumerate() {
+            let result = match &admitted {
+                None => self.search(lookup, source),
+                Some(admitted) => {
+                    self.cover(lookup);
+                    if admitted.get(index) == Some(&false) {
+                        self.count(Ticker::BloomFilterUseful);
+                        Ok(())
+                    } else {
+                        self.search_entries(lookup, source, true)
+                    }
+                }
+            };
+            outcome(index, result);
+        }
+    }
+
+    /// What a filter of whole keys over the whole table says to each look-up; `None` if there is no such filter.
+    fn filter_batch<S: BlockSource>(
+        &self,
+        lookups: &[&mut Lookup],
+        source: &mut S,
+    ) -> Result<Option<Vec<bool>>, Fault<S::Suspend>> {
+        let Some(part) = &self.filter else {
+            return Ok(None);
+        };
+        if part.partitions.is_some() || !part.whole_keys {
+            return Ok(None);
+        }
+        let block = part.block.get(&self.file, source)?;
+        let filter = block.filter()?;
+        if filter.is_legacy() {
+            return Ok(None);
+        }
+        let hashes: Vec<u64> = lookups.iter().map(|lookup| lookup.filter_hash()).collect();
+        let mut admitted = vec![true; hashes.len()];
+        filter.may_contain_hashes(&hashes, &mut admitted);
+        Ok(Some(admitted))
+    }
+
+    #[inline]
+    fn cover(&self, lookup: &mut Lookup) {
+        if let Some(tombstones) = &self.tombstones {
+            let seqno = tombstones.covering_seqno(lookup.user_key(), lookup.snapshot());
+            lookup.cover(seqno);
+        }
+    }
+
+    /// Whether the filter admits the key of a look-up: asked for the whole key, or else for its prefix.
+    #[inline]
+    fn filter_admits<S: BlockSource>(
+        &self,
+        part: &FilterPart,
+        lookup: &Lookup,
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        if part.whole_keys {
+            let (key, hash) = (lookup.user_key(), || lookup.filter_hash());
+            return self.ask_filter(part, lookup.seek_key(), key, hash, source);
+        }
+        match part.prefix_of(lookup.user_key()) {
+            Some(prefix) => {
+                let hash = || xxph3_64(prefix);
+                self.ask_filter(part, lookup.seek_key(), prefix, hash, source)
+            }
+            None => Ok(true),
+        }
+    }
+
+    /// Asks the filter, or the partition of it that `target` falls into, for a key or prefix.
+    #[inline]
+    fn ask_filter<S: BlockSource>(
+        &self,
+        part: &FilterPart,
+        target: &[u8],
+        wanted: &[u8],
+        hash: impl Fn() -> u64,
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        let ask = |filter: &FilterReader<BlockBytes>| {
+            if filter.is_legacy() {
+                filter.may_contain(wanted)
+            } else {
+                filter.may_contain_hash(hash())
+            }
+        };
+        let block = part.block.get(&self.file, source)?;
+        let Some(format) = &part.partitions else {
+            return Ok(ask(block.filter()?));
+        };
+        let top = block.entries()?;
+        let partition = match IndexScan::seek(top, format, target)? {
+            Some(scan) => Some(scan.handle()),
+            None => IndexScan::last(top, format)?.map(|scan| scan.handle()),
+        };
+        match partition {
+            Some(handle) => {
+                let block = source.block(&self.file, handle, BlockKind::Filter)?;
+                Ok(ask(block.filter()?))
+            }
+            None => Ok(true),
+        }
+    }
+
+    /// Searches index and data. `filtered` says whether a filter admitted the key.
+    #[inline]
+    fn search_entries<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+        filtered: bool,
+    ) -> Result<(), Fault<S::Suspend>> {
+        let mut found = false;
+        let root = self.index.get(&self.file, source)?;
+        let root = root.entries()?;
+        if self.partitioned_index {
+            self.search_partitions(root, lookup, source, &mut found)?;
+        } else {
+            self.search_index(root, lookup, source, &mut found)?;
+        }
+        if filtered && self.file.statistics.is_some() {
+            self.count(Ticker::BloomFilterFullPositive);
+            if found {
+                self.count(Ticker::BloomFilterFullTruePositive);
+            }
+        }
+        Ok(())
+    }
+
+    fn search_partitions<S: BlockSource>(
+        &self,
+        top: &Block,
+        lookup: &mut Lookup,
+        source: &mut S,
+        found: &mut bool,
+    ) -> Result<(), Fault<S::Suspend>> {
+        let Some(mut scan) = IndexScan::seek(top, &self.index_format, lookup.seek_key())? else {
+            return Ok(());
+        };
+        loop {
+            let partition = source.block(&self.file, scan.handle(), BlockKind::Index)?;
+            let end = self.search_index(partition.entries()?, lookup, source, found)?;
+            let settled = end == PointEnd::Settled || !self.runs_on(scan.key(), lookup);
+            if settled || !scan.advance()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Searches the blocks of one index block for the look-up's entries.
+    #[inline]
+    fn search_index<S: BlockSource>(
+        &self,
+        index: &Block,
+        lookup: &mut Lookup,
+        source: &mut S,
+        found: &mut bool,
+    ) -> Result<PointEnd, Fault<S::Suspend>> {
+        let Some(mut scan) = IndexScan::seek(index, &self.index_format, lookup.seek_key())? else {
+            return Ok(PointEnd::EndOfBlock);
+        };
+        loop {
+            if self.begins_behind(scan.first_key(), lookup) {
+                return Ok(PointEnd::Settled);
+            }
+            let block = source.block(&self.file, scan.handle(), BlockKind::Data)?;
+            let block = block.entries()?;
+            let mut offer = Offer {
+                lookup,
+                bytes: block.bytes(),
+                keys: &self.data_keys,
+                found,
+            };
+            let end = block.search_point(&self.order, &mut offer)?;
+            if end == PointEnd::Settled || !self.runs_on(scan.key(), lookup) {
+                return Ok(PointEnd::Settled);
+            }
+            if !scan.advance()? {
+                return Ok(PointEnd::EndOfBlock);
+            }
+        }
+    }
+
+    /// Whether a block whose first key the index has begins behind the look-up's user key.
+    #[inline]
+    fn begins_behind(&self, first_key: &[u8], lookup: &Lookup) -> bool {
+        !first_key.is_empty()
+            && self
+                .order
+                .compare(user_key(first_key), lookup.user_key())
+                .is_gt()
+    }
+
+    /// Whether versions of the look-up's user key may run on behind the block of this separator.
+    #[inline]
+    fn runs_on(&self, separator: &[u8], lookup: &Lookup) -> bool {
+        !self.index_format.keys.user_keys
+            && self
+                .order
+                .compare(user_key(separator), lookup.user_key())
+                .is_eq()
+    }
+
+    /// As `TableReader::may_contain`.
+    pub(crate) fn may_contain<S: BlockSource>(
+        &self,
+        user_key: &[u8],
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        match &self.filter {
+            Some(part) => self.filter_admits(part, &Lookup::new(user_key, MAX_SEQNO), source),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether the table may hold keys with the prefix of the internal key `target`, as far as its filter knows.
+    pub(super) fn may_contain_prefix<S: BlockSource>(
+        &self,
+        target: &[u8],
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        let Some(part) = &self.filter else {
+            return Ok(true);
+        };
+        let Some(prefix) = part.prefix_of(user_key(target)) else {
+            return Ok(true);
+        };
+        let admitted = self.ask_filter(part, target, prefix, || xxph3_64(prefix), source)?;
+        if let Some(statistics) = &self.file.statistics {
+            statistics.add(Ticker::BloomFilterPrefixChecked, 1);
+            if !admitted {
+                statistics.add(Ticker::BloomFilterPrefixUseful, 1);
+            }
+        }
+        Ok(admitted)
+    }
+
+    #[inline]
+    fn count(&self, ticker: Ticker) {
+        if let Some(statistics) = &self.file.statistics {
+            statistics.add(ticker, 1);
+        }
+    }
+
+    /// The range tombstones, if there are any.
+    #[must_use]
+    pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
+        self.tombstones.as_ref()
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The footer.
+    #[must_use]
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The metadata blocks by name.
+    #[must_use]
+    pub fn metaindex(&self) -> &Metaindex {
+        &self.metaindex
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &TableFile {
+        &self.file
+    }
+
+    /// How the entries of the index are read.
+    #[must_use]
+    pub fn index_format(&self) -> &IndexFormat {
+        &self.index_format
+    }
+
+    /// As `TableReader::approximate_offset`.
+    pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
+        let mut source = BlockingSource::default();
+        let mut path = IndexPath::default();
+        path.seek(target, self, &mut source)?;
+        if path.valid() {
+            return Ok(path.handle()?.offset);
+        }
+        path.seek_to_last(self, &mut source)?;
+        if path.valid() {
+            return path.handle()?.end_within(self.file.blocks_end);
+        }
+        Ok(0)
+    }
+
+    /// The separators and handles of all data blocks, in key order, given to `visit` until it fails.
+    ///
+    /// # Errors
+    /// If the index cannot be read or is damaged, or what `visit` failed with.
+    pub fn for_each_data_block(
+        &self,
+        mut visit: impl FnMut(&[u8], BlockHandle) -> Result<()>,
+    ) -> Result<()> {
+        let mut source = BlockingSource::new(BlockReadOptions {
+            fill_cache: false,
+            ..BlockReadOptions::default()
+        });
+        let mut path = IndexPath::default();
+        path.seek_to_first(self, &mut source)?;
+        while path.valid() {
+            visit(path.key(), path.handle()?)?;
+            path.next(self, &mut source)?;
+        }
+        Ok(())
+    }
+
+    /// The handles of all partitions of index and filter.
+    ///
+    /// # Errors
+    /// If a top-level index cannot be read or is damaged.
+    pub fn partitions(&self) -> Result<Vec<(BlockKind, BlockHandle)>> {
+        let mut partitions = Vec::new();
+        let mut collect = |block: &MetaBlock, kind, format: &IndexFormat| -> Result<()> {
+            let top = self.file.read(block.handle, block.kind, true)?;
+            let mut cursor = IndexCursor::new(top.entries()?.clone(), format.clone());
+            cursor.seek_to_first()?;
+            while cursor.valid() {
+                partitions.push((kind, cursor.handle()?));
+                cursor.advance()?;
+            }
+            Ok(())
+        };
+        if self.partitioned_index {
+            collect(&self.index, BlockKind::Index, &self.index_format)?;
+        }
+        if let Some(part) = &self.filter
+            && let Some(format) = &part.partitions
+        {
+            collect(&part.block, BlockKind::Filter, format)?;
+        }
+        Ok(partitions)
+    }
+
+    /// As `TableReader::verify_checksums`.
+    pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut verify = |handle: BlockHandle, kind| -> Result<()> {
+            self.file.read(handle, kind, true)?;
+            progress(handle.size);
+            Ok(())
+        };
+        for (name, handle) in self.metaindex.iter() {
+            // The properties of an ingested file may differ from their checksum, as opening it found right.
+            if name != metaindex::PROPERTIES.as_bytes() {
+                verify(handle, BlockKind::Dictionary)?;
+            }
+        }
+        verify(self.footer.metaindex, BlockKind::Metaindex)?;
+        verify(self.index.handle, self.index.kind)?;
+        for (kind, handle) in self.partitions()? {
+            verify(handle, kind)?;
+        }
+        self.for_each_data_block(|_, handle| verify(handle, BlockKind::Data))
+    }
+
+    /// As `TableReader::memory_bytes`.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let filter = self.filter.as_ref();
+        let dictionary = self.file.data_decompressor.dictionary();
+        let tombstones = self.tombstones.iter().flat_map(|t| t.fragments());
+        let tombstone_bytes: usize = tombstones
+            .map(|t| {
+                size_of_val(t) + t.start.len() + t.end.len() + size_of_val(t.seqnos.as_slice())
+            })
+            .sum();
+        size_of::<Self>() as u64
+            + self.index.memory_bytes()
+            + filter.map_or(0, |part| part.block.memory_bytes())
+            + dictionary.map_or(0, |bytes| bytes.len() as u64)
+            + tombstone_bytes as u64
+    }
+}
+
+impl FilterPart {
+    fn prefix_of<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
+        self.prefix_extractor.as_ref()?.prefix(user_key)
+    }
+}
+
+impl fmt::Debug for BlockBasedReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockBasedReader")
+            .field("file", &self.file.file.path())
+            .field("footer", &self.footer)
+            .finish_non_exhaustive()
+    }
+}

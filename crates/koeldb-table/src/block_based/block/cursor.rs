@@ -1,0 +1,328 @@
+//! A cursor in a block, which puts keys together as it goes.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+
+use koeldb_base::key::{FOOTER_BYTES, footer_of};
+use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
+
+use super::super::format::BlockHandle;
+use super::entry::bad_entry;
+use super::{Block, EntryLayout, ValueRange, View};
+
+/// How the keys of a block are to be read.
+#[derive(Clone, Debug)]
+pub struct KeyFormat {
+    /// The order of user keys.
+    pub order: KeyOrder,
+    /// Whether keys are user keys, as those of indexes may be, and not internal keys.
+    pub user_keys: bool,
+    /// The sequence number that stands for that of every internal key.
+    pub global_seqno: Option<SeqNo>,
+}
+
+impl KeyFormat {
+    /// Names in bytewise order, as in metadata blocks.
+    #[must_use]
+    pub fn names() -> Self {
+        KeyFormat {
+            order: KeyOrder::Bytewise,
+            user_keys: true,
+            global_seqno: None,
+        }
+    }
+
+    /// Compares a stored key with an internal target.
+    #[inline]
+    pub(in super::super) fn compare(&self, key: &[u8], target: &[u8]) -> Ordering {
+        let (target_user, target_footer) = footer_of(target);
+        if self.user_keys {
+            return self.order.compare(key, target_user);
+        }
+        let (user, footer) = footer_of(key);
+        self.order
+            .compare(user, target_user)
+            .then_with(|| target_footer.cmp(&self.footer(footer)))
+    }
+
+    /// The footer that counts in place of a stored one.
+    #[inline]
+    fn footer(&self, stored: u64) -> u64 {
+        match self.global_seqno {
+            Some(seqno) => (seqno << 8) | (stored & 0xff),
+            None => stored,
+        }
+    }
+}
+
+/// Where a cursor has its key.
+#[derive(Clone, Copy, Debug)]
+enum KeyPlace {
+    /// In the block, from one offset to another.
+    Block(usize, usize),
+    /// Put together.
+    Buffer,
+    /// Put together, with another sequence number.
+    Rewritten,
+}
+
+/// A position in a block. Whether there is an entry is [`BlockCursor::valid`]; the calls that need one say so.
+#[derive(Clone, Debug)]
+pub struct BlockCursor {
+    block: Block,
+    format: KeyFormat,
+    layout: EntryLayout,
+    valid: bool,
+    at: usize,
+    next: usize,
+    /// The restart point the entry behind the current one is at, if it is at one.
+    restart_ahead: usize,
+    key_place: KeyPlace,
+    /// The stored key, where the block does not have it in one piece.
+    key: Vec<u8>,
+    /// The key with the global sequence number, which the next key must not share.
+    rewritten: Vec<u8>,
+    value: ValueRange,
+    handle: BlockHandle,
+}
+
+impl BlockCursor {
+    /// A cursor that stands nowhere yet.
+    #[must_use]
+    pub fn new(block: Block, layout: EntryLayout, format: KeyFormat) -> Self {
+        BlockCursor {
+            block,
+            format,
+            layout,
+            valid: false,
+            at: 0,
+            next: 0,
+            restart_ahead: 0,
+            key_place: KeyPlace::Buffer,
+            key: Vec::new(),
+            rewritten: Vec::new(),
+            value: ValueRange::default(),
+            handle: BlockHandle::NULL,
+        }
+    }
+
+    /// Goes over to another block of the same kind, and stands nowhere in it yet.
+    pub fn reset(&mut self, block: Block, layout: EntryLayout) {
+        self.block = block;
+        self.layout = layout;
+        self.valid = false;
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The key of the entry.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        match self.key_place {
+            KeyPlace::Block(start, end) => self
+                .block
+                .bytes
+                .as_slice()
+                .get(start..end)
+                .unwrap_or_default(),
+            KeyPlace::Buffer => &self.key,
+            KeyPlace::Rewritten => &self.rewritten,
+        }
+    }
+
+    /// The value of the entry; in the handles layout the first key behind the handle, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        self.value.of(self.block.bytes.as_slice())
+    }
+
+    /// Where the value of the entry lies.
+    #[must_use]
+    pub fn value_range(&self) -> ValueRange {
+        self.value
+    }
+
+    /// The value of the entry, pinned in the block.
+    #[must_use]
+    pub fn pinned_value(&self) -> PinnedSlice {
+        self.block.bytes.pin(self.value)
+    }
+
+    /// The handle of the entry, in the handles layout.
+    #[must_use]
+    pub fn handle(&self) -> BlockHandle {
+        self.handle
+    }
+
+    /// The block.
+    #[must_use]
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// `Corruption` if the entry is malformed; the cursor is not valid then. So it is for all movements.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.start_at(0);
+        self.step()
+    }
+
+    /// Moves to the last entry.
+    ///
+    /// # Errors
+    /// As [`BlockCursor::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.start_at((self.block.restart_count as usize).saturating_sub(1));
+        self.step_until_before(self.block.entries_end as usize)
+    }
+
+    /// Moves to the first entry at or behind the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`BlockCursor::seek_to_first`].
+    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        let restart = {
+            let view = View::new(&self.block, self.layout);
+            view.last_restart_before(|key| self.format.compare(key, target))?
+        };
+        self.start_at(restart);
+        self.step()?;
+        while self.valid && self.format.compare(self.key(), target) == Ordering::Less {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Moves to the next entry. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`BlockCursor::seek_to_first`].
+    #[inline]
+    pub fn advance(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "a step from a cursor that stands on nothing");
+        self.step()
+    }
+
+    /// Moves to the previous entry. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`BlockCursor::seek_to_first`].
+    pub fn retreat(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "a step from a cursor that stands on nothing");
+        let end = self.at;
+        self.valid = false;
+        if end == 0 {
+            return Ok(());
+        }
+        let restart = {
+            let view = View::new(&self.block, self.layout);
+            view.restarts
+                .partition_point(|word| (u32::from_le_bytes(*word) as usize) < end)
+        };
+        self.start_at(restart.saturating_sub(1));
+        self.step_until_before(end)
+    }
+
+    /// Makes the entry at a restart point the next one.
+    fn start_at(&mut self, restart: usize) {
+        self.valid = false;
+        self.next = View::new(&self.block, self.layout).restart_offset(restart);
+        self.restart_ahead = restart;
+        self.key_place = KeyPlace::Buffer;
+        self.key.clear();
+        self.value = ValueRange::default();
+    }
+
+    /// Moves on until the entry that ends at `end`.
+    fn step_until_before(&mut self, end: usize) -> Result<()> {
+        self.step()?;
+        while self.valid && self.next < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Moves to the entry at `next`, if there is one.
+    fn step(&mut self) -> Result<()> {
+        self.valid = false;
+        let view = View::new(&self.block, self.layout);
+        let at = self.next;
+        if at >= view.entries.len() {
+            return Ok(());
+        }
+        let entry = match self.layout {
+            EntryLayout::Interleaved => view.entry(at, false, 0),
+            EntryLayout::Separated => {
+                let at_restart = view.restart_offset(self.restart_ahead) == at;
+                if at_restart {
+                    self.restart_ahead = self.restart_ahead.saturating_add(1);
+                }
+                let value_start = self.value.start.saturating_add(self.value.len);
+                view.entry(at, at_restart, value_start as usize)
+            }
+            EntryLayout::Handles { first_keys } => view
+                .handle_entry(at, first_keys, self.handle)
+                .map(|(entry, handle)| {
+                    self.handle = handle;
+                    entry
+                }),
+        };
+        let entry = entry.ok_or_else(|| bad_entry(at))?;
+        let own = view
+            .entries
+            .get(entry.key_start..entry.key_end)
+            .ok_or_else(|| bad_entry(at))?;
+        if entry.shared == 0 && self.format.global_seqno.is_none() {
+            self.key_place = KeyPlace::Block(entry.key_start, entry.key_end);
+        } else {
+            if let KeyPlace::Block(start, end) = self.key_place {
+                self.key.clear();
+                let before = view.entries.get(start..end).unwrap_or_default();
+                self.key.extend_from_slice(before);
+            }
+            if entry.shared > self.key.len() {
+                return Err(bad_entry(at));
+            }
+            self.key.truncate(entry.shared);
+            self.key.extend_from_slice(own);
+            self.key_place = KeyPlace::Buffer;
+        }
+        if !self.format.user_keys {
+            if entry.key_len() < FOOTER_BYTES {
+                return Err(bad_entry(at));
+            }
+            if let Some(seqno) = self.format.global_seqno {
+                self.rewrite_key(seqno);
+            }
+        }
+        self.at = at;
+        self.next = entry.next;
+        self.value = entry.value;
+        self.valid = true;
+        Ok(())
+    }
+
+    /// Puts the global sequence number in place of the stored one.
+    fn rewrite_key(&mut self, seqno: SeqNo) {
+        self.rewritten.clone_from(&self.key);
+        if let Some([_type, stored @ ..]) = self.rewritten.last_chunk_mut::<FOOTER_BYTES>() {
+            let [a, b, c, d, e, f, g, _] = seqno.to_le_bytes();
+            *stored = [a, b, c, d, e, f, g];
+        }
+        self.key_place = KeyPlace::Rewritten;
+    }
+}

@@ -1,0 +1,265 @@
+//! How one entry is decoded.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::Error;
+use koeldb_base::coding;
+
+use super::super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
+use super::{EntryLayout, ValueRange, View};
+
+/// One entry, still split into shared and own key bytes.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Entry {
+    /// The key bytes taken from the key before.
+    pub(in super::super) shared: usize,
+    /// Where its own key bytes begin.
+    pub(in super::super) key_start: usize,
+    /// Where they end.
+    pub(in super::super) key_end: usize,
+    /// Its value; in the handles layout the first key behind the handle.
+    pub(in super::super) value: ValueRange,
+    /// Where the next entry begins.
+    pub(in super::super) next: usize,
+}
+
+impl Entry {
+    pub(super) fn key_len(&self) -> usize {
+        self.shared
+            .saturating_add(self.key_end.saturating_sub(self.key_start))
+    }
+}
+
+impl View<'_> {
+    /// The interleaved or separated entry at `at`. For the separated layout `value_start` is where the value
+    /// begins unless the entry is at a restart point, which `at_restart` says.
+    #[inline(always)]
+    pub(in super::super) fn entry(
+        &self,
+        at: usize,
+        at_restart: bool,
+        value_start: usize,
+    ) -> Option<Entry> {
+        let lengths = Lengths::decode(self.entries, at)?;
+        if self.layout == EntryLayout::Interleaved {
+            let key_end = lengths.key_start.saturating_add(lengths.unshared);
+            let next = key_end.saturating_add(lengths.value);
+            if next > self.entries.len() {
+                return None;
+            }
+            Some(Entry {
+                shared: lengths.shared,
+                key_start: lengths.key_start,
+                key_end,
+                value: value_range(key_end, lengths.value)?,
+                next,
+            })
+        } else {
+            self.separated_entry(lengths, at_restart, value_start)
+        }
+    }
+
+    fn separated_entry(
+        &self,
+        mut lengths: Lengths,
+        at_restart: bool,
+        mut value_start: usize,
+    ) -> Option<Entry> {
+        if at_restart {
+            let (offset, taken) = coding::decode_varint32(self.entries.get(lengths.key_start..)?)?;
+            lengths.key_start = lengths.key_start.saturating_add(taken);
+            value_start = self.entries.len().saturating_add(offset as usize);
+        }
+        let key_end = lengths.key_start.saturating_add(lengths.unshared);
+        let value_end = value_start.saturating_add(lengths.value);
+        if key_end > self.entries.len() || value_end > self.values_end {
+            return None;
+        }
+        Some(Entry {
+            shared: lengths.shared,
+            key_start: lengths.key_start,
+            key_end,
+            value: value_range(value_start, lengths.value)?,
+            next: key_end,
+        })
+    }
+
+    /// The delta-encoded index entry at `at`, and the handle it stands for.
+    pub(in super::super) fn handle_entry(
+        &self,
+        at: usize,
+        first_keys: bool,
+        previous: BlockHandle,
+    ) -> Option<(Entry, BlockHandle)> {
+        let lengths = Lengths::decode_without_value(self.entries, at)?;
+        let key_end = lengths.key_start.saturating_add(lengths.unshared);
+        let mut input = self.entries.get(key_end..)?;
+        let before = input.len();
+        let handle = if lengths.shared == 0 {
+            BlockHandle::take(&mut input).ok()?
+        } else {
+            let difference = coding::unzigzag(coding::take_varint64(&mut input).ok()?);
+            BlockHandle {
+                offset: previous
+                    .offset
+                    .checked_add(previous.size)?
+                    .checked_add(BLOCK_TRAILER_BYTES as u64)?,
+                size: previous.size.checked_add_signed(difference)?,
+            }
+        };
+        let first_key_at = key_end.saturating_add(before.saturating_sub(input.len()));
+        let mut value = value_range(first_key_at, 0)?;
+        if first_keys {
+            let first_key = coding::take_length_prefixed(&mut input).ok()?;
+            let end = self.entries.len().saturating_sub(input.len());
+            value = value_range(end.saturating_sub(first_key.len()), first_key.len())?;
+        }
+        let entry = Entry {
+            shared: lengths.shared,
+            key_start: lengths.key_start,
+            key_end,
+            value,
+            next: self.entries.len().saturating_sub(input.len()),
+        };
+        Some((entry, handle))
+    }
+}
+
+#[inline]
+fn value_range(start: usize, len: usize) -> Option<ValueRange> {
+    Some(ValueRange {
+        start: u32::try_from(start).ok()?,
+        len: u32::try_from(len).ok()?,
+    })
+}
+
+#[cold]
+pub(in super::super) fn bad_entry(at: usize) -> Error {
+    Error::corruption(format!("bad entry in block at offset {at}"))
+}
+
+/// The numbers an entry begins with.
+#[derive(Clone, Copy)]
+pub(super) struct Lengths {
+    pub(super) shared: usize,
+    pub(super) unshared: usize,
+    value: usize,
+    pub(super) key_start: usize,
+}
+
+impl Lengths {
+    /// Three lengths at `at`; each is mostly a single byte.
+    #[inline(always)]
+    pub(super) fn decode(entries: &[u8], at: usize) -> Option<Self> {
+        let rest = entries.get(at..)?;
+        match rest.first_chunk() {
+            Some(&[shared, unshared, value]) if (shared | unshared | value) < 0x80 => {
+                Some(Lengths {
+                    shared: usize::from(shared),
+                    unshared: usize::from(unshared),
+                    value: usize::from(value),
+                    key_start: at.saturating_add(3),
+                })
+            }
+            _ => Self::decode_long(rest, at),
+        }
+    }
+
+    #[cold]
+    fn decode_long(rest: &[u8], at: usize) -> Option<Self> {
+        let mut input = rest;
+        let mut take = || {
+            let (length, taken) = coding::decode_varint32(input)?;
+            input = input.get(taken..)?;
+            Some(length as usize)
+        };
+        let (shared, unshared, value) = (take()?, take()?, take()?);
+        let taken = rest.len().saturating_sub(input.len());
+        Some(Lengths {
+            shared,
+            unshared,
+            value,
+            key_start: at.saturating_add(taken),
+        })
+    }
+
+    /// Two lengths at `at`: those of the key.
+    #[inline(always)]
+    pub(super) fn decode_without_value(entries: &[u8], at: usize) -> Option<Self> {
+        let rest = entries.get(at..)?;
+        if let Some(&[shared, unshared]) = rest.first_chunk()
+            && (shared | unshared) < 0x80
+        {
+            return Some(Lengths {
+                shared: usize::from(shared),
+                unshared: usize::from(unshared),
+                value: 0,
+                key_start: at.saturating_add(2),
+            });
+        }
+        let (shared, first) = coding::decode_varint32(rest)?;
+        let (unshared, second) = coding::decode_varint32(rest.get(first..)?)?;
+        Some(Lengths {
+            shared: shared as usize,
+            unshared: unshared as usize,
+            value: 0,
+            key_start: at.saturating_add(first).saturating_add(second),
+        })
+    }
+
+    /// Steps over the value offset that separated entries have at restart points.
+    pub(super) fn skip_offset(mut self, entries: &[u8]) -> Option<Self> {
+        let (_, taken) = coding::decode_varint32(entries.get(self.key_start..)?)?;
+        self.key_start = self.key_start.saturating_add(taken);
+        Some(self)
+    }
+}
+
+const INLINE_KEY_BYTES: usize = 128;
+
+/// A key being put together, on the stack while it is short.
+pub(in super::super) struct KeyBuffer {
+    inline: [u8; INLINE_KEY_BYTES],
+    heap: Vec<u8>,
+    len: usize,
+}
+
+impl KeyBuffer {
+    pub(in super::super) fn new() -> Self {
+        KeyBuffer {
+            inline: [0; INLINE_KEY_BYTES],
+            heap: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// Keeps `shared` bytes and appends `own`; `None` if there are not so many to keep.
+    pub(in super::super) fn replace(&mut self, shared: usize, own: &[u8]) -> Option<&[u8]> {
+        if shared > self.len {
+            return None;
+        }
+        self.len = shared.saturating_add(own.len());
+        if self.heap.is_empty() && self.len <= INLINE_KEY_BYTES {
+            self.inline.get_mut(shared..self.len)?.copy_from_slice(own);
+        } else {
+            if self.heap.is_empty() {
+                self.heap.extend_from_slice(self.inline.get(..shared)?);
+            }
+            self.heap.truncate(shared);
+            self.heap.extend_from_slice(own);
+        }
+        Some(self.as_slice())
+    }
+
+    /// The key put together last.
+    pub(in super::super) fn as_slice(&self) -> &[u8] {
+        if self.heap.is_empty() {
+            self.inline.get(..self.len).unwrap_or_default()
+        } else {
+            &self.heap
+        }
+    }
+}

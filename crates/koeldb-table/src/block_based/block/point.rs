@@ -1,0 +1,266 @@
+//! Point look-ups in a data block.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+
+use koeldb_base::checksum::hash32;
+use koeldb_base::key::{FOOTER_BYTES, footer_of};
+use koeldb_base::{KeyOrder, Result};
+
+use super::entry::{Entry, KeyBuffer, bad_entry};
+use super::{Block, EntryLayout, ValueRange, View};
+
+const HASH_SEED: u32 = 397;
+const BUCKET_EMPTY: u8 = 255;
+const BUCKET_COLLISION: u8 = 254;
+
+/// What a point search in one block came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointEnd {
+    /// The visitor had enough, or a later user key was met: later blocks hold nothing of the key.
+    Settled,
+    /// The block ended before a later user key: versions of the key may begin the next block.
+    EndOfBlock,
+}
+
+/// What a point search looks for and gives its findings to.
+pub trait PointVisitor {
+    /// The internal key that stands before every entry wanted.
+    fn seek_key(&self) -> &[u8];
+
+    /// Takes an entry of the wanted user key at or behind the seek key; newest first. Says whether it has enough.
+    ///
+    /// # Errors
+    /// If the entry is no good.
+    fn visit(&mut self, footer: u64, value: ValueRange) -> Result<bool>;
+}
+
+impl Block {
+    /// Shows every entry of the wanted user key at or behind the seek key to `visitor`, until it has enough. The
+    /// keys of the block must be internal keys.
+    ///
+    /// # Errors
+    /// `Corruption` if an entry is malformed, or what the visitor failed with.
+    #[inline]
+    pub fn search_point(
+        &self,
+        order: &KeyOrder,
+        visitor: &mut impl PointVisitor,
+    ) -> Result<PointEnd> {
+        let view = View::new(self, self.layout());
+        let seek_key = visitor.seek_key();
+        let (user, footer) = footer_of(seek_key);
+        let restart = match self.hashed_restart(view.contents, user) {
+            Some(restart) => restart,
+            None if order.is_bytewise() => view.last_restart_before(|key| {
+                let (key_user, key_footer) = footer_of(key);
+                key_user.cmp(user).then(footer.cmp(&key_footer))
+            })?,
+            None => view.last_restart_before(|key| order.compare_internal(key, seek_key))?,
+        };
+        let steps = Steps::new(&view, restart);
+        if order.is_bytewise() {
+            view.scan_bytewise(steps, footer, visitor)
+        } else {
+            view.scan_ordered(steps, order, visitor)
+        }
+    }
+
+    /// The restart point the hash index sends the search for a user key to. An empty bucket leads to the last
+    /// one, where the scan tells whether the key may begin the next block.
+    #[inline]
+    fn hashed_restart(&self, contents: &[u8], user: &[u8]) -> Option<usize> {
+        if self.bucket_count == 0 {
+            return None;
+        }
+        let bucket = hash32(user, HASH_SEED).checked_rem(u32::from(self.bucket_count))?;
+        let at = self.buckets_at.checked_add(bucket)?;
+        match *contents.get(at as usize)? {
+            BUCKET_COLLISION => None,
+            BUCKET_EMPTY => (self.restart_count as usize).checked_sub(1),
+            restart => Some(usize::from(restart)).filter(|&r| r < self.restart_count as usize),
+        }
+    }
+}
+
+impl View<'_> {
+    /// Scans in bytewise order. `matched` counts the bytes in which the user key before and the target agree;
+    /// the user key before is smaller. So an entry that shares more than `matched` is smaller too, and one that
+    /// shares less or as much is decided by its own bytes.
+    #[inline]
+    fn scan_bytewise(
+        &self,
+        start: Steps,
+        target_footer: u64,
+        visitor: &mut impl PointVisitor,
+    ) -> Result<PointEnd> {
+        let (target, _) = footer_of(visitor.seek_key());
+        let mut steps = start;
+        let mut matched = 0;
+        let mut user_len_before = 0;
+        while let Some(entry) = steps.next(self)? {
+            let user_len = entry
+                .key_len()
+                .checked_sub(FOOTER_BYTES)
+                .ok_or_else(|| bad_entry(steps.at))?;
+            if entry.shared > user_len_before {
+                if user_len == user_len_before && steps.at != start.at {
+                    continue;
+                }
+                // Bytes of the footer before are part of this user key: rare, and left to the scan that puts
+                // keys together.
+                return self.scan_ordered(start, &KeyOrder::Bytewise, visitor);
+            }
+            user_len_before = user_len;
+            if entry.shared > matched {
+                continue;
+            }
+            let own = user_len
+                .checked_sub(entry.shared)
+                .and_then(|len| {
+                    let end = entry.key_start.saturating_add(len);
+                    self.entries.get(entry.key_start..end)
+                })
+                .ok_or_else(|| bad_entry(steps.at))?;
+            let rest = target.get(entry.shared..).unwrap_or_default();
+            let common = own.iter().zip(rest).take_while(|(a, b)| a == b).count();
+            match (own.get(common), rest.get(common)) {
+                (None, None) => return self.visit_versions(steps, entry, target_footer, visitor),
+                (Some(own), Some(wanted)) if own > wanted => return Ok(PointEnd::Settled),
+                (Some(_), None) => return Ok(PointEnd::Settled),
+                (Some(_) | None, Some(_)) => matched = entry.shared.saturating_add(common),
+            }
+        }
+        Ok(PointEnd::EndOfBlock)
+    }
+
+    /// Scans in any order, putting each key together.
+    #[cold]
+    fn scan_ordered(
+        &self,
+        mut steps: Steps,
+        order: &KeyOrder,
+        visitor: &mut impl PointVisitor,
+    ) -> Result<PointEnd> {
+        let mut key = KeyBuffer::new();
+        while let Some(entry) = steps.next(self)? {
+            let own = self.entries.get(entry.key_start..entry.key_end);
+            let key = own
+                .and_then(|own| key.replace(entry.shared, own))
+                .filter(|key| key.len() >= FOOTER_BYTES)
+                .ok_or_else(|| bad_entry(steps.at))?;
+            let (user, footer) = footer_of(key);
+            let (target, target_footer) = footer_of(visitor.seek_key());
+            match order.compare(user, target) {
+                Ordering::Less => {}
+                Ordering::Greater => return Ok(PointEnd::Settled),
+                Ordering::Equal => {
+                    if footer <= target_footer && visitor.visit(footer, entry.value)? {
+                        return Ok(PointEnd::Settled);
+                    }
+                }
+            }
+        }
+        Ok(PointEnd::EndOfBlock)
+    }
+
+    /// Shows `entry`, whose user key is the target, and those of the same user key behind it.
+    #[inline]
+    fn visit_versions(
+        &self,
+        mut steps: Steps,
+        mut entry: Entry,
+        target_footer: u64,
+        visitor: &mut impl PointVisitor,
+    ) -> Result<PointEnd> {
+        let mut footer = [0; FOOTER_BYTES];
+        loop {
+            let own = self
+                .entries
+                .get(entry.key_start..entry.key_end)
+                .ok_or_else(|| bad_entry(steps.at))?;
+            match own.last_chunk() {
+                Some(own_footer) => footer = *own_footer,
+                None => {
+                    let shared = FOOTER_BYTES.saturating_sub(own.len());
+                    if let Some(place) = footer.get_mut(shared..) {
+                        place.copy_from_slice(own);
+                    }
+                }
+            }
+            let number = u64::from_le_bytes(footer);
+            if number <= target_footer && visitor.visit(number, entry.value)? {
+                return Ok(PointEnd::Settled);
+            }
+            entry = match steps.next(self)? {
+                Some(entry) => entry,
+                None => return Ok(PointEnd::EndOfBlock),
+            };
+            if !self.continues(&entry, footer_of(visitor.seek_key()).0) {
+                return Ok(PointEnd::Settled);
+            }
+        }
+    }
+
+    /// Whether an entry behind one of the user key `user` has the same user key.
+    #[inline]
+    fn continues(&self, entry: &Entry, user: &[u8]) -> bool {
+        if entry.key_len() != user.len().saturating_add(FOOTER_BYTES) {
+            return false;
+        }
+        match user.get(entry.shared..) {
+            None => true,
+            Some(rest) => self
+                .entries
+                .get(entry.key_start..entry.key_end)
+                .is_some_and(|own| own.starts_with(rest)),
+        }
+    }
+}
+
+/// The entries of a data block from a restart point on.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Where the entry taken last is; the first one before any was taken.
+    at: usize,
+    next: usize,
+    /// The next restart point not reached yet.
+    restart: usize,
+    value_end: usize,
+}
+
+impl Steps {
+    #[inline]
+    fn new(view: &View<'_>, restart: usize) -> Self {
+        let at = view.restart_offset(restart);
+        Steps {
+            at,
+            next: at,
+            restart,
+            value_end: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, view: &View<'_>) -> Result<Option<Entry>> {
+        if self.next >= view.entries.len() {
+            return Ok(None);
+        }
+        self.at = self.next;
+        let mut at_restart = false;
+        if view.layout == EntryLayout::Separated && view.restart_offset(self.restart) == self.at {
+            at_restart = true;
+            self.restart = self.restart.saturating_add(1);
+        }
+        let entry = view
+            .entry(self.at, at_restart, self.value_end)
+            .ok_or_else(|| bad_entry(self.at))?;
+        self.value_end = (entry.value.start as usize).saturating_add(entry.value.len as usize);
+        self.next = entry.next;
+        Ok(Some(entry))
+    }
+}

@@ -1,0 +1,499 @@
+//! Opening a table: from the last bytes of a file to a reader.
+//!
+//! ```text
+//! footer -> metaindex -> properties -> how to read -> dictionary, range tombstones, index, filter
+//! ```
+//!
+//! The end of the file is read at once, because all of these mostly lie there. Everything a hostile file may
+//! say wrong is checked here or where it is used; nothing here takes more memory than the blocks it names.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::Arc;
+
+use koeldb_base::codec::{Compression, Decompressor};
+use koeldb_base::coding::to_usize;
+use koeldb_base::key::{InternalKey, MAX_SEQNO, RANGE_DELETION_SENTINEL, footer_of};
+use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::{Error, KeyOrder, Result, SeqNo, ValueType};
+use koeldb_cache::{Cache, Priority};
+use koeldb_fs::RandomAccessFile;
+
+use super::block::{Block, BlockCursor, KeyFormat};
+use super::fetch::read_bytes;
+use super::format::{BlockHandle, FOOTER_BYTES, Footer, IndexType, TableKind};
+use super::index::{IndexFormat, IndexSearch};
+use super::metaindex::{self, Metaindex, named_entries};
+use super::reader::{BlockBasedReader, FilterPart, MetaBlock};
+use crate::properties::{TableProperties, names};
+use crate::reader::TableReadContext;
+use crate::source::{BlockKind, CachedBlock, TableFile};
+
+/// How much of the end of a file is read when nobody knows how much of it is metadata.
+const TAIL_GUESS_BYTES: u64 = 32 << 10;
+
+/// The most that is read of an end whose size was recorded.
+const TAIL_MAX_BYTES: u64 = 8 << 20;
+
+/// The largest dictionary accepted.
+const DICTIONARY_MAX_BYTES: u64 = 256 << 20;
+
+/// A table being opened, its footer known.
+struct Opening<'c> {
+    context: &'c TableReadContext,
+    file: TableFile,
+    /// The last bytes of the file, from `tail_offset` on.
+    tail: Vec<u8>,
+    tail_offset: u64,
+}
+
+/// The last bytes of a file: at least the footer, unless the file is shorter.
+///
+/// # Errors
+/// `Corruption` if the file has another length than expected; otherwise as the system fails.
+pub(crate) fn read_tail(
+    file: &dyn RandomAccessFile,
+    context: &TableReadContext,
+) -> Result<Vec<u8>> {
+    let bytes = file.len();
+    let expected = context.expected_bytes;
+    if expected != 0 && expected != bytes {
+        return Err(Error::corruption(format!(
+            "the file has {bytes} bytes where {expected} are recorded"
+        ))
+        .in_file(file.path(), None, "open"));
+    }
+    let guess = match context.tail_bytes {
+        0 => TAIL_GUESS_BYTES,
+        recorded => recorded
+            .saturating_add(FOOTER_BYTES as u64)
+            .min(TAIL_MAX_BYTES),
+    };
+    let len = guess.max(FOOTER_BYTES as u64).min(bytes);
+    read_bytes(file, bytes.saturating_sub(len), to_usize(len))
+}
+
+impl BlockBasedReader {
+    /// Opens a table whose footer was decoded from `tail`, the last bytes of the file.
+    ///
+    /// # Errors
+    /// `Corruption` if the file is damaged or not what is expected of it; `InvalidArgument` if it was written in
+    /// another order; `NotSupported` if it needs what is not built in.
+    pub(crate) fn open(
+        file: Arc<dyn RandomAccessFile>,
+        footer: Footer,
+        tail: Vec<u8>,
+        context: &TableReadContext,
+    ) -> Result<Self> {
+        let path = file.path().to_owned();
+        let opened = Opening::new(file, footer, tail, context).finish(footer);
+        opened.map_err(|error| error.in_file(&path, None, "open"))
+    }
+}
+
+impl<'c> Opening<'c> {
+    fn new(
+        file: Arc<dyn RandomAccessFile>,
+        footer: Footer,
+        tail: Vec<u8>,
+        context: &'c TableReadContext,
+    ) -> Self {
+        let bytes = file.len();
+        let options = &context.block_based;
+        Opening {
+            context,
+            tail_offset: bytes.saturating_sub(tail.len() as u64),
+            tail,
+            file: TableFile {
+                file,
+                number: context.number,
+                bytes,
+                blocks_end: bytes.saturating_sub(footer.bytes() as u64),
+                checksum: footer.checksum,
+                data_decompressor: Decompressor::new(None),
+                plain_decompressor: Decompressor::new(None),
+                cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
+                cache: context.cache.clone(),
+                metadata_priority: if options.high_priority_metadata {
+                    Priority::High
+                } else {
+                    Priority::Low
+                },
+                statistics: context.statistics.clone(),
+            },
+        }
+    }
+
+    fn finish(mut self, footer: Footer) -> Result<BlockBasedReader> {
+        debug_assert_eq!(footer.kind, TableKind::BlockBased);
+        let block = self.read(footer.metaindex, BlockKind::Metaindex)?;
+        let metaindex = Metaindex::parse(block.entries()?)?;
+        let properties = self.read_properties(&metaindex)?;
+        self.check_properties(&footer, &properties)?;
+        let global_seqno = global_seqno(&properties, self.context.largest_seqno)?;
+        let index_type = properties.index_type()?;
+        self.read_dictionary(&metaindex)?;
+        let tombstones = self.read_tombstones(&metaindex, global_seqno)?;
+
+        let order = self.context.order.clone();
+        let data_keys = KeyFormat {
+            order: order.clone(),
+            user_keys: false,
+            global_seqno,
+        };
+        let index_format = IndexFormat {
+            keys: KeyFormat {
+                user_keys: properties.index_key_is_user_key != 0 && footer.format_version >= 3,
+                ..data_keys.clone()
+            },
+            delta_values: properties.index_value_is_delta_encoded != 0
+                && footer.format_version >= 4,
+            first_keys: index_type == IndexType::BinarySearchWithFirstKey,
+        };
+        let index = self.read_index(&footer, &metaindex, index_type)?;
+        let filter = self.read_filter(&metaindex, &properties, &index_format)?;
+        Ok(BlockBasedReader {
+            order,
+            data_keys,
+            partitioned_index: index_type == IndexType::TwoLevel,
+            index_format,
+            index,
+            filter,
+            tombstones,
+            metaindex,
+            footer,
+            properties,
+            file: self.file,
+        })
+    }
+
+    /// The block of `handle`, from the tail if it has it.
+    fn read(&self, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
+        match self.stored(handle)? {
+            Some(stored) => self.file.decode(handle, kind, stored, true),
+            None => self.file.read(handle, kind, true),
+        }
+    }
+
+    /// The stored bytes of a block with its trailer, if they lie in the tail.
+    fn stored(&self, handle: BlockHandle) -> Result<Option<&[u8]>> {
+        let end = handle.end_within(self.file.blocks_end)?;
+        let Some(from) = handle.offset.checked_sub(self.tail_offset) else {
+            return Ok(None);
+        };
+        let to = end.saturating_sub(self.tail_offset);
+        Ok(self.tail.get(to_usize(from)..to_usize(to)))
+    }
+
+    fn read_properties(&self, metaindex: &Metaindex) -> Result<TableProperties> {
+        let handle = metaindex
+            .get(metaindex::PROPERTIES)
+            .ok_or_else(|| Error::corruption("the table has no properties block"))?;
+        let block = match self.read(handle, BlockKind::Properties) {
+            Ok(block) => block,
+            Err(error) if error.is_corruption() => {
+                self.read_overwritten_properties(handle).ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
+        let entries = named_entries(block.entries()?)?;
+        TableProperties::decode(entries.iter().map(|(name, value)| (&name[..], &value[..])))
+    }
+
+    /// The properties block of an ingested file whose sequence number was overwritten in place, after the
+    /// checksum was computed over zeros there.
+    fn read_overwritten_properties(&self, handle: BlockHandle) -> Option<CachedBlock> {
+        let end = handle.end_within(self.file.blocks_end).ok()?;
+        let len = end.saturating_sub(handle.offset);
+        let mut stored = self.file.read_bytes(handle.offset, len).ok()?;
+        let block = self
+            .file
+            .decode(handle, BlockKind::Properties, &stored, false)
+            .ok()?;
+        let entries = block.entries().ok()?;
+        let mut cursor = BlockCursor::new(entries.clone(), entries.layout(), KeyFormat::names());
+        cursor.seek_to_first().ok()?;
+        while cursor.valid() && cursor.key() != names::GLOBAL_SEQNO.as_bytes() {
+            cursor.advance().ok()?;
+        }
+        let value = cursor.valid().then(|| cursor.value_range())?;
+        let start = value.start as usize;
+        let place = stored.get_mut(start..start.saturating_add(value.len as usize))?;
+        if place.len() != size_of::<u64>() {
+            return None;
+        }
+        place.fill(0);
+        let zeroed = self
+            .file
+            .decode(handle, BlockKind::Properties, &stored, true);
+        zeroed.is_ok().then_some(block)
+    }
+
+    fn check_properties(&self, footer: &Footer, properties: &TableProperties) -> Result<()> {
+        let name = String::from_utf8_lossy(&properties.comparator_name);
+        let order = &self.context.order;
+        if !name.is_empty() && name != order.name() {
+            return Err(Error::invalid_argument(format!(
+                "the table is ordered by {name}, and opened with {}",
+                order.name()
+            )));
+        }
+        if self.context.block_based.index_search == IndexSearch::Interpolation
+            && !order.is_bytewise()
+        {
+            return Err(Error::invalid_argument(
+                "Interpolation search requires BytewiseComparator",
+            ));
+        }
+        if properties.udi_is_primary_index == 1 {
+            return Err(Error::not_supported(
+                "the table can be read with the index of a plug-in only",
+            ));
+        }
+        if properties.user_timestamps_persisted == 0 {
+            return Err(Error::not_supported(
+                "keys without their user-defined timestamps",
+            ));
+        }
+        check_compression_name(footer.format_version, &properties.compression_name)?;
+        if let Some(expected) = self.context.unique_id
+            && expected != [0, 0]
+            && properties.unique_id() != Some(expected)
+        {
+            return Err(Error::corruption(format!(
+                "Mismatch in unique ID on table file: {:016x?} is recorded, and the table has {:016x?}",
+                expected,
+                properties.unique_id().unwrap_or_default()
+            )));
+        }
+        Ok(())
+    }
+
+    fn read_dictionary(&mut self, metaindex: &Metaindex) -> Result<()> {
+        let Some(handle) = metaindex.get(metaindex::COMPRESSION_DICTIONARY) else {
+            return Ok(());
+        };
+        if handle.size > DICTIONARY_MAX_BYTES {
+            return Err(Error::corruption(format!(
+                "a dictionary of {} bytes",
+                handle.size
+            )));
+        }
+        let block = self.read(handle, BlockKind::Dictionary)?;
+        let dictionary = Arc::from(block.bytes().as_slice());
+        self.file.data_decompressor = Decompressor::new(Some(dictionary));
+        Ok(())
+    }
+
+    fn read_tombstones(
+        &self,
+        metaindex: &Metaindex,
+        global_seqno: Option<SeqNo>,
+    ) -> Result<Option<Arc<FragmentedTombstones>>> {
+        let Some(handle) = metaindex.get(metaindex::RANGE_DELETIONS) else {
+            return Ok(None);
+        };
+        let block = self.read(handle, BlockKind::RangeDeletions)?;
+        let order = &self.context.order;
+        let tombstones = parse_tombstones(block.entries()?, order, global_seqno)?;
+        let mut fragmented = FragmentedTombstones::new(order, tombstones);
+        if let Some((smallest, largest)) = &self.context.tombstone_bounds {
+            let (from, _) = footer_of(smallest);
+            let (to, to_footer) = footer_of(largest);
+            let to = (to_footer == RANGE_DELETION_SENTINEL).then_some(to);
+            fragmented = fragmented.clipped(Some(from), to);
+        }
+        Ok((!fragmented.is_empty()).then(|| Arc::new(fragmented)))
+    }
+
+    fn read_index(
+        &self,
+        footer: &Footer,
+        metaindex: &Metaindex,
+        index_type: IndexType,
+    ) -> Result<MetaBlock> {
+        let handle = if footer.index.is_null() {
+            metaindex
+                .get(metaindex::INDEX)
+                .ok_or_else(|| Error::corruption("the table has no index block"))?
+        } else {
+            footer.index
+        };
+        self.read_metadata(handle, BlockKind::Index, index_type == IndexType::TwoLevel)
+    }
+
+    fn read_filter(
+        &self,
+        metaindex: &Metaindex,
+        properties: &TableProperties,
+        index_format: &IndexFormat,
+    ) -> Result<Option<FilterPart>> {
+        let (block, partitions) = if let Some(handle) = metaindex.get(metaindex::FULL_FILTER) {
+            (self.read_metadata(handle, BlockKind::Filter, false)?, None)
+        } else if let Some(handle) = metaindex.get(metaindex::PARTITIONED_FILTER) {
+            (
+                self.read_metadata(handle, BlockKind::FilterIndex, true)?,
+                Some(IndexFormat {
+                    first_keys: false,
+                    ..index_format.clone()
+                }),
+            )
+        } else {
+            return Ok(None);
+        };
+        let prefix_extractor = self.context.prefix_extractor.clone().filter(|extractor| {
+            properties.prefix_extractor_name == extractor.name().as_bytes()
+                && properties.user_flag(names::PREFIX_FILTERING) != Some(false)
+        });
+        Ok(Some(FilterPart {
+            block,
+            partitions,
+            whole_keys: properties.user_flag(names::WHOLE_KEY_FILTERING) != Some(false),
+            prefix_extractor,
+        }))
+    }
+
+    /// Reads an index or filter block, and keeps it or leaves it to the cache, as the options say.
+    fn read_metadata(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        top_level: bool,
+    ) -> Result<MetaBlock> {
+        let options = &self.context.block_based;
+        let pin = !options.cache_index_and_filter_blocks
+            || self.file.cache.is_none()
+            || (options.pin_top_level_index_and_filter && top_level)
+            || (options.pin_l0_filter_and_index_blocks && self.context.level == Some(0));
+        let block = Arc::new(self.read(handle, kind)?);
+        if !pin {
+            self.file.publish(handle, kind, &block);
+        }
+        Ok(MetaBlock {
+            handle,
+            kind,
+            pinned: pin.then_some(block),
+        })
+    }
+}
+
+/// The sequence number that stands for all stored ones, in a file written outside of a database. Stored ones are
+/// zero, so zero stands for none.
+fn global_seqno(
+    properties: &TableProperties,
+    largest_seqno: Option<SeqNo>,
+) -> Result<Option<SeqNo>> {
+    let recorded = properties.recorded_global_seqno()?;
+    match properties.external_version()? {
+        None | Some(1) if recorded.is_some() => {
+            return Err(Error::corruption(
+                "a global sequence number in a table that must not have one",
+            ));
+        }
+        None | Some(1) => return Ok(None),
+        Some(2) => {}
+        Some(version) => {
+            return Err(Error::corruption(format!(
+                "external table of unknown version {version}"
+            )));
+        }
+    }
+    let mut seqno = recorded.unwrap_or(0);
+    if let Some(largest) = largest_seqno.filter(|&largest| largest < MAX_SEQNO) {
+        if seqno == 0 {
+            seqno = largest;
+        } else if seqno != largest {
+            return Err(Error::corruption(format!(
+                "an external table has the global sequence number {seqno}, and {largest} is recorded"
+            )));
+        }
+    }
+    if seqno > MAX_SEQNO {
+        return Err(Error::corruption(format!(
+            "global sequence number {seqno} is too large"
+        )));
+    }
+    Ok(Some(seqno).filter(|&seqno| seqno != 0))
+}
+
+fn parse_tombstones(
+    block: &Block,
+    order: &KeyOrder,
+    global_seqno: Option<SeqNo>,
+) -> Result<Vec<RangeTombstone>> {
+    let format = KeyFormat {
+        order: order.clone(),
+        user_keys: false,
+        global_seqno,
+    };
+    let mut cursor = BlockCursor::new(block.clone(), block.layout(), format);
+    let mut tombstones = Vec::new();
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let key = InternalKey::parse(cursor.key())?;
+        if key.value_type != ValueType::RangeDeletion {
+            return Err(Error::corruption(format!(
+                "a {:?} among range tombstones",
+                key.value_type
+            )));
+        }
+        if order.compare(key.user_key, cursor.value()).is_gt() {
+            return Err(Error::corruption(
+                "a range tombstone that ends before it begins",
+            ));
+        }
+        tombstones.push(RangeTombstone {
+            start: key.user_key.to_vec(),
+            end: cursor.value().to_vec(),
+            seqno: key.seqno,
+        });
+        cursor.advance()?;
+    }
+    Ok(tombstones)
+}
+
+/// Checks that the codecs a table declares are known. Before version 7 the property is one codec's name, from
+/// then on a compression manager's and the codecs' numbers: `BuiltinV2;0107;`.
+fn check_compression_name(format_version: u32, name: &[u8]) -> Result<()> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    let unknown = || {
+        Error::corruption(format!(
+            "Unrecognized compression_name: {}",
+            name.escape_ascii()
+        ))
+    };
+    let text = str::from_utf8(name).map_err(|_| unknown())?;
+    if format_version < 7 {
+        return match Compression::from_name(text) {
+            Some(_) => Ok(()),
+            None => Err(unknown()),
+        };
+    }
+    let mut parts = text.split(';');
+    let (Some(manager), Some(codecs)) = (parts.next(), parts.next()) else {
+        return Err(unknown());
+    };
+    if !matches!(manager, "" | "BuiltinV2") {
+        return Err(Error::not_supported(format!(
+            "compression manager {manager}"
+        )));
+    }
+    let (pairs, rest) = codecs.as_bytes().as_chunks::<2>();
+    let known = pairs.iter().all(|pair| {
+        str::from_utf8(pair)
+            .ok()
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .and_then(Compression::from_byte)
+            .is_some_and(|codec| codec != Compression::None)
+    });
+    if known && rest.is_empty() {
+        Ok(())
+    } else {
+        Err(unknown())
+    }
+}
