@@ -3,13 +3,20 @@
 //! ```text
 //! entry:  varint32 shared | varint32 non-shared | varint32 value length | key bytes | value
 //! block:  entries | fixed32 restarts | [u8 buckets | fixed16 bucket count] | fixed32 packed footer
+//!
+//! separated:
+//! entry:  varint32 shared | varint32 non-shared | varint32 value length | [varint32 value offset] | key bytes
+//! block:  entries | values | restarts | [buckets] | fixed32 start of the values | fixed32 packed footer
 //! ```
+//!
+//! In a separated block an entry has a value offset, relative to the start of the values, exactly if it is a
+//! restart point.
 //!
 //! The builder does not keep the last key: whoever adds entries has it anyway, and hands it in. An entry of
 //! an index block may lack the value length (`docs/formats/block-based-table.md`, blocks of entries).
 
 use koeldb_base::checksum::hash32;
-use koeldb_base::coding::{put_fixed16, put_varint32, to_u32};
+use koeldb_base::coding::{put_fixed16, put_fixed32, put_varint32, to_u32};
 use koeldb_base::key::user_key;
 use koeldb_base::{Error, Result};
 
@@ -36,6 +43,8 @@ pub(crate) struct BlockBuilder {
     /// Entries since the last restart point.
     since_restart: u32,
     hash_index: Option<HashIndexBuilder>,
+    /// The values of a separated block.
+    values: Option<Vec<u8>>,
 }
 
 impl BlockBuilder {
@@ -49,12 +58,19 @@ impl BlockBuilder {
             restarts: vec![0],
             since_restart: 0,
             hash_index: None,
+            values: None,
         }
     }
 
     /// The same with a hash from user keys to restart points, for data blocks.
     pub(crate) fn with_hash_index(mut self, utilization: f64) -> Self {
         self.hash_index = Some(HashIndexBuilder::new(utilization));
+        self
+    }
+
+    /// The same with the values in a section of their own, for data blocks.
+    pub(crate) fn with_separate_values(mut self) -> Self {
+        self.values = Some(Vec::new());
         self
     }
 
@@ -66,7 +82,8 @@ impl BlockBuilder {
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> usize {
         let hash = self.hash_index.as_ref().map_or(0, HashIndexBuilder::bytes);
-        self.bytes.len() + 4 * self.restarts.len() + 4 + hash
+        let values = self.values.as_ref().map_or(0, |values| values.len() + 4);
+        self.bytes.len() + 4 * self.restarts.len() + 4 + hash + values
     }
 
     /// About the bytes the block would have with one more entry.
@@ -97,8 +114,17 @@ impl BlockBuilder {
             put_varint32(&mut self.bytes, to_u32(non_shared, "key")?);
             put_varint32(&mut self.bytes, to_u32(value.len(), "value")?);
         }
-        self.bytes.extend_from_slice(&key[shared..]);
-        self.bytes.extend_from_slice(value);
+        if let Some(values) = &mut self.values {
+            // `begin_entry` counted this entry already.
+            if self.since_restart == 1 {
+                put_varint32(&mut self.bytes, to_u32(values.len(), "block")?);
+            }
+            self.bytes.extend_from_slice(&key[shared..]);
+            values.extend_from_slice(value);
+        } else {
+            self.bytes.extend_from_slice(&key[shared..]);
+            self.bytes.extend_from_slice(value);
+        }
         if let Some(hash_index) = &mut self.hash_index {
             hash_index.add(user_key(key), self.restarts.len() - 1);
         }
@@ -155,6 +181,10 @@ impl BlockBuilder {
     pub(crate) fn finish(&mut self, uniform: bool) -> Result<Vec<u8>> {
         let estimated = self.estimated_bytes();
         let restart_count = to_u32(self.restarts.len(), "block")?;
+        let values_start = to_u32(self.bytes.len(), "block")?;
+        if let Some(values) = &self.values {
+            self.bytes.extend_from_slice(values);
+        }
         for &restart in &self.restarts {
             self.bytes.extend_from_slice(&restart.to_le_bytes());
         }
@@ -162,11 +192,14 @@ impl BlockBuilder {
             Some(index) if estimated <= HASHED_BLOCK_BYTES_MAX => index.finish(&mut self.bytes),
             _ => false,
         };
+        if self.values.is_some() {
+            put_fixed32(&mut self.bytes, values_start);
+        }
         let footer = PackedFooter {
             restart_count,
             hash_index: hashed,
             uniform,
-            separated: false,
+            separated: self.values.is_some(),
         };
         self.bytes.extend_from_slice(&footer.encode().to_le_bytes());
         Ok(std::mem::take(&mut self.bytes))
@@ -181,6 +214,9 @@ impl BlockBuilder {
         self.since_restart = 0;
         if let Some(index) = &mut self.hash_index {
             index.reset();
+        }
+        if let Some(values) = &mut self.values {
+            values.clear();
         }
     }
 }
@@ -308,6 +344,28 @@ mod tests {
         assert_eq!(
             builder.finish(false).unwrap().as_slice(),
             b"\0\0\0\0\x01\0\0\0"
+        );
+    }
+
+    #[test]
+    fn separated_values_follow_the_keys() {
+        let mut builder = BlockBuilder::new(2, true).with_separate_values();
+        let mut previous = Vec::new();
+        for n in 0..3_u8 {
+            let key = encode(&[b'k', b'0' + n], 1, ValueType::Value);
+            builder.add(&previous, &key, &[b'v', b'0' + n]).unwrap();
+            previous = key;
+        }
+        let estimated = builder.estimated_bytes();
+        let block = builder.finish(false).unwrap();
+        assert_eq!(block.len(), estimated);
+        assert_eq!(
+            block,
+            b"\x00\x0a\x02\x00k0\x01\x01\0\0\0\0\0\0\
+              \x01\x09\x021\x01\x01\0\0\0\0\0\0\
+              \x00\x0a\x02\x04k2\x01\x01\0\0\0\0\0\0\
+              v0v1v2\
+              \0\0\0\0\x1a\0\0\0\x28\0\0\0\x02\0\0\x10"
         );
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct BlockWriter {
     offset: u64,
     checksum: ChecksumContext,
     compressed: Vec<u8>,
-    /// The first failure: what the file holds is unknown since.
+    /// The first failure, since which the file is of no use.
     failure: Option<Error>,
 }
 
@@ -99,22 +99,30 @@ impl BlockWriter {
 
     /// Appends bytes that are no block.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
-        if let Err(error) = self.file.append(bytes) {
-            self.failure = Some(error.clone());
-            return Err(error);
-        }
+        self.check()?;
+        self.file
+            .append(bytes)
+            .inspect_err(|error| self.failure = Some(error.clone()))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
 
+    /// Fails if anything failed before.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets everything fail from here on.
+    pub(crate) fn give_up(&mut self, error: &Error) {
+        self.failure.get_or_insert_with(|| error.clone());
+    }
+
     /// Makes the file durable and closes it. Returns its length.
     pub(crate) fn finish(mut self) -> Result<u64> {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
+        self.check()?;
         self.file.sync_data()?;
         self.file.close()?;
         Ok(self.offset)

@@ -24,8 +24,8 @@ use super::block_writer::{BlockSink, BlockWriter};
 use super::dictionary::HeldBlocks;
 use super::filter_builder::TableFilterBuilder;
 use super::format::{
-    BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN,
-    Footer, IndexType, TableKind,
+    BLOCK_TRAILER_BYTES, BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext,
+    FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, Footer, IndexType, TableKind,
 };
 use super::index_builder::{IndexBuilder, IndexOptions, IndexShortening};
 use super::metaindex;
@@ -56,6 +56,8 @@ pub struct BlockBasedWriteOptions {
     pub block_align: bool,
     /// Whether keys in data blocks leave out what they share with the key before.
     pub share_key_prefixes: bool,
+    /// Whether data blocks keep their values apart from their keys. RocksDB before 11.0 does not read them.
+    pub separate_values: bool,
     /// Whether data blocks carry a hash from user keys to restart points.
     pub data_block_hash_index: bool,
     /// The share of buckets in use in that hash.
@@ -91,6 +93,7 @@ impl Default for BlockBasedWriteOptions {
             block_restart_interval: 16,
             block_align: false,
             share_key_prefixes: true,
+            separate_values: false,
             data_block_hash_index: false,
             data_block_hash_utilization: 0.75,
             index_type: IndexType::BinarySearch,
@@ -196,7 +199,7 @@ impl BlockLimit {
             bytes: options.block_bytes,
             early_bytes,
             trailer_bytes: if options.block_align {
-                super::format::BLOCK_TRAILER_BYTES
+                BLOCK_TRAILER_BYTES
             } else {
                 0
             },
@@ -252,6 +255,9 @@ impl BlockBasedTableBuilder {
         // Equal keys of a user's order may have different bytes, and so different hashes.
         if format.data_block_hash_index && !matches!(context.order, KeyOrder::Custom(_)) {
             block = block.with_hash_index(format.data_block_hash_utilization);
+        }
+        if format.separate_values {
+            block = block.with_separate_values();
         }
         let compressor = match context.compression {
             Compression::None => None,
@@ -352,8 +358,14 @@ impl BlockBasedTableBuilder {
         self.properties.entry_count + self.tombstones.len() as u64
     }
 
-    /// Ends the data block before the key `next`, or before the end of the table.
+    /// Ends the data block before the key `next`, or before the end of the table. A failure is final: index and
+    /// file no longer agree.
     fn cut_block(&mut self, next: Option<&[u8]>) -> Result<()> {
+        self.cut_and_write(next)
+            .inspect_err(|error| self.writer.give_up(error))
+    }
+
+    fn cut_and_write(&mut self, next: Option<&[u8]>) -> Result<()> {
         self.index.add_block(&self.first_key, &self.last_key, next);
         self.properties.data_block_count += 1;
         let mut block = self.block.finish(false)?;
@@ -419,6 +431,7 @@ impl BlockBasedTableBuilder {
     /// # Errors
     /// What the file system fails with.
     pub fn finish(mut self) -> Result<FinishedTable> {
+        self.writer.check()?;
         if !self.block.is_empty() {
             self.cut_block(None)?;
         }
@@ -519,9 +532,10 @@ impl BlockBasedTableBuilder {
         }
         let properties = &mut self.properties;
         let format = self.index.block_format();
-        properties.index_bytes = index.bytes;
+        // COMPAT: RocksDB counts one trailer, however many blocks there are.
+        properties.index_bytes = index.raw_bytes + BLOCK_TRAILER_BYTES as u64;
         properties.index_partitions = index.partition_count;
-        properties.top_level_index_bytes = index.top_level_bytes;
+        properties.top_level_index_bytes = index.top_level_raw_bytes;
         properties.uniform_block_count = index.uniform_block_count;
         properties.index_key_is_user_key = u64::from(format.user_keys);
         properties.index_value_is_delta_encoded = u64::from(format.delta_values);
@@ -605,6 +619,7 @@ fn initial_properties(context: &TableBuildContext) -> TableProperties {
         newest_key_time: context.newest_key_time,
         file_creation_time: context.file_creation_time,
         data_block_restart_interval: u64::from(format.block_restart_interval.max(1)),
+        separate_key_value_in_data_block: u64::from(format.separate_values),
         db_id: context.db_id.clone().into_bytes(),
         session_id: context.session_id.clone().into_bytes(),
         host_id: context.host_id.clone().into_bytes(),

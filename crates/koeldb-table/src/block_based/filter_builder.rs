@@ -12,7 +12,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::prefix::PrefixExtractor;
 
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
+use super::format::BlockHandle;
 use super::index_builder::{IndexBlockBuilder, IndexBlockFormat, IndexBlockSink};
 use crate::filter::builder::FilterBuilder;
 use crate::filter::policy::FilterAlgorithm;
@@ -40,7 +40,7 @@ pub(crate) struct FinishedFilter {
     /// The filter block, or the index over its partitions.
     pub(crate) handle: BlockHandle,
     pub(crate) partitioned: bool,
-    /// All blocks with their trailers.
+    /// All blocks without trailers.
     pub(crate) bytes: u64,
 }
 
@@ -130,7 +130,7 @@ impl TableFilterBuilder {
             return Ok(Some(FinishedFilter {
                 handle,
                 partitioned: false,
-                bytes: handle.size + BLOCK_TRAILER_BYTES as u64,
+                bytes: handle.size,
             }));
         }
         self.finish_partition(last_user_key);
@@ -138,14 +138,14 @@ impl TableFilterBuilder {
         let mut index = IndexBlockBuilder::new(format);
         for (key, filter) in self.partitions.iter_mut().flat_map(|p| &mut p.done) {
             let handle = sink.write(filter)?;
-            bytes += handle.size + BLOCK_TRAILER_BYTES as u64;
+            bytes += handle.size;
             index.add(key, handle, None)?;
         }
         let handle = sink.write(&mut index.finish(false)?)?;
         Ok(Some(FinishedFilter {
             handle,
             partitioned: true,
-            bytes: bytes + handle.size + BLOCK_TRAILER_BYTES as u64,
+            bytes: bytes + handle.size,
         }))
     }
 }
@@ -174,5 +174,113 @@ impl std::fmt::Debug for TableFilterBuilder {
             .field("prefixes", &self.extractor.as_ref().map(|e| e.name()))
             .field("current", &self.current)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{FilterPolicy, FilterReader};
+    use koeldb_base::KeyOrder;
+    use koeldb_base::key::{MAX_SEQNO, ValueType, encode, user_key};
+    use koeldb_base::prefix::FixedPrefix;
+    use proptest::prelude::*;
+
+    fn partitions_of(
+        policy: FilterPolicy,
+        keys: &[Vec<u8>],
+        prefix_len: Option<usize>,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let extractor = prefix_len.map(|len| Arc::new(FixedPrefix::new(len)) as _);
+        let algorithm = policy.algorithm(6, None).unwrap();
+        let mut builder = TableFilterBuilder::new(algorithm, true, extractor, Some(100));
+        let mut previous: &[u8] = &[];
+        for key in keys {
+            builder.add(key, previous);
+            previous = key;
+        }
+        builder.finish_partition(previous);
+        builder.partitions.unwrap().done
+    }
+
+    /// The filter a reader asks for an internal key, in the mode with internal keys or with user keys.
+    fn partition_for<'p>(
+        partitions: &'p [(Vec<u8>, Vec<u8>)],
+        target: &[u8],
+        user_keys: bool,
+    ) -> FilterReader<&'p [u8]> {
+        let order = KeyOrder::Bytewise;
+        let found = partitions.iter().find(|(key, _)| {
+            if user_keys {
+                user_key(key) >= user_key(target)
+            } else {
+                order.compare_internal(key, target).is_ge()
+            }
+        });
+        FilterReader::new(&found.or(partitions.last()).unwrap().1[..])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn every_key_is_in_the_partition_it_is_looked_up_in(
+            mut keys in prop::collection::vec(prop::collection::vec(0..4_u8, 0..8), 1..600),
+            seqno in 0..=MAX_SEQNO,
+            user_keys: bool,
+            ribbon: bool,
+            prefix_len in prop::option::of(1..4_usize),
+        ) {
+            keys.sort();
+            let policy = if ribbon { FilterPolicy::ribbon(10.0, -1) } else { FilterPolicy::bloom(10.0) };
+            let partitions = partitions_of(policy, &keys, prefix_len);
+            prop_assert!(keys.len() < 600 || partitions.len() > 1);
+            for key in &keys {
+                let target = encode(key, seqno, ValueType::FOR_SEEK);
+                let filter = partition_for(&partitions, &target, user_keys);
+                prop_assert!(filter.may_contain(key));
+                if let Some(prefix) = prefix_len.and_then(|len| key.get(..len)) {
+                    prop_assert!(filter.may_contain(prefix));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn partitions_hold_what_fits_in_their_bytes() {
+        for policy in [FilterPolicy::bloom(10.0), FilterPolicy::ribbon(10.0, -1)] {
+            let algorithm = policy.algorithm(6, None).unwrap();
+            for bytes in [0, 64, 600, 3700] {
+                let entries = algorithm.entries_within(bytes);
+                assert!(entries >= 1);
+                assert!(algorithm.filter_bytes(entries) <= bytes || entries == 1);
+                assert!(algorithm.filter_bytes(entries + 1) > bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_without_filterable_keys_has_no_filter() {
+        struct Nowhere;
+        impl IndexBlockSink for Nowhere {
+            fn write(&mut self, _: &mut Vec<u8>) -> Result<BlockHandle> {
+                unreachable!("nothing to write")
+            }
+        }
+        let algorithm = FilterPolicy::bloom(10.0).algorithm(6, None).unwrap();
+        let extractor: Arc<dyn PrefixExtractor> = Arc::new(FixedPrefix::new(5));
+        let mut builder = TableFilterBuilder::new(algorithm, false, Some(extractor), None);
+        builder.add(b"abc", b"");
+        let format = IndexBlockFormat {
+            restart_interval: 1,
+            delta_values: true,
+            user_keys: true,
+        };
+        assert!(
+            builder
+                .finish(b"abc", format, &mut Nowhere)
+                .unwrap()
+                .is_none()
+        );
     }
 }

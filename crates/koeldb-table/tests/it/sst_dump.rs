@@ -26,6 +26,8 @@ struct SstDump {
     program: PathBuf,
     help: String,
     format_version_max: u32,
+    /// Whether it knows data blocks with separate values and index blocks marked as uniform.
+    reads_block_flags: bool,
 }
 
 impl SstDump {
@@ -58,12 +60,16 @@ impl SstDump {
             program,
             help,
             format_version_max,
+            reads_block_flags: release >= (11, 1),
         })
     }
 
     fn reads(&self, case: &Case) -> bool {
         let codec = case.context.compression;
-        case.context.format.format_version <= self.format_version_max
+        let format = &case.context.format;
+        let flags = format.separate_values || format.uniform_cv_threshold >= 0.0;
+        format.format_version <= self.format_version_max
+            && (self.reads_block_flags || !flags)
             && codec.is_available()
             && self.help.contains(codec.option_name())
     }
@@ -415,6 +421,16 @@ fn rocksdb_reads_hash_indexes_aligned_blocks_and_other_orders() {
         "features",
         [
             Case::new("hash", format(|f| f.data_block_hash_index = true)),
+            Case::new("separate", format(|f| f.separate_values = true)),
+            Case::new(
+                "separate-hash",
+                format(|f| {
+                    f.separate_values = true;
+                    f.data_block_hash_index = true;
+                    f.block_restart_interval = 5;
+                }),
+            ),
+            Case::new("uniform", format(|f| f.uniform_cv_threshold = 100.0)),
             Case::new("align", format(|f| f.block_align = true)),
             Case::new("whole-keys", format(|f| f.share_key_prefixes = false)),
             Case::new(
