@@ -4,6 +4,8 @@
 //! Jobs turn inputs into an edit; only the database changes the database. Pickers are pure functions from a
 //! [`Version`] to an optional plan. Nothing here holds the database's lock or knows its options.
 
+pub mod current;
+pub mod manifest;
 pub mod version;
 
 pub use version::{FileMeta, Level, Version};

@@ -5,11 +5,13 @@
 //! The open reader of a table hangs off its [`FileMeta`], so that a read does no table-cache look-up.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
+use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::TableReader;
 
@@ -50,6 +52,8 @@ pub struct FileMeta {
     pub oldest_blob_file: FileNumber,
     /// The temperature byte recorded.
     pub temperature: u8,
+    /// What else the MANIFEST says of it, as tag and bytes: kept for RocksDB, without meaning here.
+    pub other_fields: Vec<(u32, Vec<u8>)>,
     /// The open reader, once it was needed.
     pub reader: OnceLock<Arc<TableReader>>,
     /// Whether a running compaction has this file among its inputs.
@@ -93,9 +97,37 @@ impl FileMeta {
             marked_for_compaction: false,
             oldest_blob_file: 0,
             temperature: 0,
+            other_fields: Vec::new(),
             reader: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
+        }
+    }
+
+    /// The same file under another epoch, not yet opened.
+    #[must_use]
+    pub fn with_epoch(&self, epoch: u64) -> Self {
+        FileMeta {
+            smallest_seqno: self.smallest_seqno,
+            largest_seqno: self.largest_seqno,
+            epoch,
+            oldest_ancestor_time: self.oldest_ancestor_time,
+            creation_time: self.creation_time,
+            unique_id: self.unique_id,
+            checksum_name: self.checksum_name.clone(),
+            checksum: self.checksum.clone(),
+            tail_bytes: self.tail_bytes,
+            compensated_range_deletion_bytes: self.compensated_range_deletion_bytes,
+            marked_for_compaction: self.marked_for_compaction,
+            oldest_blob_file: self.oldest_blob_file,
+            temperature: self.temperature,
+            other_fields: self.other_fields.clone(),
+            ..FileMeta::new(
+                self.number,
+                self.bytes,
+                self.smallest.clone(),
+                self.largest.clone(),
+            )
         }
     }
 
@@ -149,6 +181,25 @@ impl Level {
     }
 }
 
+/// What the MANIFEST records of a blob file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobFile {
+    /// The number in its name.
+    pub number: FileNumber,
+    /// The blobs in it.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The name of the checksum's function, empty for none.
+    pub checksum_name: Vec<u8>,
+    /// The checksum of the file.
+    pub checksum: Vec<u8>,
+    /// The blobs that nothing refers to.
+    pub garbage_count: u64,
+    /// Their bytes.
+    pub garbage_bytes: u64,
+}
+
 /// One state of the tree of one column family.
 #[derive(Debug)]
 pub struct Version {
@@ -156,15 +207,27 @@ pub struct Version {
     pub order: KeyOrder,
     /// All levels, the configured number of them.
     pub levels: Vec<Level>,
+    /// The blob files that tables may refer to.
+    pub blob_files: BTreeMap<FileNumber, BlobFile>,
+    /// The range tombstones of all tables, once they were asked for.
+    pub(crate) tombstones: OnceLock<Vec<Arc<FragmentedTombstones>>>,
 }
 
 impl Version {
     /// An empty tree.
     #[must_use]
     pub fn empty(order: KeyOrder, level_count: usize) -> Self {
+        Self::new(order, vec![Level::default(); level_count])
+    }
+
+    /// A tree of these levels.
+    #[must_use]
+    pub fn new(order: KeyOrder, levels: Vec<Level>) -> Self {
         Version {
             order,
-            levels: vec![Level::default(); level_count],
+            levels,
+            blob_files: BTreeMap::new(),
+            tombstones: OnceLock::new(),
         }
     }
 

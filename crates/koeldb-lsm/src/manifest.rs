@@ -1,0 +1,340 @@
+//! The MANIFEST: the log of all version edits.
+//!
+//! It begins with a snapshot, edits that lead from nothing to the state when it was begun; each later record is one
+//! change. Edits that must take effect together form an atomic group of consecutive records. A new MANIFEST is in
+//! force once CURRENT names it.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::{Error, Result, SeqNo};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
+use koeldb_log::{Problem, RecordReader, RecordWriter, RecordWriterOptions, RecoveryMode};
+
+use crate::current::write_current;
+use crate::version::Version;
+use crate::version::edit::{BlobGarbage, FamilyChange, VersionEdit, WalAddition};
+
+/// Reads the edits of a MANIFEST, those of an atomic group together.
+#[derive(Debug)]
+pub struct ManifestReader {
+    records: RecordReader,
+    /// The edits of a group whose last one was not read yet.
+    group: Vec<VersionEdit>,
+}
+
+impl ManifestReader {
+    /// Opens MANIFEST `number` of `directory`.
+    ///
+    /// # Errors
+    /// `Corruption` if it does not exist; otherwise if the system fails.
+    pub fn open(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<Self> {
+        let path = file_name::manifest(directory, number);
+        let options = OpenOptions {
+            purpose: Purpose::Open,
+            hint: AccessHint::Sequential,
+            ..OpenOptions::default()
+        };
+        let file = fs.open(&path, &options).map_err(|error| {
+            if error.is_path_not_found() {
+                Error::corruption("CURRENT names a MANIFEST that does not exist")
+                    .in_file(&path, None, "open")
+            } else {
+                error
+            }
+        })?;
+        Ok(ManifestReader {
+            records: RecordReader::new(file, 0, RecoveryMode::TolerateCorruptedTailRecords),
+            group: Vec::new(),
+        })
+    }
+
+    /// The edits that take effect next, together; `None` at the end. A group that the end cuts off has no effect.
+    ///
+    /// # Errors
+    /// `Corruption` for damage other than an incomplete record at the end; otherwise if the system fails.
+    pub fn next_edits(&mut self) -> Result<Option<Vec<VersionEdit>>> {
+        loop {
+            let Some(record) = self.records.next_record()? else {
+                return match self.records.take_problem() {
+                    Some(problem) => Err(problem.to_error(&**self.records.file())),
+                    None => Ok(None),
+                };
+            };
+            let decoded = VersionEdit::decode(record);
+            let edit = decoded.map_err(|error| self.located(error))?;
+            let complete = self.collect(edit).map_err(|error| self.located(error))?;
+            if complete {
+                return Ok(Some(std::mem::take(&mut self.group)));
+            }
+        }
+    }
+
+    /// Says of an error where in the MANIFEST its cause is.
+    pub(crate) fn located(&self, error: Error) -> Error {
+        let offset = self.records.last_record().start;
+        error.in_file(self.records.file().path(), Some(offset), "read")
+    }
+
+    /// Adds an edit to the group; whether that completes it. An edit without group is one of its own.
+    fn collect(&mut self, edit: VersionEdit) -> Result<bool> {
+        let expected = match self.group.last() {
+            Some(last) => last
+                .remaining_in_group
+                .and_then(|remaining| remaining.checked_sub(1)),
+            None => edit.remaining_in_group,
+        };
+        if edit.remaining_in_group != expected {
+            return Err(Error::corruption(format!(
+                "corrupted atomic group: an edit with {:?} to follow where {expected:?} were expected",
+                edit.remaining_in_group
+            )));
+        }
+        self.group.push(edit);
+        Ok(matches!(expected, None | Some(0)))
+    }
+
+    /// The incomplete record at the end that was left out, once the end was reached.
+    #[must_use]
+    pub fn dropped_tail(&self) -> Option<&Problem> {
+        self.records.tolerated_tail()
+    }
+
+    /// The edits of a group that the end cut off, once the end was reached.
+    #[must_use]
+    pub fn dropped_group(&self) -> &[VersionEdit] {
+        &self.group
+    }
+}
+
+/// The state of a database, as a MANIFEST begins with it.
+#[derive(Clone, Debug, Default)]
+pub struct ManifestSnapshot {
+    /// The id of the database; left out if absent.
+    pub db_id: Option<String>,
+    /// The logs that are tracked.
+    pub wals: Vec<WalAddition>,
+    /// Logs with smaller numbers are not needed.
+    pub min_log_number_to_keep: FileNumber,
+    /// The largest id a family ever had.
+    pub max_column_family: u32,
+    /// The last sequence number in use.
+    pub last_seqno: SeqNo,
+    /// All families, by id.
+    pub families: Vec<FamilySnapshot>,
+}
+
+/// The state of a column family, as a MANIFEST begins with it.
+#[derive(Clone, Debug)]
+pub struct FamilySnapshot {
+    /// Its id.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Logs with smaller numbers hold nothing of it that is not in its tables.
+    pub log_number: FileNumber,
+    /// Its tables and its order.
+    pub version: Arc<Version>,
+}
+
+impl ManifestSnapshot {
+    /// The edits that lead from nothing to this state, except for the counters that every ordinary edit has.
+    #[must_use]
+    pub fn edits(&self) -> Vec<VersionEdit> {
+        let mut edits = Vec::new();
+        if let Some(db_id) = &self.db_id {
+            edits.push(VersionEdit {
+                db_id: Some(db_id.as_bytes().to_vec()),
+                ..VersionEdit::default()
+            });
+        }
+        if !self.wals.is_empty() {
+            edits.push(VersionEdit {
+                wal_additions: self.wals.clone(),
+                ..VersionEdit::default()
+            });
+            if self.min_log_number_to_keep > 0 {
+                edits.push(VersionEdit {
+                    wal_deletion: Some(self.min_log_number_to_keep),
+                    ..VersionEdit::default()
+                });
+            }
+        }
+        for family in &self.families {
+            edits.push(VersionEdit {
+                comparator: Some(family.version.order.name().to_owned()),
+                persist_timestamps: Some(true),
+                family_change: (family.id != 0).then(|| FamilyChange::Add(family.name.clone())),
+                ..VersionEdit::of(family.id)
+            });
+            edits.push(self.family_files(family));
+        }
+        edits
+    }
+
+    fn family_files(&self, family: &FamilySnapshot) -> VersionEdit {
+        let blob_files = family.version.blob_files.values();
+        let min_log_number = self.min_log_number_to_keep;
+        VersionEdit {
+            added_files: family
+                .version
+                .files()
+                .map(|(level, file)| (level, Arc::clone(file)))
+                .collect(),
+            added_blob_files: blob_files.clone().cloned().collect(),
+            blob_garbage: blob_files
+                .filter(|file| file.garbage_count > 0)
+                .map(|file| BlobGarbage {
+                    number: file.number,
+                    count: file.garbage_count,
+                    bytes: file.garbage_bytes,
+                })
+                .collect(),
+            log_number: Some(family.log_number),
+            min_log_number_to_keep: (family.id == 0 && min_log_number > 0)
+                .then_some(min_log_number),
+            last_seqno: Some(self.last_seqno),
+            ..VersionEdit::of(family.id)
+        }
+    }
+}
+
+/// What the size that a MANIFEST records of itself adds to the bytes before.
+const SIZE_RECORD_BYTES: u64 = 15;
+
+/// Writes MANIFEST `number` with a snapshot and the edits behind it, and makes it and its name durable. It is not
+/// in force yet.
+///
+/// # Errors
+/// If the system fails; what was written is then removed again, if possible.
+pub fn write(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    snapshot: &ManifestSnapshot,
+    edits: &[VersionEdit],
+) -> Result<RecordWriter> {
+    let path = file_name::manifest(directory, number);
+    let written = write_records(fs, &path, snapshot, edits).and_then(|records| {
+        fs.sync_dir(directory)?;
+        Ok(records)
+    });
+    if written.is_err() {
+        // What counts is the failure. A file that stays is collected when the database opens.
+        let _ = fs.remove_file(&path);
+    }
+    written
+}
+
+fn write_records(
+    fs: &dyn FileSystem,
+    path: &Path,
+    snapshot: &ManifestSnapshot,
+    edits: &[VersionEdit],
+) -> Result<RecordWriter> {
+    let file = fs.create(path, &WriteOptions::new(Purpose::Manifest))?;
+    let mut records = RecordWriter::new(file, RecordWriterOptions::default())?;
+    let mut record = Vec::new();
+    for edit in snapshot.edits() {
+        append(&mut records, &edit, &mut record)?;
+    }
+    if !snapshot.families.is_empty() {
+        let size = VersionEdit {
+            compacted_manifest_bytes: Some(records.len().saturating_add(SIZE_RECORD_BYTES)),
+            ..VersionEdit::default()
+        };
+        append(&mut records, &size, &mut record)?;
+    }
+    for edit in edits {
+        append(&mut records, edit, &mut record)?;
+    }
+    records.sync()?;
+    Ok(records)
+}
+
+/// Appends an edit as one record, using `record` as memory.
+pub(crate) fn append(
+    records: &mut RecordWriter,
+    edit: &VersionEdit,
+    record: &mut Vec<u8>,
+) -> Result<()> {
+    record.clear();
+    edit.encode(record);
+    records.add_record(record)
+}
+
+/// Writes a MANIFEST with this state and puts it in force: the last step of a repair.
+///
+/// # Errors
+/// If the system fails.
+pub fn install(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    next_file_number: FileNumber,
+    snapshot: &ManifestSnapshot,
+) -> Result<()> {
+    let counters = VersionEdit {
+        prev_log_number: Some(0),
+        next_file_number: Some(next_file_number),
+        max_column_family: (snapshot.max_column_family > 0).then_some(snapshot.max_column_family),
+        last_seqno: Some(snapshot.last_seqno),
+        ..VersionEdit::default()
+    };
+    write(fs, directory, number, snapshot, &[counters])?.close()?;
+    write_current(fs, directory, number)
+}
+
+/// Writes the MANIFEST of a new, empty database, and puts it in force.
+///
+/// # Errors
+/// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the system fails.
+pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Result<()> {
+    refuse_remains(fs, directory)?;
+    let first = VersionEdit {
+        db_id: db_id.map(|id| id.as_bytes().to_vec()),
+        log_number: Some(0),
+        next_file_number: Some(FIRST_MANIFEST.saturating_add(1)),
+        last_seqno: Some(0),
+        ..VersionEdit::default()
+    };
+    // An earlier attempt may have left it: without CURRENT it is nobody's.
+    match fs.remove_file(&file_name::manifest(directory, FIRST_MANIFEST)) {
+        Err(error) if !error.is_path_not_found() => return Err(error),
+        _ => {}
+    }
+    let snapshot = ManifestSnapshot::default();
+    write(fs, directory, FIRST_MANIFEST, &snapshot, &[first])?.close()?;
+    write_current(fs, directory, FIRST_MANIFEST)
+}
+
+const FIRST_MANIFEST: FileNumber = 1;
+
+/// Refuses to begin a database over the remains of another.
+fn refuse_remains(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    use file_name::FileKind::{Blob, Manifest, Table, Wal};
+    for entry in fs.list(directory)? {
+        let remains = match file_name::parse(&entry.name) {
+            Some(Table(_) | Blob(_) | Wal(_)) => true,
+            Some(Manifest(number)) => number != FIRST_MANIFEST,
+            _ => false,
+        };
+        if remains {
+            return Err(Error::corruption(format!(
+                "CURRENT file is missing, but the directory holds {}: repair or restore the database",
+                entry.name
+            ))
+            .in_file(directory, None, "create"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

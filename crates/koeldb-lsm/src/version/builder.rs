@@ -1,0 +1,354 @@
+//! From one version to the next, by edits.
+//!
+//! A builder takes any number of edits and makes one version of them, so that a recovery does not build the
+//! versions between. What an edit claims of the tree is checked as it is applied; the order and disjointness of
+//! files when the version is made. Files that no edit touches are shared with the version before.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::{Error, KeyOrder, Result};
+
+use super::edit::{BlobGarbage, VersionEdit};
+use super::version::{BlobFile, FileMeta, Level, Version};
+
+/// What to do about files of level 0 whose writer recorded no epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingEpochs {
+    /// Give every file of the tree a new epoch, by levels and sequence numbers: for a tree read from a MANIFEST.
+    Assign,
+    /// It is an error: the files are ours.
+    Refuse,
+}
+
+/// Where a file is while edits are applied.
+#[derive(Debug)]
+struct Place {
+    /// Its level in the base.
+    base_level: Option<usize>,
+    /// Its level now, unless it was removed.
+    now: Option<(usize, Arc<FileMeta>)>,
+}
+
+/// Applies edits to a version.
+#[derive(Debug)]
+pub struct VersionBuilder {
+    base: Arc<Version>,
+    places: HashMap<FileNumber, Place>,
+    /// Files that came to a level, by level; a file may have left again.
+    added: BTreeMap<usize, Vec<FileNumber>>,
+    /// Levels of the base that lost a file or hold another under the same number.
+    touched: Vec<bool>,
+    blob_files: BTreeMap<FileNumber, BlobFile>,
+}
+
+impl VersionBuilder {
+    /// A builder on `base`.
+    #[must_use]
+    pub fn new(base: Arc<Version>) -> Self {
+        let places = base
+            .files()
+            .map(|(level, file)| {
+                let place = Place {
+                    base_level: Some(level),
+                    now: Some((level, Arc::clone(file))),
+                };
+                (file.number, place)
+            })
+            .collect();
+        VersionBuilder {
+            places,
+            added: BTreeMap::new(),
+            touched: vec![false; base.levels.len()],
+            blob_files: base.blob_files.clone(),
+            base,
+        }
+    }
+
+    /// Applies the files of `edit`: first those that leave, then those that come.
+    ///
+    /// # Errors
+    /// `Corruption` if the edit contradicts the tree; the builder is of no use then.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        for &(level, number) in &edit.deleted_files {
+            self.delete(level, number)?;
+        }
+        for (level, file) in &edit.added_files {
+            self.add(*level, file)?;
+        }
+        for blob_file in &edit.added_blob_files {
+            if self
+                .blob_files
+                .insert(blob_file.number, blob_file.clone())
+                .is_some()
+            {
+                return Err(Error::corruption(format!(
+                    "blob file #{} is added twice",
+                    blob_file.number
+                )));
+            }
+        }
+        for garbage in &edit.blob_garbage {
+            self.add_garbage(garbage)?;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, level: usize, number: FileNumber) -> Result<()> {
+        let place = self.places.get_mut(&number);
+        let found = place
+            .as_ref()
+            .and_then(|place| place.now.as_ref())
+            .map(|&(found, _)| found);
+        match place {
+            Some(place) if found == Some(level) => {
+                place.now = None;
+                if place.base_level == Some(level)
+                    && let Some(touched) = self.touched.get_mut(level)
+                {
+                    *touched = true;
+                }
+                Ok(())
+            }
+            _ => {
+                let found = found.map_or_else(String::new, |found| format!(": it is on {found}"));
+                Err(Error::corruption(format!(
+                    "Cannot delete table file #{number} from level {level} since it is not in the LSM tree there{found}"
+                )))
+            }
+        }
+    }
+
+    fn add(&mut self, level: usize, file: &Arc<FileMeta>) -> Result<()> {
+        let number = file.number;
+        if self
+            .base
+            .order
+            .compare_internal(&file.smallest, &file.largest)
+            == Ordering::Greater
+        {
+            return Err(Error::corruption(format!(
+                "table file #{number} has bounds in the wrong order"
+            )));
+        }
+        let place = self.places.entry(number).or_insert(Place {
+            base_level: None,
+            now: None,
+        });
+        if let Some((found, _)) = &place.now {
+            return Err(Error::corruption(format!(
+                "Cannot add table file #{number} to level {level} since it is already in the LSM tree on level {found}"
+            )));
+        }
+        place.now = Some((level, Arc::clone(file)));
+        if place.base_level == Some(level) {
+            if let Some(touched) = self.touched.get_mut(level) {
+                *touched = true;
+            }
+        } else {
+            self.added.entry(level).or_default().push(number);
+        }
+        Ok(())
+    }
+
+    fn add_garbage(&mut self, garbage: &BlobGarbage) -> Result<()> {
+        let number = garbage.number;
+        let Some(file) = self.blob_files.get_mut(&number) else {
+            return Err(Error::corruption(format!(
+                "garbage in blob file #{number}, which does not exist"
+            )));
+        };
+        let count = file.garbage_count.checked_add(garbage.count);
+        let bytes = file.garbage_bytes.checked_add(garbage.bytes);
+        match (count, bytes) {
+            (Some(count), Some(bytes)) if count <= file.count && bytes <= file.bytes => {
+                file.garbage_count = count;
+                file.garbage_bytes = bytes;
+                Ok(())
+            }
+            _ => Err(Error::corruption(format!(
+                "more garbage than blobs in blob file #{number}"
+            ))),
+        }
+    }
+
+    /// The version with all edits applied.
+    ///
+    /// # Errors
+    /// `Corruption` if files contradict each other; `InvalidArgument` if a file lies on a level that the family is
+    /// not configured to have.
+    pub fn finish(mut self, missing_epochs: MissingEpochs) -> Result<Version> {
+        let order = &self.base.order;
+        let level_count = self.base.levels.len();
+        let mut levels = Vec::with_capacity(level_count);
+        for (level, base) in self.base.levels.iter().enumerate() {
+            let added = self.added.remove(&level).unwrap_or_default();
+            let touched = self.touched.get(level).copied().unwrap_or_default();
+            if added.is_empty() && !touched {
+                levels.push(base.clone());
+                continue;
+            }
+            let files = base.files.iter().map(|file| file.number).chain(added);
+            let mut files: Vec<Arc<FileMeta>> = files
+                .filter_map(|number| match &self.places.get(&number)?.now {
+                    Some((now, file)) if *now == level => Some(Arc::clone(file)),
+                    _ => None,
+                })
+                .collect();
+            sort(level, order, &mut files);
+            files.dedup_by_key(|file| file.number);
+            levels.push(Level { files });
+        }
+        self.refuse_deeper_levels(level_count)?;
+        if levels
+            .iter()
+            .flat_map(|level| &level.files)
+            .any(|file| file.epoch == 0)
+        {
+            if missing_epochs == MissingEpochs::Refuse {
+                return Err(Error::corruption("a new table file has no epoch"));
+            }
+            assign_epochs(&mut levels)?;
+        }
+        for (level, files) in levels.iter().enumerate() {
+            check(level, order, files)?;
+        }
+        let blob_files = keep_linked(self.blob_files, &levels)?;
+        let mut version = Version::new(order.clone(), levels);
+        version.blob_files = blob_files;
+        Ok(version)
+    }
+
+    fn refuse_deeper_levels(&self, level_count: usize) -> Result<()> {
+        for (&level, numbers) in self.added.range(level_count..) {
+            for number in numbers {
+                let now = self.places.get(number).and_then(|place| place.now.as_ref());
+                if now.is_some_and(|&(now, _)| now == level) {
+                    return Err(Error::invalid_argument(format!(
+                        "table file #{number} is on level {level}, but the column family has {level_count} levels"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Newest first by epoch; where epochs agree, by sequence numbers.
+fn newest_first(a: &FileMeta, b: &FileMeta) -> Ordering {
+    b.epoch.cmp(&a.epoch).then_with(|| newest_seqno_first(a, b))
+}
+
+fn newest_seqno_first(a: &FileMeta, b: &FileMeta) -> Ordering {
+    let key = |file: &FileMeta| (file.largest_seqno, file.smallest_seqno, file.number);
+    key(b).cmp(&key(a))
+}
+
+fn sort(level: usize, order: &KeyOrder, files: &mut [Arc<FileMeta>]) {
+    if level == 0 {
+        files.sort_by(|a, b| newest_first(a, b));
+    } else {
+        files.sort_by(|a, b| {
+            order
+                .compare_internal(&a.smallest, &b.smallest)
+                .then(a.number.cmp(&b.number))
+        });
+    }
+}
+
+/// Gives every file an epoch, as RocksDB does for a tree of a release without them: one to each deeper level, the
+/// deepest the oldest, then one to each file of level 0 by its sequence numbers.
+fn assign_epochs(levels: &mut [Level]) -> Result<()> {
+    let too_many = || Error::corruption("too many files for epochs");
+    let mut epoch = 0_u64;
+    for level in levels.iter_mut().skip(1).rev() {
+        if level.files.is_empty() {
+            continue;
+        }
+        epoch = epoch.checked_add(1).ok_or_else(too_many)?;
+        for file in &mut level.files {
+            *file = Arc::new(file.with_epoch(epoch));
+        }
+    }
+    if let Some(level_0) = levels.first_mut() {
+        level_0.files.sort_by(|a, b| newest_seqno_first(a, b));
+        for file in level_0.files.iter_mut().rev() {
+            epoch = epoch.checked_add(1).ok_or_else(too_many)?;
+            *file = Arc::new(file.with_epoch(epoch));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what neighbours on a level must be to each other.
+fn check(level: usize, order: &KeyOrder, files: &Level) -> Result<()> {
+    for pair in files.files.windows(2) {
+        let [a, b] = pair else { continue };
+        if level == 0 {
+            if a.epoch == b.epoch && overlap(order, a, b) {
+                return Err(Error::corruption(format!(
+                    "L0 files of same epoch number but overlapping range: #{} and #{}, epoch {}",
+                    a.number, b.number, a.epoch
+                )));
+            }
+        } else if order.compare_internal(&a.largest, &b.smallest) != Ordering::Less {
+            return Err(Error::corruption(format!(
+                "L{level} has overlapping ranges: table files #{} and #{}",
+                a.number, b.number
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn overlap(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
+    order.compare_internal(&a.smallest, &b.largest) != Ordering::Greater
+        && order.compare_internal(&b.smallest, &a.largest) != Ordering::Greater
+}
+
+/// Drops the blob files that no table can refer to any more.
+///
+/// A table names only the oldest blob file it refers to, so a file is kept while an older one is named, unless all
+/// of it is garbage.
+fn keep_linked(
+    blob_files: BTreeMap<FileNumber, BlobFile>,
+    levels: &[Level],
+) -> Result<BTreeMap<FileNumber, BlobFile>> {
+    let files = levels.iter().flat_map(|level| &level.files);
+    let mut linked = BTreeMap::new();
+    for file in files.filter(|file| file.oldest_blob_file != 0) {
+        let blob_number = file.oldest_blob_file;
+        linked.entry(blob_number).or_insert(file.number);
+    }
+    for (blob_number, table) in &linked {
+        match blob_files.get(blob_number) {
+            None => {
+                return Err(Error::corruption(format!(
+                    "table file #{table} refers to blob file #{blob_number}, which does not exist"
+                )));
+            }
+            Some(file) if file.garbage_count == file.count => {
+                return Err(Error::corruption(format!(
+                    "blob file #{blob_number} consists entirely of garbage, but table file #{table} refers to it"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    let Some(oldest) = linked.keys().next().copied() else {
+        return Ok(BTreeMap::new());
+    };
+    let mut kept = blob_files;
+    kept.retain(|number, file| *number >= oldest && file.garbage_count < file.count);
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! The state that a MANIFEST records: its edits applied in order to nothing.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::{Error, Result, SeqNo};
+use koeldb_fs::FileSystem;
+
+use super::builder::{MissingEpochs, VersionBuilder};
+use super::edit::{FILE_NUMBER_MAX, FamilyChange, VersionEdit, WalAddition};
+use super::set::{DEFAULT_FAMILY, Family, FamilyDescriptor, ManifestReport, VersionSetOptions};
+use super::version::Version;
+use crate::manifest::ManifestReader;
+
+/// More families than this are not believed.
+const FAMILY_COUNT_MAX: usize = 1 << 20;
+
+/// What a MANIFEST says.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub(super) db_id: Option<String>,
+    pub(super) families: BTreeMap<u32, Family>,
+    pub(super) next_file_number: FileNumber,
+    pub(super) last_seqno: SeqNo,
+    pub(super) min_log_number_to_keep: FileNumber,
+    pub(super) max_column_family: u32,
+    pub(super) wals: BTreeMap<FileNumber, Option<u64>>,
+}
+
+/// Reads MANIFEST `number` and builds the versions of `families`.
+pub(super) fn read(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    families: &[FamilyDescriptor],
+    options: &VersionSetOptions,
+) -> Result<(Recovered, ManifestReport)> {
+    if !families.iter().any(|family| family.name == DEFAULT_FAMILY) {
+        return Err(Error::invalid_argument(
+            "Default column family not specified",
+        ));
+    }
+    let mut reader = ManifestReader::open(fs, directory, number)?;
+    let mut replay = Replay::new(Some(families));
+    replay.run(&mut reader)?;
+    let mut report = ManifestReport {
+        manifest_number: number,
+        edit_count: replay.edit_count,
+        dropped_tail: reader.dropped_tail().cloned(),
+        dropped_group_edits: reader.dropped_group().len(),
+        families_not_opened: Vec::new(),
+        seqno_decreases: replay.seqno_decreases,
+    };
+    for family in replay.families.values() {
+        if family.builder.is_none() {
+            report.families_not_opened.push(family.name.clone());
+        }
+    }
+    if !options.read_only && !report.families_not_opened.is_empty() {
+        return Err(Error::invalid_argument(format!(
+            "Column families not opened: {}",
+            report.families_not_opened.join(", ")
+        )));
+    }
+    let recovered = replay.finish().map_err(|error| reader.located(error))?;
+    Ok((recovered, report))
+}
+
+/// The names of the families that MANIFEST `number` records, by id.
+pub(super) fn family_names(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+) -> Result<Vec<String>> {
+    let mut reader = ManifestReader::open(fs, directory, number)?;
+    let mut replay = Replay::new(None);
+    replay.run(&mut reader)?;
+    replay
+        .counters
+        .complete()
+        .map_err(|error| reader.located(error))?;
+    Ok(replay
+        .families
+        .into_values()
+        .map(|family| family.name)
+        .collect())
+}
+
+/// Notes a log, or that more of it is durable.
+pub(super) fn track(wals: &mut BTreeMap<FileNumber, Option<u64>>, wal: WalAddition) {
+    let synced = wals.entry(wal.number).or_default();
+    *synced = (*synced).max(wal.synced_bytes);
+}
+
+/// The counters of the database, as far as edits have set them.
+#[derive(Debug, Default)]
+struct Counters {
+    log_number: Option<FileNumber>,
+    prev_log_number: Option<FileNumber>,
+    next_file_number: Option<FileNumber>,
+    last_seqno: Option<SeqNo>,
+}
+
+impl Counters {
+    /// The next file number and the last sequence number, if all was set that must be.
+    fn complete(&self) -> Result<(FileNumber, SeqNo)> {
+        let missing: Vec<&str> = [
+            (self.log_number.is_none(), "log_file_number"),
+            (self.next_file_number.is_none(), "next_file_number"),
+            (self.last_seqno.is_none(), "last_sequence"),
+        ]
+        .into_iter()
+        .filter_map(|(missing, name)| missing.then_some(name))
+        .collect();
+        match (self.next_file_number, self.last_seqno) {
+            (Some(next), Some(last)) if missing.is_empty() => Ok((next, last)),
+            _ => Err(Error::corruption(format!(
+                "no {} entry in MANIFEST",
+                missing.join(", ")
+            ))),
+        }
+    }
+}
+
+/// A family while edits are applied.
+#[derive(Debug)]
+struct Replayed {
+    name: String,
+    log_number: FileNumber,
+    /// `None` for a family that is not opened: its files are not looked at.
+    builder: Option<VersionBuilder>,
+}
+
+/// Edits being applied.
+#[derive(Debug)]
+struct Replay<'a> {
+    /// The families to open; `None` for their names only.
+    descriptors: Option<&'a [FamilyDescriptor]>,
+    families: BTreeMap<u32, Replayed>,
+    counters: Counters,
+    db_id: Option<String>,
+    min_log_number_to_keep: FileNumber,
+    max_column_family: u32,
+    wals: BTreeMap<FileNumber, Option<u64>>,
+    edit_count: u64,
+    seqno_decreases: u64,
+}
+
+impl<'a> Replay<'a> {
+    fn new(descriptors: Option<&'a [FamilyDescriptor]>) -> Self {
+        let mut replay = Replay {
+            descriptors,
+            families: BTreeMap::new(),
+            counters: Counters::default(),
+            db_id: None,
+            min_log_number_to_keep: 0,
+            max_column_family: 0,
+            wals: BTreeMap::new(),
+            edit_count: 0,
+            seqno_decreases: 0,
+        };
+        let default = replay.replayed(DEFAULT_FAMILY);
+        replay.families.insert(0, default);
+        replay
+    }
+
+    fn replayed(&self, name: &str) -> Replayed {
+        Replayed {
+            name: name.to_owned(),
+            log_number: 0,
+            builder: self.descriptor(name).map(|descriptor| {
+                let order = descriptor.order.clone();
+                VersionBuilder::new(Arc::new(Version::empty(order, descriptor.level_count)))
+            }),
+        }
+    }
+
+    fn descriptor(&self, name: &str) -> Option<&'a FamilyDescriptor> {
+        self.descriptors?.iter().find(|family| family.name == name)
+    }
+
+    fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
+        while let Some(edits) = reader.next_edits()? {
+            for edit in edits {
+                self.apply(&edit).map_err(|error| reader.located(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.edit_count = self.edit_count.saturating_add(1);
+        self.apply_to_database(edit)?;
+        let id = edit.family;
+        match &edit.family_change {
+            Some(FamilyChange::Add(name)) => self.add_family(id, name)?,
+            Some(FamilyChange::Drop) => {
+                if id == 0 || self.families.remove(&id).is_none() {
+                    return Err(Error::corruption(format!(
+                        "MANIFEST drops column family {id}, which does not exist"
+                    )));
+                }
+                return Ok(());
+            }
+            None => {}
+        }
+        let Some(family) = self.families.get_mut(&id) else {
+            return Err(Error::corruption(format!(
+                "MANIFEST record referencing unknown column family {id}"
+            )));
+        };
+        if let Some(log_number) = edit.log_number {
+            family.log_number = family.log_number.max(log_number);
+        }
+        if let Some(builder) = &mut family.builder {
+            builder
+                .apply(edit)
+                .map_err(|error| error.context(format!("column family '{}'", family.name)))?;
+        }
+        let name = family.name.clone();
+        self.check_comparator(&name, edit)
+    }
+
+    fn add_family(&mut self, id: u32, name: &str) -> Result<()> {
+        let taken = self
+            .families
+            .iter()
+            .any(|(&known, family)| known == id || family.name == name);
+        if taken {
+            return Err(Error::corruption(format!(
+                "MANIFEST adds column family {id}, '{name}', a second time"
+            )));
+        }
+        if self.families.len() >= FAMILY_COUNT_MAX {
+            return Err(Error::corruption(format!(
+                "more than {FAMILY_COUNT_MAX} column families"
+            )));
+        }
+        let family = self.replayed(name);
+        self.families.insert(id, family);
+        self.max_column_family = self.max_column_family.max(id);
+        Ok(())
+    }
+
+    fn check_comparator(&self, family: &str, edit: &VersionEdit) -> Result<()> {
+        let (Some(stored), Some(descriptor)) = (&edit.comparator, self.descriptor(family)) else {
+            return Ok(());
+        };
+        let ours = descriptor.order.name();
+        if ours == stored {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "column family '{family}': {ours}: does not match existing comparator {stored}"
+        )))
+    }
+
+    fn apply_to_database(&mut self, edit: &VersionEdit) -> Result<()> {
+        let counters = &mut self.counters;
+        counters.log_number = counters.log_number.max(edit.log_number);
+        counters.prev_log_number = counters.prev_log_number.max(edit.prev_log_number);
+        counters.next_file_number = counters.next_file_number.max(edit.next_file_number);
+        if edit.last_seqno.is_some() && edit.last_seqno < counters.last_seqno {
+            self.seqno_decreases = self.seqno_decreases.saturating_add(1);
+        }
+        counters.last_seqno = counters.last_seqno.max(edit.last_seqno);
+        self.min_log_number_to_keep = self
+            .min_log_number_to_keep
+            .max(edit.min_log_number_to_keep.unwrap_or(0));
+        self.max_column_family = self
+            .max_column_family
+            .max(edit.max_column_family.unwrap_or(0));
+        if let Some(db_id) = &edit.db_id {
+            let text = str::from_utf8(db_id)
+                .map_err(|_| Error::corruption("the id of the database is not UTF-8"))?;
+            self.db_id = (!text.is_empty()).then(|| text.to_owned());
+        }
+        for wal in &edit.wal_additions {
+            track(&mut self.wals, *wal);
+        }
+        if let Some(below) = edit.wal_deletion {
+            self.wals = self.wals.split_off(&below);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Recovered> {
+        let (recorded_next, mut last_seqno) = self.counters.complete()?;
+        let counters = &self.counters;
+        let logs = [counters.log_number, counters.prev_log_number];
+        let largest = logs
+            .into_iter()
+            .flatten()
+            .fold(recorded_next, FileNumber::max);
+        let next_file_number = largest.saturating_add(1);
+        if next_file_number > FILE_NUMBER_MAX {
+            return Err(Error::corruption(format!(
+                "next file number {next_file_number}, at most {FILE_NUMBER_MAX}"
+            )));
+        }
+        let mut families = BTreeMap::new();
+        for (id, family) in self.families {
+            let Replayed {
+                name,
+                log_number,
+                builder: Some(builder),
+            } = family
+            else {
+                continue;
+            };
+            let version = builder
+                .finish(MissingEpochs::Assign)
+                .and_then(|version| check_numbers(version, recorded_next))
+                .map_err(|error| error.context(format!("column family '{name}'")))?;
+            let seqnos = version.files().map(|(_, file)| file.largest_seqno);
+            last_seqno = seqnos.fold(last_seqno, SeqNo::max);
+            families.insert(id, Family::new(id, name, log_number, version));
+        }
+        Ok(Recovered {
+            db_id: self.db_id,
+            families,
+            next_file_number,
+            last_seqno,
+            min_log_number_to_keep: self.min_log_number_to_keep,
+            max_column_family: self.max_column_family,
+            wals: self.wals,
+        })
+    }
+}
+
+/// Files cannot have numbers that were not handed out.
+fn check_numbers(version: Version, next_file_number: FileNumber) -> Result<Version> {
+    let mut tables = version.files().map(|(_, file)| file.number);
+    if let Some(number) = tables.find(|&number| number >= next_file_number) {
+        return Err(Error::corruption(format!(
+            "table file #{number}, but the next file number is {next_file_number}"
+        )));
+    }
+    drop(tables);
+    Ok(version)
+}

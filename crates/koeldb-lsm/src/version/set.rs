@@ -1,0 +1,746 @@
+//! All families' versions, the counters that go with them, and the MANIFEST they are recorded in.
+//!
+//! # Threading
+//!
+//! A [`VersionSet`] stands behind a mutex of its own, which is held while an edit is written and synced. Reads and
+//! writes of the database need it for nothing: they go on with the `Arc<Version>` they have. What is needed at any
+//! time without the mutex is handed out once as shared counters: [`FileNumbers`] and [`Epochs`]. Whoever commits
+//! takes the mutex, calls [`VersionSet::log_and_apply`], and before letting it go installs the versions returned
+//! under the database's lock: so versions are installed in the order they were recorded. The mutex is taken before
+//! the database's lock, never after.
+//!
+//! # Failure
+//!
+//! When a record cannot be written or synced, nobody knows whether it is on disk. The set stays as it was, what the
+//! failed edit names stays live ([`VersionSet::live_files`]), and the next edit begins a new MANIFEST. When CURRENT
+//! cannot be replaced, both MANIFESTs are kept ([`VersionSet::oldest_manifest`]) until a later one is in force.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo};
+use koeldb_fs::FileSystem;
+use koeldb_log::RecordWriter;
+
+use super::builder::{MissingEpochs, VersionBuilder};
+use super::edit::{FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, FamilyChange, VersionEdit, WalAddition};
+use super::recovery::{self, Recovered};
+use super::version::Version;
+use crate::current::{read_current, write_current};
+use crate::manifest::{self, FamilySnapshot, ManifestSnapshot};
+
+/// The name of the family that always exists.
+pub const DEFAULT_FAMILY: &str = "default";
+
+/// Hands out file numbers, to any thread.
+#[derive(Clone, Debug)]
+pub struct FileNumbers(Arc<AtomicU64>);
+
+impl FileNumbers {
+    pub(super) fn starting_at(next: FileNumber) -> Self {
+        FileNumbers(Arc::new(AtomicU64::new(next)))
+    }
+
+    /// A number that no file has.
+    #[must_use]
+    pub fn next(&self) -> FileNumber {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number that will be handed out next.
+    #[must_use]
+    pub fn peek(&self) -> FileNumber {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes all numbers handed out from now on larger than `number`.
+    pub fn skip(&self, number: FileNumber) {
+        self.0
+            .fetch_max(number.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Hands out the epochs of a family's tables, to any thread: a flush takes one for each table it writes.
+#[derive(Clone, Debug)]
+pub struct Epochs(Arc<AtomicU64>);
+
+impl Epochs {
+    fn behind(version: &Version) -> Self {
+        let largest = version.files().map(|(_, file)| file.epoch).max();
+        Epochs(Arc::new(AtomicU64::new(largest.unwrap_or(0) + 1)))
+    }
+
+    /// An epoch newer than all before.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A family as a user opens it.
+#[derive(Clone, Debug)]
+pub struct FamilyDescriptor {
+    /// Its name.
+    pub name: String,
+    /// The order of its keys.
+    pub order: KeyOrder,
+    /// The number of levels.
+    pub level_count: usize,
+}
+
+impl FamilyDescriptor {
+    /// A family in bytewise order with seven levels.
+    pub fn new(name: impl Into<String>) -> Self {
+        FamilyDescriptor {
+            name: name.into(),
+            order: KeyOrder::Bytewise,
+            level_count: 7,
+        }
+    }
+}
+
+/// How the MANIFEST is kept.
+#[derive(Clone, Debug)]
+pub struct VersionSetOptions {
+    /// Nothing will be written.
+    pub read_only: bool,
+    /// A MANIFEST of so many bytes is followed by a new one.
+    pub manifest_bytes_max: u64,
+    /// Record the id of the database in the MANIFEST.
+    pub write_db_id: bool,
+    /// Directories besides the database's whose file numbers are taken: that of the logs, and of tables.
+    pub other_directories: Vec<PathBuf>,
+}
+
+impl Default for VersionSetOptions {
+    fn default() -> Self {
+        VersionSetOptions {
+            read_only: false,
+            manifest_bytes_max: 1 << 30,
+            write_db_id: true,
+            other_directories: Vec::new(),
+        }
+    }
+}
+
+/// A family that is open.
+#[derive(Debug)]
+pub struct Family {
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) log_number: FileNumber,
+    pub(super) epochs: Epochs,
+    pub(super) current: Arc<Version>,
+}
+
+impl Family {
+    pub(super) fn new(id: u32, name: String, log_number: FileNumber, current: Version) -> Self {
+        Family {
+            id,
+            name,
+            log_number,
+            epochs: Epochs::behind(&current),
+            current: Arc::new(current),
+        }
+    }
+
+    /// Its id, never used again.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Logs with smaller numbers hold nothing of it that is not in its tables.
+    #[must_use]
+    pub fn log_number(&self) -> FileNumber {
+        self.log_number
+    }
+
+    /// The epochs of its tables to come.
+    #[must_use]
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// Its newest version.
+    #[must_use]
+    pub fn current(&self) -> &Arc<Version> {
+        &self.current
+    }
+}
+
+/// The files that some version still needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveFiles {
+    /// Tables.
+    pub tables: HashSet<FileNumber>,
+    /// Blob files.
+    pub blob_files: HashSet<FileNumber>,
+}
+
+impl LiveFiles {
+    fn add(&mut self, version: &Version) {
+        self.tables
+            .extend(version.files().map(|(_, file)| file.number));
+        self.blob_files.extend(version.blob_files.keys());
+    }
+}
+
+/// What recovering found besides the state.
+#[derive(Clone, Debug, Default)]
+pub struct ManifestReport {
+    /// The MANIFEST that was read.
+    pub manifest_number: FileNumber,
+    /// The edits that were applied.
+    pub edit_count: u64,
+    /// The incomplete record at its end that was left out.
+    pub dropped_tail: Option<koeldb_log::Problem>,
+    /// The edits of an incomplete atomic group at its end that were left out.
+    pub dropped_group_edits: usize,
+    /// Families that exist and were not asked for; only when opened read-only.
+    pub families_not_opened: Vec<String>,
+    /// How often the last sequence number went backwards.
+    pub seqno_decreases: u64,
+}
+
+/// The state of a database that its MANIFEST records.
+#[derive(Debug)]
+pub struct VersionSet {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    options: VersionSetOptions,
+    numbers: FileNumbers,
+
+    db_id: Option<String>,
+    families: BTreeMap<u32, Family>,
+    last_seqno: SeqNo,
+    min_log_number_to_keep: FileNumber,
+    max_column_family: u32,
+    wals: BTreeMap<FileNumber, Option<u64>>,
+
+    /// The live MANIFEST, unless the next edit begins a new one.
+    manifest: Option<RecordWriter>,
+    manifest_number: FileNumber,
+    /// What may be in force instead of the state here, because an edit failed on its way to disk.
+    uncertain: Vec<Arc<Version>>,
+    /// Every version that was current and may still be read.
+    versions: Vec<Weak<Version>>,
+    record: Vec<u8>,
+}
+
+impl VersionSet {
+    /// Writes MANIFEST and CURRENT of a new, empty database, which [`VersionSet::recover`] then opens.
+    ///
+    /// # Errors
+    /// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the system fails.
+    pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Result<()> {
+        manifest::create(fs, directory, db_id)
+    }
+
+    /// Reads the state that CURRENT and its MANIFEST record. Nothing is written: the first edit begins a new
+    /// MANIFEST.
+    ///
+    /// # Errors
+    /// With detail `PathNotFound` if there is no CURRENT; `Corruption` for damage; `InvalidArgument` if a comparator
+    /// differs, a family has fewer levels than its files need, or families exist that are not asked for (unless
+    /// read-only).
+    pub fn recover(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        families: &[FamilyDescriptor],
+        options: VersionSetOptions,
+    ) -> Result<(Self, ManifestReport)> {
+        let number = read_current(&*fs, directory)?;
+        let (recovered, report) = recovery::read(&*fs, directory, number, families, &options)?;
+        let Recovered {
+            db_id,
+            families,
+            next_file_number,
+            last_seqno,
+            min_log_number_to_keep,
+            max_column_family,
+            wals,
+        } = recovered;
+        let numbers = FileNumbers::starting_at(next_file_number);
+        let versions = families
+            .values()
+            .map(|family| Arc::downgrade(&family.current))
+            .collect();
+        let set = VersionSet {
+            fs,
+            directory: directory.to_owned(),
+            options,
+            numbers,
+            db_id,
+            families,
+            last_seqno,
+            min_log_number_to_keep,
+            max_column_family,
+            wals,
+            manifest: None,
+            manifest_number: number,
+            uncertain: Vec::new(),
+            versions,
+            record: Vec::new(),
+        };
+        set.skip_numbers_in_use()?;
+        Ok((set, report))
+    }
+
+    /// The names of the families in `directory`, by id.
+    ///
+    /// # Errors
+    /// As [`VersionSet::recover`], but for what concerns comparators and levels.
+    pub fn list_families(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
+        recovery::family_names(fs, directory, read_current(fs, directory)?)
+    }
+
+    fn skip_numbers_in_use(&self) -> Result<()> {
+        self.numbers.skip(self.manifest_number);
+        for directory in std::iter::once(&self.directory).chain(&self.options.other_directories) {
+            for entry in self.fs.list(directory)? {
+                if let Some(number) =
+                    file_name::parse(&entry.name).and_then(file_name::FileKind::number)
+                {
+                    self.numbers.skip(number);
+                }
+            }
+        }
+        let next = self.numbers.peek();
+        if next > FILE_NUMBER_MAX {
+            return Err(Error::corruption(format!(
+                "a file number of {} leaves none to hand out",
+                next - 1
+            ))
+            .in_file(&self.directory, None, "list"));
+        }
+        Ok(())
+    }
+
+    /// The counter of file numbers.
+    #[must_use]
+    pub fn file_numbers(&self) -> &FileNumbers {
+        &self.numbers
+    }
+
+    /// The id of the database, if the MANIFEST had one or it was set.
+    #[must_use]
+    pub fn db_id(&self) -> Option<&str> {
+        self.db_id.as_deref()
+    }
+
+    /// Sets the id of the database; the next MANIFEST records it.
+    pub fn set_db_id(&mut self, db_id: impl Into<String>) {
+        self.db_id = Some(db_id.into());
+    }
+
+    /// The families that are open, by id.
+    pub fn families(&self) -> impl Iterator<Item = &Family> {
+        self.families.values()
+    }
+
+    /// The family with this id.
+    #[must_use]
+    pub fn family(&self, id: u32) -> Option<&Family> {
+        self.families.get(&id)
+    }
+
+    /// The family with this name.
+    #[must_use]
+    pub fn family_named(&self, name: &str) -> Option<&Family> {
+        self.families.values().find(|family| family.name == name)
+    }
+
+    /// The last sequence number in use, as far as recorded or set.
+    #[must_use]
+    pub fn last_seqno(&self) -> SeqNo {
+        self.last_seqno
+    }
+
+    /// Raises the last sequence number that the next edit records.
+    pub fn raise_last_seqno(&mut self, seqno: SeqNo) {
+        self.last_seqno = self.last_seqno.max(seqno);
+    }
+
+    /// Logs with smaller numbers are not needed by any family.
+    #[must_use]
+    pub fn min_log_number_to_keep(&self) -> FileNumber {
+        self.min_log_number_to_keep
+    }
+
+    /// The largest id a family ever had.
+    #[must_use]
+    pub fn max_column_family(&self) -> u32 {
+        self.max_column_family
+    }
+
+    /// The logs that the MANIFEST tracks, with the bytes known to be durable.
+    #[must_use]
+    pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
+        &self.wals
+    }
+
+    /// The number of the MANIFEST in force, as far as known.
+    #[must_use]
+    pub fn manifest_number(&self) -> FileNumber {
+        self.manifest_number
+    }
+
+    /// The bytes of the MANIFEST being written; 0 if the next edit begins a new one.
+    #[must_use]
+    pub fn manifest_bytes(&self) -> u64 {
+        self.manifest.as_ref().map_or(0, RecordWriter::len)
+    }
+
+    /// MANIFESTs with smaller numbers are not needed: it is certain that CURRENT names none of them.
+    #[must_use]
+    pub fn oldest_manifest(&self) -> FileNumber {
+        self.manifest_number
+    }
+
+    /// Whether it is uncertain what the disk holds, because an edit failed. Files must not be deleted then.
+    #[must_use]
+    pub fn is_uncertain(&self) -> bool {
+        !self.uncertain.is_empty()
+    }
+
+    /// The files that some version still in use needs, or that an edit needs whose failure left it unknown whether
+    /// it is on disk.
+    pub fn live_files(&mut self) -> LiveFiles {
+        let mut live = LiveFiles::default();
+        self.versions.retain(|version| match version.upgrade() {
+            Some(version) => {
+                live.add(&version);
+                true
+            }
+            None => false,
+        });
+        for version in &self.uncertain {
+            live.add(version);
+        }
+        live
+    }
+
+    /// Notes, without writing it, that `family` has nothing in logs below `log_number`, as when its memtables are
+    /// empty at the beginning of a log. Recorded with the next snapshot; until then only the deletion of logs
+    /// depends on it.
+    pub fn advance_log_number(&mut self, family: u32, log_number: FileNumber) {
+        if let Some(family) = self.families.get_mut(&family) {
+            family.log_number = family.log_number.max(log_number);
+        }
+    }
+
+    /// Makes a family.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that is taken, empty or too long; otherwise as [`VersionSet::log_and_apply`].
+    pub fn add_family(
+        &mut self,
+        descriptor: &FamilyDescriptor,
+        log_number: FileNumber,
+    ) -> Result<u32> {
+        let name = &descriptor.name;
+        if self.family_named(name).is_some() {
+            return Err(Error::invalid_argument(format!(
+                "Column family already exists: {name}"
+            )));
+        }
+        if name.is_empty() || name.len() > FAMILY_NAME_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "the name of a column family has 1 to {FAMILY_NAME_BYTES_MAX} bytes, not {}",
+                name.len()
+            )));
+        }
+        let Some(id) = self.max_column_family.checked_add(1) else {
+            return Err(Error::invalid_argument("all column family ids are used up"));
+        };
+        // Whatever becomes of the edit, the id may have reached the disk.
+        self.max_column_family = id;
+        let edit = VersionEdit {
+            family_change: Some(FamilyChange::Add(name.clone())),
+            comparator: Some(descriptor.order.name().to_owned()),
+            persist_timestamps: Some(true),
+            log_number: Some(log_number),
+            ..VersionEdit::of(id)
+        };
+        let version = Version::empty(descriptor.order.clone(), descriptor.level_count);
+        let family = Family::new(id, name.clone(), log_number, version);
+        self.write(vec![edit], &[])?;
+        self.versions.push(Arc::downgrade(&family.current));
+        self.families.insert(id, family);
+        Ok(id)
+    }
+
+    /// Drops a family. Versions of it that are in use keep their files.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the default family; `ColumnFamilyDropped` if there is no such family; otherwise as
+    /// [`VersionSet::log_and_apply`].
+    pub fn drop_family(&mut self, id: u32) -> Result<()> {
+        if id == 0 {
+            return Err(Error::invalid_argument("Can't drop default column family"));
+        }
+        let current = Arc::clone(&self.existing(id)?.current);
+        let edit = VersionEdit {
+            family_change: Some(FamilyChange::Drop),
+            max_column_family: Some(self.max_column_family),
+            ..VersionEdit::of(id)
+        };
+        self.write(vec![edit], &[current])?;
+        self.families.remove(&id);
+        Ok(())
+    }
+
+    /// Records edits, all of which take effect or none, makes them durable, and installs the versions they lead to;
+    /// those are returned, by family. Counters are filled in: next file number, last sequence number (at least that
+    /// of the files), and, when log numbers advance, the smallest log to keep.
+    ///
+    /// # Errors
+    /// `Corruption` if an edit contradicts the tree, `ColumnFamilyDropped` if its family is gone: nothing was
+    /// written then. Otherwise if the system fails: nothing is installed, and whether the edits are on disk is
+    /// unknown until a later call succeeds.
+    ///
+    /// # Panics
+    /// If an edit adds or drops a family: that is for [`VersionSet::add_family`] and [`VersionSet::drop_family`].
+    pub fn log_and_apply(&mut self, edits: Vec<VersionEdit>) -> Result<Vec<(u32, Arc<Version>)>> {
+        assert!(
+            edits.iter().all(|edit| edit.family_change.is_none()),
+            "families are changed by edits of their own"
+        );
+        let versions = self.build(&edits)?;
+        let all: Vec<_> = versions
+            .iter()
+            .map(|(_, version)| Arc::clone(version))
+            .collect();
+        let log_numbers: Vec<_> = edits
+            .iter()
+            .filter_map(|edit| Some((edit.family, edit.log_number?)))
+            .collect();
+        self.write(edits, &all)?;
+        for (family, log_number) in log_numbers {
+            self.advance_log_number(family, log_number);
+        }
+        for (id, version) in &versions {
+            if let Some(family) = self.families.get_mut(id) {
+                family.current = Arc::clone(version);
+                self.versions.push(Arc::downgrade(version));
+            }
+        }
+        self.versions.retain(|version| version.strong_count() > 0);
+        Ok(versions)
+    }
+
+    fn existing(&self, id: u32) -> Result<&Family> {
+        self.families.get(&id).ok_or_else(|| {
+            Error::with_kind(
+                ErrorKind::ColumnFamilyDropped,
+                format!("column family {id} was dropped"),
+            )
+        })
+    }
+
+    /// The versions that `edits` lead to, of the families whose files change.
+    fn build(&self, edits: &[VersionEdit]) -> Result<Vec<(u32, Arc<Version>)>> {
+        let mut builders = BTreeMap::new();
+        for edit in edits {
+            let family = self.existing(edit.family)?;
+            if edit.changes_files() {
+                builders
+                    .entry(edit.family)
+                    .or_insert_with(|| VersionBuilder::new(Arc::clone(&family.current)))
+                    .apply(edit)?;
+            }
+        }
+        builders
+            .into_iter()
+            .map(|(id, builder)| Ok((id, Arc::new(builder.finish(MissingEpochs::Refuse)?))))
+            .collect()
+    }
+
+    /// Writes edits and makes them durable. `versions` are those they lead to; if it ends up unknown whether the
+    /// edits are on disk, their files stay live.
+    fn write(&mut self, mut edits: Vec<VersionEdit>, versions: &[Arc<Version>]) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::not_supported("the database is open read-only"));
+        }
+        self.fill_logs(&mut edits);
+        let written = match self.manifest.take() {
+            Some(records) if records.len() < self.options.manifest_bytes_max => {
+                self.append(records, &mut edits)
+            }
+            _ => self.roll(&mut edits),
+        };
+        match written {
+            Ok(records) => {
+                self.manifest = Some(records);
+                self.note(&edits);
+                Ok(())
+            }
+            Err(Unwritten { error, uncertain }) => {
+                if uncertain {
+                    let current = self.families.values().map(|family| &family.current);
+                    self.uncertain
+                        .extend(versions.iter().chain(current).cloned());
+                }
+                Err(error.context("MANIFEST"))
+            }
+        }
+    }
+
+    fn append(
+        &mut self,
+        mut records: RecordWriter,
+        edits: &mut [VersionEdit],
+    ) -> Result<RecordWriter, Unwritten> {
+        self.fill_counters(edits, false);
+        let mut record = std::mem::take(&mut self.record);
+        let appended = edits
+            .iter()
+            .try_for_each(|edit| manifest::append(&mut records, edit, &mut record));
+        self.record = record;
+        match appended.and_then(|()| records.sync()) {
+            Ok(()) => {
+                self.uncertain.clear();
+                Ok(records)
+            }
+            Err(error) => Err(Unwritten {
+                error,
+                uncertain: true,
+            }),
+        }
+    }
+
+    /// Begins a new MANIFEST with the state as it is and the edits, and puts it in force.
+    fn roll(&mut self, edits: &mut [VersionEdit]) -> Result<RecordWriter, Unwritten> {
+        let number = self.numbers.next();
+        self.fill_counters(edits, true);
+        let snapshot = self.snapshot();
+        let records = manifest::write(&*self.fs, &self.directory, number, &snapshot, edits)
+            .map_err(|error| Unwritten {
+                error,
+                uncertain: false,
+            })?;
+        write_current(&*self.fs, &self.directory, number).map_err(|error| Unwritten {
+            error,
+            uncertain: true,
+        })?;
+        self.manifest_number = number;
+        self.uncertain.clear();
+        Ok(records)
+    }
+
+    fn snapshot(&self) -> ManifestSnapshot {
+        ManifestSnapshot {
+            db_id: self.db_id.clone().filter(|_| self.options.write_db_id),
+            wals: self
+                .wals
+                .iter()
+                .map(|(&number, &synced_bytes)| WalAddition {
+                    number,
+                    synced_bytes,
+                })
+                .collect(),
+            min_log_number_to_keep: self.min_log_number_to_keep,
+            max_column_family: self.max_column_family,
+            last_seqno: self.last_seqno,
+            families: self
+                .families
+                .values()
+                .map(|family| FamilySnapshot {
+                    id: family.id,
+                    name: family.name.clone(),
+                    log_number: family.log_number,
+                    version: Arc::clone(&family.current),
+                })
+                .collect(),
+        }
+    }
+
+    /// When log numbers advance or a family goes, says which logs nobody needs any more.
+    fn fill_logs(&self, edits: &mut [VersionEdit]) {
+        let advances = |edit: &VersionEdit| {
+            edit.min_log_number_to_keep.is_none()
+                && (edit.log_number.is_some() || edit.family_change == Some(FamilyChange::Drop))
+        };
+        if !edits.iter().any(advances) {
+            return;
+        }
+        let needed = self.families.values().filter_map(|family| {
+            let mut log_number = family.log_number;
+            for edit in edits.iter().filter(|edit| edit.family == family.id) {
+                if edit.family_change == Some(FamilyChange::Drop) {
+                    return None;
+                }
+                log_number = log_number.max(edit.log_number.unwrap_or(0));
+            }
+            Some(log_number)
+        });
+        let min = needed.min().unwrap_or(0);
+        if min > self.min_log_number_to_keep
+            && let Some(first) = edits.first_mut()
+        {
+            first.min_log_number_to_keep = Some(min);
+            if self.wals.range(..min).next().is_some() {
+                first.wal_deletion = Some(min);
+            }
+        }
+    }
+
+    /// Fills in what every ordinary edit has, and the order within a group.
+    fn fill_counters(&mut self, edits: &mut [VersionEdit], begins_manifest: bool) {
+        for edit in &*edits {
+            let of_files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
+            let largest = of_files.chain(edit.last_seqno).max();
+            self.raise_last_seqno(largest.unwrap_or(0).min(MAX_SEQNO));
+        }
+        let count = edits.len();
+        let next_file_number = self.numbers.peek();
+        for (index, edit) in edits.iter_mut().enumerate() {
+            edit.prev_log_number = Some(0);
+            edit.next_file_number = Some(next_file_number);
+            edit.last_seqno = Some(self.last_seqno);
+            edit.remaining_in_group = if count > 1 {
+                u32::try_from(count - 1 - index).ok()
+            } else {
+                None
+            };
+            if index == 0 && begins_manifest && self.max_column_family > 0 {
+                edit.max_column_family = Some(self.max_column_family);
+            }
+        }
+    }
+
+    /// Takes over what durable edits say of the database as a whole.
+    fn note(&mut self, edits: &[VersionEdit]) {
+        for edit in edits {
+            if let Some(min) = edit.min_log_number_to_keep {
+                self.min_log_number_to_keep = self.min_log_number_to_keep.max(min);
+            }
+            for wal in &edit.wal_additions {
+                recovery::track(&mut self.wals, *wal);
+            }
+            if let Some(below) = edit.wal_deletion {
+                self.wals = self.wals.split_off(&below);
+            }
+        }
+    }
+}
+
+/// Why edits were not written, and whether they may be on disk all the same.
+struct Unwritten {
+    error: Error,
+    uncertain: bool,
+}
+
+#[cfg(test)]
+mod tests;
