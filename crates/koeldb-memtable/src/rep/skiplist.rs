@@ -40,9 +40,9 @@ use super::Duplicate;
 use super::entry::{Entry, EntryParts};
 use crate::arena::SharedArena;
 
-const MAX_HEIGHT: usize = 12;
+const MAX_HEIGHT: usize = 20;
 /// One node in this many rises to the next level.
-const BRANCHING: u64 = 4;
+const BRANCHING: u64 = 2;
 
 /// The bottom link; the entry follows, the upper links precede.
 #[repr(C)]

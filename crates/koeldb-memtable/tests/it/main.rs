@@ -1,0 +1,6 @@
+//! Memtables as the engine uses them.
+#![expect(clippy::unwrap_used, reason = "a failed test may panic anywhere")]
+
+mod model;
+mod speed;
+mod stress;

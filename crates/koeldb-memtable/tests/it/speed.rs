@@ -1,0 +1,121 @@
+//! How long operations take. Not a test: run with `cargo test --release -- --ignored --nocapture speed`.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures with the system's clock"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use koeldb_base::{Cursor, KeyOrder, Lookup, SeqNo, ValueType};
+use koeldb_memtable::{Memtable, MemtableOptions, RepKind};
+
+const ENTRIES: u64 = 480_000;
+const VALUE: [u8; 100] = [b'v'; 100];
+
+fn mix(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// Sixteen bytes: a number, most significant byte first, then zeros, as db_bench makes them.
+fn numbered(number: u64) -> [u8; 16] {
+    let mut key = [b'0'; 16];
+    key[..8].copy_from_slice(&number.swap_bytes().to_le_bytes());
+    key
+}
+
+/// Sixteen bytes with nothing to tell them apart in the first eight.
+fn prefixed(number: u64) -> [u8; 16] {
+    let mut key = *b"customer00000000";
+    key[8..].copy_from_slice(&number.swap_bytes().to_le_bytes());
+    key
+}
+
+fn per_op(elapsed: Duration, count: u64) -> String {
+    format!("{:4} ns", elapsed.as_nanos() / u128::from(count))
+}
+
+fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
+    let options = MemtableOptions {
+        rep,
+        ..MemtableOptions::default()
+    };
+    let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+    let start = Instant::now();
+    for seqno in 1..=ENTRIES {
+        memtable
+            .insert(seqno, ValueType::Value, &key(seqno), &VALUE)
+            .unwrap();
+    }
+    let insert = start.elapsed();
+    memtable.seal();
+
+    let mut found = 0;
+    let start = Instant::now();
+    for seqno in 1..=ENTRIES {
+        let mut lookup = Lookup::new(&key(mix(seqno) % ENTRIES), SeqNo::MAX >> 8);
+        memtable.search(&mut lookup).unwrap();
+        found += u64::from(lookup.finish(None).unwrap().is_some());
+    }
+    let get = start.elapsed();
+
+    let mut cursor = memtable.cursor();
+    let start = Instant::now();
+    let mut bytes = 0;
+    cursor.seek_to_first().unwrap();
+    while cursor.valid() {
+        bytes += cursor.key().len() + cursor.value().len();
+        cursor.next().unwrap();
+    }
+    let scan = start.elapsed();
+    println!(
+        "{name:24} insert {} get {} ({found} found) scan {} memory {:.1} bytes/entry, {bytes} scanned",
+        per_op(insert, ENTRIES),
+        per_op(get, ENTRIES),
+        per_op(scan, ENTRIES),
+        memtable.memory_bytes() as f64 / ENTRIES as f64,
+    );
+}
+
+fn measure_threads(threads: u64) {
+    let memtable = Memtable::new(KeyOrder::Bytewise, &MemtableOptions::default());
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let memtable = Arc::clone(&memtable);
+            scope.spawn(move || {
+                for number in 0..ENTRIES / threads {
+                    let seqno = 1 + number * threads + thread;
+                    let key = numbered(mix(seqno));
+                    memtable
+                        .insert(seqno, ValueType::Value, &key, &VALUE)
+                        .unwrap();
+                }
+            });
+        }
+    });
+    println!(
+        "{threads} threads insert           {} wall, {:.1} bytes/entry",
+        per_op(start.elapsed(), ENTRIES),
+        memtable.memory_bytes() as f64 / ENTRIES as f64
+    );
+}
+
+#[test]
+#[ignore = "takes seconds and checks nothing"]
+fn speed() {
+    let list = RepKind::SkipList;
+    measure("db_bench fillrandom", list, |n| numbered(mix(n) % ENTRIES));
+    measure("random", list, |n| numbered(mix(n)));
+    measure("common prefix, random", list, |n| prefixed(mix(n)));
+    measure("ascending", list, numbered);
+    measure("descending", list, |n| numbered(ENTRIES - n));
+    let vector = RepKind::Vector { reserved: 0 };
+    measure("vector, random", vector, |n| numbered(mix(n)));
+    for threads in [1, 2, 4] {
+        measure_threads(threads);
+    }
+}
