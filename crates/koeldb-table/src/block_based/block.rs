@@ -342,11 +342,15 @@ impl<'b> View<'b> {
     }
 
     /// The index of the last restart point whose key comes before the target; the first one if none does. A
-    /// key that equals the target is good too.
+    /// key that equals the target is good too. A block without entries has a restart point without a key.
     #[inline]
     pub(super) fn last_restart_before(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<usize> {
         let mut low = 0_usize;
-        let mut high = self.restarts.len();
+        let mut high = if self.entries.is_empty() {
+            0
+        } else {
+            self.restarts.len()
+        };
         while low < high {
             let middle = low.midpoint(high);
             match compare(self.restart_key(middle)?) {

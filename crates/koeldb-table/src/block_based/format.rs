@@ -317,6 +317,9 @@ impl Footer {
                 "file is too short ({file_bytes} bytes) to be an sstable"
             ))
         };
+        if tail.len() < LEGACY_FOOTER_BYTES {
+            return Err(too_short());
+        }
         let magic_at = tail.len().checked_sub(MAGIC_BYTES).ok_or_else(too_short)?;
         let magic = coding::fixed64_at(tail, magic_at).ok_or_else(too_short)?;
         let Some((kind, legacy)) = TableKind::from_magic(magic) else {

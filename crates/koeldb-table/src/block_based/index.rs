@@ -99,9 +99,6 @@ impl<'b> IndexScan<'b> {
     #[inline]
     pub fn seek(block: &'b Block, format: &'b IndexFormat, target: &[u8]) -> Result<Option<Self>> {
         let view = View::new(block, format.layout());
-        if view.entries.is_empty() {
-            return Ok(None);
-        }
         let restart = format.search_restarts(&view, target)?;
         let behind = view.restart_offset(restart.saturating_add(1));
         let mut scan = Self::at_restart(view, format, restart);

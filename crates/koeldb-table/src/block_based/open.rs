@@ -146,11 +146,10 @@ impl<'c> Opening<'c> {
         };
         let index_format = IndexFormat {
             keys: KeyFormat {
-                user_keys: properties.index_key_is_user_key != 0 && footer.format_version >= 3,
+                user_keys: properties.index_key_is_user_key != 0,
                 ..data_keys.clone()
             },
-            delta_values: properties.index_value_is_delta_encoded != 0
-                && footer.format_version >= 4,
+            delta_values: properties.index_value_is_delta_encoded != 0,
             first_keys: index_type == IndexType::BinarySearchWithFirstKey,
         };
         let index = self.read_index(&footer, &metaindex, index_type)?;

@@ -1,6 +1,14 @@
 //! Tables as a whole, through the crate's public face.
 
 #[cfg(test)]
+mod any_settings;
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod judge;
+#[cfg(test)]
 mod sst_dump;
 #[cfg(test)]
 mod write_speed;
