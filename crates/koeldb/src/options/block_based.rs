@@ -2,9 +2,11 @@
 
 use koeldb_base::checksum::ChecksumKind;
 use koeldb_table::block_based::format::IndexType;
+use koeldb_table::block_based::index::IndexSearch;
+use koeldb_table::block_based::index_builder::IndexShortening;
 use koeldb_table::filter::FilterPolicy;
 
-use super::cache::BlockCache;
+use super::cache::Cache;
 use super::object::{FlushBlockPolicy, NoObject};
 use super::registry::option_section;
 use super::value::{ReadAmpBytes, enum_texts, option_enum};
@@ -24,17 +26,17 @@ enum_texts!(ChecksumKind {
     ChecksumKind::Xxh3 = "kXXH3",
 });
 
-option_enum! {
-    /// How index blocks are searched.
-    pub enum IndexBlockSearchType {
-        /// By halving.
-        Binary = "kBinary",
-        /// By where the key should lie if keys are spread evenly.
-        Interpolation = "kInterpolation",
-        /// Block by block: by interpolation where the block is marked uniform.
-        Auto = "kAuto",
-    }
-}
+enum_texts!(IndexSearch {
+    IndexSearch::Binary = "kBinary",
+    IndexSearch::Interpolation = "kInterpolation",
+    IndexSearch::Auto = "kAuto",
+});
+
+enum_texts!(IndexShortening {
+    IndexShortening::None = "kNoShortening",
+    IndexShortening::Separators = "kShortenSeparators",
+    IndexShortening::SeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
+});
 
 option_enum! {
     /// What data blocks carry for point reads.
@@ -43,18 +45,6 @@ option_enum! {
         BinarySearch = "kDataBlockBinarySearch",
         /// Restart points and a hash index.
         BinaryAndHash = "kDataBlockBinaryAndHash",
-    }
-}
-
-option_enum! {
-    /// How far separators in the index are shortened.
-    pub enum IndexShortening {
-        /// Between blocks.
-        ShortenSeparators = "kShortenSeparators",
-        /// Not at all.
-        NoShortening = "kNoShortening",
-        /// Between blocks and behind the last.
-        ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
     }
 }
 
@@ -125,13 +115,13 @@ option_section! {
         [core mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "Enum; kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
             set_index_type(value: IndexType), get_index_type;
         /// Search inside index blocks.
-        [core mutable "11.0"] index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, "Enum; kInterpolation needs a bytewise comparator.",
-            set_index_block_search_type(value: IndexBlockSearchType), get_index_block_search_type;
+        [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "Enum; kInterpolation needs a bytewise comparator.",
+            set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
         /// Hash index at the end of data blocks.
         [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
             set_data_block_index_type(value: DataBlockIndexType), get_data_block_index_type;
         /// How far separators in the index are shortened.
-        [core mutable "6.2"] index_shortening: IndexShortening = IndexShortening::ShortenSeparators, "",
+        [core mutable "6.2"] index_shortening: IndexShortening = IndexShortening::Separators, "",
             set_index_shortening(value: IndexShortening), get_index_shortening;
         /// Keys per bucket of the data block hash index.
         [core mutable "5.16"] data_block_hash_table_util_ratio: f64 = 0.75, ">0.",
@@ -181,7 +171,7 @@ option_section! {
         [core mutable "<=5.4"] format_version: u32 = 6, "2..7; RocksDB reads 6 since 8.6, 5 since 6.6, 7 since 10.4.",
             set_format_version(count: u32), get_format_version;
         /// Keys first, values last in each data block.
-        [later mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
+        [core mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
             set_separate_key_value_in_data_block(on: bool), get_separate_key_value_in_data_block;
         /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).
         [core mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
@@ -209,7 +199,7 @@ option_section! {
         /// What metadata is pinned in the cache.
         [later mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "Struct.";
         /// Block cache of this factory.
-        [core mutable "6.10"] block_cache: BlockCache = BlockCache::default(), "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
+        [core mutable "6.10"] block_cache: Option<Cache> = None, "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
         /// Upper bound of the implicit readahead of iterators.
         [core mutable "6.19"] max_auto_readahead_size: u64 = 256 << 10, "Bytes; 0 = no implicit readahead.",
             set_max_auto_readahead_size(bytes: u64), get_max_auto_readahead_size;
@@ -285,6 +275,18 @@ impl BlockBasedOptions {
     #[must_use]
     pub fn get_filter_policy(&self) -> FilterPolicy {
         self.filter_policy
+    }
+
+    /// The cache of blocks read from files; `None`: one of 32 MiB that all without their own share.
+    pub fn set_block_cache(&mut self, cache: &Cache) -> &mut Self {
+        self.block_cache = Some(cache.clone());
+        self
+    }
+
+    /// The option `block_cache`.
+    #[must_use]
+    pub fn get_block_cache(&self) -> Option<&Cache> {
+        self.block_cache.as_ref()
     }
 
     /// Uses no block cache.

@@ -1,4 +1,9 @@
-//! Block caches as texts describe them: `8M`, `{capacity=8M;num_shard_bits=4;}`, `null`.
+//! Block caches, as handles and as texts describe them: `8M`, `{capacity=8M;num_shard_bits=4;}`, `null`.
+
+use std::fmt;
+
+use koeldb_cache::{CacheOptions, CachePolicy};
+use koeldb_table::source::CachedBlock;
 
 use super::grammar;
 use super::registry::{OptionValue, Reading, Refusal, Style, option_section};
@@ -6,7 +11,7 @@ use super::value::read_scalar;
 
 option_section! {
     /// An LRU cache as a text describes it.
-    pub(crate) struct CacheSettings, "cache string";
+    pub(crate) struct CacheSettings, "cache string (block_cache, blob_cache)";
     options {
         /// The capacity.
         [core fixed "6.10"] capacity: u64 = 0, "Bytes.";
@@ -39,25 +44,120 @@ fn read_capacity(
     })
 }
 
-/// The block cache option. It has no text of its own: a file read back has the default cache.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum BlockCache {
-    /// None given: a cache of 32 MiB is made at open, unless there is to be none.
-    #[default]
-    Default,
-    /// As described.
-    Described(CacheSettings),
+/// A cache of uncompressed blocks. Clones are handles to the same; families and databases may share one.
+#[derive(Clone)]
+pub struct Cache {
+    blocks: koeldb_cache::Cache<CachedBlock>,
 }
 
-impl OptionValue for BlockCache {
+impl Cache {
+    /// A cache of so many bytes that drops first what was used longest ago.
+    #[must_use]
+    pub fn new_lru_cache(bytes: u64) -> Self {
+        Self::with(&CacheOptions {
+            capacity_bytes: bytes,
+            policy: CachePolicy::Lru,
+            ..CacheOptions::default()
+        })
+    }
+
+    /// A cache of so many bytes that scans do not sweep.
+    #[must_use]
+    pub fn new_clock_cache(bytes: u64) -> Self {
+        Self::with(&CacheOptions {
+            capacity_bytes: bytes,
+            policy: CachePolicy::Clock,
+            ..CacheOptions::default()
+        })
+    }
+
+    fn with(options: &CacheOptions) -> Self {
+        Cache {
+            blocks: koeldb_cache::Cache::new(options),
+        }
+    }
+
+    /// Changes the capacity, evicting what does not fit any more.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.blocks.set_capacity(bytes);
+    }
+
+    /// The bytes that are kept at most.
+    #[must_use]
+    pub fn get_capacity(&self) -> u64 {
+        self.blocks.capacity()
+    }
+
+    /// The bytes that are kept.
+    #[must_use]
+    pub fn get_usage(&self) -> u64 {
+        self.blocks.usage()
+    }
+
+    /// The bytes that are kept and in use.
+    #[must_use]
+    pub fn get_pinned_usage(&self) -> u64 {
+        self.blocks.pinned_usage()
+    }
+
+    /// The cache as table readers take it.
+    pub(crate) fn blocks(&self) -> &koeldb_cache::Cache<CachedBlock> {
+        &self.blocks
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("capacity", &self.get_capacity())
+            .field("usage", &self.get_usage())
+            .finish()
+    }
+}
+
+impl CacheSettings {
+    fn make(&self, name: &str) -> Result<Cache, Refusal> {
+        let refuse = |why: &str| Err(Refusal::invalid(format!("{name}: {why}")));
+        let shard_bits = match self.num_shard_bits {
+            -1 => None,
+            bits => match u32::try_from(bits) {
+                Ok(bits) if bits < 20 => Some(bits),
+                _ => {
+                    return refuse(
+                        "num_shard_bits is from 0 to 19, or -1 for a choice by capacity",
+                    );
+                }
+            },
+        };
+        let shares = [self.high_pri_pool_ratio, self.low_pri_pool_ratio];
+        if shares.iter().any(|share| !(0.0..=1.0).contains(share))
+            || shares.iter().sum::<f64>() > 1.0
+        {
+            return refuse(
+                "high_pri_pool_ratio and low_pri_pool_ratio are from 0 to 1, and so is their sum",
+            );
+        }
+        Ok(Cache::with(&CacheOptions {
+            capacity_bytes: self.capacity,
+            shard_bits,
+            strict_capacity: self.strict_capacity_limit,
+            high_priority_ratio: self.high_pri_pool_ratio,
+            policy: CachePolicy::Lru,
+        }))
+    }
+}
+
+/// A cache option. It has no text that could be written: a file read back has none, and open then makes the
+/// default one.
+impl OptionValue for Option<Cache> {
     fn kind() -> String {
         "cache string".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         let text = grammar::trim(text);
         if text.starts_with("null") {
-            *self = BlockCache::Default;
+            *self = None;
             return Ok(());
         }
         if text.contains("://") {
@@ -67,7 +167,7 @@ impl OptionValue for BlockCache {
         }
         let mut settings = CacheSettings::default();
         settings.read(name, text, reading)?;
-        *self = BlockCache::Described(settings);
+        *self = Some(settings.make(name)?);
         Ok(())
     }
 

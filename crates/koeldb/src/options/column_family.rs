@@ -9,7 +9,7 @@ use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Comparator, KeyOrder};
 
 use super::block_based::BlockBasedOptions;
-use super::cache::BlockCache;
+use super::cache::Cache;
 use super::compaction::{
     CompressionOptions, FifoCompactionOptions, Temperature, UniversalCompactionOptions,
 };
@@ -32,7 +32,7 @@ impl OptionValue for Option<Compression> {
         <Compression as Scalar>::kind()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         let text = grammar::strip_braces(text);
         *self = if text == Compression::UNSET_OPTION_NAME {
             None
@@ -60,6 +60,13 @@ enum_texts!(Compression {
     Compression::Xpress = "kXpressCompression",
     Compression::Zstd = "kZSTD",
 });
+
+/// The codec new data gets unless told otherwise.
+const DEFAULT_COMPRESSION: Compression = if cfg!(feature = "lz4") {
+    Compression::Lz4
+} else {
+    Compression::None
+};
 
 option_enum! {
     /// The shape of the tree.
@@ -185,7 +192,7 @@ option_section! {
         [core mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",
             set_target_file_size_base(bytes: u64), get_target_file_size_base;
         /// Codec for levels without a more specific setting.
-        [core mutable "<=5.4"] compression: Compression = Compression::Lz4, "Enum; codec must be linked in.",
+        [core mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "Enum; codec must be linked in.",
             set_compression_type(value: Compression), get_compression;
         /// Maps keys to prefixes for filters, hash indexes, prefix seek.
         [core mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "Object id, see options.md 6.3.";
@@ -340,7 +347,7 @@ option_section! {
         /// Cuts output files at key boundaries.
         [later fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
         /// Cache of blobs.
-        [later fixed "7.4"] blob_cache: BlockCache = BlockCache::default(), "String as block_cache; parsed only.";
+        [later fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
         /// Files written in parallel by the previous option.
         [ignored fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
             set_blob_direct_write_partitions(count: u32), get_blob_direct_write_partitions;

@@ -11,7 +11,7 @@ use super::column_family::ColumnFamilyOptions;
 use super::compaction::Temperature;
 use super::object::{DefaultEnv, FileChecksumGenerator, NoObject};
 use super::registry::option_section;
-use super::value::{enum_texts, option_enum};
+use super::value::{RateLimit, enum_texts, option_enum};
 
 /// The options of a database, and of every column family without its own.
 ///
@@ -331,8 +331,7 @@ option_section! {
         /// Host name stored in table properties.
         [core fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
         /// String form of rate_limiter.
-        [core fixed "6.10"] rate_limiter_bytes_per_sec: u64 = 0, "Bytes/s as u64; parsed only, never written.",
-            set_rate_limiter_bytes_per_sec(value: u64), get_rate_limiter_bytes_per_sec;
+        [core fixed "6.10"] rate_limiter_bytes_per_sec: RateLimit = RateLimit(0), "Bytes/s; 0 = no limit; never written.";
         /// Error texts may show user keys.
         [core fixed "6.14"] allow_data_in_errors: bool = false, "",
             set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
@@ -437,6 +436,30 @@ impl Options {
     #[must_use]
     pub fn get_max_open_files(&self) -> Option<u32> {
         u32::try_from(self.db.max_open_files).ok()
+    }
+
+    /// The bytes a second that flushes and compactions may write; 0: no limit.
+    pub fn set_rate_limiter_bytes_per_sec(&mut self, bytes: u64) -> &mut Self {
+        self.db.rate_limiter_bytes_per_sec = RateLimit(bytes);
+        self
+    }
+
+    /// The option `rate_limiter_bytes_per_sec`.
+    #[must_use]
+    pub fn get_rate_limiter_bytes_per_sec(&self) -> u64 {
+        self.db.rate_limiter_bytes_per_sec.0
+    }
+
+    /// Counts what happens; the handle is shared by all databases opened with it.
+    pub fn set_statistics(&mut self, statistics: impl Into<Option<Statistics>>) -> &mut Self {
+        self.db.statistics = statistics.into();
+        self
+    }
+
+    /// The option `statistics`.
+    #[must_use]
+    pub fn get_statistics(&self) -> Option<&Statistics> {
+        self.db.statistics.as_ref()
     }
 
     /// The directory of LOG files; empty: the database's.

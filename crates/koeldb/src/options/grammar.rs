@@ -187,6 +187,15 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// Puts a text that has a `;` outside braces between braces, so that it stays one value.
+pub(crate) fn protect(text: &str) -> String {
+    if text.contains(';') && !text.starts_with('{') {
+        format!("{{{text}}}")
+    } else {
+        text.to_owned()
+    }
+}
+
 /// The beginning of `text`, for messages.
 fn excerpt(text: &str) -> String {
     text.chars().take(32).collect()

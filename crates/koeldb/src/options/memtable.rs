@@ -184,7 +184,7 @@ impl OptionValue for MemtableFactory {
         "object id of a MemTableRepFactory".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         let unknown = || {
             unknown_id(
                 "MemTableRepFactory",

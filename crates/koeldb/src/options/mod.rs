@@ -6,29 +6,47 @@
 //!
 //! - Texts: [`grammar`] takes strings apart, [`value`] reads and writes values, [`object`], [`table_format`] and
 //!   [`cache`] what is made from ids.
+//! - [`apply`]: whole option strings; [`options_file`]: OPTIONS files.
+//! - [`sanitize`]: what open makes of options and what it refuses; [`mutable`]: changes while the database is open;
+//!   [`conversion`]: what the crates below are told.
+//! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls.
 //! - [`config`]: how strict reading is, and what a load brings back.
 
+mod apply;
 mod block_based;
 mod cache;
 mod column_family;
 mod compaction;
 mod config;
+mod conversion;
 mod cuckoo;
 mod db;
 mod grammar;
 mod memtable;
+pub(crate) mod mutable;
 mod object;
+pub(crate) mod options_file;
 mod plain;
+mod presets;
 mod read_write;
 mod registry;
+pub(crate) mod sanitize;
 mod table_format;
 mod value;
 
+pub use koeldb_base::checksum::ChecksumKind;
+pub use koeldb_base::codec::Compression;
+pub use koeldb_log::RecoveryMode;
+pub use koeldb_table::block_based::format::IndexType;
+pub use koeldb_table::block_based::index::IndexSearch as IndexBlockSearchType;
+pub use koeldb_table::block_based::index_builder::IndexShortening;
+pub use koeldb_table::filter::FilterPolicy;
+
 pub use block_based::{
-    BlockBasedOptions, DataBlockIndexType, IndexBlockSearchType, IndexShortening,
-    MetadataCacheOptions, PinningTier, PrepopulateBlockCache,
+    BlockBasedOptions, DataBlockIndexType, MetadataCacheOptions, PinningTier, PrepopulateBlockCache,
 };
+pub use cache::Cache;
 pub use column_family::{
     ColumnFamilyOptions, CompactionPri, CompactionStyle, PrepopulateBlobCache,
 };
@@ -38,6 +56,7 @@ pub use compaction::{
 };
 pub use config::{ConfigOptions, IgnoredOption, LoadedOptions};
 pub use cuckoo::CuckooTableOptions;
+pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};
 pub use memtable::{
     HashLinkListOptions, HashSkipListOptions, MemtableFactory, SkipListOptions, SortedHashOptions,
@@ -54,3 +73,6 @@ pub use read_write::{
 };
 pub use registry::{Effect, OptionInfo};
 pub use table_format::TableFormat;
+
+#[cfg(test)]
+mod tests;

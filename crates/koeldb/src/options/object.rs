@@ -76,7 +76,7 @@ pub(crate) trait Object: Sized {
     fn make(
         name: &str,
         description: &Description<'_>,
-        reading: &mut Reading<'_>,
+        reading: &mut Reading,
     ) -> Result<Option<Self>, Refusal>;
 
     /// The text that makes it again.
@@ -88,7 +88,7 @@ impl<T: Object> OptionValue for Option<T> {
         format!("object id of a {}", T::CLASS)
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         *self = match Description::parse(name, text)? {
             None => None,
             Some(description) => Some(
@@ -114,7 +114,7 @@ pub(crate) fn with_members(id: &str, members: &[(&'static str, String)]) -> Stri
     }
     let members: String = members
         .iter()
-        .map(|(name, text)| format!("{name}={text};"))
+        .map(|(name, text)| format!("{name}={};", grammar::protect(text)))
         .collect();
     format!("{{id={id};{members}}}")
 }
@@ -124,7 +124,7 @@ pub(crate) fn set_members(
     target: &mut dyn OptionValue,
     name: &str,
     description: &Description<'_>,
-    reading: &mut Reading<'_>,
+    reading: &mut Reading,
 ) -> Result<(), Refusal> {
     for (member, value) in &description.members {
         let outcome = target.read_member(name, member, value, reading);
@@ -138,7 +138,7 @@ impl OptionValue for KeyOrder {
         "object id of a Comparator".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         const KNOWN: &str = "leveldb.BytewiseComparator, rocksdb.ReverseBytewiseComparator, \
                              rocksdb.Uint64Comparator";
         let Some(description) = Description::parse(name, text)? else {
@@ -173,7 +173,7 @@ impl Object for Arc<dyn MergeOperator> {
     fn make(
         name: &str,
         description: &Description<'_>,
-        _: &mut Reading<'_>,
+        _: &mut Reading,
     ) -> Result<Option<Self>, Refusal> {
         let mut delimiter = None;
         let appends = description
@@ -196,7 +196,7 @@ impl Object for Arc<dyn MergeOperator> {
             Some(delimiter) => format!(
                 "{{id={};delimiter={};}}",
                 self.name(),
-                grammar::escape(&String::from_utf8_lossy(delimiter))
+                grammar::protect(&grammar::escape(&String::from_utf8_lossy(delimiter)))
             ),
             None => self.name().to_owned(),
         }
@@ -211,7 +211,7 @@ impl Object for Arc<dyn PrefixExtractor> {
     fn make(
         name: &str,
         description: &Description<'_>,
-        _: &mut Reading<'_>,
+        _: &mut Reading,
     ) -> Result<Option<Self>, Refusal> {
         description.without_members(name)?;
         Ok(prefix::by_id(description.id))
@@ -227,7 +227,7 @@ impl OptionValue for FilterPolicy {
         "object id of a FilterPolicy".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         let text = grammar::trim(text);
         *self = if text.is_empty() {
             FilterPolicy::None
@@ -249,7 +249,7 @@ impl OptionValue for FilterPolicy {
         name: &str,
         member: &str,
         text: &str,
-        _: &mut Reading<'_>,
+        _: &mut Reading,
     ) -> Result<(), Refusal> {
         match self {
             FilterPolicy::Ribbon {
@@ -278,7 +278,7 @@ impl OptionValue for NoObject {
         "object id".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         match Description::parse(name, text)? {
             None => Ok(()),
             Some(_) => Err(Refusal::unsupported(format!(
@@ -301,7 +301,7 @@ impl OptionValue for DefaultEnv {
         "object id of an Env".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         match Description::parse(name, text)? {
             None => Ok(()),
             Some(description) if description.id == "Default" => Ok(()),
@@ -323,7 +323,7 @@ impl OptionValue for BuiltinCompressionManager {
         "object id of a CompressionManager".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         match Description::parse(name, text)? {
             None => Ok(()),
             Some(description)
@@ -360,7 +360,7 @@ macro_rules! plain_objects {
             fn make(
                 name: &str,
                 description: &Description<'_>,
-                _: &mut Reading<'_>,
+                _: &mut Reading,
             ) -> Result<Option<Self>, Refusal> {
                 description.without_members(name)?;
                 Ok(match description.id {
@@ -385,7 +385,7 @@ impl OptionValue for Option<Statistics> {
         "object id of a Statistics".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
         *self = match Description::parse(name, text)? {
             None => None,
             Some(description) if description.id == "BasicStatistics" => Some(Statistics::new()),
@@ -425,7 +425,7 @@ option_enum! {
 
 option_section! {
     /// Cuts compaction outputs where this many leading key bytes change.
-    pub struct SstPartitioner, "SST partitioner";
+    pub struct SstPartitioner, "SST partitioner SstPartitionerFixedPrefixFactory";
     options {
         /// The number of leading key bytes.
         [later fixed "6.26"] length: u64 = 0, "bytes",
@@ -446,7 +446,7 @@ impl Object for SstPartitioner {
     fn make(
         name: &str,
         description: &Description<'_>,
-        reading: &mut Reading<'_>,
+        reading: &mut Reading,
     ) -> Result<Option<Self>, Refusal> {
         if description.id != Self::KNOWN {
             return Ok(None);
@@ -523,7 +523,7 @@ impl OptionValue for TablePropertiesCollector {
         "object id of a TablePropertiesCollectorFactory".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         let unknown = || {
             unknown_id(
                 "TablePropertiesCollectorFactory",

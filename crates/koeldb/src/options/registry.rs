@@ -102,17 +102,19 @@ impl From<Refusal> for Error {
 }
 
 /// How texts are read, and where what was skipped is noted.
-pub(crate) struct Reading<'a> {
-    pub(crate) config: &'a ConfigOptions,
+pub(crate) struct Reading {
+    pub(crate) ignore_unknown: bool,
+    pub(crate) ignore_unsupported: bool,
     /// Only names that may change at run time.
     pub(crate) mutable_only: bool,
     pub(crate) ignored: Vec<IgnoredOption>,
 }
 
-impl<'a> Reading<'a> {
-    pub(crate) fn new(config: &'a ConfigOptions) -> Self {
+impl Reading {
+    pub(crate) fn new(config: &ConfigOptions) -> Self {
         Reading {
-            config,
+            ignore_unknown: config.ignore_unknown_options,
+            ignore_unsupported: config.ignore_unsupported_options,
             mutable_only: false,
             ignored: Vec::new(),
         }
@@ -130,8 +132,8 @@ impl<'a> Reading<'a> {
             return Ok(());
         };
         let ignore = match refusal.kind {
-            RefusalKind::Unsupported => self.config.ignore_unsupported_options,
-            RefusalKind::UnknownName | RefusalKind::Invalid => self.config.ignore_unknown_options,
+            RefusalKind::Unsupported => self.ignore_unsupported,
+            RefusalKind::UnknownName | RefusalKind::Invalid => self.ignore_unknown,
         };
         if !ignore {
             return Err(refusal);
@@ -164,7 +166,7 @@ pub(crate) trait OptionValue {
         Self: Sized;
 
     /// Takes the value that `text` says; a struct changes only the members it names. `name` is for messages.
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal>;
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal>;
 
     /// Takes `text` for the member called `member`.
     fn read_member(
@@ -172,7 +174,7 @@ pub(crate) trait OptionValue {
         name: &str,
         member: &str,
         text: &str,
-        reading: &mut Reading<'_>,
+        reading: &mut Reading,
     ) -> Result<(), Refusal> {
         let _ = (text, reading);
         Err(Refusal::unknown(format!(
@@ -193,8 +195,8 @@ pub(crate) struct Row<S: 'static> {
     pub(crate) range: &'static str,
     pub(crate) documentation: &'static [&'static str],
     pub(crate) kind: fn() -> String,
-    pub(crate) read: fn(&mut S, &str, &str, &mut Reading<'_>) -> Result<(), Refusal>,
-    pub(crate) read_member: fn(&mut S, &str, &str, &str, &mut Reading<'_>) -> Result<(), Refusal>,
+    pub(crate) read: fn(&mut S, &str, &str, &mut Reading) -> Result<(), Refusal>,
+    pub(crate) read_member: fn(&mut S, &str, &str, &str, &mut Reading) -> Result<(), Refusal>,
     pub(crate) write: fn(&S, Style) -> Option<String>,
 }
 
@@ -227,7 +229,7 @@ pub(crate) trait Section: Default + Clone + 'static {
 }
 
 /// Whether `since` is RocksDB 7.8 or older.
-fn is_known_to_7_8(since: &str) -> bool {
+pub(crate) fn is_known_to_7_8(since: &str) -> bool {
     let number = since.trim_start_matches("<=");
     let mut parts = number.split('.').map(|part| part.parse::<u32>());
     match (parts.next(), parts.next()) {
@@ -254,7 +256,7 @@ pub(crate) fn set<S: Section>(
     path: &str,
     name: &str,
     text: &str,
-    reading: &mut Reading<'_>,
+    reading: &mut Reading,
 ) -> Result<(), Refusal> {
     let (head, member) = match name.split_once('.') {
         Some((head, member)) => (head, Some(member)),
@@ -376,7 +378,7 @@ impl<S: Section> OptionValue for S {
         "struct".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         if let Some(outcome) = self.read_short_form(name, text) {
             return outcome;
         }
@@ -394,7 +396,7 @@ impl<S: Section> OptionValue for S {
         name: &str,
         member: &str,
         text: &str,
-        reading: &mut Reading<'_>,
+        reading: &mut Reading,
     ) -> Result<(), Refusal> {
         set(self, name, member, text, reading)
     }
@@ -404,7 +406,7 @@ impl<S: Section> OptionValue for S {
         for (name, text) in written(self, style) {
             out.push_str(name);
             out.push('=');
-            out.push_str(&text);
+            out.push_str(&grammar::protect(&text));
             out.push(';');
         }
         out.push('}');
@@ -676,7 +678,7 @@ pub(crate) fn read_declined<T: OptionValue>(
     default: T,
     name: &str,
     text: &str,
-    reading: &mut Reading<'_>,
+    reading: &mut Reading,
 ) -> Result<(), Refusal> {
     let expected = default.write(Style::Full);
     let mut value = default;

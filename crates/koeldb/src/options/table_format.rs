@@ -2,7 +2,7 @@
 
 use super::block_based::BlockBasedOptions;
 use super::cuckoo::CuckooTableOptions;
-use super::object::{Description, set_members, unknown_id};
+use super::object::{Description, set_members, unknown_id, with_members};
 use super::plain::PlainTableOptions;
 use super::registry::{self, OptionValue, Reading, Refusal, Section, Style};
 
@@ -89,7 +89,7 @@ impl OptionValue for TableFormat {
         "object id of a TableFactory".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         if self.check_alias(name)? {
             return self.options_mut().read(name, text, reading);
         }
@@ -117,14 +117,18 @@ impl OptionValue for TableFormat {
         name: &str,
         member: &str,
         text: &str,
-        reading: &mut Reading<'_>,
+        reading: &mut Reading,
     ) -> Result<(), Refusal> {
         self.check_alias(name)?;
         self.options_mut().read_member(name, member, text, reading)
     }
 
-    fn write(&self, _: Style) -> Option<String> {
-        Some(self.name().to_owned())
+    /// In OPTIONS files the name alone: the options have a section of their own.
+    fn write(&self, style: Style) -> Option<String> {
+        Some(match style {
+            Style::Portable => self.name().to_owned(),
+            Style::Full => with_members(self.name(), &self.written(style)),
+        })
     }
 }
 

@@ -38,7 +38,7 @@ macro_rules! scalar_option_values {
                 &mut self,
                 name: &str,
                 text: &str,
-                _: &mut $crate::options::registry::Reading<'_>,
+                _: &mut $crate::options::registry::Reading,
             ) -> Result<(), $crate::options::registry::Refusal> {
                 *self = $crate::options::value::read_scalar(name, text)?;
                 Ok(())
@@ -216,13 +216,32 @@ impl Scalar for ReadAmpBytes {
     }
 }
 
+/// `rate_limiter_bytes_per_sec`: read, never written, for RocksDB would make a limiter of it that lets nothing pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RateLimit(pub(crate) u64);
+
+impl OptionValue for RateLimit {
+    fn kind() -> String {
+        <u64 as Scalar>::kind()
+    }
+
+    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
+        self.0 = read_scalar(name, text)?;
+        Ok(())
+    }
+
+    fn write(&self, _: Style) -> Option<String> {
+        None
+    }
+}
+
 /// Lists of scalars are separated by `:`, lists of structs too.
 impl<T: OptionValue + Default> OptionValue for Vec<T> {
     fn kind() -> String {
         format!("list of {}", T::kind())
     }
 
-    fn read(&mut self, name: &str, text: &str, reading: &mut Reading<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         let mut list = Vec::new();
         for element in grammar::elements(name, grammar::strip_braces(text))? {
             let mut value = T::default();

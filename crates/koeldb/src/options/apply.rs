@@ -1,0 +1,225 @@
+//! Options from strings and maps, and back.
+
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use koeldb_base::{Error, Result};
+
+use super::block_based::{BlockBasedOptions, MetadataCacheOptions};
+use super::cache::CacheSettings;
+use super::column_family::ColumnFamilyOptions;
+use super::compaction::{
+    CompressionOptions, FifoCompactionOptions, FileTemperatureAge, UniversalCompactionOptions,
+};
+use super::config::{ConfigOptions, IgnoredOption};
+use super::cuckoo::CuckooTableOptions;
+use super::db::{DbOptions, Options};
+use super::grammar;
+use super::memtable::{
+    HashLinkListOptions, HashSkipListOptions, SkipListOptions, SortedHashOptions, VectorOptions,
+};
+use super::object::{CompactForTiering, CompactOnDeletion, SstPartitioner};
+use super::plain::PlainTableOptions;
+use super::registry::{self, OptionInfo, Reading, Refusal, Section, Style};
+use super::sanitize;
+
+impl Options {
+    /// Applies an option string: `max_open_files=500;write_buffer_size=64M;compression_opts={level=3;}`. Either
+    /// all of it is applied or nothing.
+    ///
+    /// ```
+    /// use koeldb::{ConfigOptions, Options};
+    ///
+    /// let mut options = Options::new();
+    /// options.apply_str("write_buffer_size=64M;max_open_files=500", &ConfigOptions::new())?;
+    /// assert_eq!(options.get_max_open_files(), Some(500));
+    /// # Ok::<(), koeldb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the text does not follow the grammar, a name is not known, or a value is no value of its option, unless
+    /// `how` says to ignore that.
+    pub fn apply_str(&mut self, text: &str, how: &ConfigOptions) -> Result<&mut Self> {
+        apply(self, grammar::pairs(text)?, how)?;
+        Ok(self)
+    }
+
+    /// Applies names and values, all or nothing.
+    ///
+    /// # Errors
+    /// As [`Options::apply_str`].
+    pub fn apply_map(
+        &mut self,
+        pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+        how: &ConfigOptions,
+    ) -> Result<&mut Self> {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        apply(self, borrowed(&pairs), how)?;
+        Ok(self)
+    }
+
+    /// All options as a string that [`Options::apply_str`] takes. Plug-ins are named, caches are left out.
+    #[must_use]
+    pub fn to_options_string(&self) -> String {
+        let mut out = to_string(&self.db);
+        out.push_str(&self.cf.to_options_string());
+        out
+    }
+
+    /// Checks what `open` will check: each option for itself and against the others.
+    ///
+    /// # Errors
+    /// One error that names every option that is refused, its value, and what is legal.
+    pub fn validate(&self) -> Result<()> {
+        sanitize::check(&self.db, [("default", &self.cf)])
+    }
+
+    /// All options there are.
+    #[must_use]
+    pub fn registry() -> &'static [OptionInfo] {
+        static REGISTRY: LazyLock<Vec<OptionInfo>> = LazyLock::new(|| {
+            let mut out = Vec::new();
+            registry::describe::<DbOptions>(&mut out);
+            registry::describe::<ColumnFamilyOptions>(&mut out);
+            registry::describe::<CompressionOptions>(&mut out);
+            registry::describe::<UniversalCompactionOptions>(&mut out);
+            registry::describe::<FifoCompactionOptions>(&mut out);
+            registry::describe::<FileTemperatureAge>(&mut out);
+            registry::describe::<BlockBasedOptions>(&mut out);
+            registry::describe::<MetadataCacheOptions>(&mut out);
+            registry::describe::<PlainTableOptions>(&mut out);
+            registry::describe::<CuckooTableOptions>(&mut out);
+            registry::describe::<CacheSettings>(&mut out);
+            registry::describe::<SkipListOptions>(&mut out);
+            registry::describe::<VectorOptions>(&mut out);
+            registry::describe::<HashSkipListOptions>(&mut out);
+            registry::describe::<HashLinkListOptions>(&mut out);
+            registry::describe::<SortedHashOptions>(&mut out);
+            registry::describe::<SstPartitioner>(&mut out);
+            registry::describe::<CompactOnDeletion>(&mut out);
+            registry::describe::<CompactForTiering>(&mut out);
+            out
+        });
+        &REGISTRY
+    }
+}
+
+impl FromStr for Options {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut options = Options::new();
+        options.apply_str(text, &ConfigOptions::new())?;
+        Ok(options)
+    }
+}
+
+impl ColumnFamilyOptions {
+    /// Applies an option string of column-family options, all or nothing; see [`Options::apply_str`].
+    ///
+    /// # Errors
+    /// As [`Options::apply_str`].
+    pub fn apply_str(&mut self, text: &str, how: &ConfigOptions) -> Result<&mut Self> {
+        apply(self, grammar::pairs(text)?, how)?;
+        Ok(self)
+    }
+
+    /// Applies names and values, all or nothing.
+    ///
+    /// # Errors
+    /// As [`Options::apply_str`].
+    pub fn apply_map(
+        &mut self,
+        pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+        how: &ConfigOptions,
+    ) -> Result<&mut Self> {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        apply(self, borrowed(&pairs), how)?;
+        Ok(self)
+    }
+
+    /// All options as a string that [`ColumnFamilyOptions::apply_str`] takes.
+    #[must_use]
+    pub fn to_options_string(&self) -> String {
+        to_string(self)
+    }
+}
+
+/// The pairs, as the rest of the module takes them.
+pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&str, &str)> {
+    pairs
+        .iter()
+        .map(|(name, value)| (name.as_ref(), value.as_ref()))
+        .collect()
+}
+
+/// What option strings are applied to.
+pub(crate) trait Target: Clone {
+    /// Where options of the outermost level are said to stand.
+    const SECTION: &'static str;
+
+    fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal>;
+}
+
+impl Target for DbOptions {
+    const SECTION: &'static str = Self::NAME;
+
+    fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal> {
+        registry::set(self, "", name, value, reading)
+    }
+}
+
+impl Target for ColumnFamilyOptions {
+    const SECTION: &'static str = Self::NAME;
+
+    fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal> {
+        registry::set(self, "", name, value, reading)
+    }
+}
+
+/// The names of databases and families are told apart by who knows them; a name that both know is the family's
+/// living option and a database option of the past.
+impl Target for Options {
+    const SECTION: &'static str = "Options";
+
+    fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal> {
+        if registry::knows::<DbOptions>(name) {
+            registry::set(&mut self.db, "", name, value, reading)
+        } else if registry::knows::<ColumnFamilyOptions>(name)
+            || !registry::was_removed::<DbOptions>(name)
+        {
+            registry::set(&mut self.cf, "", name, value, reading)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Applies all pairs or none, and says what was ignored.
+pub(crate) fn apply<T: Target>(
+    target: &mut T,
+    pairs: Vec<(&str, &str)>,
+    how: &ConfigOptions,
+) -> Result<Vec<IgnoredOption>> {
+    let mut reading = Reading::new(how);
+    let mut changed = target.clone();
+    for (name, value) in pairs {
+        let outcome = changed.set(name, value, &mut reading);
+        reading.tolerate(T::SECTION, name, value, outcome)?;
+    }
+    *target = changed;
+    Ok(reading.ignored)
+}
+
+fn to_string<S: Section>(source: &S) -> String {
+    let mut out = String::new();
+    for (name, text) in registry::written(source, Style::Full) {
+        if !text.is_empty() {
+            out.push_str(name);
+            out.push('=');
+            out.push_str(&grammar::protect(&text));
+            out.push(';');
+        }
+    }
+    out
+}

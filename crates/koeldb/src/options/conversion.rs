@@ -1,0 +1,181 @@
+//! What the crates below are told: small plain structs of the settings they read.
+
+use koeldb_base::codec;
+use koeldb_base::codec::Compression;
+use koeldb_base::coding::to_usize;
+use koeldb_memtable::{BloomOptions, MemtableOptions, RepKind};
+use koeldb_table::block_based::builder::BlockBasedWriteOptions;
+use koeldb_table::filter::FilterPolicy;
+use koeldb_table::reader::BlockBasedReadOptions;
+use koeldb_table::source::BlockReadOptions;
+
+use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
+use super::column_family::ColumnFamilyOptions;
+use super::compaction::CompressionOptions;
+use super::memtable::MemtableFactory;
+use super::read_write::{ReadOptions, ReadTier};
+
+impl CompressionOptions {
+    /// The settings as codecs take them.
+    pub(crate) fn codec_options(&self) -> codec::CompressionOptions {
+        codec::CompressionOptions {
+            level: self.level,
+            window_bits: self.window_bits,
+            strategy: self.strategy,
+            max_compressed_bytes_per_kb: not_negative(self.max_compressed_bytes_per_kb),
+            max_dict_bytes: not_negative(self.max_dict_bytes),
+            zstd_max_train_bytes: self.zstd_max_train_bytes,
+            max_dict_buffer_bytes: self.max_dict_buffer_bytes,
+            use_zstd_dict_trainer: self.use_zstd_dict_trainer,
+            checksum: self.checksum,
+            parallel_threads: self.parallel_threads,
+        }
+    }
+}
+
+impl ColumnFamilyOptions {
+    /// The codec of new files at `level`, and its settings. `base_level` is the level that level 0 is compacted
+    /// into; `is_bottommost` says that nothing lies below.
+    pub(crate) fn compression_at(
+        &self,
+        level: u32,
+        base_level: u32,
+        is_bottommost: bool,
+    ) -> (Compression, codec::CompressionOptions) {
+        let options = if is_bottommost && self.bottommost_compression_opts.enabled {
+            &self.bottommost_compression_opts
+        } else {
+            &self.compression_opts
+        };
+        let per_level = || {
+            let place = if level == 0 {
+                0
+            } else {
+                level.saturating_sub(base_level).saturating_add(1)
+            };
+            let last = self.compression_per_level.len().checked_sub(1)?;
+            self.compression_per_level
+                .get(to_usize(u64::from(place)).min(last))
+                .copied()
+        };
+        let codec = match self.bottommost_compression {
+            Some(codec) if is_bottommost => codec,
+            _ => per_level().unwrap_or(self.compression),
+        };
+        (codec, options.codec_options())
+    }
+
+    /// What memtables are made with; the options are sanitised.
+    pub(crate) fn memtable_options(&self) -> MemtableOptions {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share between 0 and 0.25 of a size of at most 64 GiB; its size need not be exact"
+        )]
+        let bloom_bytes =
+            (self.write_buffer_size as f64 * self.memtable_prefix_bloom_size_ratio) as u64;
+        let has_keys = self.memtable_whole_key_filtering || self.prefix_extractor.is_some();
+        MemtableOptions {
+            rep: match &self.memtable_factory {
+                MemtableFactory::Vector(options) => RepKind::Vector {
+                    reserved: to_usize(options.count),
+                },
+                _ => RepKind::SkipList,
+            },
+            arena_block_bytes: to_usize(self.arena_block_size),
+            bloom: (bloom_bytes > 0 && has_keys).then(|| BloomOptions {
+                bytes: to_usize(bloom_bytes),
+                whole_keys: self.memtable_whole_key_filtering,
+                prefixes: self.prefix_extractor.clone(),
+            }),
+        }
+    }
+
+    /// How block-based tables are written. `is_last_level` leaves the filter out if the family says so.
+    pub(crate) fn block_based_write_options(&self, is_last_level: bool) -> BlockBasedWriteOptions {
+        let table = self.table_factory.block_based();
+        let mut options = table.map_or_else(
+            BlockBasedWriteOptions::default,
+            BlockBasedOptions::write_options,
+        );
+        if is_last_level && self.optimize_filters_for_hits {
+            options.filter = FilterPolicy::None;
+        }
+        options
+    }
+
+    /// How block-based tables are read.
+    pub(crate) fn block_based_read_options(&self) -> BlockBasedReadOptions {
+        self.table_factory.block_based().map_or_else(
+            BlockBasedReadOptions::default,
+            BlockBasedOptions::read_options,
+        )
+    }
+}
+
+impl BlockBasedOptions {
+    fn write_options(&self) -> BlockBasedWriteOptions {
+        BlockBasedWriteOptions {
+            format_version: self.format_version,
+            checksum: self.checksum,
+            block_bytes: to_usize(self.block_size),
+            block_deviation_percent: not_negative(self.block_size_deviation),
+            block_restart_interval: not_negative(self.block_restart_interval),
+            block_align: self.block_align,
+            share_key_prefixes: self.use_delta_encoding,
+            separate_values: self.separate_key_value_in_data_block,
+            data_block_hash_index: self.data_block_index_type == DataBlockIndexType::BinaryAndHash,
+            data_block_hash_utilization: self.data_block_hash_table_util_ratio,
+            index_type: self.index_type,
+            index_shortening: self.index_shortening,
+            index_block_restart_interval: not_negative(self.index_block_restart_interval),
+            compress_index: self.enable_index_compression,
+            metadata_block_bytes: self.metadata_block_size,
+            uniform_cv_threshold: self.uniform_cv_threshold,
+            filter: self.filter_policy,
+            whole_key_filtering: self.whole_key_filtering,
+            partition_filters: self.partition_filters,
+        }
+    }
+
+    fn read_options(&self) -> BlockBasedReadOptions {
+        let pins = |tier: PinningTier, fallback: bool| match tier {
+            PinningTier::Fallback => fallback,
+            PinningTier::None => false,
+            PinningTier::FlushedAndSimilar | PinningTier::All => true,
+        };
+        let metadata = &self.metadata_cache_options;
+        BlockBasedReadOptions {
+            cache_index_and_filter_blocks: self.cache_index_and_filter_blocks,
+            high_priority_metadata: self.cache_index_and_filter_blocks_with_high_priority,
+            pin_l0_filter_and_index_blocks: pins(
+                metadata.unpartitioned_pinning,
+                self.pin_l0_filter_and_index_blocks_in_cache,
+            ),
+            pin_top_level_index_and_filter: pins(
+                metadata.top_level_index_pinning,
+                self.pin_top_level_index_and_filter,
+            ),
+            index_search: self.index_block_search_type,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// How blocks are fetched for a read with these options.
+    pub(crate) fn block_read_options(&self) -> BlockReadOptions {
+        BlockReadOptions {
+            verify_checksums: self.verify_checksums,
+            fill_cache: self.fill_cache,
+            cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
+            readahead_bytes: self.readahead_size,
+            adaptive_readahead: self.readahead_size == 0,
+        }
+    }
+}
+
+/// A number that RocksDB keeps as `int` and that makes no sense below 0.
+fn not_negative(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,65 @@
+//! Changes while the database is open: names that may change, all or nothing, adjusted and checked as at open.
+
+use koeldb_base::{Error, Result};
+
+use super::apply::{Target, borrowed};
+use super::column_family::ColumnFamilyOptions;
+use super::config::ConfigOptions;
+use super::db::DbOptions;
+use super::registry::{Reading, Section};
+use super::sanitize::{Refusals, sanitize_db_mutable, sanitize_family};
+
+/// The options of a family after a change. Table options are changed by `block_based_table_factory={…}` or
+/// `table_factory.name`; they hold for files made or opened afterwards.
+///
+/// # Errors
+/// If a name is not known or fixed, a value is no value of its option, or the result would be refused at open.
+pub(crate) fn changed_family(
+    name: &str,
+    current: &ColumnFamilyOptions,
+    db: &DbOptions,
+    pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+) -> Result<ColumnFamilyOptions> {
+    let mut options = changed(current, pairs)?;
+    sanitize_family(&mut options, db, false);
+    let mut refusals = Refusals::default();
+    refusals.check_family(name, &options, db);
+    refusals.into_result()?;
+    Ok(options)
+}
+
+/// The options of the database after a change.
+///
+/// # Errors
+/// As [`changed_family`].
+pub(crate) fn changed_db(
+    current: &DbOptions,
+    pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+) -> Result<DbOptions> {
+    let mut options = changed(current, pairs)?;
+    sanitize_db_mutable(&mut options);
+    let mut refusals = Refusals::default();
+    refusals.check_db(&options);
+    refusals.into_result()?;
+    Ok(options)
+}
+
+fn changed<T: Target + Section>(
+    current: &T,
+    pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+) -> Result<T> {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    if pairs.is_empty() {
+        return Err(Error::invalid_argument(
+            "no option given to change; give at least one name and value",
+        ));
+    }
+    let config = ConfigOptions::new();
+    let mut reading = Reading::new(&config);
+    reading.mutable_only = true;
+    let mut options = current.clone();
+    for (name, value) in borrowed(&pairs) {
+        options.set(name, value, &mut reading)?;
+    }
+    Ok(options)
+}

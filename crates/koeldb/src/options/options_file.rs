@@ -1,0 +1,527 @@
+//! OPTIONS files: what a database was opened with, for tools and for those who open it again.
+//!
+//! ```text
+//! # comment
+//! [Version]
+//!   rocksdb_version=11.9.0
+//!   options_file_version=1.1
+//!
+//! [DBOptions]
+//!   name=value
+//!
+//! [CFOptions "default"]
+//!   name=value
+//!
+//! [TableOptions/BlockBasedTable "default"]
+//!   name=value
+//! ```
+//!
+//! Of names that RocksDB 7.8 does not know only those are written whose value is not the default, so that tools of
+//! 7.8 to 11.9 read the file as long as no newer option is used. What we add stands under `[Version]`, which every
+//! reader skims. After writing, the text is read back and compared.
+
+use std::path::{Path, PathBuf};
+
+use koeldb_base::file_name::{self, FileKind};
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_fs::{FileSystem, Purpose, WriteOptions};
+
+use super::apply::Target as _;
+use super::column_family::ColumnFamilyOptions;
+use super::config::{ConfigOptions, IgnoredOption, LoadedOptions};
+use super::db::{DbOptions, Options};
+use super::grammar;
+use super::registry::{self, Reading, Refusal, Style};
+use super::table_format::TableFormat;
+
+/// The release of RocksDB whose names are written and known.
+const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];
+const DEFAULT_FAMILY: &str = "default";
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Options that name directories.
+const PATH_OPTIONS: [&str; 2] = ["db_log_dir", "wal_dir"];
+
+/// What the text of a file says.
+#[derive(Debug, Default)]
+pub(crate) struct ParsedFile {
+    pub(crate) db: DbOptions,
+    pub(crate) families: Vec<(String, ColumnFamilyOptions)>,
+    pub(crate) ignored: Vec<IgnoredOption>,
+}
+
+/// A section's kind, while its lines are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Version,
+    Db,
+    /// The family's place in the list.
+    Family(usize),
+    Table(usize),
+    /// Read over, for it may be ignored.
+    Skipped,
+}
+
+struct Parser<'a> {
+    how: &'a ConfigOptions,
+    reading: Reading,
+    file: ParsedFile,
+    part: Option<Part>,
+    /// Names met in this section: the first of a name stands.
+    met: Vec<String>,
+    seen_version: bool,
+    seen_db: bool,
+    /// Whether a release newer than this one wrote the file, or none that it names.
+    may_be_newer: bool,
+}
+
+/// Reads the text of an OPTIONS file.
+///
+/// # Errors
+/// `InvalidArgument` for what does not follow the form or is not known, `Corruption` if a section is missing.
+pub(crate) fn parse(text: &str, how: &ConfigOptions) -> Result<ParsedFile> {
+    let mut parser = Parser {
+        how,
+        reading: Reading::new(how),
+        file: ParsedFile::default(),
+        part: None,
+        met: Vec::new(),
+        seen_version: false,
+        seen_db: false,
+        may_be_newer: true,
+    };
+    for (index, line) in text.split('\n').enumerate() {
+        parser.line(line).map_err(|refusal| {
+            Error::from(refusal).context(format_args!("line {}", index.saturating_add(1)))
+        })?;
+    }
+    parser.finish()
+}
+
+impl Parser<'_> {
+    fn line(&mut self, line: &str) -> Result<(), Refusal> {
+        let line = grammar::trim(without_comment(line));
+        if line.is_empty() {
+            return Ok(());
+        }
+        if let Some(header) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            self.met.clear();
+            let part = self.header(header)?;
+            self.part = Some(part);
+            return Ok(());
+        }
+        let Some((name, value)) = line.split_once('=') else {
+            return Err(Refusal::invalid(format!(
+                "a statement is of the form name=value, and \"{line}\" has no '='"
+            )));
+        };
+        let (name, value) = (grammar::trim(name), grammar::trim(value));
+        if name.is_empty() {
+            return Err(Refusal::invalid(format!(
+                "a statement is of the form name=value, and \"{line}\" has no name"
+            )));
+        }
+        if self.met.iter().any(|met| met == name) {
+            return Ok(());
+        }
+        self.met.push(name.to_owned());
+        self.statement(name, value)
+    }
+
+    fn header(&mut self, header: &str) -> Result<Part, Refusal> {
+        let (title, argument) = match (header.find('"'), header.rfind('"')) {
+            (Some(start), Some(end)) if start < end => (
+                header.get(..start).unwrap_or_default(),
+                header
+                    .get(start.saturating_add(1)..end)
+                    .map(grammar::unescape)
+                    .unwrap_or_default(),
+            ),
+            _ => (header, String::new()),
+        };
+        let title = grammar::trim(title);
+        match title {
+            "Version" => {
+                if std::mem::replace(&mut self.seen_version, true) {
+                    return Err(Refusal::invalid("More than one Version section found"));
+                }
+                Ok(Part::Version)
+            }
+            "DBOptions" => {
+                if std::mem::replace(&mut self.seen_db, true) {
+                    return Err(Refusal::invalid("More than one DBOptions section found"));
+                }
+                Ok(Part::Db)
+            }
+            "CFOptions" => self.family_header(argument),
+            _ => match title.strip_prefix("TableOptions/") {
+                Some(factory) => self.table_header(title, factory, &argument),
+                None => Err(Refusal::invalid(format!(
+                    "Unknown section [{title}]; there are Version, DBOptions, CFOptions and TableOptions/FACTORY"
+                ))),
+            },
+        }
+    }
+
+    fn family_header(&mut self, name: String) -> Result<Part, Refusal> {
+        if (name == DEFAULT_FAMILY) != self.file.families.is_empty() {
+            return Err(Refusal::invalid(format!(
+                "Default column family must be the first CFOptions section, and the only one of its name; \
+                 [CFOptions \"{name}\"] is out of place"
+            )));
+        }
+        if self.find_family(&name).is_some() {
+            return Err(Refusal::invalid(format!(
+                "Two identical column families found: \"{name}\""
+            )));
+        }
+        self.file
+            .families
+            .push((name, ColumnFamilyOptions::default()));
+        Ok(Part::Family(self.file.families.len().saturating_sub(1)))
+    }
+
+    fn table_header(&mut self, title: &str, factory: &str, name: &str) -> Result<Part, Refusal> {
+        let Some(index) = self.find_family(name) else {
+            return Err(Refusal::invalid(format!(
+                "Does not find a matched column family name in TableOptions section. Column Family Name: {name}"
+            )));
+        };
+        if let Some(format) = TableFormat::by_id(factory) {
+            if let Some((_, family)) = self.file.families.get_mut(index) {
+                family.table_factory = format;
+            }
+            return Ok(Part::Table(index));
+        }
+        let outcome = Err(Refusal::unsupported(format!(
+            "Could not load TableFactory: {factory} (family \"{name}\"); built in are BlockBasedTable, CuckooTable, \
+             PlainTable"
+        )));
+        self.reading.tolerate(title, "id", factory, outcome)?;
+        Ok(Part::Skipped)
+    }
+
+    fn find_family(&self, name: &str) -> Option<usize> {
+        self.file
+            .families
+            .iter()
+            .position(|(known, _)| known == name)
+    }
+
+    fn statement(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        self.reading.ignore_unknown = self.how.ignore_unknown_options && self.may_be_newer;
+        let (section, outcome) = match self.part {
+            None | Some(Part::Skipped) => return Ok(()),
+            Some(Part::Version) => return self.version(name, value),
+            Some(Part::Db) => {
+                if PATH_OPTIONS.contains(&name) && !self.how.apply_paths {
+                    self.reading.ignored.push(IgnoredOption {
+                        section: DbOptions::SECTION.to_owned(),
+                        name: name.to_owned(),
+                        value: value.to_owned(),
+                        reason: "directories in a file are applied only with set_apply_paths(true)"
+                            .to_owned(),
+                    });
+                    return Ok(());
+                }
+                (
+                    DbOptions::SECTION.to_owned(),
+                    self.file.db.set(name, value, &mut self.reading),
+                )
+            }
+            Some(Part::Family(index) | Part::Table(index)) => {
+                let Some((family, options)) = self.file.families.get_mut(index) else {
+                    return Ok(());
+                };
+                if self.part == Some(Part::Family(index)) {
+                    (
+                        format!("{} \"{family}\"", ColumnFamilyOptions::SECTION),
+                        options.set(name, value, &mut self.reading),
+                    )
+                } else {
+                    let section = format!("{} \"{family}\"", options.table_factory.section());
+                    let table = options.table_factory.options_mut();
+                    let outcome =
+                        table.read_member("table_factory", name, value, &mut self.reading);
+                    (section, outcome)
+                }
+            }
+        };
+        self.reading.tolerate(&section, name, value, outcome)
+    }
+
+    fn version(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        match name {
+            "rocksdb_version" => {
+                self.may_be_newer = version_number(name, value)? > ROCKSDB_VERSION;
+            }
+            "koeldb_version" => {
+                let ours = version_number(name, env!("CARGO_PKG_VERSION"))?;
+                self.may_be_newer |= version_number(name, value)? > ours;
+            }
+            "options_file_version" if version_number(name, value)? < [1, 0, 0] => {
+                return Err(Refusal::invalid(format!(
+                    "options_file_version={value} is not supported; it is 1.0 or newer"
+                )));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<ParsedFile> {
+        if !self.seen_db {
+            return Err(Error::corruption(
+                "A RocksDB Option file must have a single DBOptions section",
+            ));
+        }
+        if self.file.families.is_empty() {
+            return Err(Error::corruption(
+                "A RocksDB Option file must have a single CFOptions:default section",
+            ));
+        }
+        let mut file = self.file;
+        file.ignored = self.reading.ignored;
+        Ok(file)
+    }
+}
+
+/// The line up to a `#` that no backslash escapes.
+fn without_comment(line: &str) -> &str {
+    let mut escaped = false;
+    for (at, byte) in line.bytes().enumerate() {
+        if byte == b'#' && !escaped {
+            return line.get(..at).unwrap_or(line);
+        }
+        escaped = byte == b'\\';
+    }
+    line
+}
+
+/// One to three numbers with dots between them.
+fn version_number(name: &str, text: &str) -> Result<[u32; 3], Refusal> {
+    let mut numbers = [0; 3];
+    let mut parts = text.split('.');
+    let mut is_number = true;
+    for number in &mut numbers {
+        match parts.next().map(str::parse) {
+            Some(Ok(part)) => *number = part,
+            Some(Err(_)) => is_number = false,
+            None => break,
+        }
+    }
+    if is_number && parts.next().is_none() && text.bytes().all(|byte| byte != b'+') {
+        Ok(numbers)
+    } else {
+        Err(Refusal::invalid(format!(
+            "{name}={text} is no version: at most three numbers with dots between them are"
+        )))
+    }
+}
+
+/// The text of a file with these options, which are the sanitised ones; the default family comes first.
+pub(crate) fn print<'a>(
+    db: &DbOptions,
+    families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
+) -> String {
+    let [major, minor, patch] = ROCKSDB_VERSION;
+    let mut out = format!(
+        "# This is a RocksDB option file.\n\
+         #\n\
+         # Written by KoelDB. Of options that RocksDB 7.8 does not know, those with their default are left out.\n\
+         #\n\
+         \n\
+         [Version]\n  \
+           rocksdb_version={major}.{minor}.{patch}\n  \
+           options_file_version=1.1\n  \
+           koeldb_version={}\n\
+         \n\
+         [DBOptions]\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    print_statements(&mut out, registry::written(db, Style::Portable));
+    for (name, family) in families {
+        let name = grammar::escape(name);
+        header(&mut out, ColumnFamilyOptions::SECTION, &name);
+        print_statements(&mut out, registry::written(family, Style::Portable));
+        let table = &family.table_factory;
+        header(&mut out, table.section(), &name);
+        print_statements(&mut out, table.written(Style::Portable));
+    }
+    out
+}
+
+fn header(out: &mut String, section: &str, name: &str) {
+    for part in ["\n[", section, " \"", name, "\"]\n"] {
+        out.push_str(part);
+    }
+}
+
+fn print_statements(out: &mut String, statements: Vec<(&'static str, String)>) {
+    for (name, text) in statements {
+        if !text.is_empty() {
+            out.push_str("  ");
+            out.push_str(name);
+            out.push('=');
+            out.push_str(&text);
+            out.push('\n');
+        }
+    }
+}
+
+/// Prints the options, reads the text back, and compares what it says with what was meant. Objects that have no
+/// text, and the user's own, are not compared.
+///
+/// # Errors
+/// `Corruption` if the text says something else, with the option that does not survive.
+pub(crate) fn print_checked(
+    db: &DbOptions,
+    families: &[(&str, &ColumnFamilyOptions)],
+) -> Result<String> {
+    let text = print(db, families.iter().copied());
+    let mut how = ConfigOptions::new();
+    how.set_ignore_unsupported_options(true)
+        .set_apply_paths(true);
+    let read =
+        parse(&text, &how).map_err(|error| error.context("the OPTIONS file just written"))?;
+    compare(
+        DbOptions::SECTION,
+        &registry::written(db, Style::Full),
+        &registry::written(&read.db, Style::Full),
+        &read.ignored,
+    )?;
+    if read.families.len() != families.len() {
+        return Err(Error::corruption(format!(
+            "the OPTIONS file just written holds {} column families instead of {}",
+            read.families.len(),
+            families.len()
+        )));
+    }
+    for ((name, meant), (read_name, said)) in families.iter().zip(&read.families) {
+        let section = format!("{} \"{name}\"", ColumnFamilyOptions::SECTION);
+        if name != read_name {
+            return Err(Error::corruption(format!(
+                "the OPTIONS file just written calls a column family \"{read_name}\" instead of \"{name}\""
+            )));
+        }
+        compare(
+            &section,
+            &registry::written(*meant, Style::Full),
+            &registry::written(said, Style::Full),
+            &read.ignored,
+        )?;
+    }
+    Ok(text)
+}
+
+fn compare(
+    section: &str,
+    meant: &[(&'static str, String)],
+    said: &[(&'static str, String)],
+    ignored: &[IgnoredOption],
+) -> Result<()> {
+    for ((name, meant), (_, said)) in meant.iter().zip(said) {
+        let is_ignored = ignored
+            .iter()
+            .any(|option| option.section == section && option.name == *name);
+        let is_empty_host = *name == "db_host_id" && meant.is_empty();
+        if meant != said && !is_ignored && !is_empty_host {
+            return Err(Error::corruption(format!(
+                "[{section}] {name}={meant} reads back as {said}: the value has no text in OPTIONS files"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes `OPTIONS-<number>` into `directory`: under a temporary name first, synced, then renamed.
+///
+/// # Errors
+/// If an option does not survive being written, or the file system fails.
+pub(crate) fn write(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: u64,
+    db: &DbOptions,
+    families: &[(&str, &ColumnFamilyOptions)],
+) -> Result<()> {
+    let text = print_checked(db, families)?;
+    let temporary = directory.join(format!("OPTIONS-{number:06}.dbtmp"));
+    let mut file = fs.create(&temporary, &WriteOptions::new(Purpose::Manifest))?;
+    file.append(text.as_bytes())?;
+    file.sync_all()?;
+    file.close()?;
+    fs.rename(&temporary, &file_name::options(directory, number))?;
+    fs.sync_dir(directory)
+}
+
+/// The newest OPTIONS file of a database directory.
+///
+/// # Errors
+/// `NotFound` if there is none, or the file system fails.
+pub(crate) fn latest(fs: &dyn FileSystem, directory: &Path) -> Result<PathBuf> {
+    let newest = fs
+        .list(directory)?
+        .into_iter()
+        .filter_map(|entry| match file_name::parse(&entry.name) {
+            Some(FileKind::Options(number)) => Some((number, entry.name)),
+            _ => None,
+        })
+        .max();
+    match newest {
+        Some((_, name)) => Ok(directory.join(name)),
+        None => Err(Error::with_kind(
+            ErrorKind::NotFound,
+            format!(
+                "no OPTIONS file in {}: open the database with options given in code, which writes one",
+                directory.display()
+            ),
+        )),
+    }
+}
+
+/// Reads an OPTIONS file.
+///
+/// # Errors
+/// As [`parse`], or the file system fails.
+pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Result<LoadedOptions> {
+    let bytes = fs.read_all(file, FILE_BYTES_MAX, Purpose::Open)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::corruption("an OPTIONS file is UTF-8 text, and this is not"))
+        .map_err(|error| error.in_file(file, None, "read"))?;
+    let parsed = parse(&text, how).map_err(|error| error.in_file(file, None, "read"))?;
+    let cf = parsed
+        .families
+        .first()
+        .map(|(_, options)| options.clone())
+        .unwrap_or_default();
+    Ok(LoadedOptions {
+        options: Options { db: parsed.db, cf },
+        column_families: parsed.families,
+        file: file.to_owned(),
+        ignored: parsed.ignored,
+    })
+}
+
+impl Options {
+    /// Reads the newest OPTIONS file of a database directory.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; otherwise as [`Options::load_file`].
+    pub fn load_latest(db: impl AsRef<Path>, how: &ConfigOptions) -> Result<LoadedOptions> {
+        let fs = PosixFileSystem::new();
+        load(&fs, &latest(&fs, db.as_ref())?, how)
+    }
+
+    /// Reads an OPTIONS file of any release of RocksDB or KoelDB.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is not known or no value of its option, and `NotSupported` for objects that are
+    /// not there, unless `how` says to ignore that; `Corruption` if the file is no OPTIONS file.
+    pub fn load_file(file: impl AsRef<Path>, how: &ConfigOptions) -> Result<LoadedOptions> {
+        load(&PosixFileSystem::new(), file.as_ref(), how)
+    }
+}

@@ -1,0 +1,375 @@
+use std::path::{Path, PathBuf};
+
+use koeldb_base::ErrorKind;
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_fs::{FileSystem, Purpose};
+
+use super::{family, text_of, texts};
+use crate::options::options_file::{ParsedFile, parse, print, print_checked};
+use crate::options::{ColumnFamilyOptions, ConfigOptions, DbOptions, Options};
+
+const CF: &str = "[CFOptions \"default\"]\n";
+
+fn read(text: &str) -> koeldb_base::Result<ParsedFile> {
+    parse(text, &ConfigOptions::new())
+}
+
+#[test]
+fn what_rocksdb_accepts_is_accepted() {
+    for text in [
+        format!("[DBOptions]\n{CF}"),
+        format!("[DBOptions]\n{CF}[Version]\nrocksdb_version=11.9.0\noptions_file_version=1.1\n"),
+        format!("{CF}[DBOptions]\n"),
+        format!("[DBOptions]\r\n{CF}\r\n  # a comment\n  num_levels = 4 # another\n"),
+        format!("stray=1\n[DBOptions]\n{CF}"),
+        format!("[Version]\nanything=goes\noptions_file_version=2.0\n[DBOptions]\n{CF}"),
+        format!(
+            "[DBOptions]\n{CF}[CFOptions \"\"]\n[CFOptions \"a\"b\"]\n[CFOptions \"a\\#b\\:c\"]\n"
+        ),
+        format!(
+            "[DBOptions]\n{CF}  table_factory=PlainTable\n[TableOptions/BlockBasedTable \"default\"]\n"
+        ),
+        format!("[DBOptions]\n{CF}num_levels=4"),
+    ] {
+        read(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    let text =
+        format!("[DBOptions]\n{CF}[CFOptions \"a\\#b\\:c\"]\n num_levels=3\n num_levels=5\n");
+    let file = read(&text).unwrap();
+    assert_eq!(file.families[1].0, "a#b:c");
+    assert_eq!(
+        file.families[1].1.get_num_levels(),
+        3,
+        "the first of a name stands"
+    );
+    let text = format!(
+        "[DBOptions]\n{CF}  table_factory=PlainTable\n[TableOptions/CuckooTable \"default\"]\n"
+    );
+    let file = read(&text).unwrap();
+    assert_eq!(
+        text_of(&file.families[0].1, "table_factory").as_deref(),
+        Some("CuckooTable")
+    );
+}
+
+#[test]
+fn what_rocksdb_refuses_is_refused() {
+    let minimal = format!("[DBOptions]\n{CF}");
+    for (text, kind, message) in [
+        (
+            "[Version]\n[Version]\n".to_owned(),
+            ErrorKind::InvalidArgument,
+            "More than one Version",
+        ),
+        (
+            "[DBOptions]\n[DBOptions]\n".to_owned(),
+            ErrorKind::InvalidArgument,
+            "More than one DBOptions",
+        ),
+        (
+            CF.to_owned(),
+            ErrorKind::Corruption,
+            "must have a single DBOptions section",
+        ),
+        (
+            "[DBOptions]\n".to_owned(),
+            ErrorKind::Corruption,
+            "must have a single CFOptions:default section",
+        ),
+        (
+            "[DBOptions]\n[CFOptions \"a\"]\n".to_owned(),
+            ErrorKind::InvalidArgument,
+            "Default column family must be the first CFOptions section",
+        ),
+        (
+            format!("{minimal}{CF}"),
+            ErrorKind::InvalidArgument,
+            "Default column family must be the first CFOptions section",
+        ),
+        (
+            format!("{minimal}[CFOptions \"a\"]\n[CFOptions \"a\"]\n"),
+            ErrorKind::InvalidArgument,
+            "Two identical column families",
+        ),
+        (
+            format!("[DBOptions]\n[TableOptions/BlockBasedTable \"default\"]\n{CF}"),
+            ErrorKind::InvalidArgument,
+            "Does not find a matched column family name",
+        ),
+        (
+            format!("{minimal}[X]\n"),
+            ErrorKind::InvalidArgument,
+            "Unknown section [X]",
+        ),
+        (
+            format!("{minimal}bogus=1\n"),
+            ErrorKind::InvalidArgument,
+            "Extra option not recognized: bogus",
+        ),
+        (
+            format!("{minimal}num_levels\n"),
+            ErrorKind::InvalidArgument,
+            "no '='",
+        ),
+        (
+            format!("{minimal}=3\n"),
+            ErrorKind::InvalidArgument,
+            "no name",
+        ),
+        (
+            format!("[Version]\nrocksdb_version=11.x\n{minimal}"),
+            ErrorKind::InvalidArgument,
+            "rocksdb_version=11.x",
+        ),
+        (
+            format!("[Version]\nrocksdb_version=1.2.3.4\n{minimal}"),
+            ErrorKind::InvalidArgument,
+            "rocksdb_version=1.2.3.4",
+        ),
+        (
+            format!("[Version]\noptions_file_version=0.9\n{minimal}"),
+            ErrorKind::InvalidArgument,
+            "options_file_version=0.9",
+        ),
+        (
+            format!("{minimal}[TableOptions/Nope \"default\"]\n"),
+            ErrorKind::NotSupported,
+            "Could not load TableFactory: Nope",
+        ),
+    ] {
+        let error = read(&text).expect_err(&text);
+        assert_eq!(error.kind(), kind, "{text}: {error}");
+        assert!(error.message().contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
+fn unknown_names_are_ignored_only_on_request_and_from_newer_releases() {
+    let mut how = ConfigOptions::new();
+    how.set_ignore_unknown_options(true);
+    let file = |version: &str| format!("{version}[DBOptions]\nbogus=1\n{CF}num_levels=x\n");
+    for (version, accepted) in [
+        ("", true),
+        ("[Version]\nrocksdb_version=11.9.0\n", false),
+        ("[Version]\nrocksdb_version=8.1.1\n", false),
+        ("[Version]\nrocksdb_version=11.10.0\n", true),
+        ("[Version]\nrocksdb_version=12\n", true),
+        (
+            "[Version]\nrocksdb_version=11.9.0\nkoeldb_version=999.0.0\n",
+            true,
+        ),
+    ] {
+        match parse(&file(version), &how) {
+            Ok(parsed) => {
+                assert!(accepted, "{version}");
+                assert_eq!(parsed.ignored.len(), 2);
+                assert_eq!(parsed.ignored[1].section, "CFOptions \"default\"");
+            }
+            Err(error) => assert!(!accepted, "{version}: {error}"),
+        }
+    }
+    let mut how = ConfigOptions::new();
+    how.set_ignore_unsupported_options(true);
+    let text =
+        format!("[DBOptions]\n{CF}merge_operator=mine\n[TableOptions/Nope \"default\"]\nx=1\n");
+    let parsed = parse(&text, &how).unwrap();
+    assert_eq!(parsed.ignored.len(), 2);
+}
+
+#[test]
+fn directories_are_applied_on_request_only() {
+    let text = format!("[DBOptions]\n  wal_dir=/elsewhere\n{CF}");
+    let file = read(&text).unwrap();
+    assert_eq!(file.db.wal_dir, "");
+    assert_eq!(file.ignored[0].name, "wal_dir");
+    let mut how = ConfigOptions::new();
+    how.set_apply_paths(true);
+    assert_eq!(parse(&text, &how).unwrap().db.wal_dir, "/elsewhere");
+}
+
+#[test]
+fn defaults_are_written_without_what_old_readers_do_not_know() {
+    let text = print(
+        &DbOptions::default(),
+        [("default", &ColumnFamilyOptions::default())],
+    );
+    for line in text.lines().map(str::trim) {
+        let name = line.split('=').next().unwrap_or_default();
+        if let Some(info) = Options::registry()
+            .iter()
+            .find(|info| info.name == name && !info.section.contains("opts"))
+        {
+            assert!(
+                info.since.starts_with("<=") || super::super::registry::is_known_to_7_8(info.since),
+                "{name} since {}",
+                info.since
+            );
+        }
+    }
+    for newer in [
+        "async_wal_precreate",
+        "max_read_amp",
+        "index_block_search_type",
+        "checksum=false",
+    ] {
+        assert!(!text.contains(newer), "{newer}");
+    }
+    assert!(text.ends_with('\n'));
+    assert!(text.contains("\n  koeldb_version="));
+    let options =
+        family("table_factory.index_block_search_type=kAuto;compression_opts.checksum=true")
+            .unwrap();
+    let text = print(&DbOptions::default(), [("default", &options)]);
+    assert!(
+        text.contains("\n  index_block_search_type=kAuto\n"),
+        "{text}"
+    );
+    assert!(text.contains("checksum=true;"), "{text}");
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let mut options = Options::new();
+    let how = ConfigOptions::new();
+    options
+        .apply_str(
+            "wal_dir=/a\\:b;max_open_files=77;compression_per_level=kNoCompression:kZSTD;\
+             table_factory={id=PlainTable;encoding_type=kPrefix;};merge_operator={id=stringappend;delimiter={;};};\
+             memtable_factory=hash_spdb:7;compaction_options_fifo={file_temperature_age_thresholds={{temperature=kWarm;age=10;}};}",
+            &how,
+        )
+        .unwrap();
+    let second = family("comparator=rocksdb.ReverseBytewiseComparator;num_levels=3").unwrap();
+    let families = [("default", &options.cf), ("a\"#:\\\n b", &second)];
+    let text = print_checked(&options.db, &families).unwrap();
+    let mut how = ConfigOptions::new();
+    how.set_apply_paths(true);
+    let parsed = parse(&text, &how).unwrap();
+    assert_eq!(texts(&parsed.db), texts(&options.db));
+    assert_eq!(parsed.families[1].0, "a\"#:\\\n b");
+    for ((_, written), (_, read)) in families.iter().zip(&parsed.families) {
+        assert_eq!(texts(*written), texts(read));
+    }
+}
+
+#[test]
+fn a_value_that_does_not_survive_is_an_error() {
+    let mut options = Options::new();
+    options.set_wal_dir("/ends with a blank ");
+    let error = print_checked(&options.db, &[("default", &options.cf)]).unwrap_err();
+    assert!(error.message().contains("wal_dir"), "{error}");
+    options.set_wal_dir("");
+    options.set_db_host_id("");
+    print_checked(&options.db, &[("default", &options.cf)]).unwrap();
+}
+
+#[test]
+fn plug_ins_of_the_user_are_named_and_not_compared() {
+    #[derive(Debug)]
+    struct Mine;
+    impl koeldb_base::merge_operator::MergeOperator for Mine {
+        fn name(&self) -> &str {
+            "Mine"
+        }
+
+        fn full_merge(
+            &self,
+            _: &[u8],
+            _: Option<&[u8]>,
+            _: koeldb_base::merge_operator::MergeOperands<'_>,
+            _: &mut Vec<u8>,
+        ) -> Result<(), koeldb_base::error::BoxError> {
+            Ok(())
+        }
+    }
+    let mut options = Options::new();
+    options.set_merge_operator(Mine);
+    let text = print_checked(&options.db, &[("default", &options.cf)]).unwrap();
+    assert!(text.contains("\n  merge_operator=Mine\n"));
+    assert!(read(&text).is_err());
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden")
+}
+
+/// The golden directories that have an OPTIONS file.
+fn golden_files() -> Vec<PathBuf> {
+    let fs = PosixFileSystem::new();
+    let mut files = Vec::new();
+    for entry in fs.list(&golden()).expect("golden directories") {
+        let directory = golden().join(entry.name);
+        if let Ok(entries) = fs.list(&directory) {
+            files.extend(
+                entries
+                    .into_iter()
+                    .filter(|entry| entry.name.starts_with("OPTIONS-"))
+                    .map(|entry| directory.join(entry.name)),
+            );
+        }
+    }
+    files
+}
+
+#[test]
+fn files_of_rocksdb_load_and_are_written_back_with_the_same_values() {
+    let files = golden_files();
+    assert!(files.len() > 20, "{files:?}");
+    let fs = PosixFileSystem::new();
+    for path in files {
+        let loaded = Options::load_file(&path, &ConfigOptions::new())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let families: Vec<(&str, &ColumnFamilyOptions)> = loaded
+            .column_families
+            .iter()
+            .map(|(name, options)| (name.as_str(), options))
+            .collect();
+        let text = print_checked(&loaded.options.db, &families).unwrap();
+        // Whatever both files say of a name, they say the same, but for the order of members.
+        let theirs =
+            String::from_utf8(fs.read_all(&path, 1 << 20, Purpose::Other).unwrap()).unwrap();
+        let ours = statements(&text);
+        for (key, value) in statements(&theirs) {
+            if let Some((_, our_value)) = ours.iter().find(|(our_key, _)| *our_key == key) {
+                if value.starts_with('{') {
+                    continue;
+                }
+                assert_eq!(*our_value, value, "{key} of {}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_newest_file_of_a_directory_is_loaded() {
+    let loaded =
+        Options::load_latest(golden().join("column-families"), &ConfigOptions::new()).unwrap();
+    let newest = golden_files()
+        .into_iter()
+        .filter(|file| file.to_string_lossy().contains("/column-families/"))
+        .max();
+    assert_eq!(Some(loaded.file()), newest.as_deref());
+    let beta = loaded.column_family("beta").expect("a family");
+    assert_eq!(
+        beta.get_comparator().name(),
+        "rocksdb.ReverseBytewiseComparator"
+    );
+    let error = Options::load_latest(golden(), &ConfigOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+/// All statements under their section.
+fn statements(text: &str) -> Vec<(String, String)> {
+    let mut section = String::new();
+    let mut out = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line.to_owned();
+        } else if let Some((name, value)) = line.split_once('=')
+            && section != "[Version]"
+        {
+            out.push((format!("{section} {name}"), value.to_owned()));
+        }
+    }
+    out
+}
