@@ -5,6 +5,9 @@
 //!
 //! - In every mode but the last the first problem ends the log: no record behind it is returned.
 //! - Zeros with records behind them are a hole and reported; zeros up to the end of the file are unused space.
+//! - Where an incomplete end is tolerated, so is an end that a crash tore: unsynced pages of a file may reach the
+//!   disk in any order, and those that did not are zeros. Damage counts as torn if it shows such zeros and no
+//!   record begins behind it.
 //! - A record that says it is of another log's life is believed only if it is whole, unless the file was seen to
 //!   be recycled before.
 //! - A legacy record followed by a recyclable one ends the log with a problem.
@@ -173,8 +176,8 @@ pub struct RecordReader {
     recycled: bool,
     /// A whole record with this file's number in a recyclable header was seen.
     number_confirmed: bool,
-    /// Where zeros began, as long as nothing but zeros followed.
-    zeros_at: Option<u64>,
+    /// What is wrong only if a record begins behind it.
+    suspect: Option<Suspect>,
     compression_seen: bool,
     decompressor: Option<StreamDecompressor>,
     timestamp_sizes: Vec<(u32, u16)>,
@@ -191,6 +194,14 @@ pub struct RecordReader {
 struct OpenRecord {
     offset: u64,
     payload_bytes: u64,
+}
+
+/// The end of the log, unless a record begins behind it.
+#[derive(Debug)]
+struct Suspect {
+    problem: Problem,
+    /// Nothing but zeros: space that was never written.
+    unused: bool,
 }
 
 /// Where a returned record lies.
@@ -212,7 +223,9 @@ enum Event {
     Zeros,
     MixedHeaders,
     BadLength,
-    ChecksumMismatch,
+    ChecksumMismatch {
+        record_bytes: usize,
+    },
 }
 
 impl fmt::Debug for RecordReader {
@@ -249,7 +262,7 @@ impl RecordReader {
             data_seen: false,
             recycled: false,
             number_confirmed: false,
-            zeros_at: None,
+            suspect: None,
             compression_seen: false,
             decompressor: None,
             timestamp_sizes: Vec::new(),
@@ -349,10 +362,7 @@ impl RecordReader {
                     self.end(Some(problem));
                 }
                 Event::OldRecord => self.old_record(),
-                Event::Zeros => {
-                    self.zeros();
-                    self.interrupt();
-                }
+                Event::Zeros => self.zeros(),
                 Event::MixedHeaders => {
                     let problem = self.here(ProblemKind::MixedHeaders);
                     self.report(problem);
@@ -363,8 +373,10 @@ impl RecordReader {
                     let problem = self.here(ProblemKind::TruncatedBody);
                     self.end(Some(problem));
                 }
-                Event::BadLength => self.damaged(ProblemKind::BadLength),
-                Event::ChecksumMismatch => self.damaged(ProblemKind::ChecksumMismatch),
+                Event::BadLength => self.damaged(ProblemKind::BadLength, self.block.len()),
+                Event::ChecksumMismatch { record_bytes } => {
+                    self.damaged(ProblemKind::ChecksumMismatch, record_bytes);
+                }
             }
         }
         Ok(None)
@@ -419,7 +431,9 @@ impl RecordReader {
                 return Ok(Event::Zeros);
             }
             if !header.verifies(record) {
-                return Ok(Event::ChecksumMismatch);
+                return Ok(Event::ChecksumMismatch {
+                    record_bytes: record.len(),
+                });
             }
             self.number_confirmed |= header.log_number.is_some();
             let payload =
@@ -506,8 +520,7 @@ impl RecordReader {
         offset: u64,
         payload: Range<usize>,
     ) -> Result<Option<Found>> {
-        self.check_zeros(record_type, offset);
-        if self.finished {
+        if !self.clear_suspect(record_type, offset) || self.finished {
             return Ok(None);
         }
         match record_type {
@@ -648,48 +661,110 @@ impl RecordReader {
         }
     }
 
-    /// Notes zeros. A block's rest of zeros is unused space unless records follow; other bytes behind a zero
-    /// header are a hole, except in a recycled file, where they are remains of its earlier life.
+    /// A header of zeros. A block's rest of zeros is unused space unless records follow; other bytes behind such a
+    /// header are damage, except in a recycled file, where they are remains of its earlier life.
     fn zeros(&mut self) {
-        if self.rest_is_zero() {
-            let offset = self.offset();
-            self.zeros_at.get_or_insert(offset);
-        } else if !self.recycled {
-            let problem = self.here(ProblemKind::ZerosBeforeRecords);
-            self.report(problem);
+        let unused = self.rest_is_zero();
+        match &self.open {
+            None if unused => {
+                let problem = self.here(ProblemKind::ZerosBeforeRecords);
+                self.suspect.get_or_insert(Suspect { problem, unused });
+            }
+            None if self.recycled => {}
+            Some(_) if self.mode == RecoveryMode::TolerateCorruptedTailRecords => {
+                self.suspect_torn(ProblemKind::Interrupted);
+            }
+            None if self.mode == RecoveryMode::TolerateCorruptedTailRecords => {
+                self.suspect_torn(ProblemKind::ZerosBeforeRecords);
+            }
+            None => {
+                let problem = self.here(ProblemKind::ZerosBeforeRecords);
+                self.report(problem);
+            }
+            Some(_) => self.interrupt(),
         }
         self.skip_block();
     }
 
-    /// Reports zeros that turned out to have a record behind them. A writer leaves them itself before a record
-    /// that must not be fragmented, at the end of one block.
-    fn check_zeros(&mut self, record_type: RecordType, offset: u64) {
-        let Some(zeros_at) = self.zeros_at.take() else {
-            return;
-        };
-        let gap = offset.saturating_sub(zeros_at);
-        let unfragmented = !matches!(record_type, RecordType::Data(_));
-        let begins_block = offset.is_multiple_of(BLOCK_BYTES as u64);
-        if !(unfragmented && begins_block && gap < BLOCK_BYTES as u64) {
-            self.report(Problem {
-                offset: zeros_at,
-                dropped_bytes: gap,
-                kind: ProblemKind::ZerosBeforeRecords,
-            });
+    /// A block's rest condemned by a wrong length or checksum of a record of so many bytes.
+    fn damaged(&mut self, kind: ProblemKind, record_bytes: usize) {
+        if self.mode == RecoveryMode::TolerateCorruptedTailRecords {
+            if self.recycled {
+                self.tolerated = Some(self.here(kind));
+                self.finished = true;
+                return;
+            }
+            if self.is_torn(record_bytes) {
+                self.suspect_torn(kind);
+                self.skip_block();
+                return;
+            }
         }
-    }
-
-    /// A block's rest condemned by a wrong length or checksum.
-    fn damaged(&mut self, kind: ProblemKind) {
         let problem = self.here(kind);
         self.skip_block();
-        if self.recycled && self.mode == RecoveryMode::TolerateCorruptedTailRecords {
-            self.tolerated = Some(problem);
-            self.finished = true;
-            return;
-        }
         self.report(problem);
         self.interrupt();
+    }
+
+    /// Whether a sector that the next `bytes` touch is all zeros, as far as it lies in the rest of the block.
+    fn is_torn(&self, bytes: usize) -> bool {
+        const SECTOR_BYTES: usize = 512;
+        let end = self.block.start.saturating_add(bytes);
+        let mut at = self.block.start;
+        while at < end.min(self.block.end) {
+            // Chunks begin at blocks, so that sectors in them lie as in the file.
+            let sector = (at / SECTOR_BYTES).saturating_add(1);
+            let next = sector.saturating_mul(SECTOR_BYTES).min(self.block.end);
+            let bytes = self.chunk.get(at..next).unwrap_or_default();
+            if bytes.iter().all(|&byte| byte == 0) {
+                return true;
+            }
+            at = next;
+        }
+        false
+    }
+
+    /// Takes the rest of the block, and the record being put together, for an end that a crash tore.
+    fn suspect_torn(&mut self, kind: ProblemKind) {
+        let mut problem = self.here(kind);
+        if let Some(open) = self.open.take() {
+            problem.offset = open.offset;
+            problem.dropped_bytes = problem.dropped_bytes.saturating_add(open.payload_bytes);
+        }
+        match &mut self.suspect {
+            Some(suspect) => suspect.unused = false,
+            None => {
+                self.suspect = Some(Suspect {
+                    problem,
+                    unused: false,
+                });
+            }
+        }
+    }
+
+    /// Decides what a whole physical record says of what was taken for the end; whether the record counts. Behind a
+    /// torn end, only the beginning of a record does. Behind unused space, records are a problem, but a writer
+    /// leaves zeros itself at the end of a block before a record that must not be fragmented.
+    fn clear_suspect(&mut self, record_type: RecordType, offset: u64) -> bool {
+        let Some(mut suspect) = self.suspect.take() else {
+            return true;
+        };
+        let gap = offset.saturating_sub(suspect.problem.offset);
+        let harmless = match record_type {
+            RecordType::Data(Part::Full | Part::First) => false,
+            RecordType::Data(Part::Middle | Part::Last) => !suspect.unused,
+            _ => !suspect.unused || gap < BLOCK_BYTES as u64,
+        };
+        if !harmless {
+            suspect.problem.dropped_bytes = gap;
+            self.report(suspect.problem);
+            return true;
+        }
+        let counts = suspect.unused;
+        if !counts {
+            self.suspect = Some(suspect);
+        }
+        counts
     }
 
     fn old_record(&mut self) {
@@ -720,6 +795,11 @@ impl RecordReader {
             self.mode,
             RecoveryMode::AbsoluteConsistency | RecoveryMode::PointInTime
         );
+        if let Some(suspect) = self.suspect.take()
+            && !suspect.unused
+        {
+            self.tolerated.get_or_insert(suspect.problem);
+        }
         for problem in [cut, open].into_iter().flatten() {
             if reports {
                 self.report(problem);

@@ -327,9 +327,16 @@ fn zeros_with_records_behind_them_are_a_hole() {
     }
     assert_eq!(read(&bytes, SkipAnyCorruptedRecords).0, 5 + 2000 - 886);
     let inside = [records(5), vec![0; 2 * RECORD], records(3)].concat();
-    assert_eq!(
-        read(&inside, PointInTime),
-        (5, Some(ProblemKind::ZerosBeforeRecords))
+    let problem = Some(ProblemKind::ZerosBeforeRecords);
+    expect(
+        "zeros in the last block",
+        &inside,
+        [
+            (5, None),
+            (5, problem.clone()),
+            (5, problem.clone()),
+            (5, problem),
+        ],
     );
 
     // A record that must not be fragmented leaves zeros at the end of one block, as the format prescribes.
@@ -340,6 +347,51 @@ fn zeros_with_records_behind_them_are_a_hole() {
     for mode in MODES {
         assert_eq!(read(&moved, mode), (3, None));
     }
+}
+
+#[test]
+fn an_end_that_a_crash_tore_is_an_incomplete_end() {
+    let synced = records(10);
+    let whole = log_of(
+        (0..10).map(payload).chain([vec![7; 100_000]]),
+        RecordWriterOptions::default(),
+    );
+    let tail = |lost: std::ops::Range<usize>| {
+        let mut bytes = whole.clone();
+        bytes[lost].fill(0);
+        bytes
+    };
+    let start = synced.len();
+    let torn = [
+        tail(start..512),
+        tail(512..1024),
+        tail(1024..40_960),
+        tail(BLOCK_BYTES..BLOCK_BYTES + 512),
+        tail(BLOCK_BYTES..whole.len()),
+        tail(BLOCK_BYTES + 4096..BLOCK_BYTES + 8192),
+        tail(99_840..100_352),
+    ];
+    for (index, bytes) in torn.iter().enumerate() {
+        let mut tolerant = reader(bytes, TolerateCorruptedTailRecords);
+        for record in 0..10 {
+            let expected = payload(record);
+            assert_eq!(tolerant.next_record().unwrap(), Some(expected.as_slice()));
+        }
+        assert_eq!(tolerant.next_record().unwrap(), None, "{index}");
+        assert_eq!(tolerant.take_problem(), None, "{index}");
+        let dropped = tolerant.tolerated_tail().unwrap();
+        assert_eq!(dropped.offset, start as u64, "{index}");
+        for mode in [AbsoluteConsistency, PointInTime] {
+            let (count, problem) = read(bytes, mode);
+            assert_eq!((count, problem.is_some()), (10, true), "{index}");
+        }
+    }
+    let mut followed = tail(1024..2048);
+    followed.extend_from_slice(&physical(1, 0, b"a record behind it"));
+    assert_eq!(
+        read(&followed, TolerateCorruptedTailRecords),
+        (10, Some(ProblemKind::ChecksumMismatch))
+    );
 }
 
 #[test]
