@@ -549,15 +549,16 @@ impl OptionValue for TablePropertiesCollector {
         Ok(())
     }
 
-    fn write(&self, style: Style) -> Option<String> {
+    /// Only what differs from the defaults, for 7.8 does not know all members.
+    fn write(&self, _: Style) -> Option<String> {
         Some(match self {
             TablePropertiesCollector::CompactOnDeletion(collector) => with_members(
                 "CompactOnDeletionCollector",
-                &registry::written(collector, style),
+                &registry::differing(collector),
             ),
             TablePropertiesCollector::CompactForTiering(collector) => with_members(
                 "CompactForTieringCollector",
-                &registry::written(collector, style),
+                &registry::differing(collector),
             ),
         })
     }

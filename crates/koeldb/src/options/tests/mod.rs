@@ -2,6 +2,7 @@
 
 mod examples;
 mod file;
+mod ldb;
 mod registry;
 mod sanitize;
 mod texts;

@@ -393,12 +393,12 @@ fn ids_of_the_other_objects_are_written_in_one_form() {
         (
             "table_properties_collectors",
             "CompactForTieringCollector",
-            "{{id=CompactForTieringCollector;compaction_trigger_ratio=0.000000;}}",
+            "CompactForTieringCollector",
         ),
         (
             "table_properties_collectors",
             "{{id=CompactOnDeletionCollector;window_size=100;deletion_trigger=10;}:CompactForTieringCollector}",
-            "{{id=CompactOnDeletionCollector;window_size=100;deletion_trigger=10;deletion_ratio=0.000000;min_file_size=0;}:{id=CompactForTieringCollector;compaction_trigger_ratio=0.000000;}}",
+            "{{id=CompactOnDeletionCollector;window_size=100;deletion_trigger=10;}:CompactForTieringCollector}",
         ),
         ("compression_manager", "BuiltinV2", "nullptr"),
     ] {
