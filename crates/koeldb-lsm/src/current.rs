@@ -112,7 +112,38 @@ pub fn db_id_from(random: u128) -> String {
 
 #[cfg(test)]
 mod tests {
+    use koeldb_fs::MemoryFileSystem;
+
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else_stays() {
+        let fs = MemoryFileSystem::new();
+        let directory = Path::new("/db");
+        fs.create_dir_all(directory).unwrap();
+        assert!(
+            read_current(&fs, directory)
+                .unwrap_err()
+                .is_path_not_found()
+        );
+        assert_eq!(read_identity(&fs, directory).unwrap(), None);
+        for number in [7, 1_234_567] {
+            write_current(&fs, directory, number).unwrap();
+            assert_eq!(read_current(&fs, directory).unwrap(), number);
+        }
+        let id = db_id_from(42);
+        write_identity(&fs, directory, &id).unwrap();
+        assert_eq!(read_identity(&fs, directory).unwrap(), Some(id));
+        assert_eq!(fs.list(directory).unwrap().len(), 2);
+        for damaged in ["", "\n", "\u{7}bell", &"x".repeat(5000)] {
+            write_identity(&fs, directory, damaged).unwrap();
+            assert_eq!(read_identity(&fs, directory).unwrap(), None);
+        }
+        write_identity(&fs, directory, "with newline\n").unwrap();
+        assert_eq!(read_identity(&fs, directory).unwrap(), None, "a blank");
+        write_identity(&fs, directory, "id\n").unwrap();
+        assert_eq!(read_identity(&fs, directory).unwrap(), Some("id".into()));
+    }
 
     #[test]
     fn only_a_whole_line_names_a_manifest() {

@@ -5,13 +5,16 @@
 
 pub mod builder;
 pub mod edit;
+pub mod family;
 mod recovery;
 pub mod set;
+#[expect(
+    clippy::module_inception,
+    reason = "the folder is named by its main type, and so is that type's file"
+)]
 pub mod version;
 
 pub use edit::VersionEdit;
-pub use set::{
-    Epochs, Family, FamilyDescriptor, FileNumbers, LiveFiles, ManifestReport, VersionSet,
-    VersionSetOptions,
-};
+pub use family::{Epochs, Family, FamilyDescriptor, FileNumbers};
+pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions};
 pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};

@@ -15,7 +15,8 @@ use koeldb_fs::FileSystem;
 
 use super::builder::{MissingEpochs, VersionBuilder};
 use super::edit::{FILE_NUMBER_MAX, FamilyChange, VersionEdit, WalAddition};
-use super::set::{DEFAULT_FAMILY, Family, FamilyDescriptor, ManifestReport, VersionSetOptions};
+use super::family::{DEFAULT_FAMILY, Family, FamilyDescriptor};
+use super::set::{ManifestReport, VersionSetOptions};
 use super::version::Version;
 use crate::manifest::ManifestReader;
 

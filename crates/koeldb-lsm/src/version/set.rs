@@ -17,98 +17,28 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
-use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecordWriter;
 
 use super::builder::{MissingEpochs, VersionBuilder};
 use super::edit::{FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, FamilyChange, VersionEdit, WalAddition};
+use super::family::{Family, FamilyDescriptor, FileNumbers};
 use super::recovery::{self, Recovered};
 use super::version::Version;
 use crate::current::{read_current, write_current};
 use crate::manifest::{self, FamilySnapshot, ManifestSnapshot};
-
-/// The name of the family that always exists.
-pub const DEFAULT_FAMILY: &str = "default";
-
-/// Hands out file numbers, to any thread.
-#[derive(Clone, Debug)]
-pub struct FileNumbers(Arc<AtomicU64>);
-
-impl FileNumbers {
-    pub(super) fn starting_at(next: FileNumber) -> Self {
-        FileNumbers(Arc::new(AtomicU64::new(next)))
-    }
-
-    /// A number that no file has.
-    #[must_use]
-    pub fn next(&self) -> FileNumber {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The number that will be handed out next.
-    #[must_use]
-    pub fn peek(&self) -> FileNumber {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Makes all numbers handed out from now on larger than `number`.
-    pub fn skip(&self, number: FileNumber) {
-        self.0
-            .fetch_max(number.saturating_add(1), Ordering::Relaxed);
-    }
-}
-
-/// Hands out the epochs of a family's tables, to any thread: a flush takes one for each table it writes.
-#[derive(Clone, Debug)]
-pub struct Epochs(Arc<AtomicU64>);
-
-impl Epochs {
-    fn behind(version: &Version) -> Self {
-        let largest = version.files().map(|(_, file)| file.epoch).max();
-        Epochs(Arc::new(AtomicU64::new(largest.unwrap_or(0) + 1)))
-    }
-
-    /// An epoch newer than all before.
-    #[must_use]
-    pub fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// A family as a user opens it.
-#[derive(Clone, Debug)]
-pub struct FamilyDescriptor {
-    /// Its name.
-    pub name: String,
-    /// The order of its keys.
-    pub order: KeyOrder,
-    /// The number of levels.
-    pub level_count: usize,
-}
-
-impl FamilyDescriptor {
-    /// A family in bytewise order with seven levels.
-    pub fn new(name: impl Into<String>) -> Self {
-        FamilyDescriptor {
-            name: name.into(),
-            order: KeyOrder::Bytewise,
-            level_count: 7,
-        }
-    }
-}
 
 /// How the MANIFEST is kept.
 #[derive(Clone, Debug)]
 pub struct VersionSetOptions {
     /// Nothing will be written.
     pub read_only: bool,
-    /// A MANIFEST of so many bytes is followed by a new one.
+    /// A MANIFEST of so many bytes is followed by a new one, if that promises to be half as long.
     pub manifest_bytes_max: u64,
     /// Record the id of the database in the MANIFEST.
     pub write_db_id: bool,
@@ -124,58 +54,6 @@ impl Default for VersionSetOptions {
             write_db_id: true,
             other_directories: Vec::new(),
         }
-    }
-}
-
-/// A family that is open.
-#[derive(Debug)]
-pub struct Family {
-    pub(super) id: u32,
-    pub(super) name: String,
-    pub(super) log_number: FileNumber,
-    pub(super) epochs: Epochs,
-    pub(super) current: Arc<Version>,
-}
-
-impl Family {
-    pub(super) fn new(id: u32, name: String, log_number: FileNumber, current: Version) -> Self {
-        Family {
-            id,
-            name,
-            log_number,
-            epochs: Epochs::behind(&current),
-            current: Arc::new(current),
-        }
-    }
-
-    /// Its id, never used again.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.id
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Logs with smaller numbers hold nothing of it that is not in its tables.
-    #[must_use]
-    pub fn log_number(&self) -> FileNumber {
-        self.log_number
-    }
-
-    /// The epochs of its tables to come.
-    #[must_use]
-    pub fn epochs(&self) -> &Epochs {
-        &self.epochs
-    }
-
-    /// Its newest version.
-    #[must_use]
-    pub fn current(&self) -> &Arc<Version> {
-        &self.current
     }
 }
 
@@ -231,6 +109,8 @@ pub struct VersionSet {
     /// The live MANIFEST, unless the next edit begins a new one.
     manifest: Option<RecordWriter>,
     manifest_number: FileNumber,
+    /// Its length when it was begun.
+    snapshot_bytes: u64,
     /// What may be in force instead of the state here, because an edit failed on its way to disk.
     uncertain: Vec<Arc<Version>>,
     /// Every version that was current and may still be read.
@@ -289,6 +169,7 @@ impl VersionSet {
             wals,
             manifest: None,
             manifest_number: number,
+            snapshot_bytes: 0,
             uncertain: Vec::new(),
             versions,
             record: Vec::new(),
@@ -574,10 +455,10 @@ impl VersionSet {
             return Err(Error::not_supported("the database is open read-only"));
         }
         self.fill_logs(&mut edits);
+        let bytes_max = self.snapshot_bytes.saturating_mul(2);
+        let bytes_max = self.options.manifest_bytes_max.max(bytes_max);
         let written = match self.manifest.take() {
-            Some(records) if records.len() < self.options.manifest_bytes_max => {
-                self.append(records, &mut edits)
-            }
+            Some(records) if records.len() < bytes_max => self.append(records, &mut edits),
             _ => self.roll(&mut edits),
         };
         match written {
@@ -635,6 +516,7 @@ impl VersionSet {
             uncertain: true,
         })?;
         self.manifest_number = number;
+        self.snapshot_bytes = records.len();
         self.uncertain.clear();
         Ok(records)
     }
