@@ -183,3 +183,66 @@ impl WalWriter {
         self.records.close()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use koeldb_fs::{MemoryFileSystem, SurvivalPolicy};
+
+    use super::*;
+
+    fn write_log(fs: &Arc<dyn FileSystem>, number: FileNumber) -> WalWriter {
+        let options = WriteOptions::new(Purpose::Wal);
+        let directory = Path::new("/wals");
+        let mut log = WalWriter::create(
+            Arc::clone(fs),
+            directory,
+            number,
+            &options,
+            RecordWriterOptions::default(),
+        )
+        .unwrap();
+        log.add_record_of(&[b"rec", b"ord"]).unwrap();
+        log
+    }
+
+    #[test]
+    fn logs_are_listed_oldest_first_and_archived_ones_not_at_all() {
+        let fs: Arc<dyn FileSystem> = Arc::new(MemoryFileSystem::new());
+        let directory = Path::new("/wals");
+        fs.create_dir_all(directory).unwrap();
+        for number in [1_000_000, 7, 12] {
+            write_log(&fs, number).close().unwrap();
+        }
+        let options = WriteOptions::default();
+        fs.create(&directory.join("000009.sst"), &options).unwrap();
+        archive(&*fs, directory, 7).unwrap();
+        assert_eq!(list(&*fs, directory).unwrap(), [12, 1_000_000]);
+        assert_eq!(list(&*fs, &archive_directory(directory)).unwrap(), [7]);
+        let mut reader = open(&*fs, directory, 12, RecoveryMode::AbsoluteConsistency).unwrap();
+        assert_eq!(reader.next_record().unwrap(), Some(&b"record"[..]));
+        assert_eq!(reader.next_record().unwrap(), None);
+    }
+
+    #[test]
+    fn a_sync_makes_the_records_and_the_name_durable() {
+        let memory = MemoryFileSystem::new();
+        memory.create_dir_all(Path::new("/wals")).unwrap();
+        memory.sync_dir(Path::new("/")).unwrap();
+        let fs: Arc<dyn FileSystem> = Arc::new(memory.clone());
+        let mut log = write_log(&fs, 3);
+        assert!(!log.is_synced());
+        let image = memory.crash_image(SurvivalPolicy::Strict, 0);
+        assert!(list(&image, Path::new("/wals")).unwrap().is_empty());
+        log.sync().unwrap();
+        assert!(log.is_synced());
+        assert_eq!(log.synced_bytes(), log.len());
+        log.add_record(b"unsynced").unwrap();
+        assert!(!log.is_synced());
+        let image = memory.crash_image(SurvivalPolicy::Strict, 0);
+        let mode = RecoveryMode::AbsoluteConsistency;
+        let mut reader = open(&image, Path::new("/wals"), 3, mode).unwrap();
+        assert_eq!(reader.next_record().unwrap(), Some(&b"record"[..]));
+        assert_eq!(reader.next_record().unwrap(), None);
+        assert_eq!(reader.take_problem(), None);
+    }
+}
