@@ -5,7 +5,12 @@
 //! [`Version`] to an optional plan. Nothing here holds the database's lock or knows its options.
 
 pub mod current;
+pub mod cursor;
+pub mod job;
 pub mod manifest;
+pub mod pick;
+mod table_cache;
 pub mod version;
 
+pub use table_cache::TableCache;
 pub use version::{FileMeta, Level, Version};

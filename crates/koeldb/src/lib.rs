@@ -1,5 +1,86 @@
-//! An embedded key-value store for point lookups that reads and writes RocksDB's on-disk formats.
+//! KoelDB: an embedded key-value store, a log-structured merge tree built for point lookups, that reads and writes
+//! RocksDB's on-disk formats.
+//!
+//! ```
+//! use koeldb::{Db, Options};
+//! # fn main() -> koeldb::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("koeldb-doc-{}", std::process::id()));
+//! let db = Db::open(Options::new().create_if_missing(true), &dir)?;
+//! db.put("koel", "Eudynamys")?;
+//! assert_eq!(db.get("koel")?.as_deref(), Some(&b"Eudynamys"[..]));
+//! for entry in db.range("a".."m") {
+//!     let (key, value) = entry?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! db.delete("koel")?;
+//! db.close()?;
+//! # Db::destroy(&Options::new(), &dir)
+//! # }
+//! ```
+//!
+//! [`Db`] is the database and its default column family; [`ColumnFamily`] another one; [`WriteBatch`] and [`Snapshot`]
+//! span families. All of them are owned, cheap to clone and shared by threads. Options have RocksDB's names.
+//!
+//! Inside: [`Db`] and what it opens from; the write path (`write`), the read paths (`read`), background work, and the
+//! options. The crates below know nothing of each other's neighbours: memtables, tables, logs, the tree's shape, files.
 
+mod background;
+mod column_family;
+mod db;
+mod env;
+mod family;
+mod info_log;
+pub mod listener;
+mod maintenance;
+mod open;
 mod options;
+mod plugins;
+mod property;
+mod purge;
+mod read;
+mod recovery;
+mod repair;
+mod snapshot;
+mod super_version;
+mod tables;
+mod write;
 
+pub use koeldb_base::comparator::{
+    BytewiseComparator, Comparator, ReverseBytewiseComparator, Uint64Comparator,
+};
+pub use koeldb_base::error::{
+    BoxError, Error, ErrorDetail, ErrorKind, FileContext, Result, Severity, WriteOutcome,
+};
+pub use koeldb_base::merge_operator::{MergeOperands, MergeOperator, StringAppend, Uint64Add};
+pub use koeldb_base::pinned::PinnedSlice;
+pub use koeldb_base::prefix::{CappedPrefix, FixedPrefix, PrefixExtractor};
+pub use koeldb_base::{KeyOrder, SeqNo};
+pub use koeldb_lsm::job::{
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
+};
+
+pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
+pub use db::{Db, LiveFile, MemoryReport};
+pub use env::Env;
+pub use info_log::Logger;
+pub use listener::{Event, EventListener};
+pub use open::{DbBuilder, LogReport, RecoveryReport};
 pub use options::*;
+pub use read::{
+    Answers, DbCursor, DbIterator, Direction, IterateBounds, IteratorMode, KeyBounds, PinnedSlices,
+    PrefixRange,
+};
+pub use repair::RepairReport;
+pub use snapshot::Snapshot;
+pub use write::stall::{StallCause, StallCondition};
+pub use write::{BatchEntry, WriteBatch};
+
+/// File systems and clocks.
+pub mod fs {
+    pub use koeldb_fs::*;
+}
+
+/// Counters and distributions.
+pub mod statistics {
+    pub use koeldb_base::stats::*;
+}

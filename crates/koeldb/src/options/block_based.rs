@@ -7,8 +7,8 @@ use koeldb_table::block_based::index_builder::IndexShortening;
 use koeldb_table::filter::FilterPolicy;
 
 use super::cache::Cache;
+use super::declare::option_section;
 use super::object::{FlushBlockPolicy, NoObject};
-use super::registry::option_section;
 use super::value::{ReadAmpBytes, enum_texts, option_enum};
 
 enum_texts!(IndexType {
@@ -112,10 +112,10 @@ option_section! {
         [core mutable "<=5.4"] pin_l0_filter_and_index_blocks_in_cache: bool = false, "Old form of unpartitioned_pinning=kFlushedAndSimilar.",
             set_pin_l0_filter_and_index_blocks_in_cache(on: bool), get_pin_l0_filter_and_index_blocks_in_cache;
         /// Index format.
-        [core mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "Enum; kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
+        [core mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
             set_index_type(value: IndexType), get_index_type;
         /// Search inside index blocks.
-        [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "Enum; kInterpolation needs a bytewise comparator.",
+        [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator.",
             set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
         /// Hash index at the end of data blocks.
         [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
@@ -151,7 +151,7 @@ option_section! {
         [core mutable "<=5.4"] partition_filters: bool = false, "Needs kTwoLevelIndexSearch, else treated as false.",
             set_partition_filters(on: bool), get_partition_filters;
         /// Cut filter partitions independently of index partitions.
-        [core mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated.",
+        [core mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated by RocksDB.",
             set_decouple_partitioned_filters(on: bool), get_decouple_partitioned_filters;
         /// Round filter sizes to what the allocator hands out.
         [core mutable "6.12"] optimize_filters_for_memory: bool = true, "",
@@ -160,7 +160,7 @@ option_section! {
         [core mutable "9.1"] use_delta_encoding: bool = true, "",
             set_use_delta_encoding(on: bool), get_use_delta_encoding;
         /// Filter of new files.
-        [core mutable "<=5.4"] filter_policy: FilterPolicy = FilterPolicy::None, "Object id, see options.md 6.4.";
+        [core mutable "<=5.4"] filter_policy: FilterPolicy = FilterPolicy::None, "bloomfilter:BITS, ribbonfilter:BITS[:LEVEL], rocksdb.BuiltinBloomFilter or nullptr.";
         /// Add whole keys, not only prefixes, to filters.
         [core mutable "<=5.4"] whole_key_filtering: bool = true, "",
             set_whole_key_filtering(on: bool), get_whole_key_filtering;
@@ -197,7 +197,7 @@ option_section! {
         [core mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",
             set_pin_top_level_index_and_filter(on: bool), get_pin_top_level_index_and_filter;
         /// What metadata is pinned in the cache.
-        [later mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "Struct.";
+        [later mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "All kFallback: as the older pin_* options say.";
         /// Block cache of this factory.
         [core mutable "6.10"] block_cache: Option<Cache> = None, "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
         /// Upper bound of the implicit readahead of iterators.

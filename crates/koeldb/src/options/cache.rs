@@ -5,8 +5,9 @@ use std::fmt;
 use koeldb_cache::{CacheOptions, CachePolicy};
 use koeldb_table::source::CachedBlock;
 
+use super::declare::option_section;
 use super::grammar;
-use super::registry::{OptionValue, Reading, Refusal, Style, option_section};
+use super::registry::{OptionValue, Reading, Refusal, Style};
 use super::value::read_scalar;
 
 option_section! {

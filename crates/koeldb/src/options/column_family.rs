@@ -15,6 +15,7 @@ use super::compaction::{
 };
 use super::cuckoo::CuckooTableOptions;
 use super::db::Options;
+use super::declare::option_section;
 use super::grammar;
 use super::memtable::MemtableFactory;
 use super::object::{
@@ -22,7 +23,7 @@ use super::object::{
     TablePropertiesCollector,
 };
 use super::plain::PlainTableOptions;
-use super::registry::{OptionValue, Reading, Refusal, Style, option_section};
+use super::registry::{OptionValue, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use super::value::{Scalar, enum_texts, option_enum, read_scalar};
 
@@ -169,7 +170,7 @@ option_section! {
         [ignored mutable "<=5.4"] memtable_huge_page_size: u64 = 0, "Bytes; 0 = off.",
             set_memtable_huge_page_size(bytes: u64), get_memtable_huge_page_size;
         /// Memtable size that triggers a flush.
-        [core mutable "<=5.4"] write_buffer_size: u64 = 64 << 20, "Bytes; clipped at open to [65536, 68719476736]; SetOptions does not clip.",
+        [core mutable "<=5.4"] write_buffer_size: u64 = 64 << 20, "Bytes; clipped to 64 KiB to 64 GiB.",
             set_write_buffer_size(bytes: u64), get_write_buffer_size;
         /// Bloom filter of the memtable as a share of write_buffer_size.
         [core mutable "<=5.4"] memtable_prefix_bloom_size_ratio: f64 = 0.0, "Clipped to [0, 0.25]; 0 = off.",
@@ -192,19 +193,19 @@ option_section! {
         [core mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",
             set_target_file_size_base(bytes: u64), get_target_file_size_base;
         /// Codec for levels without a more specific setting.
-        [core mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "Enum; codec must be linked in.",
+        [core mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "The codec's feature must be built in.",
             set_compression_type(value: Compression), get_compression;
         /// Maps keys to prefixes for filters, hash indexes, prefix seek.
-        [core mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "Object id, see options.md 6.3.";
+        [core mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "fixed:N, capped:N, rocksdb.Noop or nullptr.";
         /// FIFO settings.
-        [core mutable "5.9"] compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), "Struct; a bare number sets max_table_files_size.";
+        [core mutable "5.9"] compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), "A bare number sets max_table_files_size.";
         /// Universal settings.
-        [core mutable "5.10"] compaction_options_universal: UniversalCompactionOptions = UniversalCompactionOptions::default(), "Struct.";
+        [core mutable "5.10"] compaction_options_universal: UniversalCompactionOptions = UniversalCompactionOptions::default(), "";
         /// Age at which data is pushed towards the last level (FIFO: dropped).
         [core mutable "5.9"] ttl: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\": 2592000 for block-based tables, else 0.",
             set_ttl(time: Duration as Seconds), get_ttl;
         /// Age since creation at which a file is rewritten.
-        [core mutable "6.2"] periodic_compaction_seconds: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\", see options.md 8.2.",
+        [core mutable "6.2"] periodic_compaction_seconds: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\", 30 days if compactions filter or are universal.",
             set_periodic_compaction_seconds(period: Duration as Seconds), get_periodic_compaction_seconds;
         /// Compact files that useless reads hit often.
         [later mutable "11.2"] read_triggered_compaction_threshold: f64 = 0.0, "Estimated reads per byte; 0 = off.",
@@ -234,7 +235,7 @@ option_section! {
         [later mutable "6.13"] blob_compression_type: Compression = Compression::None, "",
             set_blob_compression_type(value: Compression), get_blob_compression_type;
         /// Codec settings of blob files.
-        [later mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "Struct, as compression_opts.";
+        [later mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts.";
         /// Relocate live blobs during compaction.
         [later mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
             set_enable_blob_gc(on: bool), get_enable_blob_garbage_collection;
@@ -257,7 +258,7 @@ option_section! {
         [later mutable "6.1"] sample_for_compression: u64 = 0, "1 in N blocks; 0 = off.",
             set_sample_for_compression(value: u64), get_sample_for_compression;
         /// Codec of the last level.
-        [core mutable "<=5.4"] bottommost_compression: Option<Compression> = None, "Enum; kDisableCompressionOption = not set.";
+        [core mutable "<=5.4"] bottommost_compression: Option<Compression> = None, "kDisableCompressionOption = not set.";
         /// Codec by level; overrides compression.
         [core mutable "<=5.4"] compression_per_level: Vec<Compression> = Vec::new(), "`:`-separated list; not written when empty; entry 0 is L0, entry 1 the base level, and so on; deeper levels use the last entry.";
         /// Rewrite a garbage-rich memtable in memory instead of flushing.
@@ -282,16 +283,16 @@ option_section! {
         [later mutable "11.5"] memtable_verify_per_key_checksum_on_seek: bool = false, "Needs memtable_protection_bytes_per_key.",
             set_memtable_verify_per_key_checksum_on_seek(on: bool), get_memtable_verify_per_key_checksum_on_seek;
         /// Codec settings.
-        [core mutable "<=5.4"] compression_opts: CompressionOptions = CompressionOptions::default(), "Struct, or positional `window_bits:level:strategy[:…]`.";
+        [core mutable "<=5.4"] compression_opts: CompressionOptions = CompressionOptions::default(), "Members, or by position `window_bits:level:strategy[:…]`.";
         /// Codec settings of the last level.
-        [core mutable "5.15"] bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), "Struct, as compression_opts; used only if its enabled=true.";
+        [core mutable "5.15"] bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts; used only if its enabled=true.";
         /// Range tombstones in a memtable that trigger a flush.
         [later mutable "8.6"] memtable_max_range_deletions: u32 = 0, "0 = off.",
             set_memtable_max_range_deletions(count: u32), get_memtable_max_range_deletions;
         /// Invisible entries met in the memtable by one iterator call that trigger a flush.
         [later mutable "10.2"] memtable_op_scan_flush_trigger: u32 = 0, "0 = off.",
             set_memtable_op_scan_flush_trigger(count: u32), get_memtable_op_scan_flush_trigger;
-        /// Same, as an average per Next; needs the previous option.
+        /// Same, as an average per step; needs memtable_op_scan_flush_trigger.
         [later mutable "10.4"] memtable_avg_op_scan_flush_trigger: u32 = 0, "0 = off.",
             set_memtable_avg_op_scan_flush_trigger(count: u32), get_memtable_avg_op_scan_flush_trigger;
         /// Adjacent point tombstones that a scan turns into a range tombstone.
@@ -325,19 +326,19 @@ option_section! {
         [ignored fixed "<=5.4"] bloom_locality: u32 = 0, ">0 = cache-line blocked.",
             set_bloom_locality(count: u32), get_bloom_locality;
         /// Key order.
-        [core fixed "<=5.4"] comparator: KeyOrder = KeyOrder::Bytewise, "Object id; must equal the MANIFEST's name.";
+        [core fixed "<=5.4"] comparator: KeyOrder = KeyOrder::Bytewise, "The name must be the one the database was made with.";
         /// Prefixes for which skip-list insert positions are remembered.
-        [ignored fixed "<=5.4"] memtable_insert_with_hint_prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "Object id.";
+        [ignored fixed "<=5.4"] memtable_insert_with_hint_prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "As prefix_extractor.";
         /// Memtable representation.
         [core fixed "<=5.4"] memtable_factory: MemtableFactory = MemtableFactory::default(), "Id, `id:number` or `{id=…;…}`.";
         /// Collectors run on every table written.
         [later fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
         /// Filter instance applied by compactions.
-        [later fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "Object id: RemoveEmptyValueCompactionFilter, or nullptr.";
+        [later fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
         /// Factory of filters.
-        [later fixed "<=5.4"] compaction_filter_factory: NoObject = NoObject, "Object id; none built in.";
+        [later fixed "<=5.4"] compaction_filter_factory: NoObject = NoObject, "None is built in.";
         /// Combines merge operands.
-        [core fixed "<=5.4"] merge_operator: Option<Arc<dyn MergeOperator>> = None, "Object id, see options.md 6.2.";
+        [core fixed "<=5.4"] merge_operator: Option<Arc<dyn MergeOperator>> = None, "stringappend, uint64add, put, max, bytesxor or nullptr.";
         /// Shape of the tree.
         [core fixed "<=5.4"] compaction_style: CompactionStyle = CompactionStyle::Level, "",
             set_compaction_style(value: CompactionStyle), get_compaction_style;

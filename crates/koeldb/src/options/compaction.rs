@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::declare::option_section;
 use super::grammar;
-use super::registry::{Refusal, option_section};
+use super::registry::Refusal;
 use super::value::{option_enum, read_scalar};
 
 option_section! {

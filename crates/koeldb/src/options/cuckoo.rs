@@ -1,19 +1,19 @@
 //! The options of cuckoo tables.
 
-use super::registry::option_section;
+use super::declare::option_section;
 
 option_section! {
     /// The options of cuckoo tables: hash tables of fixed-size entries for point reads.
     pub struct CuckooTableOptions, "TableOptions/CuckooTable";
     options {
         /// Target share of used buckets.
-        [core mutable "6.14"] hash_table_ratio: f64 = 0.9, "0..1; see formats-cuckoo-and-plain-table.md.",
+        [core mutable "6.14"] hash_table_ratio: f64 = 0.9, "0..1.",
             set_hash_ratio(ratio: f64), get_hash_table_ratio;
         /// Depth of the displacement search while building.
         [core mutable "6.14"] max_search_depth: u32 = 100, "",
             set_max_search_depth(count: u32), get_max_search_depth;
         /// Adjacent buckets probed per hash function.
-        [core mutable "6.14"] cuckoo_block_size: u32 = 5, "U32, ≥1.",
+        [core mutable "6.14"] cuckoo_block_size: u32 = 5, "At least 1.",
             set_cuckoo_block_size(count: u32), get_cuckoo_block_size;
         /// First hash is the key's first 8 bytes as an integer.
         [core mutable "6.14"] identity_as_first_hash: bool = false, "",

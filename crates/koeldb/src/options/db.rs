@@ -9,8 +9,10 @@ use koeldb_log::reader::RecoveryMode;
 
 use super::column_family::ColumnFamilyOptions;
 use super::compaction::Temperature;
+use super::declare::option_section;
 use super::object::{DefaultEnv, FileChecksumGenerator, NoObject};
-use super::registry::option_section;
+use crate::plugins::Plugins;
+
 use super::value::{RateLimit, enum_texts, option_enum};
 
 /// The options of a database, and of every column family without its own.
@@ -26,6 +28,7 @@ use super::value::{RateLimit, enum_texts, option_enum};
 pub struct Options {
     pub(crate) db: DbOptions,
     pub(crate) cf: ColumnFamilyOptions,
+    pub(crate) plugins: Plugins,
 }
 
 enum_texts!(RecoveryMode {
@@ -71,7 +74,7 @@ option_section! {
     pub(crate) struct DbOptions, "DBOptions";
     options {
         /// Total background work slots; a quarter (at least 1) goes to flushes, the rest to compactions.
-        [core mutable "5.6"] max_background_jobs: i32 = 2, "Values ≤1 still give one flush and one compaction; string \"4G\" overflows to 0.",
+        [core mutable "5.6"] max_background_jobs: i32 = 2, "Values up to 1 still give one flush and one compaction.",
             set_max_background_jobs(count: u32 as Count), get_max_background_jobs;
         /// Old way to set the compaction slots.
         [core mutable "<=5.4"] max_background_compactions: i32 = -1, "-1 = derive from max_background_jobs; only both -1 uses the derivation.",
@@ -86,7 +89,7 @@ option_section! {
         [core mutable "<=5.4"] writable_file_max_buffer_size: u64 = 1 << 20, "Bytes; must be >0 when direct writes are used.",
             set_writable_file_max_buffer_size(bytes: u64), get_writable_file_max_buffer_size;
         /// Upper bound of user writes while a slowdown condition holds.
-        [core mutable "<=5.4"] delayed_write_rate: u64 = 0, "Bytes/s; 0 → rate of the rate limiter, else 16777216, filled in at open (but not by SetDBOptions).",
+        [core mutable "<=5.4"] delayed_write_rate: u64 = 0, "Bytes/s; 0 = the rate of the rate limiter, else 16 MiB.",
             set_delayed_write_rate(value: u64), get_delayed_write_rate;
         /// When live WALs exceed this, families that pin the oldest WAL are flushed.
         [core mutable "<=5.4"] max_total_wal_size: u64 = 0, "Bytes; 0 = 4 × the sum over families of write_buffer_size × max_write_buffer_number; applies with more than one family.",
@@ -104,9 +107,9 @@ option_section! {
         [ignored mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
             set_stats_history_buffer_size(bytes: u64), get_stats_history_buffer_size;
         /// How many files the database keeps open.
-        [core mutable "<=5.4"] max_open_files: i32 = -1, "-1 = keep every table open; else clipped at open to [20, process limit or 4194304]; the table cache holds this minus 10.";
+        [core mutable "<=5.4"] max_open_files: i32 = -1, "-1 = every table; else at least 20 and at most what the process may open.";
         /// While a table file is written, ask the OS to write back every so many bytes.
-        [core mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off; 1 MiB if a rate limiter is set and this is 0; any SetDBOptions call turns 0 into 1048576.",
+        [core mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off, but 1 MiB with a rate limiter.",
             set_bytes_per_sync(value: u64), get_bytes_per_sync;
         /// Same for WAL files.
         [core mutable "<=5.4"] wal_bytes_per_sync: u64 = 0, "Bytes; 0 = off.",
@@ -148,7 +151,7 @@ option_section! {
         [core fixed "<=5.4"] advise_random_on_open: bool = true, "POSIX fadvise.",
             set_advise_random_on_open(on: bool), get_advise_random_on_open;
         /// Read table files through mmap; RocksDB's cuckoo reader requires it.
-        [core fixed "<=5.4"] allow_mmap_reads: bool = false, "Conflicts with direct reads (InvalidArgument).",
+        [core fixed "<=5.4"] allow_mmap_reads: bool = false, "Not together with use_direct_reads.",
             set_allow_mmap_reads(on: bool), get_allow_mmap_reads;
         /// Preallocate space for files being written.
         [core fixed "<=5.4"] allow_fallocate: bool = true, "",
@@ -196,7 +199,7 @@ option_section! {
         [later fixed "6.15"] track_and_verify_wals_in_manifest: bool = false, "",
             set_track_and_verify_wals_in_manifest(on: bool), get_track_and_verify_wals_in_manifest;
         /// Each WAL names its predecessor, checked at recovery.
-        [later fixed "9.11"] track_and_verify_wals: bool = false, "Experimental; see formats-db-directory.md for the record types.",
+        [later fixed "9.11"] track_and_verify_wals: bool = false, "Experimental.",
             set_track_and_verify_wals(on: bool), get_track_and_verify_wals;
         /// Compare each table's unique id with the MANIFEST.
         [core fixed "7.3"] verify_sst_unique_id_in_manifest: bool = true, "Only files opened.",
@@ -284,7 +287,7 @@ option_section! {
         [later fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
             set_enforce_write_buffer_manager_during_recovery(on: bool), get_enforce_write_buffer_manager_during_recovery;
         /// Reserve the last level for back-fill ingestion.
-        [later fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated in favour of cf_allow_ingest_behind.",
+        [later fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind.",
             set_allow_ingest_behind(on: bool), get_allow_ingest_behind;
         /// Second write queue for WAL-only writes (transactions).
         [ignored fixed "5.10"] two_write_queues: bool = false, "",
@@ -293,10 +296,10 @@ option_section! {
         [core fixed "5.7"] manual_wal_flush: bool = false, "",
             set_manual_wal_flush(on: bool), get_manual_wal_flush;
         /// Compression of new WAL files.
-        [later fixed "7.0"] wal_compression: Compression = Compression::None, "Enum; anything but kZSTD becomes kNoCompression at open.",
+        [later fixed "7.0"] wal_compression: Compression = Compression::None, "Anything but kZSTD becomes kNoCompression at open.",
             set_wal_compression(value: Compression), get_wal_compression;
         /// Leave finished WALs open until a background job closes them.
-        [ignored fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated.",
+        [ignored fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated by RocksDB.",
             set_background_close_inactive_wals(on: bool), get_background_close_inactive_wals;
         /// Flush all families together, atomically.
         [later fixed "5.18"] atomic_flush: bool = false, "Not with enable_pipelined_write.",
@@ -343,7 +346,7 @@ option_section! {
         [ignored fixed "6.26"] lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlock, "",
             set_lowest_used_cache_tier(value: CacheTier), get_lowest_used_cache_tier;
         /// Fail a compaction that sees SingleDelete followed by Delete of the same key.
-        [later fixed "7.3"] enforce_single_del_contracts: bool = true, "Deprecated.",
+        [later fixed "7.3"] enforce_single_del_contracts: bool = true, "Deprecated by RocksDB.",
             set_enforce_single_del_contracts(on: bool), get_enforce_single_del_contracts;
         /// Follower mode: poll interval.
         [ignored fixed "9.2"] follower_refresh_catchup_period_ms: u64 = 10_000, "Milliseconds.",

@@ -1,7 +1,8 @@
 //! Memtable factories: which structure holds a family's newest entries, and its settings.
 
+use super::declare::option_section;
 use super::object::{Description, set_members, unknown_id, with_members};
-use super::registry::{self, OptionValue, Reading, Refusal, Style, option_section};
+use super::registry::{self, OptionValue, Reading, Refusal, Style};
 use super::value::Scalar as _;
 
 option_section! {

@@ -1,13 +1,13 @@
 //! Options: what can be set, how it is written as text, and what open makes of it.
 //!
 //! Each option is declared once, in the table of its struct ([`db`], [`column_family`], [`block_based`],
-//! [`cuckoo`], [`plain`], [`compaction`], [`memtable`]); [`registry`] has the macro that makes setters, getters,
-//! parsers and [`OptionInfo`] of it.
+//! [`cuckoo`], [`plain`], [`compaction`], [`memtable`]); [`declare`] has the macro that makes setters, getters and
+//! rows of it, and [`registry`] reads and writes texts through the rows.
 //!
 //! - Texts: [`grammar`] takes strings apart, [`value`] reads and writes values, [`object`], [`table_format`] and
 //!   [`cache`] what is made from ids.
 //! - [`apply`]: whole option strings; [`options_file`]: OPTIONS files.
-//! - [`sanitize`]: what open makes of options and what it refuses; [`mutable`]: changes while the database is open;
+//! - [`sanitize`]: what open makes of options, [`refuse`]: what it refuses; [`mutable`]: changes while the database is open;
 //!   [`conversion`]: what the crates below are told.
 //! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls.
@@ -22,6 +22,7 @@ mod config;
 mod conversion;
 mod cuckoo;
 mod db;
+mod declare;
 mod grammar;
 mod memtable;
 pub(crate) mod mutable;
@@ -30,6 +31,7 @@ pub(crate) mod options_file;
 mod plain;
 mod presets;
 mod read_write;
+mod refuse;
 mod registry;
 pub(crate) mod sanitize;
 mod table_format;

@@ -6,8 +6,9 @@ use super::apply::{Target, borrowed};
 use super::column_family::ColumnFamilyOptions;
 use super::config::ConfigOptions;
 use super::db::DbOptions;
+use super::refuse::Refusals;
 use super::registry::{Reading, Section};
-use super::sanitize::{Refusals, sanitize_db_mutable, sanitize_family};
+use super::sanitize::{sanitize_db_mutable, sanitize_family};
 
 /// The options of a family after a change. Table options are changed by `block_based_table_factory={…}` or
 /// `table_factory.name`; they hold for files made or opened afterwards.

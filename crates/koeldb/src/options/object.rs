@@ -13,8 +13,9 @@ use koeldb_base::prefix::{self, PrefixExtractor};
 use koeldb_base::stats::Statistics;
 use koeldb_table::filter::FilterPolicy;
 
+use super::declare::option_section;
 use super::grammar;
-use super::registry::{self, OptionValue, Reading, Refusal, Style, option_section};
+use super::registry::{self, OptionValue, Reading, Refusal, Style};
 use super::value::{option_enum, read_scalar};
 
 /// The text of an object: its id and its members.

@@ -499,7 +499,11 @@ pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Res
         .map(|(_, options)| options.clone())
         .unwrap_or_default();
     Ok(LoadedOptions {
-        options: Options { db: parsed.db, cf },
+        options: Options {
+            db: parsed.db,
+            cf,
+            ..Options::default()
+        },
         column_families: parsed.families,
         file: file.to_owned(),
         ignored: parsed.ignored,

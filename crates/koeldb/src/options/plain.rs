@@ -1,6 +1,6 @@
 //! The options of plain tables.
 
-use super::registry::option_section;
+use super::declare::option_section;
 use super::value::option_enum;
 
 option_enum! {
@@ -33,7 +33,7 @@ option_section! {
         [ignored mutable "<=5.4"] huge_page_tlb_size: u64 = 0, "Bytes; 0 = off.",
             set_huge_page_tlb_size(bytes: u64), get_huge_page_tlb_size;
         /// Key encoding.
-        [core mutable "<=5.4"] encoding_type: EncodingType = EncodingType::Plain, "Enum.",
+        [core mutable "<=5.4"] encoding_type: EncodingType = EncodingType::Plain, "kPrefix writes a shared prefix once.",
             set_encoding_type(value: EncodingType), get_encoding_type;
         /// No index; forward scan only.
         [core mutable "<=5.4"] full_scan_mode: bool = false, "",

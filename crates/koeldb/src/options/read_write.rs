@@ -1,6 +1,10 @@
 //! Options of single calls: reads, writes, flushes, compactions.
 
+use std::ops::Bound;
 use std::time::{Duration, Instant};
+
+use crate::read::KeyBounds;
+use crate::snapshot::Snapshot;
 
 use super::value::option_enum;
 
@@ -63,6 +67,7 @@ macro_rules! accessors {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
+    pub(crate) snapshot: Option<Snapshot>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) io_timeout: Option<Duration>,
     pub(crate) read_tier: ReadTier,
@@ -97,6 +102,7 @@ impl ReadOptions {
     #[must_use]
     pub const fn new() -> Self {
         ReadOptions {
+            snapshot: None,
             deadline: None,
             io_timeout: None,
             read_tier: ReadTier::All,
@@ -118,6 +124,36 @@ impl ReadOptions {
             adaptive_readahead: false,
             auto_readahead_size: true,
             keys_only: false,
+        }
+    }
+
+    /// The defaults, as of `snapshot`.
+    #[must_use]
+    pub fn at(snapshot: &Snapshot) -> Self {
+        let mut options = Self::new();
+        options.set_snapshot(snapshot);
+        options
+    }
+
+    /// Reads the state of `snapshot` instead of the latest one.
+    pub fn set_snapshot(&mut self, snapshot: &Snapshot) -> &mut Self {
+        self.snapshot = Some(snapshot.clone());
+        self
+    }
+
+    /// The snapshot that is read.
+    #[must_use]
+    pub fn get_snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// The bounds of scans: the lower one included, the upper one excluded.
+    pub(crate) fn bounds(&self) -> KeyBounds {
+        let lower = self.iterate_lower_bound.clone();
+        let upper = self.iterate_upper_bound.clone();
+        KeyBounds {
+            lower: lower.map_or(Bound::Unbounded, Bound::Included),
+            upper: upper.map_or(Bound::Unbounded, Bound::Excluded),
         }
     }
 

@@ -1,0 +1,445 @@
+//! What is left of a run of entries when it is rewritten: the heart of flush and compaction.
+//!
+//! Snapshots cut history into stripes; within a stripe only the newest entry of a key can ever be seen. The
+//! cursor walks merged internal entries and yields those that must be kept:
+//!
+//! - an entry hidden by a newer one of its key in the same stripe is dropped, as is one under a range tombstone
+//!   of the same stripe;
+//! - a deletion that every reader sees, of a key that exists nowhere below the output, is dropped;
+//! - a single deletion annihilates with the value it meets in its stripe;
+//! - merge operands of a stripe are combined with their base, or with each other;
+//! - the compaction filter is asked about the newest value of each key, unless a snapshot still needs it;
+//! - on the bottommost level a value that every reader sees gets sequence number 0.
+//!
+//! Invariant: for every snapshot in the list, and for the latest state, a read of the output together with the
+//! levels below gives the answer that the input gave, but for what the compaction filter changed.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use koeldb_base::key::{InternalKey, MAX_SEQNO, encode_into};
+use koeldb_base::merge_operator::{MergeOperator, merge_operands, merge_values};
+use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::{Blocking, Cursor, Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
+
+use super::filter::{CompactionFilter, Decision};
+use super::output::TableOutputs;
+
+/// What a [`CompactionCursor`] decides by.
+pub struct CompactionRules<'a> {
+    /// The order of user keys.
+    pub order: KeyOrder,
+    /// The live snapshots, ascending.
+    pub snapshots: Vec<SeqNo>,
+    /// The range tombstones of all inputs.
+    pub tombstones: Option<FragmentedTombstones>,
+    /// Whether nothing lies below the output, so that sequence numbers need not be kept.
+    pub bottommost: bool,
+    /// The level the output goes to, for the compaction filter.
+    pub output_level: u32,
+    /// Combines operands.
+    pub merge_operator: Option<&'a dyn MergeOperator>,
+    /// Asked about values.
+    pub filter: Option<Box<dyn CompactionFilter>>,
+    /// Whether a user key may exist below the output. Asked with ascending keys.
+    pub exists_below: Box<dyn FnMut(&[u8]) -> bool + 'a>,
+}
+
+/// Why entries were dropped, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropCounts {
+    /// Hidden by a newer entry of the key.
+    pub hidden: u64,
+    /// Deletions nobody needs.
+    pub obsolete: u64,
+    /// Under a range tombstone.
+    pub range_deleted: u64,
+    /// Removed by the compaction filter.
+    pub filtered: u64,
+}
+
+enum Out {
+    /// The value under the input cursor.
+    Input,
+    /// A value made here.
+    Owned(Vec<u8>),
+}
+
+/// Yields what must be kept of `input`.
+pub struct CompactionCursor<'a, C> {
+    input: C,
+    rules: CompactionRules<'a>,
+    /// The entry yielded last; its user key is the one under way.
+    key: Vec<u8>,
+    user_len: usize,
+    has_key: bool,
+    /// The stripe of the newest entry of the key that was kept or decided on: older ones in it are hidden.
+    stripe: Option<SeqNo>,
+    out: Out,
+    queue: VecDeque<(SeqNo, ValueType, Vec<u8>)>,
+    advance: bool,
+    entries_read: u64,
+    drops: DropCounts,
+}
+
+impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
+    /// Walks `input` from its first entry.
+    ///
+    /// # Errors
+    /// If `input` cannot be positioned.
+    pub fn new(mut input: C, rules: CompactionRules<'a>) -> Result<Self> {
+        input.seek_to_first()?;
+        Ok(CompactionCursor {
+            input,
+            rules,
+            key: Vec::new(),
+            user_len: 0,
+            has_key: false,
+            stripe: None,
+            out: Out::Input,
+            queue: VecDeque::new(),
+            advance: false,
+            entries_read: 0,
+            drops: DropCounts::default(),
+        })
+    }
+
+    /// The internal key of the entry [`CompactionCursor::advance`] came to.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Its user key.
+    #[must_use]
+    pub fn user_key(&self) -> &[u8] {
+        &self.key[..self.user_len]
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        match &self.out {
+            Out::Input => self.input.value(),
+            Out::Owned(value) => value,
+        }
+    }
+
+    /// Entries read from the input so far.
+    #[must_use]
+    pub fn entries_read(&self) -> u64 {
+        self.entries_read
+    }
+
+    /// What was dropped so far.
+    #[must_use]
+    pub fn drops(&self) -> DropCounts {
+        self.drops
+    }
+
+    /// The range tombstones of the inputs.
+    #[must_use]
+    pub fn tombstones(&self) -> Option<&FragmentedTombstones> {
+        self.rules.tombstones.as_ref()
+    }
+
+    /// The oldest snapshot that sees an entry written at `seqno`, or the latest state.
+    fn stripe_of(&self, seqno: SeqNo) -> SeqNo {
+        stripe_of(&self.rules.snapshots, seqno)
+    }
+
+    fn is_visible_to_all(&self, seqno: SeqNo) -> bool {
+        self.rules
+            .snapshots
+            .first()
+            .is_none_or(|&oldest| seqno <= oldest)
+    }
+
+    /// Whether a range tombstone of the same stripe hides an entry of the key under way.
+    fn is_range_deleted(&self, seqno: SeqNo, stripe: SeqNo) -> bool {
+        self.rules
+            .tombstones
+            .as_ref()
+            .is_some_and(|tombstones| tombstones.covering_seqno(self.user_key(), stripe) > seqno)
+    }
+
+    fn consume(&mut self) -> Result<()> {
+        self.input.next()?;
+        Ok(())
+    }
+
+    fn set_output(&mut self, seqno: SeqNo, value_type: ValueType) {
+        self.key.truncate(self.user_len);
+        let footer = koeldb_base::key::pack(seqno, value_type);
+        self.key.extend_from_slice(&footer.to_le_bytes());
+    }
+
+    fn pop_queue(&mut self) -> bool {
+        match self.queue.pop_front() {
+            Some((seqno, value_type, value)) => {
+                self.set_output(seqno, value_type);
+                self.out = Out::Owned(value);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Goes to the next entry to keep; `false` at the end.
+    ///
+    /// # Errors
+    /// If the input fails, an entry is malformed, or a merge operator fails.
+    pub fn advance(&mut self) -> Result<bool> {
+        loop {
+            if self.pop_queue() {
+                return Ok(true);
+            }
+            if std::mem::take(&mut self.advance) {
+                self.consume()?;
+            }
+            if !self.input.valid() {
+                return Ok(false);
+            }
+            self.entries_read += 1;
+            let entry = InternalKey::parse(self.input.key())?;
+            let (seqno, value_type) = (entry.seqno, entry.value_type);
+            let is_first = !self.has_key || self.key[..self.user_len] != *entry.user_key;
+            if is_first {
+                let user_key = entry.user_key;
+                self.user_len = user_key.len();
+                encode_into(&mut self.key, user_key, seqno, value_type);
+                self.has_key = true;
+                self.stripe = None;
+            }
+            if self.keep(is_first, seqno, value_type)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Decides on the entry under the input cursor; `true` if it, or what it became, is to be yielded now.
+    fn keep(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
+        let stripe = self.stripe_of(seqno);
+        self.advance = true;
+        if self.stripe == Some(stripe) {
+            self.drops.hidden += 1;
+            return Ok(false);
+        }
+        self.stripe = Some(stripe);
+        if self.is_range_deleted(seqno, stripe) {
+            self.drops.range_deleted += 1;
+            return Ok(false);
+        }
+        match value_type {
+            ValueType::Merge => {
+                self.collect_merge(stripe)?;
+                Ok(self.pop_queue())
+            }
+            ValueType::SingleDeletion => self.keep_single_deletion(seqno, stripe),
+            ValueType::Deletion | ValueType::DeletionWithTimestamp => {
+                if self.is_deletion_obsolete(seqno) {
+                    self.drops.obsolete += 1;
+                    return Ok(false);
+                }
+                self.set_output(seqno, value_type);
+                self.out = Out::Input;
+                Ok(true)
+            }
+            _ => self.keep_value(is_first, seqno, value_type),
+        }
+    }
+
+    /// Streams everything that is kept into tables.
+    ///
+    /// # Errors
+    /// What reading, merging or writing fails with; `Aborted` once `cancelled` is set.
+    pub fn write_to(
+        &mut self,
+        outputs: &mut TableOutputs<'_>,
+        cancelled: &AtomicBool,
+    ) -> Result<()> {
+        let mut last_user_key = Vec::new();
+        let mut is_first = true;
+        while self.advance()? {
+            let starts_key = is_first || last_user_key.as_slice() != self.user_key();
+            if starts_key {
+                if cancelled.load(Ordering::Relaxed) {
+                    return Err(Error::with_kind(
+                        ErrorKind::Aborted,
+                        "the job was cancelled",
+                    ));
+                }
+                is_first = false;
+                last_user_key.clear();
+                last_user_key.extend_from_slice(self.user_key());
+            }
+            outputs.add(self.key(), self.value(), starts_key, self.tombstones())?;
+        }
+        Ok(())
+    }
+
+    fn is_deletion_obsolete(&mut self, seqno: SeqNo) -> bool {
+        self.is_visible_to_all(seqno)
+            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]))
+    }
+
+    /// A deletion of a key written once: gone together with the value, if that is the next older entry in the
+    /// stripe.
+    fn keep_single_deletion(&mut self, seqno: SeqNo, stripe: SeqNo) -> Result<bool> {
+        self.consume()?;
+        self.advance = false;
+        let meets_value = self.input.valid() && {
+            let next = InternalKey::parse(self.input.key())?;
+            next.user_key == self.user_key()
+                && self.stripe_of(next.seqno) == stripe
+                && !next.value_type.is_deletion()
+                && next.value_type != ValueType::Merge
+        };
+        if meets_value {
+            self.entries_read += 1;
+            self.drops.obsolete += 2;
+            self.advance = true;
+            return Ok(false);
+        }
+        if self.is_deletion_obsolete(seqno) {
+            self.drops.obsolete += 1;
+            return Ok(false);
+        }
+        self.set_output(seqno, ValueType::SingleDeletion);
+        self.out = Out::Owned(Vec::new());
+        Ok(true)
+    }
+
+    fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
+        self.out = Out::Input;
+        let mut kept_type = value_type;
+        if is_first && value_type == ValueType::Value && self.is_filterable(seqno) {
+            let level = self.rules.output_level;
+            if let Some(filter) = &mut self.rules.filter {
+                match filter.filter(level, &self.key[..self.user_len], self.input.value()) {
+                    Decision::Keep => {}
+                    Decision::Remove => {
+                        self.drops.filtered += 1;
+                        if self.is_deletion_obsolete(seqno) {
+                            return Ok(false);
+                        }
+                        kept_type = ValueType::Deletion;
+                        self.out = Out::Owned(Vec::new());
+                    }
+                    Decision::Change(value) => self.out = Out::Owned(value),
+                }
+            }
+        }
+        let zeroed = self.rules.bottommost
+            && self.is_visible_to_all(seqno)
+            && kept_type != ValueType::Deletion;
+        self.set_output(if zeroed { 0 } else { seqno }, kept_type);
+        Ok(true)
+    }
+
+    /// A value that a snapshot sees must stay as it is.
+    fn is_filterable(&self, seqno: SeqNo) -> bool {
+        self.rules.filter.is_some()
+            && self
+                .rules
+                .snapshots
+                .last()
+                .is_none_or(|&newest| seqno > newest)
+    }
+
+    /// Takes the operands of the stripe under the cursor and queues what they become.
+    fn collect_merge(&mut self, stripe: SeqNo) -> Result<()> {
+        let newest = InternalKey::parse(self.input.key())?.seqno;
+        let mut operands: Vec<(SeqNo, Vec<u8>)> = vec![(newest, self.input.value().to_vec())];
+        let mut base = None;
+        let mut reached_end_of_key = false;
+        self.advance = false;
+        loop {
+            self.consume()?;
+            if !self.input.valid() {
+                reached_end_of_key = true;
+                break;
+            }
+            let entry = InternalKey::parse(self.input.key())?;
+            if entry.user_key != self.user_key() {
+                reached_end_of_key = true;
+                break;
+            }
+            if self.stripe_of(entry.seqno) != stripe {
+                break;
+            }
+            self.entries_read += 1;
+            if self.is_range_deleted(entry.seqno, stripe) {
+                self.drops.range_deleted += 1;
+                base = Some(None);
+                self.advance = true;
+                break;
+            }
+            match entry.value_type {
+                ValueType::Merge => operands.push((entry.seqno, self.input.value().to_vec())),
+                ValueType::Value => {
+                    base = Some(Some(self.input.value().to_vec()));
+                    self.advance = true;
+                    break;
+                }
+                ValueType::Deletion
+                | ValueType::SingleDeletion
+                | ValueType::DeletionWithTimestamp => {
+                    base = Some(None);
+                    self.advance = true;
+                    break;
+                }
+                _ => {
+                    let wide = koeldb_base::lookup::default_column(&self.input.pinned_value())?;
+                    base = Some(Some(wide.to_vec()));
+                    self.advance = true;
+                    break;
+                }
+            }
+        }
+        let is_whole_history = reached_end_of_key
+            && self.is_visible_to_all(newest)
+            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]));
+        if base.is_none() && is_whole_history {
+            base = Some(None);
+        }
+        let values: Vec<&[u8]> = operands.iter().map(|(_, value)| value.as_slice()).collect();
+        let operator = self.rules.merge_operator;
+        match base {
+            Some(existing) => {
+                let merged = merge_values(operator, self.user_key(), existing.as_deref(), &values)?;
+                let seqno = if self.rules.bottommost && self.is_visible_to_all(newest) {
+                    0
+                } else {
+                    newest
+                };
+                self.queue.push_back((seqno, ValueType::Value, merged));
+            }
+            None => {
+                let combined = match operator {
+                    Some(_) if values.len() > 1 => {
+                        merge_operands(operator, self.user_key(), &values)?
+                    }
+                    _ => None,
+                };
+                match combined {
+                    Some(operand) => self.queue.push_back((newest, ValueType::Merge, operand)),
+                    None => self.queue.extend(
+                        operands
+                            .into_iter()
+                            .map(|(seqno, operand)| (seqno, ValueType::Merge, operand)),
+                    ),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The oldest of the ascending `snapshots` that sees an entry written at `seqno`; the largest sequence number
+/// stands for the latest state.
+#[must_use]
+pub fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> SeqNo {
+    let index = snapshots.partition_point(|&snapshot| snapshot < seqno);
+    snapshots.get(index).copied().unwrap_or(MAX_SEQNO)
+}

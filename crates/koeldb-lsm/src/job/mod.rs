@@ -1,0 +1,16 @@
+//! Flush and compaction: from inputs to finished, durable tables.
+//!
+//! A job reads its inputs, writes tables and returns their metadata; it changes nothing else and holds no lock. The
+//! database turns the result into an edit, logs it, and installs the next version.
+
+mod compaction;
+mod compaction_cursor;
+mod filter;
+mod flush;
+mod output;
+
+pub use compaction::{CompactionJob, CompactionResult};
+pub use compaction_cursor::{CompactionCursor, CompactionRules, DropCounts, stripe_of};
+pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
+pub use flush::FlushJob;
+pub use output::{OutputSpec, TableOutputs};

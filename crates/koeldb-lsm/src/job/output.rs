@@ -1,0 +1,267 @@
+//! The tables a job writes: where one ends and the next begins, which tombstones go into each, and their bounds.
+//!
+//! A table never begins in the middle of a user key's versions. The tables of one job divide the key space: each
+//! covers from its first key up to the first key of the next, the first one from the beginning and the last one to
+//! the end, and holds the range tombstones of its part. A tombstone that reaches the end of a part makes the table's
+//! largest key that end, marked as excluded.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::key::{MAX_SEQNO, encode, seqno, user_key};
+use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::{KeyOrder, Result, SeqNo, ValueType};
+use koeldb_fs::{FileSystem, WriteOptions};
+use koeldb_table::builder::{TableBuildContext, TableBuilder};
+
+use super::compaction_cursor::stripe_of;
+use crate::version::FileMeta;
+
+/// How and where a job writes its tables.
+pub struct OutputSpec<'a> {
+    /// Where files are made.
+    pub fs: &'a dyn FileSystem,
+    /// The directory of the tables.
+    pub directory: &'a Path,
+    /// How files are written.
+    pub write_options: WriteOptions,
+    /// What builders are told; the file number is filled in for each.
+    pub context: TableBuildContext,
+    /// Hands out the numbers of new files.
+    pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
+    /// Where a table ends, in bytes.
+    pub target_file_bytes: u64,
+    /// The files below the output in its range, in key order.
+    pub grandparents: &'a [Arc<FileMeta>],
+    /// How many bytes of them one table may overlap.
+    pub max_grandparent_bytes: u64,
+    /// The live snapshots, ascending.
+    pub snapshots: &'a [SeqNo],
+    /// Whether nothing lies below the output.
+    pub bottommost: bool,
+    /// The epoch of the new files.
+    pub epoch: u64,
+}
+
+struct Current {
+    builder: TableBuilder,
+    number: FileNumber,
+    smallest: Option<Vec<u8>>,
+    largest: Vec<u8>,
+    seqno_min: SeqNo,
+    seqno_max: SeqNo,
+    overlapped_bytes: u64,
+}
+
+/// The tables of one job.
+pub struct TableOutputs<'a> {
+    spec: OutputSpec<'a>,
+    order: KeyOrder,
+    current: Option<Current>,
+    finished: Vec<FileMeta>,
+    /// Where the part of the current table begins; `None` for the beginning of all keys.
+    part_from: Option<Vec<u8>>,
+    grandparent: usize,
+    made: Vec<FileNumber>,
+}
+
+impl<'a> TableOutputs<'a> {
+    /// Nothing written yet.
+    #[must_use]
+    pub fn new(spec: OutputSpec<'a>) -> Self {
+        TableOutputs {
+            order: spec.context.order.clone(),
+            spec,
+            current: None,
+            finished: Vec::new(),
+            part_from: None,
+            grandparent: 0,
+            made: Vec::new(),
+        }
+    }
+
+    /// Adds an entry behind all others; `starts_key` says that it is the first of its user key. `tombstones` are
+    /// those of the whole job.
+    ///
+    /// # Errors
+    /// What the file system fails with, or a builder refuses.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        starts_key: bool,
+        tombstones: Option<&FragmentedTombstones>,
+    ) -> Result<()> {
+        if starts_key {
+            let overlapped = self.pass_grandparents(user_key(key));
+            if let Some(current) = &mut self.current {
+                current.overlapped_bytes += overlapped;
+                let is_full = current.builder.file_bytes() >= self.spec.target_file_bytes
+                    || current.overlapped_bytes > self.spec.max_grandparent_bytes;
+                if is_full {
+                    self.finish_table(Some(user_key(key)), tombstones)?;
+                }
+            }
+        }
+        let current = match &mut self.current {
+            Some(current) => current,
+            None => {
+                let opened = self.open()?;
+                self.current.insert(opened)
+            }
+        };
+        current.builder.add(key, value)?;
+        let at = seqno(key);
+        current.seqno_min = current.seqno_min.min(at);
+        current.seqno_max = current.seqno_max.max(at);
+        if current.smallest.is_none() {
+            current.smallest = Some(key.to_vec());
+        }
+        current.largest.clear();
+        current.largest.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// The bytes of grandparents that end before `user_key` and were not passed yet.
+    fn pass_grandparents(&mut self, user_key: &[u8]) -> u64 {
+        let mut bytes = 0;
+        while let Some(file) = self.spec.grandparents.get(self.grandparent)
+            && self
+                .order
+                .compare(file.largest_user_key(), user_key)
+                .is_lt()
+        {
+            bytes += file.bytes;
+            self.grandparent += 1;
+        }
+        bytes
+    }
+
+    fn open(&mut self) -> Result<Current> {
+        let number = (self.spec.next_file_number)();
+        self.made.push(number);
+        let path = file_name::table(self.spec.directory, number);
+        let file = self.spec.fs.create(&path, &self.spec.write_options)?;
+        self.spec.context.file_number = number;
+        Ok(Current {
+            builder: TableBuilder::create(file, &self.spec.context)?,
+            number,
+            smallest: None,
+            largest: Vec::new(),
+            seqno_min: MAX_SEQNO,
+            seqno_max: 0,
+            overlapped_bytes: 0,
+        })
+    }
+
+    /// The tombstones between the beginning of the current part and `to` that somebody still needs.
+    fn part_tombstones(
+        &self,
+        to: Option<&[u8]>,
+        tombstones: Option<&FragmentedTombstones>,
+    ) -> Vec<RangeTombstone> {
+        let Some(tombstones) = tombstones else {
+            return Vec::new();
+        };
+        let part = tombstones.clipped(self.part_from.as_deref(), to);
+        let oldest_snapshot = self.spec.snapshots.first().copied().unwrap_or(MAX_SEQNO);
+        let mut kept = Vec::new();
+        for fragment in part.fragments() {
+            let mut stripe = None;
+            for &seqno in &fragment.seqnos {
+                let own_stripe = stripe_of(self.spec.snapshots, seqno);
+                let is_hidden = stripe == Some(own_stripe);
+                let is_obsolete = self.spec.bottommost && seqno <= oldest_snapshot;
+                stripe = Some(own_stripe);
+                if !is_hidden && !is_obsolete {
+                    kept.push(RangeTombstone {
+                        start: fragment.start.clone(),
+                        end: fragment.end.clone(),
+                        seqno,
+                    });
+                }
+            }
+        }
+        kept
+    }
+
+    /// Ends the current table before `next_key`, or for good.
+    fn finish_table(
+        &mut self,
+        next_key: Option<&[u8]>,
+        tombstones: Option<&FragmentedTombstones>,
+    ) -> Result<()> {
+        let part = self.part_tombstones(next_key, tombstones);
+        self.part_from = next_key.map(<[u8]>::to_vec);
+        let mut current = match self.current.take() {
+            Some(current) => current,
+            None if part.is_empty() => return Ok(()),
+            None => self.open()?,
+        };
+        for tombstone in &part {
+            current.builder.add_tombstone(tombstone);
+            current.seqno_min = current.seqno_min.min(tombstone.seqno);
+            current.seqno_max = current.seqno_max.max(tombstone.seqno);
+            let first = encode(&tombstone.start, tombstone.seqno, ValueType::RangeDeletion);
+            let is_smaller = current
+                .smallest
+                .as_ref()
+                .is_none_or(|smallest| self.order.compare_internal(&first, smallest).is_lt());
+            if is_smaller {
+                current.smallest = Some(first);
+            }
+            let last = encode(&tombstone.end, MAX_SEQNO, ValueType::RangeDeletion);
+            if current.largest.is_empty()
+                || self.order.compare_internal(&last, &current.largest).is_gt()
+            {
+                current.largest = last;
+            }
+        }
+        let smallest = current.smallest.unwrap_or_default();
+        let table = current.builder.finish()?;
+        let mut file = FileMeta::new(current.number, table.file_bytes, smallest, current.largest);
+        file.smallest_seqno = current.seqno_min.min(current.seqno_max);
+        file.largest_seqno = current.seqno_max;
+        file.epoch = self.spec.epoch;
+        file.oldest_ancestor_time = self.spec.context.oldest_ancestor_time;
+        file.creation_time = self.spec.context.file_creation_time;
+        file.unique_id = table.unique_id;
+        file.tail_bytes = table.tail_bytes;
+        self.finished.push(file);
+        Ok(())
+    }
+
+    /// Ends the last table, makes the directory entries durable, and gives the files.
+    ///
+    /// # Errors
+    /// What the file system fails with.
+    pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Vec<FileMeta>> {
+        let ended = self.finish_table(None, tombstones).and_then(|()| {
+            if self.finished.is_empty() {
+                Ok(())
+            } else {
+                self.spec.fs.sync_dir(self.spec.directory)
+            }
+        });
+        match ended {
+            Ok(()) => Ok(std::mem::take(&mut self.finished)),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes every file made.
+    pub fn abandon(mut self) {
+        self.current = None;
+        for &number in &self.made {
+            // A file that cannot be removed now is an orphan that the next open removes.
+            let _ = self
+                .spec
+                .fs
+                .remove_file(&file_name::table(self.spec.directory, number));
+        }
+    }
+}

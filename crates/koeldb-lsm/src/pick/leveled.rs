@@ -1,0 +1,378 @@
+//! Leveled compaction: each level below 0 is one run, about ten times as large as the one above.
+//!
+//! A level's score is its size over its target (for level 0, its file count over the trigger too); the level with
+//! the highest score of at least 1 gives a file, together with all it overlaps in the level below. With dynamic
+//! level sizes the targets follow from the last level's real size upwards, and data skips the empty levels
+//! above the base level (RocksDB: `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
+
+use std::sync::Arc;
+
+use super::{
+    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
+    expand_to_clean_cut, is_bottommost,
+};
+use crate::version::{FileMeta, Version};
+
+/// How large levels should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelTargets {
+    /// The level that compactions of level 0 write to.
+    pub base_level: usize,
+    /// Target bytes by level; `u64::MAX` for levels not in use. Index 0 has no meaning.
+    pub bytes: Vec<u64>,
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "level targets are estimates"
+)]
+fn scaled(bytes: u64, factor: f64) -> u64 {
+    (bytes as f64 * factor) as u64
+}
+
+fn factor_below(settings: &PickSettings, level: usize) -> f64 {
+    let additional = level
+        .checked_sub(1)
+        .and_then(|index| {
+            settings
+                .max_bytes_for_level_multiplier_additional
+                .get(index)
+        })
+        .map_or(1.0, |&factor| f64::from(factor));
+    settings.max_bytes_for_level_multiplier * additional
+}
+
+/// The targets for the tree as it is.
+#[must_use]
+pub fn level_targets(version: &Version, settings: &PickSettings) -> LevelTargets {
+    let count = version.levels.len();
+    let base = settings.max_bytes_for_level_base.max(1);
+    let mut bytes = vec![u64::MAX; count];
+    if !settings.level_compaction_dynamic_level_bytes {
+        let mut target = base;
+        for (level, slot) in bytes.iter_mut().enumerate().skip(1) {
+            if level > 1 {
+                target = scaled(target, factor_below(settings, level - 1));
+            }
+            *slot = target;
+        }
+        return LevelTargets {
+            base_level: 1.min(count - 1),
+            bytes,
+        };
+    }
+    let first_used = (1..count).find(|&level| !version.levels[level].files.is_empty());
+    let Some(first_used) = first_used else {
+        let last = count - 1;
+        bytes[last] = base;
+        return LevelTargets {
+            base_level: last,
+            bytes,
+        };
+    };
+    let multiplier = settings.max_bytes_for_level_multiplier.max(1.0);
+    let largest = (1..count)
+        .map(|level| version.levels[level].bytes())
+        .max()
+        .unwrap_or(0);
+    let base_min = scaled(base, 1.0 / multiplier);
+    let mut size = largest;
+    for _ in first_used..count - 1 {
+        size = scaled(size, 1.0 / multiplier);
+    }
+    let mut base_level = first_used;
+    let base_size = if size <= base_min {
+        base_min + 1
+    } else {
+        while base_level > 1 && size > base {
+            base_level -= 1;
+            size = scaled(size, 1.0 / multiplier);
+        }
+        size.min(base).max(1)
+    };
+    let mut target = base_size;
+    for (level, slot) in bytes.iter_mut().enumerate().skip(base_level) {
+        if level > base_level {
+            target = scaled(target, multiplier);
+        }
+        *slot = target.max(base);
+    }
+    LevelTargets { base_level, bytes }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "scores are estimates")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// The score of each level: 1 and above asks for a compaction. The last level has none.
+#[must_use]
+pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets) -> Vec<f64> {
+    let count = version.levels.len();
+    let idle = |level: usize| -> (u64, u64) {
+        version.levels[level]
+            .files
+            .iter()
+            .filter(|file| !file.is_being_compacted())
+            .fold((0, 0), |(files, bytes), file| {
+                (files + 1, bytes + file.bytes)
+            })
+    };
+    let mut scores = vec![0.0; count];
+    let (files, bytes) = idle(0);
+    let by_count = ratio(files, settings.level0_file_num_compaction_trigger as u64);
+    scores[0] = if by_count >= 1.0 {
+        by_count.max(ratio(bytes, settings.max_bytes_for_level_base))
+    } else {
+        by_count
+    };
+    for level in 1..count.saturating_sub(1) {
+        let (_, bytes) = idle(level);
+        if level < targets.base_level {
+            // Data that lies above the base level, left there by another configuration, moves down at once.
+            scores[level] = if bytes > 0 {
+                1.0 + ratio(bytes, settings.max_bytes_for_level_base)
+            } else {
+                0.0
+            };
+        } else {
+            scores[level] = ratio(bytes, targets.bytes[level]);
+        }
+    }
+    scores
+}
+
+/// Bytes that compactions will have to rewrite before every level is within its target: what writes are
+/// slowed down by.
+#[must_use]
+pub fn pending_compaction_bytes(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+) -> u64 {
+    let mut pending = 0_u64;
+    let mut carried = 0_u64;
+    let level0 = &version.levels[0];
+    if level0.files.len() >= settings.level0_file_num_compaction_trigger {
+        carried = level0.bytes();
+        pending = carried;
+    }
+    for level in targets.base_level..version.levels.len().saturating_sub(1) {
+        let bytes = version.levels[level].bytes() + carried;
+        if level == targets.base_level && carried > 0 {
+            pending = pending.saturating_add(version.levels[level].bytes());
+        }
+        carried = bytes.saturating_sub(targets.bytes[level]);
+        if carried > 0 {
+            let below = version.levels[level + 1].bytes();
+            let fan_out = ratio(below, bytes);
+            pending = pending.saturating_add(scaled(carried, fan_out + 1.0));
+        }
+    }
+    pending
+}
+
+/// The most urgent compaction, if one is due.
+#[must_use]
+pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
+    let targets = level_targets(version, settings);
+    let scores = scores(version, settings, &targets);
+    let mut due: Vec<usize> = (0..scores.len())
+        .filter(|&level| scores[level] >= 1.0)
+        .collect();
+    due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    due.into_iter().find_map(|level| {
+        if level == 0 {
+            pick_level0(version, settings, &targets)
+        } else {
+            pick_from_level(version, settings, &targets, level)
+        }
+    })
+}
+
+fn pick_level0(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+) -> Option<CompactionPlan> {
+    let files = &version.levels[0].files;
+    if any_being_compacted(files) {
+        return None;
+    }
+    let oldest = Arc::clone(files.last()?);
+    let inputs = expand_to_clean_cut(version, 0, vec![oldest]);
+    plan(
+        version,
+        settings,
+        targets,
+        CompactionReason::LevelL0FilesNum,
+        0,
+        targets.base_level,
+        inputs,
+    )
+}
+
+fn pick_from_level(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+    level: usize,
+) -> Option<CompactionPlan> {
+    let output_level = if level < targets.base_level {
+        targets.base_level
+    } else {
+        level + 1
+    };
+    let mut candidates: Vec<(u64, &Arc<FileMeta>)> = version.levels[level]
+        .files
+        .iter()
+        .filter(|file| !file.is_being_compacted())
+        .map(|file| (overlap_per_mille(version, output_level, file), file))
+        .collect();
+    candidates.sort_by_key(|&(overlap, file)| (overlap, file.number));
+    candidates.into_iter().take(50).find_map(|(_, file)| {
+        let inputs = expand_to_clean_cut(version, level, vec![Arc::clone(file)]);
+        plan(
+            version,
+            settings,
+            targets,
+            CompactionReason::LevelMaxLevelSize,
+            level,
+            output_level,
+            inputs,
+        )
+    })
+}
+
+/// How many bytes of the level below a file drags along, per thousand of its own: the least first
+/// (`kMinOverlappingRatio`).
+fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u64 {
+    let files = &version.levels[below].files;
+    let order = &version.order;
+    let first = files.partition_point(|f| {
+        order
+            .compare(f.largest_user_key(), file.smallest_user_key())
+            .is_lt()
+    });
+    let overlapped: u64 = files[first..]
+        .iter()
+        .take_while(|f| {
+            order
+                .compare(f.smallest_user_key(), file.largest_user_key())
+                .is_le()
+        })
+        .map(|f| f.bytes)
+        .sum();
+    overlapped.saturating_mul(1000) / file.bytes.max(1)
+}
+
+/// The plan that moves `inputs` of `level` to `output_level`, unless something in its way is being compacted.
+pub(crate) fn plan(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+    reason: CompactionReason,
+    level: usize,
+    output_level: usize,
+    mut inputs: Vec<Arc<FileMeta>>,
+) -> Option<CompactionPlan> {
+    if inputs.is_empty() || any_being_compacted(&inputs) {
+        return None;
+    }
+    let mut range = KeyRange::of(&version.order, &inputs)?;
+    let mut below = if output_level > level {
+        expand_to_clean_cut(
+            version,
+            output_level,
+            range.overlapping(version, output_level),
+        )
+    } else {
+        Vec::new()
+    };
+    if any_being_compacted(&below) {
+        return None;
+    }
+    if level > 0 && !below.is_empty() {
+        grow_inputs(version, settings, level, &mut inputs, &below);
+    }
+    range = KeyRange::of(&version.order, inputs.iter().chain(&below))?;
+    // Between the levels nothing may overlap what passes by; levels above the base level are empty or drained.
+    let passes_by = (level + 1..output_level).any(|between| {
+        version.levels[between]
+            .files
+            .iter()
+            .any(|file| range.overlaps(version, file))
+    });
+    if passes_by {
+        return None;
+    }
+    let grandparents = match version.levels.get(output_level + 1) {
+        Some(_) => range.overlapping(version, output_level + 1),
+        None => Vec::new(),
+    };
+    let grandparent_bytes: u64 = grandparents.iter().map(|file| file.bytes).sum();
+    let trivial_move = below.is_empty()
+        && output_level > level
+        && (level > 0 || inputs.len() == 1 || !overlap_each_other(version, &inputs))
+        && grandparent_bytes <= settings.max_compaction_bytes;
+    let mut all = vec![CompactionInput {
+        level,
+        files: inputs,
+    }];
+    if !below.is_empty() {
+        all.push(CompactionInput {
+            level: output_level,
+            files: std::mem::take(&mut below),
+        });
+    }
+    Some(CompactionPlan {
+        reason,
+        inputs: all,
+        output_level,
+        target_file_bytes: settings.target_file_bytes(output_level, targets.base_level),
+        max_grandparent_bytes: settings.max_compaction_bytes,
+        grandparents,
+        bottommost: is_bottommost(version, output_level, &range),
+        trivial_move,
+        deletion_only: false,
+    })
+}
+
+/// Takes more files of the upper level where that drags along no more of the lower one.
+fn grow_inputs(
+    version: &Version,
+    settings: &PickSettings,
+    level: usize,
+    inputs: &mut Vec<Arc<FileMeta>>,
+    below: &[Arc<FileMeta>],
+) {
+    let Some(range) = KeyRange::of(&version.order, inputs.iter().chain(below)) else {
+        return;
+    };
+    let grown = expand_to_clean_cut(version, level, range.overlapping(version, level));
+    if grown.len() <= inputs.len() || any_being_compacted(&grown) {
+        return;
+    }
+    let bytes: u64 = grown.iter().chain(below).map(|file| file.bytes).sum();
+    let Some(grown_range) = KeyRange::of(&version.order, &grown) else {
+        return;
+    };
+    let output_level = level + 1;
+    let drags = grown_range.overlapping(version, output_level.min(version.levels.len() - 1));
+    if bytes < settings.max_compaction_bytes && drags.len() == below.len() {
+        *inputs = grown;
+    }
+}
+
+fn overlap_each_other(version: &Version, files: &[Arc<FileMeta>]) -> bool {
+    let mut sorted: Vec<_> = files.iter().collect();
+    sorted.sort_by(|a, b| version.order.compare_internal(&a.smallest, &b.smallest));
+    sorted.windows(2).any(|pair| {
+        version
+            .order
+            .compare(pair[0].largest_user_key(), pair[1].smallest_user_key())
+            .is_ge()
+    })
+}

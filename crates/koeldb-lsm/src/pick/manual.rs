@@ -1,0 +1,132 @@
+//! Compactions that a user asked for: one level of a key range at a time.
+
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+
+use super::leveled::{self, LevelTargets};
+use super::{
+    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
+    expand_to_clean_cut, is_bottommost,
+};
+use crate::version::{FileMeta, Version};
+
+/// The compaction of the files of `level` that overlap the closed range of user keys, into `output_level`: the level
+/// itself rewrites it in place. `None` if there is nothing to do or something in the way is being compacted.
+#[must_use]
+pub fn pick(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+    level: usize,
+    output_level: usize,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+) -> Option<CompactionPlan> {
+    let inputs = expand_to_clean_cut(version, level, version.overlapping(level, from, to));
+    let mut plan = leveled::plan(
+        version,
+        settings,
+        targets,
+        CompactionReason::ManualCompaction,
+        level,
+        output_level,
+        inputs,
+    )?;
+    if level == output_level {
+        plan.trivial_move = false;
+    }
+    Some(plan)
+}
+
+/// The compaction of the tables with these numbers, and of everything that must go with them, into `output_level`: all
+/// levels from the first named table's to the output take part with what overlaps. `None` if something in the way is
+/// being compacted, or the output would lie above an input.
+#[must_use]
+pub fn pick_files(
+    version: &Version,
+    settings: &PickSettings,
+    numbers: &[FileNumber],
+    output_level: usize,
+) -> Option<CompactionPlan> {
+    let mut inputs: Vec<CompactionInput> = Vec::new();
+    let mut range: Option<KeyRange> = None;
+    for (level, files) in version.levels.iter().enumerate().take(output_level + 1) {
+        let named: Vec<Arc<FileMeta>> = files
+            .files
+            .iter()
+            .filter(|file| numbers.contains(&file.number))
+            .cloned()
+            .collect();
+        let mut chosen = if level == 0 {
+            between_oldest_and_newest(&files.files, &named)
+        } else {
+            named
+        };
+        if let Some(range) = &range {
+            let overlapped = range.overlapping(version, level);
+            let missing = overlapped
+                .into_iter()
+                .filter(|file| !chosen.iter().any(|known| known.number == file.number));
+            let missing: Vec<_> = missing.collect();
+            chosen.extend(missing);
+        }
+        if chosen.is_empty() {
+            continue;
+        }
+        if level > 0 {
+            chosen.sort_by(|a, b| version.order.compare_internal(&a.smallest, &b.smallest));
+            chosen = expand_to_clean_cut(version, level, chosen);
+        }
+        inputs.push(CompactionInput {
+            level,
+            files: chosen,
+        });
+        range = KeyRange::of(&version.order, inputs.iter().flat_map(|input| &input.files));
+    }
+    let range = range?;
+    let busy = inputs.iter().any(|input| any_being_compacted(&input.files));
+    let is_partial = numbers.iter().any(|number| {
+        !inputs
+            .iter()
+            .flat_map(|input| &input.files)
+            .any(|file| file.number == *number)
+    });
+    if busy || is_partial {
+        return None;
+    }
+    let grandparents = match version.levels.get(output_level + 1) {
+        Some(_) => range.overlapping(version, output_level + 1),
+        None => Vec::new(),
+    };
+    let base_level = leveled::level_targets(version, settings).base_level;
+    let older_on_level0 = output_level == 0
+        && inputs.iter().map(|input| input.files.len()).sum::<usize>()
+            < version.levels[0].files.len();
+    Some(CompactionPlan {
+        reason: CompactionReason::ManualCompaction,
+        output_level,
+        target_file_bytes: settings.target_file_bytes(output_level, base_level.min(output_level)),
+        max_grandparent_bytes: settings.max_compaction_bytes,
+        grandparents,
+        bottommost: !older_on_level0 && is_bottommost(version, output_level, &range),
+        trivial_move: false,
+        deletion_only: false,
+        inputs,
+    })
+}
+
+/// On level 0 the files between two named ones go with them: a run in the middle must not be left behind.
+fn between_oldest_and_newest(
+    files: &[Arc<FileMeta>],
+    named: &[Arc<FileMeta>],
+) -> Vec<Arc<FileMeta>> {
+    let is_named = |file: &Arc<FileMeta>| named.iter().any(|known| known.number == file.number);
+    match (
+        files.iter().position(is_named),
+        files.iter().rposition(is_named),
+    ) {
+        (Some(newest), Some(oldest)) => files[newest..=oldest].to_vec(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,254 @@
+//! The choice of compactions: pure functions from a [`Version`] to an optional [`CompactionPlan`].
+//!
+//! A picker changes nothing. The database marks a plan's inputs as being compacted before it asks for the next
+//! plan, so that plans that run at the same time never share a file; pickers leave out marked files and any
+//! input whose output range would meet one.
+
+pub mod fifo;
+pub mod leveled;
+pub mod manual;
+pub mod universal;
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::Ordering as Memory;
+
+use koeldb_base::KeyOrder;
+
+use crate::version::{FileMeta, Version};
+
+/// Why a compaction runs; the names are RocksDB's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CompactionReason {
+    /// Level 0 has too many files.
+    LevelL0FilesNum,
+    /// A level is over its size.
+    LevelMaxLevelSize,
+    /// Universal: too much space for what is live.
+    UniversalSizeAmplification,
+    /// Universal: neighbouring runs of similar size.
+    UniversalSizeRatio,
+    /// Universal: too many runs.
+    UniversalSortedRunNum,
+    /// FIFO: over its size; files are dropped.
+    FifoMaxSize,
+    /// FIFO: files are too old; they are dropped.
+    FifoTtl,
+    /// FIFO: small files of level 0 are joined.
+    FifoReduceNumFiles,
+    /// A user asked.
+    ManualCompaction,
+    /// Files marked for compaction.
+    FilesMarkedForCompaction,
+}
+
+/// The files of one level that take part.
+#[derive(Clone, Debug)]
+pub struct CompactionInput {
+    /// Their level.
+    pub level: usize,
+    /// The files, in the order of the level.
+    pub files: Vec<Arc<FileMeta>>,
+}
+
+/// One compaction, decided on and not begun.
+#[derive(Clone, Debug)]
+pub struct CompactionPlan {
+    /// Why it runs.
+    pub reason: CompactionReason,
+    /// What it reads, upper levels first.
+    pub inputs: Vec<CompactionInput>,
+    /// Where its output goes.
+    pub output_level: usize,
+    /// Where an output file ends, in bytes.
+    pub target_file_bytes: u64,
+    /// How many bytes of the level below the output one output file may overlap.
+    pub max_grandparent_bytes: u64,
+    /// The files of the level below the output that overlap its range.
+    pub grandparents: Vec<Arc<FileMeta>>,
+    /// Whether nothing lies below the output in its range.
+    pub bottommost: bool,
+    /// Whether the inputs may change their level without being read.
+    pub trivial_move: bool,
+    /// Whether the inputs are dropped without being read.
+    pub deletion_only: bool,
+}
+
+impl CompactionPlan {
+    /// All input files with their levels.
+    pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+        self.inputs
+            .iter()
+            .flat_map(|input| input.files.iter().map(move |file| (input.level, file)))
+    }
+
+    /// The bytes of all inputs.
+    #[must_use]
+    pub fn input_bytes(&self) -> u64 {
+        self.files().map(|(_, file)| file.bytes).sum()
+    }
+
+    /// Marks or unmarks the inputs as being compacted.
+    pub fn mark(&self, being_compacted: bool) {
+        for (_, file) in self.files() {
+            file.being_compacted.store(being_compacted, Memory::Relaxed);
+        }
+    }
+}
+
+/// What pickers of several styles decide by.
+#[derive(Clone, Debug)]
+pub struct PickSettings {
+    /// Files of level 0, or runs, that trigger a compaction.
+    pub level0_file_num_compaction_trigger: usize,
+    /// Target bytes of the first level below 0.
+    pub max_bytes_for_level_base: u64,
+    /// How much larger each next level is.
+    pub max_bytes_for_level_multiplier: f64,
+    /// More factors, one a level; a missing one is 1.
+    pub max_bytes_for_level_multiplier_additional: Vec<i32>,
+    /// Fill the tree from its last level up.
+    pub level_compaction_dynamic_level_bytes: bool,
+    /// Bytes of a table of the first level below 0.
+    pub target_file_size_base: u64,
+    /// How much larger tables get with each level.
+    pub target_file_size_multiplier: u64,
+    /// Bytes one compaction may read, roughly.
+    pub max_compaction_bytes: u64,
+    /// Universal style.
+    pub universal: universal::UniversalSettings,
+    /// FIFO style.
+    pub fifo: fifo::FifoSettings,
+}
+
+impl Default for PickSettings {
+    fn default() -> Self {
+        PickSettings {
+            level0_file_num_compaction_trigger: 4,
+            max_bytes_for_level_base: 256 << 20,
+            max_bytes_for_level_multiplier: 10.0,
+            max_bytes_for_level_multiplier_additional: Vec::new(),
+            level_compaction_dynamic_level_bytes: true,
+            target_file_size_base: 64 << 20,
+            target_file_size_multiplier: 1,
+            max_compaction_bytes: 25 * (64 << 20),
+            universal: universal::UniversalSettings::default(),
+            fifo: fifo::FifoSettings::default(),
+        }
+    }
+}
+
+impl PickSettings {
+    /// Where a table of `level` ends when `base_level` is the first level below 0 in use.
+    #[must_use]
+    pub fn target_file_bytes(&self, level: usize, base_level: usize) -> u64 {
+        (base_level..level).fold(self.target_file_size_base, |bytes, _| {
+            bytes.saturating_mul(self.target_file_size_multiplier.max(1))
+        })
+    }
+}
+
+/// A closed range of user keys; its end is excluded if a range tombstone ends there.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRange {
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+    largest_is_exclusive: bool,
+}
+
+impl KeyRange {
+    /// The range of `files`; `None` if there are none.
+    pub(crate) fn of<'f>(
+        order: &KeyOrder,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) -> Option<Self> {
+        let mut range: Option<KeyRange> = None;
+        for file in files {
+            match &mut range {
+                None => {
+                    range = Some(KeyRange {
+                        smallest: file.smallest_user_key().to_vec(),
+                        largest: file.largest_user_key().to_vec(),
+                        largest_is_exclusive: file.largest_is_exclusive(),
+                    });
+                }
+                Some(range) => range.include(order, file),
+            }
+        }
+        range
+    }
+
+    fn include(&mut self, order: &KeyOrder, file: &FileMeta) {
+        if order
+            .compare(file.smallest_user_key(), &self.smallest)
+            .is_lt()
+        {
+            self.smallest = file.smallest_user_key().to_vec();
+        }
+        match order.compare(file.largest_user_key(), &self.largest) {
+            Ordering::Less => {}
+            Ordering::Equal => self.largest_is_exclusive &= file.largest_is_exclusive(),
+            Ordering::Greater => {
+                self.largest = file.largest_user_key().to_vec();
+                self.largest_is_exclusive = file.largest_is_exclusive();
+            }
+        }
+    }
+
+    /// Whether `file` shares a key with the range.
+    pub(crate) fn overlaps(&self, version: &Version, file: &FileMeta) -> bool {
+        if !version.overlaps(file, Some(&self.smallest), Some(&self.largest)) {
+            return false;
+        }
+        let touches_end = version
+            .order
+            .compare(file.smallest_user_key(), &self.largest)
+            == Ordering::Equal;
+        !(touches_end && self.largest_is_exclusive)
+    }
+
+    /// The files of `level` that share a key with the range.
+    pub(crate) fn overlapping(&self, version: &Version, level: usize) -> Vec<Arc<FileMeta>> {
+        version.levels[level]
+            .files
+            .iter()
+            .filter(|file| self.overlaps(version, file))
+            .cloned()
+            .collect()
+    }
+}
+
+/// All files of `level` that must go together with `files`: on level 0 every file that overlaps, transitively;
+/// below, neighbours that share a user key at the border.
+pub(crate) fn expand_to_clean_cut(
+    version: &Version,
+    level: usize,
+    files: Vec<Arc<FileMeta>>,
+) -> Vec<Arc<FileMeta>> {
+    let mut chosen = files;
+    loop {
+        let Some(range) = KeyRange::of(&version.order, &chosen) else {
+            return chosen;
+        };
+        let grown = range.overlapping(version, level);
+        if grown.len() <= chosen.len() {
+            return grown;
+        }
+        chosen = grown;
+    }
+}
+
+/// Whether no file of a level below `output_level` shares a key with `range`.
+pub(crate) fn is_bottommost(version: &Version, output_level: usize, range: &KeyRange) -> bool {
+    (output_level + 1..version.levels.len()).all(|level| {
+        !version.levels[level]
+            .files
+            .iter()
+            .any(|file| range.overlaps(version, file))
+    })
+}
+
+pub(crate) fn any_being_compacted(files: &[Arc<FileMeta>]) -> bool {
+    files.iter().any(|file| file.is_being_compacted())
+}

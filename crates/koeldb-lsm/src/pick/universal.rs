@@ -1,0 +1,267 @@
+//! Universal compaction: runs ordered by age, newest first, merged with their neighbours when sizes or counts ask
+//! for it; fewer rewrites than leveled, more space (RocksDB: `db/compaction/compaction_picker_universal.cc`).
+//!
+//! A run is one file of level 0, or a whole deeper level. Three rules are tried in turn: total size against the
+//! oldest run (size amplification), runs of similar size (size ratio), and the number of runs.
+
+use std::sync::Arc;
+
+use super::{
+    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, is_bottommost,
+};
+use crate::version::{FileMeta, Version};
+
+/// When runs of universal compaction are merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniversalSettings {
+    /// Percent by which a next run may be larger than all before it together and still join.
+    pub size_ratio: u32,
+    /// The fewest runs one compaction merges.
+    pub min_merge_width: usize,
+    /// The most runs one compaction merges.
+    pub max_merge_width: usize,
+    /// Percent of the oldest run's size that all newer ones may have together.
+    pub max_size_amplification_percent: u32,
+    /// Compare a next run with the newest one instead of with the sum.
+    pub stop_on_similar_size: bool,
+    /// Move single runs that nothing overlaps without rewriting them.
+    pub allow_trivial_move: bool,
+}
+
+impl Default for UniversalSettings {
+    fn default() -> Self {
+        UniversalSettings {
+            size_ratio: 1,
+            min_merge_width: 2,
+            max_merge_width: usize::MAX,
+            max_size_amplification_percent: 200,
+            stop_on_similar_size: false,
+            allow_trivial_move: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Run {
+    level: usize,
+    files: Vec<Arc<FileMeta>>,
+    bytes: u64,
+    being_compacted: bool,
+}
+
+fn runs(version: &Version) -> Vec<Run> {
+    let run = |level: usize, files: Vec<Arc<FileMeta>>| Run {
+        level,
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        being_compacted: files.iter().any(|file| file.is_being_compacted()),
+        files,
+    };
+    let mut runs: Vec<Run> = version.levels[0]
+        .files
+        .iter()
+        .map(|file| run(0, vec![Arc::clone(file)]))
+        .collect();
+    for (level, files) in version.levels.iter().enumerate().skip(1) {
+        if !files.files.is_empty() {
+            runs.push(run(level, files.files.clone()));
+        }
+    }
+    runs
+}
+
+/// How many sorted runs the tree has.
+#[must_use]
+pub fn run_count(version: &Version) -> usize {
+    version.levels[0].files.len()
+        + version
+            .levels
+            .iter()
+            .skip(1)
+            .filter(|level| !level.files.is_empty())
+            .count()
+}
+
+/// The most urgent compaction, if one is due.
+#[must_use]
+pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
+    let runs = runs(version);
+    let trigger = settings.level0_file_num_compaction_trigger;
+    if runs.len() < trigger {
+        return None;
+    }
+    pick_by_amplification(version, settings, &runs)
+        .or_else(|| {
+            let found = similar_runs(
+                &runs,
+                &settings.universal,
+                settings.universal.size_ratio,
+                usize::MAX,
+            )?;
+            plan(
+                version,
+                settings,
+                &runs,
+                found,
+                CompactionReason::UniversalSizeRatio,
+            )
+        })
+        .or_else(|| {
+            let idle = runs.iter().take_while(|run| !run.being_compacted).count();
+            let count = (runs.len() + 1).checked_sub(trigger)?.max(2).min(idle);
+            (runs.len() > trigger && count >= 2).then(|| {
+                plan(
+                    version,
+                    settings,
+                    &runs,
+                    0..count,
+                    CompactionReason::UniversalSortedRunNum,
+                )
+            })?
+        })
+}
+
+fn pick_by_amplification(
+    version: &Version,
+    settings: &PickSettings,
+    runs: &[Run],
+) -> Option<CompactionPlan> {
+    let (oldest, newer) = runs.split_last()?;
+    if oldest.being_compacted || newer.is_empty() {
+        return None;
+    }
+    let start = newer
+        .iter()
+        .rposition(|run| run.being_compacted)
+        .map_or(0, |index| index + 1);
+    let newer_bytes: u64 = newer[start..].iter().map(|run| run.bytes).sum();
+    let limit = u64::from(settings.universal.max_size_amplification_percent);
+    if start >= newer.len() || newer_bytes.saturating_mul(100) < limit.saturating_mul(oldest.bytes)
+    {
+        return None;
+    }
+    plan(
+        version,
+        settings,
+        runs,
+        start..runs.len(),
+        CompactionReason::UniversalSizeAmplification,
+    )
+}
+
+/// The first stretch of idle neighbouring runs, newest first, in which no next run is much larger than those before.
+fn similar_runs(
+    runs: &[Run],
+    universal: &UniversalSettings,
+    ratio: u32,
+    width_max: usize,
+) -> Option<std::ops::Range<usize>> {
+    let min_width = universal.min_merge_width.max(2);
+    let max_width = universal.max_merge_width.min(width_max);
+    let mut start = 0;
+    while start < runs.len() {
+        if runs[start].being_compacted {
+            start += 1;
+            continue;
+        }
+        let mut candidate = runs[start].bytes;
+        let mut end = start + 1;
+        while end < runs.len() && end - start < max_width && !runs[end].being_compacted {
+            let allowed = candidate.saturating_mul(100 + u64::from(ratio)) / 100;
+            if allowed < runs[end].bytes {
+                break;
+            }
+            if universal.stop_on_similar_size {
+                let back = runs[end].bytes.saturating_mul(100 + u64::from(ratio)) / 100;
+                if back < candidate {
+                    break;
+                }
+                candidate = runs[end].bytes;
+            } else {
+                candidate += runs[end].bytes;
+            }
+            end += 1;
+        }
+        if end - start >= min_width {
+            return Some(start..end);
+        }
+        start += 1;
+    }
+    None
+}
+
+fn plan(
+    version: &Version,
+    settings: &PickSettings,
+    runs: &[Run],
+    chosen: std::ops::Range<usize>,
+    reason: CompactionReason,
+) -> Option<CompactionPlan> {
+    let last_level = version.levels.len() - 1;
+    let output_level = match runs.get(chosen.end) {
+        None => last_level,
+        Some(next) => next.level.saturating_sub(1),
+    };
+    merge(version, settings, &runs[chosen], output_level, reason)
+}
+
+/// Every run into the last level: what a manual compaction of the whole range does.
+#[must_use]
+pub fn pick_all(
+    version: &Version,
+    settings: &PickSettings,
+    reason: CompactionReason,
+) -> Option<CompactionPlan> {
+    let runs = runs(version);
+    if runs.is_empty() || runs.iter().any(|run| run.being_compacted) {
+        return None;
+    }
+    merge(version, settings, &runs, version.levels.len() - 1, reason)
+}
+
+fn merge(
+    version: &Version,
+    settings: &PickSettings,
+    runs: &[Run],
+    output_level: usize,
+    reason: CompactionReason,
+) -> Option<CompactionPlan> {
+    let mut inputs: Vec<CompactionInput> = Vec::new();
+    for run in runs {
+        match inputs.last_mut() {
+            Some(input) if input.level == run.level => {
+                input.files.extend(run.files.iter().cloned())
+            }
+            _ => inputs.push(CompactionInput {
+                level: run.level,
+                files: run.files.clone(),
+            }),
+        }
+    }
+    let range = KeyRange::of(&version.order, inputs.iter().flat_map(|input| &input.files))?;
+    let oldest_chosen = runs.last()?.files.last()?.number;
+    let older_in_level0 = output_level == 0
+        && version.levels[0]
+            .files
+            .last()
+            .is_some_and(|oldest| oldest.number != oldest_chosen);
+    let bottommost = !older_in_level0 && is_bottommost(version, output_level, &range);
+    let trivial_move = settings.universal.allow_trivial_move
+        && runs.len() == 1
+        && runs[0].level != output_level
+        && reason != CompactionReason::ManualCompaction;
+    Some(CompactionPlan {
+        reason,
+        inputs,
+        output_level,
+        target_file_bytes: if output_level == 0 {
+            u64::MAX
+        } else {
+            settings.target_file_size_base
+        },
+        max_grandparent_bytes: u64::MAX,
+        grandparents: Vec::new(),
+        bottommost,
+        trivial_move,
+        deletion_only: false,
+    })
+}

@@ -1,0 +1,113 @@
+//! Opens the tables of one column family; an open reader stays with its file's metadata.
+//!
+//! There is no look-up on the read path: [`FileMeta::reader`](crate::FileMeta) is set once, by whoever needs
+//! the file first. Two threads that open one file at the same time both succeed and one reader is kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::error::ErrorDetail;
+use koeldb_base::{Error, Result, file_name};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile};
+use koeldb_table::reader::{TableReadContext, TableReader};
+
+use crate::version::FileMeta;
+
+/// How and where the tables of a family are opened.
+#[derive(Debug)]
+pub struct TableCache {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    open_options: OpenOptions,
+    context: TableReadContext,
+}
+
+impl TableCache {
+    /// Opens tables in `directory` with the settings of `context`, whose per-file fields are filled in for each
+    /// file.
+    #[must_use]
+    pub fn new(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        open_options: OpenOptions,
+        context: TableReadContext,
+    ) -> Self {
+        TableCache {
+            fs,
+            directory: directory.to_owned(),
+            open_options,
+            context,
+        }
+    }
+
+    /// The settings tables are opened with.
+    #[must_use]
+    pub fn context(&self) -> &TableReadContext {
+        &self.context
+    }
+
+    /// The reader of `file`, which lies on `level`; opens it if nobody did before.
+    ///
+    /// # Errors
+    /// If the file is missing, damaged, or of a format or comparator that does not fit; the error names it.
+    #[inline]
+    pub fn reader<'f>(&self, file: &'f FileMeta, level: usize) -> Result<&'f Arc<TableReader>> {
+        match file.reader.get() {
+            Some(reader) => Ok(reader),
+            None => self.open(file, level),
+        }
+    }
+
+    #[cold]
+    fn open<'f>(&self, file: &'f FileMeta, level: usize) -> Result<&'f Arc<TableReader>> {
+        let handle = self.open_file(file)?;
+        let mut context = self.context.clone();
+        context.number = file.number;
+        context.expected_bytes = file.bytes;
+        context.largest_seqno = Some(file.largest_seqno);
+        context.level = u32::try_from(level).ok();
+        context.tombstone_bounds = Some((file.smallest.clone(), file.largest.clone()));
+        context.unique_id = (file.unique_id != [0; 2]).then_some(file.unique_id);
+        let reader = TableReader::open(handle, &context)?;
+        let properties = reader.properties();
+        let stats = &file.entry_stats;
+        stats
+            .entries
+            .store(properties.entry_count, Ordering::Relaxed);
+        stats
+            .deletions
+            .store(properties.deletion_count, Ordering::Relaxed);
+        stats
+            .key_bytes
+            .store(properties.raw_key_bytes, Ordering::Relaxed);
+        stats
+            .value_bytes
+            .store(properties.raw_value_bytes, Ordering::Relaxed);
+        Ok(file.reader.get_or_init(|| reader))
+    }
+
+    /// Opens `NNNNNN.sst`, or the `.ldb` that LevelDB wrote.
+    fn open_file(&self, file: &FileMeta) -> Result<Arc<dyn RandomAccessFile>> {
+        let path = file_name::table(&self.directory, file.number);
+        let options = OpenOptions {
+            purpose: Purpose::Read,
+            hint: AccessHint::Random,
+            ..self.open_options
+        };
+        match self.fs.open(&path, &options) {
+            Err(error) if error.is_path_not_found() => self
+                .fs
+                .open(&path.with_extension("ldb"), &options)
+                .map_err(|_| {
+                    Error::corruption(format!(
+                        "table {:06}.sst is named by the MANIFEST and missing",
+                        file.number
+                    ))
+                    .in_file(&path, None, "open")
+                    .with_detail(ErrorDetail::PathNotFound)
+                }),
+            opened => opened,
+        }
+    }
+}

@@ -1,0 +1,1091 @@
+//! An open database: the handle users hold, and what all its parts share.
+//!
+//! [`Db`] and [`ColumnFamily`] hold a [`Handle`]; background work holds the [`DbInner`] beneath it. The last handle to
+//! go closes the database.
+//!
+//! Locks, in the order they are taken: leadership of the write queue, the version set, a family's state, everything
+//! else. Readers take none of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use koeldb_base::error::{Severity, WriteOutcome};
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::stats::{HistogramKind, Statistics, StatisticsSnapshot, Ticker};
+use koeldb_base::{Error, ErrorKind, PinnedSlice, Result, SeqNo};
+use koeldb_fs::{Clock, FileLock, FileSystem};
+use koeldb_log::RecordWriter;
+use koeldb_lsm::version::VersionSet;
+
+use crate::background::Background;
+use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
+use crate::env::Env;
+use crate::family::FamilyData;
+use crate::info_log::InfoLog;
+use crate::listener::{Event, EventListener};
+use crate::open::{DbBuilder, RecoveryReport};
+use crate::options::{
+    ColumnFamilyOptions, CompactRangeOptions, DbOptions, FlushOptions, Options, ReadOptions,
+    WriteOptions,
+};
+use crate::plugins::Plugins;
+use crate::purge::Purge;
+use crate::read::{DbCursor, DbIterator, IterateBounds, IteratorMode, PinnedSlices};
+use crate::snapshot::{Snapshot, SnapshotList};
+use crate::super_version::lock;
+use crate::tables::TableFactory;
+use crate::write::batch::WriteBatch;
+use crate::write::commit::check_entry;
+use crate::write::queue::{CommitHow, WriteQueue};
+use crate::write::stall::WriteStall;
+
+pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
+
+/// How far the life of a database has come.
+const OPEN: u8 = 0;
+const CLOSING: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// What all parts of an open database share.
+pub(crate) struct DbInner {
+    // Fixed after open.
+    /// Unique in this process.
+    pub(crate) id: u64,
+    pub(crate) env: Env,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    pub(crate) identity: String,
+    pub(crate) read_only: bool,
+    pub(crate) db_options: DbOptions,
+    pub(crate) statistics: Option<Statistics>,
+    pub(crate) listeners: Vec<Arc<dyn EventListener>>,
+    pub(crate) plugins: Plugins,
+    pub(crate) info_log: InfoLog,
+    pub(crate) recovery_report: RecoveryReport,
+    pub(crate) factory: TableFactory,
+    // Synchronizing itself.
+    pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
+    pub(crate) queue: WriteQueue,
+    visible: AtomicU64,
+    pub(crate) snapshots: SnapshotList,
+    pub(crate) stall: WriteStall,
+    pub(crate) background: Background,
+    pub(crate) purge: Purge,
+    /// Logs no longer written and not yet removed, with their bytes.
+    pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
+    life: AtomicU8,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    /// What may change while the database is open.
+    pub(crate) mutable: RwLock<DbOptions>,
+    // Each inside its mutex.
+    /// Held while the MANIFEST is written; readers and writers go on meanwhile.
+    pub(crate) versions: Mutex<VersionSet>,
+    pub(crate) file_lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+/// What `DbInner` is made of, for `open`.
+pub(crate) struct Parts {
+    pub(crate) env: Env,
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    pub(crate) identity: String,
+    pub(crate) read_only: bool,
+    pub(crate) db_options: DbOptions,
+    pub(crate) plugins: Plugins,
+    pub(crate) info_log: InfoLog,
+    pub(crate) recovery_report: RecoveryReport,
+    pub(crate) factory: TableFactory,
+    pub(crate) families: BTreeMap<u32, Arc<FamilyData>>,
+    pub(crate) commit: crate::write::commit::CommitState,
+    pub(crate) versions: VersionSet,
+    pub(crate) file_lock: Option<Box<dyn FileLock>>,
+}
+
+impl DbInner {
+    pub(crate) fn new(id: u64, parts: Parts) -> Self {
+        let last_seqno = parts.commit.last_seqno;
+        DbInner {
+            id,
+            fs: Arc::clone(&parts.env.fs),
+            clock: Arc::clone(&parts.env.clock),
+            env: parts.env,
+            path: parts.path,
+            wal_dir: parts.wal_dir,
+            identity: parts.identity,
+            read_only: parts.read_only,
+            statistics: parts.db_options.statistics.clone(),
+            mutable: RwLock::new(parts.db_options.clone()),
+            db_options: parts.db_options,
+            listeners: parts.plugins.listeners.clone(),
+            plugins: parts.plugins,
+            info_log: parts.info_log,
+            recovery_report: parts.recovery_report,
+            factory: parts.factory,
+            families: RwLock::new(parts.families),
+            queue: WriteQueue::new(parts.commit),
+            visible: AtomicU64::new(last_seqno),
+            snapshots: SnapshotList::default(),
+            stall: WriteStall::default(),
+            background: Background::default(),
+            purge: Purge::default(),
+            closed_logs: Mutex::new(Vec::new()),
+            life: AtomicU8::new(OPEN),
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            versions: Mutex::new(parts.versions),
+            file_lock: Mutex::new(parts.file_lock),
+        }
+    }
+
+    /// The newest write that reads see.
+    #[inline]
+    pub(crate) fn visible_seqno(&self) -> SeqNo {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seqno` visible.
+    #[inline]
+    pub(crate) fn publish(&self, seqno: SeqNo) {
+        self.visible.store(seqno, Ordering::Release);
+    }
+
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        self.factory.numbers.next()
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, ticker: Ticker, count: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.add(ticker, count);
+        }
+    }
+
+    pub(crate) fn record(&self, histogram: HistogramKind, value: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.record(histogram, value);
+        }
+    }
+
+    pub(crate) fn record_elapsed(&self, histogram: HistogramKind, begun: Duration) {
+        let elapsed = self.clock.now().saturating_sub(begun);
+        self.record(
+            histogram,
+            u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+        );
+    }
+
+    pub(crate) fn notify(&self, event: &Event<'_>) {
+        for listener in &self.listeners {
+            let told =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.on_event(event)));
+            if told.is_err() {
+                self.info_log
+                    .warn(format_args!("an event listener panicked"));
+            }
+        }
+    }
+
+    pub(crate) fn delayed_write_rate(&self) -> u64 {
+        match self
+            .mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .delayed_write_rate
+        {
+            0 => 16 << 20,
+            rate => rate,
+        }
+    }
+
+    /// Every live family, by id.
+    pub(crate) fn all_families(&self) -> Vec<Arc<FamilyData>> {
+        let families = self
+            .families
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        families.values().cloned().collect()
+    }
+
+    pub(crate) fn update_stall(&self) {
+        let families = self.all_families();
+        self.stall.set(
+            families
+                .iter()
+                .map(|family| family.read(|state| state.stall)),
+        );
+    }
+
+    // The life of the database.
+
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.life.load(Ordering::Acquire) == OPEN {
+            return Ok(());
+        }
+        Err(Error::with_kind(
+            ErrorKind::ShutdownInProgress,
+            "the database is closed",
+        ))
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.life.load(Ordering::Acquire) != OPEN
+    }
+
+    /// Whether writes are accepted; the stored error if not.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if !self.read_only && !self.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.why_not_writable())
+    }
+
+    #[cold]
+    fn why_not_writable(&self) -> Error {
+        if self.read_only {
+            return Error::not_supported("the database was opened read-only")
+                .with_outcome(WriteOutcome::NotApplied);
+        }
+        match &*lock(&self.failure) {
+            Some(error) => error.clone().with_outcome(WriteOutcome::NotApplied),
+            None => Error::with_kind(ErrorKind::Busy, "the database resumes"),
+        }
+    }
+
+    /// The error that stopped writes, if one did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        lock(&self.failure).clone()
+    }
+
+    /// Stores the first error that stops writes, wakes everybody who waits, and gives the error back.
+    #[cold]
+    pub(crate) fn fail_writes(&self, error: Error) -> Error {
+        {
+            let mut failure = lock(&self.failure);
+            let is_worse = failure
+                .as_ref()
+                .is_none_or(|first| first.severity() < error.severity());
+            if is_worse {
+                *failure = Some(error.clone());
+            }
+        }
+        self.has_failed.store(true, Ordering::Release);
+        self.info_log.log(
+            crate::options::LogLevel::Error,
+            format_args!("writes are refused: {error}"),
+        );
+        self.notify(&Event::BackgroundError(&error));
+        self.stall.notify();
+        self.background.notify();
+        error
+    }
+
+    /// Takes writes again after what stopped them was repaired.
+    fn clear_failure(&self) {
+        *lock(&self.failure) = None;
+        self.has_failed.store(false, Ordering::Release);
+        self.info_log
+            .info(format_args!("writes are accepted again"));
+        self.notify(&Event::Resumed);
+        self.stall.notify();
+    }
+
+    /// Repairs what a hard error left: every family is flushed past the failed log, which nobody writes to any more.
+    pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
+        self.check_open()?;
+        let Some(failure) = self.failure() else {
+            return Ok(());
+        };
+        if failure.severity() > Severity::Hard {
+            return Err(failure.context("this error needs a reopen"));
+        }
+        {
+            let mut leadership = self.queue.lead();
+            self.abandon_wal(&mut leadership.commit)?;
+            for index in 0..leadership.commit.families.len() {
+                self.switch_memtable(&mut leadership.commit, index)?;
+            }
+        }
+        for family in self.all_families() {
+            while self.flush_sealed(&family)? {}
+        }
+        self.clear_failure();
+        self.schedule();
+        Ok(())
+    }
+
+    // Writes.
+
+    #[inline]
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        if !batch.belongs_to(self.id) {
+            return Err(Error::invalid_argument(
+                "the batch names a column family of another database",
+            )
+            .with_outcome(WriteOutcome::NotApplied));
+        }
+        if options.sync && options.disable_wal {
+            return Err(
+                Error::invalid_argument("sync needs the log that disable_wal turns off")
+                    .with_outcome(WriteOutcome::NotApplied),
+            );
+        }
+        self.check_batch(batch)?;
+        let how = CommitHow {
+            sync: options.sync,
+            disable_wal: options.disable_wal,
+            no_slowdown: options.no_slowdown,
+        };
+        let begun = self.measures().then(|| self.clock.now());
+        self.queue.write(
+            batch.records(),
+            batch.count(),
+            how,
+            |commit, records, count, how| self.commit_group(commit, records, count, how),
+        )?;
+        if let Some(begun) = begun {
+            self.record_elapsed(HistogramKind::DbWrite, begun);
+        }
+        Ok(())
+    }
+
+    /// Refuses what must not reach the log: families that do not exist, keys no table could hold.
+    fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
+        let families = self
+            .families
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known: Option<&Arc<FamilyData>> = None;
+        for entry in batch {
+            use crate::write::batch::BatchEntry;
+            let (cf, key, value) = match entry? {
+                BatchEntry::Put { cf, key, value } => (cf, key, value),
+                BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {
+                    (cf, key, &[][..])
+                }
+                BatchEntry::DeleteRange { cf, from, to } => (cf, from, to),
+                BatchEntry::Merge { cf, key, operand } => (cf, key, operand),
+                BatchEntry::PutEntity { cf, key, entity } => (cf, key, entity),
+                BatchEntry::LogData(_) => continue,
+            };
+            let family = match known {
+                Some(family) if family.id == cf => family,
+                _ => {
+                    let found = families.get(&cf).filter(|family| !family.is_dropped());
+                    let family = found.ok_or_else(|| {
+                        Error::with_kind(
+                            ErrorKind::ColumnFamilyDropped,
+                            format!("the batch names column family {cf}, which was dropped or never existed"),
+                        )
+                        .with_outcome(WriteOutcome::NotApplied)
+                    })?;
+                    known = Some(family);
+                    family
+                }
+            };
+            check_entry(&family.order, key, value)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.check_writable()?;
+        let mut leadership = self.queue.lead();
+        if sync {
+            return self.sync_wal(&mut leadership.commit);
+        }
+        let flushed = leadership.commit.wal()?.writer.flush();
+        flushed.map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))
+    }
+
+    /// A new log file and its number.
+    pub(crate) fn create_wal(&self) -> Result<(FileNumber, RecordWriter)> {
+        let number = self.new_file_number();
+        let writer = crate::open::new_wal(&*self.fs, &self.wal_dir, number, &self.db_options)?;
+        Ok((number, writer))
+    }
+
+    // Closing.
+
+    /// Closes for every handle: later calls fail, work in flight ends, the log is made durable.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if self
+            .life
+            .compare_exchange(OPEN, CLOSING, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            return Ok(());
+        }
+        self.stall.notify();
+        let flushed = if self.read_only || self.has_failed.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            self.flush_unlogged()
+        };
+        self.background.shut_down();
+        let mut leadership = self.queue.lead();
+        let synced = match leadership.commit.wal.take() {
+            Some(mut wal) if !self.has_failed.load(Ordering::Acquire) => {
+                wal.sync(self).and_then(|()| wal.writer.close())
+            }
+            _ => Ok(()),
+        };
+        drop(leadership);
+        self.remove_obsolete_files();
+        self.life.store(CLOSED, Ordering::Release);
+        *lock(&self.file_lock) = None;
+        self.info_log.info(format_args!("closed"));
+        flushed.and(synced)
+    }
+}
+
+/// What keeps a database open: shared by its handles, cursors and snapshots.
+pub(crate) struct Handle {
+    inner: Arc<DbInner>,
+    default: Arc<FamilyData>,
+}
+
+impl Handle {
+    pub(crate) fn new(inner: Arc<DbInner>, default: Arc<FamilyData>) -> Arc<Self> {
+        Arc::new(Handle { inner, default })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<DbInner> {
+        &self.inner
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Err(error) = self.inner.close() {
+            self.inner.info_log.warn(format_args!("closing: {error}"));
+        }
+    }
+}
+
+/// An open database. Cheap to clone; any number of threads may use one.
+#[derive(Clone)]
+pub struct Db {
+    default: ColumnFamily,
+}
+
+impl Db {
+    pub(crate) fn from_handle(handle: &Arc<Handle>) -> Self {
+        Db {
+            default: ColumnFamily::new(Arc::clone(handle), Arc::clone(&handle.default)),
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<DbInner> {
+        self.default.inner()
+    }
+
+    fn family(&self, data: Arc<FamilyData>) -> ColumnFamily {
+        ColumnFamily::new(Arc::clone(self.default.handle()), data)
+    }
+
+    /// Opens the database at `path` with its default family.
+    ///
+    /// # Errors
+    /// If it does not exist and `create_if_missing` is off; if it is in use; if it has families that are not named;
+    /// if it was written under another comparator; if something in it is damaged. Each error names file and reason;
+    /// the directory is left as it was.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
+        Self::builder(options).open(path)
+    }
+
+    /// Opens the database at `path` with further families, whose handles come in the order they were named.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_cf<const N: usize>(
+        options: &Options,
+        path: impl AsRef<Path>,
+        families: [impl Into<ColumnFamilyDescriptor>; N],
+    ) -> Result<(Db, [ColumnFamily; N])> {
+        let descriptors = families.map(Into::into);
+        let names = descriptors
+            .each_ref()
+            .map(|descriptor| descriptor.name.clone());
+        let mut builder = Self::builder(options);
+        builder.column_families(descriptors);
+        let db = builder.open(path)?;
+        let mut handles = Vec::with_capacity(N);
+        for name in &names {
+            let handle = db.cf_handle(name).ok_or_else(|| {
+                Error::with_kind(
+                    ErrorKind::NotFound,
+                    format!("column family {name:?} was not opened"),
+                )
+            })?;
+            handles.push(handle);
+        }
+        let handles = <[ColumnFamily; N]>::try_from(handles)
+            .map_err(|_| Error::with_kind(ErrorKind::NotFound, "a column family was not opened"))?;
+        Ok((db, handles))
+    }
+
+    /// Opens with more choices than [`Db::open`] has.
+    #[must_use]
+    pub fn builder(options: &Options) -> DbBuilder {
+        DbBuilder::new(options)
+    }
+
+    /// The names of the families of the database at `path`.
+    ///
+    /// # Errors
+    /// If there is no database or its MANIFEST is damaged.
+    pub fn list_cf(options: &Options, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        crate::open::list_families(options, path.as_ref())
+    }
+
+    /// Removes the database at `path`: the files it knows, and the directory if nothing else is in it.
+    ///
+    /// # Errors
+    /// If it is in use, or a file cannot be removed.
+    pub fn destroy(options: &Options, path: impl AsRef<Path>) -> Result<()> {
+        crate::open::destroy(options, path.as_ref())
+    }
+
+    /// Rebuilds the MANIFEST of the database at `path` from the tables and logs that can be read. What cannot be used
+    /// is moved to a directory `lost` in it; nothing is deleted.
+    ///
+    /// # Errors
+    /// If the database is in use or nothing can be written.
+    pub fn repair(
+        options: &Options,
+        path: impl AsRef<Path>,
+    ) -> Result<crate::repair::RepairReport> {
+        crate::repair::repair(options, path.as_ref())
+    }
+
+    /// What recovery found and did.
+    #[must_use]
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.inner().recovery_report
+    }
+
+    /// Closes the database for every handle: waits for work in flight and makes the log durable. Later calls return
+    /// `ShutdownInProgress`; closing again does nothing.
+    ///
+    /// # Errors
+    /// If what was owed could not be made durable.
+    pub fn close(&self) -> Result<()> {
+        self.inner().close()
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner().path
+    }
+
+    /// The identity recorded in the directory.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.inner().identity
+    }
+
+    /// The options as they are now: the database's, and those of the default family.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        let mutable = self
+            .inner()
+            .mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        Options {
+            db: mutable.clone(),
+            cf: self.default.options(),
+            plugins: self.inner().plugins.clone(),
+        }
+    }
+
+    /// The default family.
+    #[must_use]
+    pub fn default_cf(&self) -> &ColumnFamily {
+        &self.default
+    }
+
+    /// The open family of this name.
+    #[must_use]
+    pub fn cf_handle(&self, name: &str) -> Option<ColumnFamily> {
+        let families = self.inner().all_families();
+        let found = families
+            .into_iter()
+            .find(|family| family.name == name && !family.is_dropped())?;
+        Some(self.family(found))
+    }
+
+    /// All open families, by id.
+    #[must_use]
+    pub fn cf_handles(&self) -> Vec<ColumnFamily> {
+        self.inner()
+            .all_families()
+            .into_iter()
+            .map(|family| self.family(family))
+            .collect()
+    }
+
+    /// Creates a family.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the name is taken or an option is out of range; what the file system fails with.
+    pub fn create_cf(&self, name: &str, options: &ColumnFamilyOptions) -> Result<ColumnFamily> {
+        Ok(self.family(self.inner().create_family(name, options)?))
+    }
+
+    /// Drops a family. Its data stays readable through handles that exist, and goes with the last of them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the default family; what the file system fails with.
+    pub fn drop_cf(&self, family: &ColumnFamily) -> Result<()> {
+        self.inner().drop_family(family.data())
+    }
+
+    /// Gives `key` a value in the default family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// Gives `key` a value in the default family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn put_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.default.put_opt(key, value, options)
+    }
+
+    /// Adds an operand for the merge operator to `key` in the default family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.default.merge(key, operand)
+    }
+
+    /// Adds an operand for the merge operator to `key` in the default family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
+    pub fn merge_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.default.merge_opt(key, operand, options)
+    }
+
+    /// Deletes `key` in the default family; one that does not exist is fine.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// Deletes `key` in the default family; one that does not exist is fine.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.default.delete_opt(key, options)
+    }
+
+    /// Deletes `key`, which was put once and never overwritten or merged.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.single_delete(key)
+    }
+
+    /// Deletes the keys from `from` up to, but without, `to` in the default family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn delete_range(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete_range(from, to)
+    }
+
+    /// Applies a batch, wholly or not at all, across families.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write_opt(batch, &WriteOptions::new())
+    }
+
+    /// Applies a batch, wholly or not at all, across families.
+    ///
+    /// # Errors
+    /// Every error says by [`Error::write_outcome`] whether the write may still take effect. `InvalidArgument` for
+    /// a family of another database, a key a format cannot hold, contradicting options; `ColumnFamilyDropped`;
+    /// `Incomplete` if it would have to wait and `no_slowdown` is set; `IoError` if the log cannot be written, after
+    /// which writes are refused until [`Db::resume`] or a reopen.
+    pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.inner().write(batch, options)
+    }
+
+    /// Hands the log to the operating system, and makes it durable if `sync`.
+    ///
+    /// # Errors
+    /// What the file system fails with.
+    pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.inner().flush_wal(sync)
+    }
+
+    /// The newest write.
+    #[must_use]
+    pub fn latest_sequence_number(&self) -> SeqNo {
+        self.inner().visible_seqno()
+    }
+
+    /// The value of `key` in the default family; `None` if it has none.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.default.get(key)
+    }
+
+    /// The value of `key` in the default family under `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`].
+    #[inline]
+    pub fn get_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        self.default.get_opt(key, options)
+    }
+
+    /// Shows the value of `key` in the default family to `read`, and returns what that returns.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`].
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.default.get_with(key, options, read)
+    }
+
+    /// Replaces the content of `value` by the value of `key` in the default family; `false` if there is none.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`].
+    pub fn get_into(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.default.get_into(key, options, value)
+    }
+
+    /// Whether `key` has a value in the default family.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.default.contains_key(key)
+    }
+
+    /// Whether `key` may have a value, as far as can be told without reading a file; `false` is certain.
+    #[must_use]
+    pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
+        self.default.key_may_exist(key)
+    }
+
+    /// The values of `keys` in the default family, in their order; each has its own result.
+    #[must_use]
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
+        self.default.multi_get(keys)
+    }
+
+    /// The values of `keys` in the default family under `options`.
+    #[must_use]
+    pub fn multi_get_opt<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> PinnedSlices {
+        self.default.multi_get_opt(keys, options)
+    }
+
+    /// The values of `keys` in the default family, into `values`, whose memory is used again.
+    pub fn multi_get_into<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+        values: &mut PinnedSlices,
+    ) {
+        self.default.multi_get_into(keys, options, values);
+    }
+
+    /// The state of all families at this moment, kept readable as long as the snapshot lives.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self)
+    }
+
+    /// The entries of `range` in the default family.
+    #[must_use]
+    pub fn range(&self, range: impl IterateBounds) -> DbIterator {
+        self.default.range(range)
+    }
+
+    /// The entries of `range` in the default family, within the bounds of `options`.
+    #[must_use]
+    pub fn range_opt(&self, range: impl IterateBounds, options: &ReadOptions) -> DbIterator {
+        self.default.range_opt(range, options)
+    }
+
+    /// The entries of the default family whose keys begin with `prefix`.
+    #[must_use]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
+        self.default.prefix(prefix)
+    }
+
+    /// The entries of the default family whose keys begin with `prefix`, within the bounds of `options`.
+    #[must_use]
+    pub fn prefix_opt(&self, prefix: impl AsRef<[u8]>, options: &ReadOptions) -> DbIterator {
+        self.default.prefix_opt(prefix, options)
+    }
+
+    /// All entries of the default family, from a start and in a direction.
+    #[must_use]
+    pub fn iterator(&self, mode: IteratorMode<'_>) -> DbIterator {
+        self.default.iterator(mode)
+    }
+
+    /// A cursor over the default family, without position.
+    #[must_use]
+    pub fn cursor(&self) -> DbCursor {
+        self.default.cursor()
+    }
+
+    /// A cursor over the default family within the bounds of `options`, without position.
+    #[must_use]
+    pub fn cursor_opt(&self, options: &ReadOptions) -> DbCursor {
+        self.default.cursor_opt(options)
+    }
+
+    /// Flushes every family and waits until the tables are durable.
+    ///
+    /// # Errors
+    /// What a flush failed with.
+    pub fn flush(&self) -> Result<()> {
+        self.flush_opt(&FlushOptions::new())
+    }
+
+    /// Flushes every family.
+    ///
+    /// # Errors
+    /// What a flush failed with.
+    pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
+        self.inner()
+            .flush_families(&self.inner().all_families(), options)
+    }
+
+    /// Compacts everything in every family.
+    ///
+    /// # Errors
+    /// What a compaction failed with.
+    pub fn compact_all(&self, options: &CompactRangeOptions) -> Result<()> {
+        for family in self.cf_handles() {
+            family.compact_range_opt(.., options)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no flush or compaction is due or running; `TimedOut` after `timeout`.
+    ///
+    /// # Errors
+    /// The error that stopped background work; `TimedOut`.
+    pub fn wait_for_compact(&self, timeout: Option<Duration>) -> Result<()> {
+        self.inner().wait_for_compact(timeout)
+    }
+
+    /// Changes options of the database that may change while it is open: all of them or none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names what is unknown, immutable or out of range.
+    pub fn set_db_options<K: AsRef<str>, V: AsRef<str>>(
+        &self,
+        options: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()> {
+        self.inner().set_db_options(options)
+    }
+
+    /// The value of a property of the default family by RocksDB's name; `None` for names that do not exist.
+    ///
+    /// # Errors
+    /// If a table has to be opened for it and cannot be.
+    pub fn property_value(&self, name: &str) -> Result<Option<String>> {
+        self.default.property_value(name)
+    }
+
+    /// The value of a numeric property of the default family by RocksDB's name.
+    ///
+    /// # Errors
+    /// As [`Db::property_value`].
+    pub fn property_int_value(&self, name: &str) -> Result<Option<u64>> {
+        self.default.property_int_value(name)
+    }
+
+    /// The counters so far; all zero unless the options have statistics.
+    #[must_use]
+    pub fn statistics(&self) -> StatisticsSnapshot {
+        match &self.inner().statistics {
+            Some(statistics) => statistics.snapshot(),
+            None => Statistics::new().snapshot(),
+        }
+    }
+
+    /// Writes again after an error that stopped them and whose cause is gone, without a reopen.
+    ///
+    /// # Errors
+    /// If the cause is still there, or the error needs a reopen.
+    pub fn resume(&self) -> Result<()> {
+        self.inner().resume()
+    }
+
+    /// Reads every block of every table and compares its checksum.
+    ///
+    /// # Errors
+    /// The first that does not match, naming file and offset.
+    pub fn verify_checksums(&self) -> Result<()> {
+        for family in self.inner().all_families() {
+            let super_version = family.super_version.load();
+            for (level, file) in super_version.version.files() {
+                super_version
+                    .tables
+                    .reader(file, level)?
+                    .verify_checksums(&mut |_| ())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of all families.
+    #[must_use]
+    pub fn live_files(&self) -> Vec<LiveFile> {
+        let mut files = Vec::new();
+        for family in self.inner().all_families() {
+            let version = family.version();
+            files.extend(version.files().map(|(level, file)| LiveFile {
+                column_family: family.name.clone(),
+                name: format!("/{:06}.sst", file.number),
+                level,
+                bytes: file.bytes,
+                smallest_key: file.smallest_user_key().to_vec(),
+                largest_key: file.largest_user_key().to_vec(),
+                smallest_seqno: file.smallest_seqno,
+                largest_seqno: file.largest_seqno,
+            }));
+        }
+        files
+    }
+
+    /// What lies where in memory, in bytes.
+    #[must_use]
+    pub fn memory_report(&self) -> MemoryReport {
+        let mut report = MemoryReport::default();
+        for family in self.inner().all_families() {
+            family.read(|state| {
+                report.memtables += state.active.memtable.memory_bytes() as u64;
+                report.memtables += state
+                    .sealed
+                    .iter()
+                    .map(|m| m.memtable.memory_bytes() as u64)
+                    .sum::<u64>();
+                report.table_readers += state
+                    .version
+                    .files()
+                    .filter_map(|(_, file)| file.reader.get())
+                    .map(|reader| reader.memory_bytes() as u64)
+                    .sum::<u64>();
+            });
+            if let Some(cache) = &family.tables.context().cache {
+                report.block_cache = report.block_cache.max(cache.usage());
+                report.pinned = report.pinned.max(cache.pinned_usage());
+            }
+        }
+        report
+    }
+}
+
+/// One table of a database.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LiveFile {
+    /// The family's name.
+    pub column_family: String,
+    /// Its name in the directory, with a leading slash.
+    pub name: String,
+    /// Its level.
+    pub level: usize,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its first user key.
+    pub smallest_key: Vec<u8>,
+    /// Its last user key.
+    pub largest_key: Vec<u8>,
+    /// Its smallest sequence number.
+    pub smallest_seqno: SeqNo,
+    /// Its largest sequence number.
+    pub largest_seqno: SeqNo,
+}
+
+/// Bytes of memory by what holds them.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// Memtables.
+    pub memtables: u64,
+    /// Blocks in the cache.
+    pub block_cache: u64,
+    /// Blocks among them that somebody uses.
+    pub pinned: u64,
+    /// Open tables: indexes and filters outside of the cache.
+    pub table_readers: u64,
+}
+
+impl MemoryReport {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.memtables + self.block_cache + self.table_readers
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Db({:?})", self.inner().path)
+    }
+}

@@ -1,0 +1,141 @@
+//! Families created and dropped, and options changed, while the database is open.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::{Error, ErrorKind, Result};
+
+use crate::db::DbInner;
+use crate::family::FamilyData;
+use crate::open::add_family;
+use crate::options::{ColumnFamilyOptions, mutable, sanitize};
+use crate::super_version::lock;
+use crate::write::commit::ActiveFamily;
+
+impl DbInner {
+    pub(crate) fn create_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<Arc<FamilyData>> {
+        self.check_writable()?;
+        let mut options = options.clone();
+        {
+            let mut db = self.db_options.clone();
+            let context = sanitize::OpenContext {
+                path: Some(&self.path),
+                ..sanitize::OpenContext::default()
+            };
+            sanitize::sanitize(&mut db, &mut [(name, &mut options)], &context)?;
+        }
+        let family = {
+            // Beside no write, so that the family begins with the log that is current.
+            let mut leadership = self.queue.lead();
+            let log = leadership.commit.wal()?.number;
+            let family = add_family(&mut lock(&self.versions), &self.factory, name, options, log)?;
+            let families = &mut leadership.commit.families;
+            families.push(ActiveFamily::of(&family));
+            families.sort_by_key(|active| active.family.id);
+            let mut all = self
+                .families
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            all.insert(family.id, Arc::clone(&family));
+            family
+        };
+        self.info_log.info(format_args!(
+            "created column family {:?} with id {}",
+            family.name, family.id
+        ));
+        self.write_options_file()?;
+        Ok(family)
+    }
+
+    pub(crate) fn drop_family(&self, family: &Arc<FamilyData>) -> Result<()> {
+        self.check_writable()?;
+        if family.id == 0 {
+            return Err(Error::invalid_argument(
+                "the default column family cannot be dropped",
+            ));
+        }
+        if family.is_dropped() {
+            return Err(Error::with_kind(
+                ErrorKind::ColumnFamilyDropped,
+                format!("column family {:?} was dropped before", family.name),
+            ));
+        }
+        {
+            let mut leadership = self.queue.lead();
+            lock(&self.versions).drop_family(family.id)?;
+            family.dropped.store(true, Ordering::Release);
+            leadership
+                .commit
+                .families
+                .retain(|active| active.family.id != family.id);
+            let mut all = self
+                .families
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            all.remove(&family.id);
+        }
+        self.purge
+            .retire(family.version().files().map(|(_, file)| file));
+        self.info_log
+            .info(format_args!("dropped column family {:?}", family.name));
+        self.update_stall();
+        self.remove_obsolete_files();
+        self.write_options_file()
+    }
+
+    pub(crate) fn set_options<K: AsRef<str>, V: AsRef<str>>(
+        self: &Arc<Self>,
+        family: &Arc<FamilyData>,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let db = self
+            .mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        let changed = Arc::new(mutable::changed_family(
+            &family.name,
+            &family.options(),
+            &db,
+            pairs,
+        )?);
+        {
+            let mut leadership = self.queue.lead();
+            family.change(self.delayed_write_rate(), |state| {
+                state.options = Arc::clone(&changed)
+            });
+            if let Some(index) = leadership.commit.position_of(family.id) {
+                leadership.commit.families[index].write_buffer_bytes =
+                    koeldb_base::coding::to_usize(changed.write_buffer_size);
+            }
+        }
+        self.update_stall();
+        self.schedule();
+        self.write_options_file()
+    }
+
+    pub(crate) fn set_db_options<K: AsRef<str>, V: AsRef<str>>(
+        self: &Arc<Self>,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        {
+            let mut current = self
+                .mutable
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            *current = mutable::changed_db(&current, pairs)?;
+        }
+        for family in self.all_families() {
+            family.change(self.delayed_write_rate(), |_| ());
+        }
+        self.update_stall();
+        self.schedule();
+        self.write_options_file()
+    }
+}

@@ -1,0 +1,700 @@
+//! Opening: lock, MANIFEST, logs, first edit, and only then a database.
+//!
+//! The order of a writable open is that of `docs/reliability.md`, O12: replay → recovered data into tables → a new log
+//! → an edit that records the new state in a new MANIFEST → files nobody needs are removed. A failure before the edit
+//! leaves the directory's data as it was. A read-only open takes no lock and writes nothing.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::{Error, Result};
+use koeldb_fs::small_file::create_dir_durably;
+use koeldb_fs::{FileSystem, Purpose, WriteOptions};
+use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
+use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
+use koeldb_lsm::version::{FamilyDescriptor, VersionEdit, VersionSet, VersionSetOptions};
+
+use crate::column_family::ColumnFamilyDescriptor;
+use crate::db::{Db, DbInner, Handle, NEXT_DATABASE, Parts};
+use crate::env::Env;
+use crate::family::FamilyData;
+use crate::info_log::InfoLog;
+use crate::listener::Event;
+use crate::options::sanitize::{self, OpenContext};
+use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};
+use crate::recovery::{self, Recovered};
+use crate::tables::TableFactory;
+use crate::write::commit::{ActiveFamily, CommitState, Wal};
+
+pub use crate::recovery::{LogReport, RecoveryReport};
+
+const DEFAULT_FAMILY: &str = "default";
+
+/// Opens a database with more choices than [`Db::open`] has.
+#[derive(Clone, Debug)]
+pub struct DbBuilder {
+    options: Options,
+    families: Vec<ColumnFamilyDescriptor>,
+    others: Option<ColumnFamilyOptions>,
+    read_only: bool,
+}
+
+impl DbBuilder {
+    pub(crate) fn new(options: &Options) -> Self {
+        DbBuilder {
+            options: options.clone(),
+            families: Vec::new(),
+            others: None,
+            read_only: false,
+        }
+    }
+
+    /// Opens this family too; one named twice keeps its last options. The default family may be named to give it
+    /// options of its own.
+    pub fn column_family(&mut self, family: impl Into<ColumnFamilyDescriptor>) -> &mut Self {
+        let family = family.into();
+        self.families.retain(|other| other.name != family.name);
+        self.families.push(family);
+        self
+    }
+
+    /// Opens these families too.
+    pub fn column_families(
+        &mut self,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+    ) -> &mut Self {
+        for family in families {
+            self.column_family(family);
+        }
+        self
+    }
+
+    /// Opens every family that exists and is not named, with these options.
+    pub fn other_column_families(&mut self, options: &ColumnFamilyOptions) -> &mut Self {
+        self.others = Some(options.clone());
+        self
+    }
+
+    /// Takes no lock and writes nothing; writes return `NotSupported`. Families may be left out.
+    pub fn read_only(&mut self) -> &mut Self {
+        self.read_only = true;
+        self
+    }
+
+    /// Opens the database at `path`.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        Opening::new(self, path.as_ref())?.run()
+    }
+}
+
+/// A family to open, with its options.
+type OpenFamily = (String, ColumnFamilyOptions);
+
+/// One open under way.
+struct Opening {
+    env: Env,
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    wal_dir: PathBuf,
+    db: DbOptions,
+    options: Options,
+    families: Vec<OpenFamily>,
+    others: Option<ColumnFamilyOptions>,
+    read_only: bool,
+}
+
+fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
+    let own = |descriptor: &ColumnFamilyDescriptor| {
+        let options = descriptor
+            .options
+            .clone()
+            .unwrap_or_else(|| builder.options.cf.clone());
+        (descriptor.name.clone(), options)
+    };
+    let mut families: Vec<OpenFamily> = builder.families.iter().map(own).collect();
+    if !families.iter().any(|(name, _)| name == DEFAULT_FAMILY) {
+        families.insert(0, (DEFAULT_FAMILY.to_owned(), builder.options.cf.clone()));
+    }
+    families
+}
+
+impl Opening {
+    fn new(builder: &DbBuilder, path: &Path) -> Result<Self> {
+        let env = builder.options.plugins.env.clone();
+        let mut db = builder.options.db.clone();
+        let mut families = family_list(builder);
+        let mut others = builder.others.clone();
+        let context = OpenContext {
+            path: Some(path),
+            open_files_limit: None,
+            read_only: builder.read_only,
+        };
+        {
+            let mut all: Vec<(&str, &mut ColumnFamilyOptions)> = families
+                .iter_mut()
+                .map(|(name, options)| (name.as_str(), options))
+                .collect();
+            if let Some(others) = &mut others {
+                all.push(("*", others));
+            }
+            sanitize::sanitize(&mut db, &mut all, &context)?;
+        }
+        let wal_dir = if db.wal_dir.is_empty() {
+            path.to_owned()
+        } else {
+            PathBuf::from(&db.wal_dir)
+        };
+        Ok(Opening {
+            fs: Arc::clone(&env.fs),
+            env,
+            path: path.to_owned(),
+            wal_dir,
+            db,
+            options: builder.options.clone(),
+            families,
+            others,
+            read_only: builder.read_only,
+        })
+    }
+
+    fn run(mut self) -> Result<Db> {
+        let file_lock = if self.read_only {
+            None
+        } else {
+            Some(self.prepare_directory()?)
+        };
+        let info_log = self.info_log();
+        let identity = self.create_or_check()?;
+        let mut to_create = self.settle_families()?;
+        let (mut versions, _manifest_report) = VersionSet::recover(
+            Arc::clone(&self.fs),
+            &self.path,
+            &self.descriptors(&to_create),
+            VersionSetOptions {
+                read_only: self.read_only,
+                manifest_bytes_max: self.db.max_manifest_file_size,
+                write_db_id: self.db.write_dbid_to_manifest,
+                other_directories: self.other_directories(),
+            },
+        )?;
+        let identity = self.settle_identity(&mut versions, identity)?;
+        let session_id = session_id_from(random());
+        let factory = TableFactory {
+            fs: Arc::clone(&self.fs),
+            clock: Arc::clone(&self.env.clock),
+            directory: self.path.clone(),
+            identity: identity.clone(),
+            session_id: session_id.clone(),
+            numbers: versions.file_numbers().clone(),
+            statistics: self.db.statistics.clone(),
+            writable_file_buffer_bytes: koeldb_base::coding::to_usize(
+                self.db.writable_file_max_buffer_size,
+            ),
+            bytes_per_sync: self.db.bytes_per_sync,
+            open_options: TableFactory::open_options(&self.db),
+        };
+        let mut families = self.open_families(&versions, &factory);
+        let recovered = recovery::replay_logs(
+            &*self.fs,
+            &self.wal_dir,
+            &self.db,
+            &versions,
+            &families,
+            &factory,
+            self.read_only,
+        )?;
+        let mut report = recovered.report.clone();
+        let wal = if self.read_only {
+            None
+        } else {
+            Some(self.commit_recovery(&mut versions, &families, &recovered, &factory)?)
+        };
+        if !self.read_only {
+            for (name, options) in std::mem::take(&mut to_create) {
+                let log = wal.as_ref().map_or(0, |wal| wal.number);
+                let family = add_family(&mut versions, &factory, &name, options, log)?;
+                families.insert(family.id, family);
+            }
+        }
+        let last_seqno = recovered.last_seqno.max(versions.last_seqno());
+        let commit = CommitState {
+            wal,
+            last_seqno,
+            families: families
+                .values()
+                .map(|family| ActiveFamily::of(family))
+                .collect(),
+            switch_due: false,
+            has_unlogged: false,
+        };
+        report.orphans_removed = if self.read_only {
+            Vec::new()
+        } else {
+            self.remove_orphans(&mut versions, &recovered)
+        };
+        let parts = Parts {
+            env: self.env.clone(),
+            path: self.path.clone(),
+            wal_dir: self.wal_dir.clone(),
+            identity,
+            read_only: self.read_only,
+            db_options: self.db.clone(),
+            plugins: self.options.plugins.clone(),
+            info_log,
+            recovery_report: report,
+            factory,
+            families,
+            commit,
+            versions,
+            file_lock,
+        };
+        let id = NEXT_DATABASE.fetch_add(1, Ordering::Relaxed);
+        let inner = Arc::new(DbInner::new(id, parts));
+        self.finish(&inner)
+    }
+
+    /// What a database does once it is there.
+    fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
+        inner.info_log.info(format_args!(
+            "KoelDB {} opened {} (session {})",
+            env!("CARGO_PKG_VERSION"),
+            inner.path.display(),
+            inner.factory.session_id
+        ));
+        for line in inner.recovery_report.to_string().lines() {
+            inner.info_log.info(format_args!("{line}"));
+        }
+        inner.notify(&Event::Recovered(&inner.recovery_report));
+        let families = inner.all_families();
+        let default = families
+            .iter()
+            .find(|family| family.id == 0)
+            .cloned()
+            .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?;
+        if !self.read_only {
+            inner.write_options_file()?;
+            for family in &families {
+                family.change(inner.delayed_write_rate(), |_| ());
+            }
+            inner.update_stall();
+            inner.schedule();
+        }
+        Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
+    }
+
+    fn info_log(&self) -> InfoLog {
+        let clock = Arc::clone(&self.env.clock);
+        if self.read_only {
+            return InfoLog::nowhere(clock);
+        }
+        match &self.options.plugins.logger {
+            Some(logger) => InfoLog::to_logger(Arc::clone(logger), clock, self.db.info_log_level),
+            None => InfoLog::create(
+                &self.fs,
+                &self.path,
+                clock,
+                self.db.info_log_level,
+                koeldb_base::coding::to_usize(self.db.keep_log_file_num),
+            ),
+        }
+    }
+
+    /// Makes and locks the directory.
+    fn prepare_directory(&self) -> Result<Box<dyn koeldb_fs::FileLock>> {
+        let exists = self.fs.exists(&file_name::current(&self.path))?;
+        if !exists && !self.db.create_if_missing {
+            return Err(Error::invalid_argument(format!(
+                "{}: does not exist (create_if_missing is false)",
+                self.path.display()
+            )));
+        }
+        create_dir_durably(&*self.fs, &self.path)?;
+        if self.wal_dir != self.path {
+            create_dir_durably(&*self.fs, &self.wal_dir)?;
+        }
+        self.fs.lock(&file_name::lock(&self.path))
+    }
+
+    /// Makes a new database, or checks that there is one; the identity recorded in the directory.
+    fn create_or_check(&self) -> Result<Option<String>> {
+        let exists = self.fs.exists(&file_name::current(&self.path))?;
+        if exists && self.db.error_if_exists {
+            return Err(Error::invalid_argument(format!(
+                "{}: exists (error_if_exists is true)",
+                self.path.display()
+            )));
+        }
+        if exists {
+            return read_identity(&*self.fs, &self.path);
+        }
+        if self.read_only {
+            return Err(Error::invalid_argument(format!(
+                "{}: there is no database to open read-only (CURRENT is missing)",
+                self.path.display()
+            )));
+        }
+        let identity = db_id_from(random());
+        VersionSet::create(&*self.fs, &self.path, Some(&identity))?;
+        write_identity(&*self.fs, &self.path, &identity)?;
+        Ok(Some(identity))
+    }
+
+    /// The identity in force: the MANIFEST's, else the directory's, else a new one.
+    fn settle_identity(
+        &self,
+        versions: &mut VersionSet,
+        recorded: Option<String>,
+    ) -> Result<String> {
+        let identity = versions
+            .db_id()
+            .map(str::to_owned)
+            .or_else(|| recorded.clone())
+            .unwrap_or_else(|| db_id_from(random()));
+        if versions.db_id() != Some(&identity) {
+            versions.set_db_id(identity.clone());
+        }
+        if !self.read_only && recorded.as_deref() != Some(&identity) {
+            write_identity(&*self.fs, &self.path, &identity)?;
+        }
+        Ok(identity)
+    }
+
+    /// Adds the families that exist and were not named, and takes out those that are still to be made.
+    fn settle_families(&mut self) -> Result<Vec<OpenFamily>> {
+        let existing = VersionSet::list_families(&*self.fs, &self.path)?;
+        if let Some(others) = &self.others {
+            for name in &existing {
+                if !self.families.iter().any(|(known, _)| known == name) {
+                    self.families.push((name.clone(), others.clone()));
+                }
+            }
+        }
+        let (present, missing): (Vec<OpenFamily>, Vec<OpenFamily>) =
+            std::mem::take(&mut self.families)
+                .into_iter()
+                .partition(|(name, _)| existing.contains(name));
+        self.families = present;
+        if let Some((name, _)) = missing.first()
+            && (self.read_only || !self.db.create_missing_column_families)
+        {
+            return Err(Error::invalid_argument(format!(
+                "Column family not found: {name} (existing: {}; create_missing_column_families is false)",
+                existing.join(", ")
+            )));
+        }
+        Ok(missing)
+    }
+
+    fn descriptors(&self, _to_create: &[OpenFamily]) -> Vec<FamilyDescriptor> {
+        self.families
+            .iter()
+            .map(|(name, options)| descriptor(name, options))
+            .collect()
+    }
+
+    fn other_directories(&self) -> Vec<PathBuf> {
+        if self.wal_dir == self.path {
+            Vec::new()
+        } else {
+            vec![self.wal_dir.clone()]
+        }
+    }
+
+    fn open_families(
+        &self,
+        versions: &VersionSet,
+        factory: &TableFactory,
+    ) -> BTreeMap<u32, Arc<FamilyData>> {
+        let mut families = BTreeMap::new();
+        for family in versions.families() {
+            let Some((_, options)) = self.families.iter().find(|(name, _)| name == family.name())
+            else {
+                continue;
+            };
+            let data = new_family(family, options.clone(), factory, family.log_number());
+            families.insert(family.id(), Arc::new(data));
+        }
+        families
+    }
+
+    /// Records the recovered state, with a new log, in a new MANIFEST.
+    fn commit_recovery(
+        &self,
+        versions: &mut VersionSet,
+        families: &BTreeMap<u32, Arc<FamilyData>>,
+        recovered: &Recovered,
+        factory: &TableFactory,
+    ) -> Result<Wal> {
+        let number = factory.numbers.next();
+        let mut writer = new_wal(&*self.fs, &self.wal_dir, number, &self.db)?;
+        versions.raise_last_seqno(recovered.last_seqno);
+        if recovered.stopped_early {
+            // The next recovery, ours or RocksDB's, recognises by this empty batch that nothing is missing (W2).
+            let mut empty = [0; crate::write::batch::HEADER_BYTES];
+            empty[..8].copy_from_slice(&(recovered.last_seqno + 1).to_le_bytes());
+            writer.add_record(&empty)?;
+            writer.sync()?;
+            self.fs.sync_dir(&self.wal_dir)?;
+        }
+        let edits = families
+            .keys()
+            .map(|&id| {
+                let mut edit = VersionEdit::of(id);
+                edit.log_number = Some(number);
+                let files = recovered.flushed.iter().filter(|(family, _)| *family == id);
+                edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
+                edit
+            })
+            .collect();
+        for (id, version) in versions.log_and_apply(edits)? {
+            if let Some(family) = families.get(&id) {
+                family.restart(version, number);
+            }
+        }
+        Ok(Wal {
+            writer,
+            number,
+            is_entry_synced: recovered.stopped_early,
+            has_unsynced: false,
+            unsynced_before: Vec::new(),
+        })
+    }
+
+    /// Removes the files of our grammar that the recovered state does not need.
+    fn remove_orphans(&self, versions: &mut VersionSet, recovered: &Recovered) -> Vec<String> {
+        let live = versions.live_files();
+        let manifest = versions.manifest_number();
+        let min_log = versions
+            .families()
+            .map(koeldb_lsm::version::Family::log_number)
+            .min()
+            .unwrap_or(0);
+        let mut removed = Vec::new();
+        let mut options_numbers: Vec<FileNumber> = Vec::new();
+        let entries = self.fs.list(&self.path).unwrap_or_default();
+        for entry in &entries {
+            if let Some(FileKind::Options(number)) = file_name::parse(&entry.name) {
+                options_numbers.push(number);
+            }
+        }
+        options_numbers.sort_unstable();
+        let mut directories = vec![(self.path.clone(), entries)];
+        if self.wal_dir != self.path {
+            directories.push((
+                self.wal_dir.clone(),
+                self.fs.list(&self.wal_dir).unwrap_or_default(),
+            ));
+        }
+        for (directory, entries) in directories {
+            for entry in entries {
+                let is_orphan = match file_name::parse(&entry.name) {
+                    Some(FileKind::Table(number)) => !live.tables.contains(&number),
+                    Some(FileKind::Wal(number)) => number < min_log,
+                    Some(FileKind::Manifest(number)) => number < manifest,
+                    Some(FileKind::Temporary(_)) => true,
+                    Some(FileKind::Options(number)) => options_numbers
+                        .iter()
+                        .rev()
+                        .nth(1)
+                        .is_some_and(|&kept| number < kept),
+                    _ => false,
+                };
+                if !is_orphan {
+                    continue;
+                }
+                let path = directory.join(&entry.name);
+                let is_damaged_log = matches!(file_name::parse(&entry.name), Some(FileKind::Wal(number)) if recovered.archive.contains(&number));
+                let gone = if is_damaged_log {
+                    let archive = self.wal_dir.join("archive");
+                    self.fs
+                        .create_dir_all(&archive)
+                        .and_then(|()| self.fs.rename(&path, &archive.join(&entry.name)))
+                } else {
+                    self.fs.remove_file(&path)
+                };
+                if gone.is_ok() {
+                    removed.push(entry.name);
+                }
+            }
+        }
+        removed
+    }
+}
+
+pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> FamilyDescriptor {
+    FamilyDescriptor {
+        name: name.to_owned(),
+        order: options.comparator.clone(),
+        level_count: usize::try_from(options.num_levels).unwrap_or(7),
+    }
+}
+
+fn new_family(
+    family: &koeldb_lsm::version::Family,
+    options: ColumnFamilyOptions,
+    factory: &TableFactory,
+    log: FileNumber,
+) -> FamilyData {
+    let tables = factory.table_cache(&family.current().order, &options);
+    FamilyData::new(
+        family.id(),
+        family.name().to_owned(),
+        options,
+        tables,
+        Arc::clone(family.current()),
+        family.epochs().clone(),
+        log,
+    )
+}
+
+/// Records a new family and makes what the database keeps of it.
+pub(crate) fn add_family(
+    versions: &mut VersionSet,
+    factory: &TableFactory,
+    name: &str,
+    options: ColumnFamilyOptions,
+    log: FileNumber,
+) -> Result<Arc<FamilyData>> {
+    let id = versions.add_family(&descriptor(name, &options), log)?;
+    let family = versions.family(id).ok_or_else(|| {
+        Error::corruption(format!("column family {id} vanished while it was made"))
+    })?;
+    Ok(Arc::new(new_family(family, options, factory, log)))
+}
+
+/// A new, empty log.
+pub(crate) fn new_wal(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    db: &DbOptions,
+) -> Result<RecordWriter> {
+    let options = WriteOptions {
+        buffer_bytes: koeldb_base::coding::to_usize(db.writable_file_max_buffer_size).max(64 << 10),
+        bytes_per_sync: db.wal_bytes_per_sync,
+        ..WriteOptions::new(Purpose::Wal)
+    };
+    let file = fs.create(&file_name::wal(directory, number), &options)?;
+    let compression = match db.wal_compression {
+        Compression::Zstd => WalCompression::Zstd,
+        _ => WalCompression::None,
+    };
+    RecordWriter::new(file, RecordWriterOptions { compression })
+}
+
+/// A number nobody can guess, for identities.
+pub(crate) fn random() -> u128 {
+    let half = || std::hash::RandomState::new().build_hasher().finish();
+    u128::from(half()) << 64 | u128::from(half())
+}
+
+/// A session id: 20 characters of base 36 (`docs/formats/block-based-table.md`).
+fn session_id_from(random: u128) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let mut text = String::with_capacity(20);
+    let mut rest = random;
+    for _ in 0..20 {
+        let digit = koeldb_base::coding::to_usize(u64::try_from(rest % 36).unwrap_or(0));
+        text.push(char::from(DIGITS[digit]));
+        rest /= 36;
+    }
+    text
+}
+
+/// The names of the families of the database at `path`.
+pub(crate) fn list_families(options: &Options, path: &Path) -> Result<Vec<String>> {
+    VersionSet::list_families(&*options.plugins.env.fs, path)
+}
+
+/// Removes the files of the database at `path`, and the directory if nothing else is in it.
+pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
+    let fs = &*options.plugins.env.fs;
+    if !fs.exists(path)? {
+        return Ok(());
+    }
+    let lock = fs.lock(&file_name::lock(path))?;
+    let remove_ours = |directory: &Path| -> Result<()> {
+        for entry in fs.list(directory)? {
+            match file_name::parse(&entry.name) {
+                None | Some(FileKind::Lock) => {}
+                Some(_) => fs.remove_file(&directory.join(&entry.name))?,
+            }
+        }
+        Ok(())
+    };
+    let wal_dir = if options.db.wal_dir.is_empty() {
+        path.to_owned()
+    } else {
+        PathBuf::from(&options.db.wal_dir)
+    };
+    for directory in [
+        path.join("archive"),
+        wal_dir.join("archive"),
+        wal_dir.clone(),
+    ] {
+        if directory != *path && fs.exists(&directory)? {
+            remove_ours(&directory)?;
+            // Left if somebody else keeps something in it.
+            let _ = fs.remove_dir(&directory);
+        }
+    }
+    // CURRENT goes first: what a crash leaves behind is then no database.
+    if fs.exists(&file_name::current(path))? {
+        fs.remove_file(&file_name::current(path))?;
+    }
+    remove_ours(path)?;
+    drop(lock);
+    fs.remove_file(&file_name::lock(path))?;
+    let _ = fs.remove_dir(path);
+    Ok(())
+}
+
+impl DbInner {
+    /// Writes the options in force to a new OPTIONS file, and removes all but the two newest.
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
+            .all_families()
+            .into_iter()
+            .filter(|family| !family.is_dropped())
+            .map(|family| (family.name.clone(), family.options()))
+            .collect();
+        let borrowed: Vec<(&str, &ColumnFamilyOptions)> = families
+            .iter()
+            .map(|(name, options)| (name.as_str(), &**options))
+            .collect();
+        let db = self
+            .mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        options_file::write(
+            &*self.fs,
+            &self.path,
+            self.new_file_number(),
+            &db,
+            &borrowed,
+        )?;
+        let mut numbers: Vec<(FileNumber, String)> = self
+            .fs
+            .list(&self.path)?
+            .into_iter()
+            .filter_map(|entry| match file_name::parse(&entry.name) {
+                Some(FileKind::Options(number)) => Some((number, entry.name)),
+                _ => None,
+            })
+            .collect();
+        numbers.sort();
+        let surplus = numbers.len().saturating_sub(2);
+        for (_, name) in numbers.into_iter().take(surplus) {
+            self.fs.remove_file(&self.path.join(name))?;
+        }
+        Ok(())
+    }
+}

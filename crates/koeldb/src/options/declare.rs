@@ -1,0 +1,264 @@
+//! Options are declared once, in tables written with [`option_section!`]: name, type, default, range, release,
+//! mutability, effect and documentation. The macro makes of a table the struct and its defaults, setters and
+//! getters, and the rows of the [`registry`](super::registry).
+
+use std::time::Duration;
+
+/// How a field looks in the API, where it is not as it is stored.
+pub(crate) trait View<Field, Api> {
+    fn store(api: Api) -> Field;
+    fn load(field: &Field) -> Api;
+}
+
+/// A count: stored as RocksDB's `int`, given as `u32`.
+pub(crate) struct Count;
+
+impl View<i32, u32> for Count {
+    fn store(api: u32) -> i32 {
+        i32::try_from(api).unwrap_or(i32::MAX)
+    }
+
+    fn load(field: &i32) -> u32 {
+        u32::try_from(*field).unwrap_or(0)
+    }
+}
+
+/// A time in whole seconds.
+pub(crate) struct Seconds;
+/// A time in milliseconds.
+pub(crate) struct Millis;
+/// A time in microseconds.
+pub(crate) struct Micros;
+
+impl View<u64, Duration> for Seconds {
+    fn store(api: Duration) -> u64 {
+        api.as_secs()
+    }
+
+    fn load(field: &u64) -> Duration {
+        Duration::from_secs(*field)
+    }
+}
+
+impl View<u32, Duration> for Seconds {
+    fn store(api: Duration) -> u32 {
+        u32::try_from(api.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    fn load(field: &u32) -> Duration {
+        Duration::from_secs(u64::from(*field))
+    }
+}
+
+impl View<u64, Duration> for Millis {
+    fn store(api: Duration) -> u64 {
+        u64::try_from(api.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn load(field: &u64) -> Duration {
+        Duration::from_millis(*field)
+    }
+}
+
+impl View<u64, Duration> for Micros {
+    fn store(api: Duration) -> u64 {
+        u64::try_from(api.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn load(field: &u64) -> Duration {
+        Duration::from_micros(*field)
+    }
+}
+
+/// Declares a struct of options. A row reads
+///
+/// ```text
+/// /// Documentation.
+/// [effect mutability "since"] name: Type = default, "unit and range", setter(argument: Type as View), getter;
+/// ```
+///
+/// with effect one of `core`, `later`, `ignored`, and mutability `mutable` or `fixed`; setter and getter may be
+/// left out where they are written by hand. A declined row has neither effect nor accessors.
+macro_rules! option_section {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $Type:ident, $section:literal;
+        options $rows:tt
+        declined $declined:tt
+        removed { $([$removed_mutability:ident] $removed:ident $removed_doc:literal;)* }
+        aliases { $($alias:ident = $name:ident;)* }
+        accessors { $($Target:ident $place:tt;)* }
+        $(short_form $short:path;)?
+    ) => {
+        option_section!(@struct { $(#[$meta])* $vis } $Type $rows);
+        option_section!(@rows $Type $rows $declined);
+        impl $crate::options::registry::Section for $Type {
+            const NAME: &'static str = $section;
+
+            fn rows() -> &'static [$crate::options::registry::Row<Self>] {
+                Self::option_rows()
+            }
+
+            fn removed() -> &'static [$crate::options::registry::Removed] {
+                static REMOVED: &[$crate::options::registry::Removed] = &[$(
+                    $crate::options::registry::Removed {
+                        name: stringify!($removed),
+                        mutable: option_section!(@mutable $removed_mutability),
+                        documentation: $removed_doc,
+                    },
+                )*];
+                REMOVED
+            }
+
+            fn aliases() -> &'static [(&'static str, &'static str)] {
+                &[$((stringify!($alias), stringify!($name)),)*]
+            }
+
+            $(fn read_short_form(
+                &mut self,
+                name: &str,
+                text: &str,
+            ) -> Option<Result<(), $crate::options::registry::Refusal>> {
+                $short(self, name, text)
+            })?
+        }
+        $(option_section!(@accessors $Target $place $rows);)*
+    };
+
+    (@struct { $(#[$meta:meta])* $vis:vis } $Type:ident { $(
+        $(#[doc = $doc:literal])+
+        [$effect:ident $mutability:ident $since:literal] $field:ident : $kind:ty = $default:expr, $range:literal
+        $(, $setter:ident ( $argument:ident : $api:ty $(as $view:ident)? ), $getter:ident)? ;
+    )* }) => {
+        $(#[$meta])*
+        #[derive(Clone)]
+        $vis struct $Type {
+            $(pub(crate) $field: $kind,)*
+        }
+
+        impl std::fmt::Debug for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $crate::options::registry::debug(self, stringify!($Type), f)
+            }
+        }
+
+        impl Default for $Type {
+            fn default() -> Self {
+                $Type { $($field: $default,)* }
+            }
+        }
+    };
+
+    (@rows $Type:ident { $(
+        $(#[doc = $doc:literal])+
+        [$effect:ident $mutability:ident $since:literal] $field:ident : $kind:ty = $default:expr, $range:literal
+        $(, $setter:ident ( $argument:ident : $api:ty $(as $view:ident)? ), $getter:ident)? ;
+    )* } { $(
+        $(#[doc = $declined_doc:literal])+
+        [$declined_mutability:ident $declined_since:literal] $declined:ident : $declined_kind:ty = $declined_default:expr;
+    )* }) => {
+        impl $Type {
+            fn option_rows() -> &'static [$crate::options::registry::Row<Self>] {
+                static ROWS: &[$crate::options::registry::Row<$Type>] = &[
+                    $($crate::options::registry::Row {
+                        name: stringify!($field),
+                        since: $since,
+                        effect: option_section!(@effect $effect),
+                        mutable: option_section!(@mutable $mutability),
+                        range: $range,
+                        documentation: &[$($doc),+],
+                        kind: <$kind as $crate::options::registry::OptionValue>::kind,
+                        read: |target, name, text, reading| {
+                            $crate::options::registry::OptionValue::read(&mut target.$field, name, text, reading)
+                        },
+                        read_member: |target, name, member, text, reading| {
+                            $crate::options::registry::OptionValue::read_member(
+                                &mut target.$field, name, member, text, reading,
+                            )
+                        },
+                        write: |source, style| {
+                            $crate::options::registry::OptionValue::write(&source.$field, style)
+                        },
+                    },)*
+                    $($crate::options::registry::Row {
+                        name: stringify!($declined),
+                        since: $declined_since,
+                        effect: $crate::options::registry::Effect::DefaultOnly,
+                        mutable: option_section!(@mutable $declined_mutability),
+                        range: "only the default is accepted",
+                        documentation: &[$($declined_doc),+],
+                        kind: <$declined_kind as $crate::options::registry::OptionValue>::kind,
+                        read: |_, name, text, reading| {
+                            let default: $declined_kind = $declined_default;
+                            $crate::options::registry::read_declined(default, name, text, reading)
+                        },
+                        read_member: |_, name, member, _, _| {
+                            Err($crate::options::registry::Refusal::unsupported(format!(
+                                "{name}.{member} is not supported: only the default of {name} is accepted"
+                            )))
+                        },
+                        write: |_, style| {
+                            let default: $declined_kind = $declined_default;
+                            $crate::options::registry::OptionValue::write(&default, style)
+                        },
+                    },)*
+                ];
+                ROWS
+            }
+        }
+    };
+
+    (@accessors $Target:ident $place:tt { $(
+        $(#[doc = $doc:literal])+
+        [$effect:ident $mutability:ident $since:literal] $field:ident : $kind:ty = $default:expr, $range:literal
+        $(, $setter:ident ( $argument:ident : $api:ty $(as $view:ident)? ), $getter:ident)? ;
+    )* }) => {
+        impl $Target {
+            $(option_section! {
+                @accessor $place $effect $field $range [$($doc)+]
+                $($setter ($argument: $api $(, $view)?) $getter)?
+            })*
+        }
+    };
+    (@accessor $place:tt $effect:ident $field:ident $range:literal [$($doc:literal)+]) => {};
+    (@accessor $place:tt $effect:ident $field:ident $range:literal [$($doc:literal)+]
+        $setter:ident ($argument:ident : $api:ty $(, $view:ident)?) $getter:ident
+    ) => {
+        $(#[doc = $doc])+
+        #[doc = ""]
+        #[doc = concat!("Sets the option `", stringify!($field), "`. ", $range)]
+        #[doc = ""]
+        #[doc = option_section!(@effect_doc $effect)]
+        pub fn $setter(&mut self, $argument: $api) -> &mut Self {
+            let field = &mut option_section!(@place self $place $field);
+            *field = option_section!(@store $argument $(, $view)?);
+            self
+        }
+
+        #[doc = concat!("The option `", stringify!($field), "`.")]
+        #[must_use]
+        pub fn $getter(&self) -> $api {
+            option_section!(@load option_section!(@place self $place $field) $(, $view)?)
+        }
+    };
+
+    (@place $this:ident { $(. $path:ident)? } $field:ident) => { $this $(. $path)? . $field };
+    (@store $argument:ident) => { $argument };
+    (@store $argument:ident, $view:ident) => {
+        <$crate::options::declare::$view as $crate::options::declare::View<_, _>>::store($argument)
+    };
+    (@load $field:expr) => { $field };
+    (@load $field:expr, $view:ident) => {
+        <$crate::options::declare::$view as $crate::options::declare::View<_, _>>::load(&$field)
+    };
+    (@mutable mutable) => { true };
+    (@mutable fixed) => { false };
+    (@effect core) => { $crate::options::registry::Effect::Full };
+    (@effect later) => { $crate::options::registry::Effect::Later };
+    (@effect ignored) => { $crate::options::registry::Effect::None };
+    (@effect_doc core) => { "" };
+    (@effect_doc later) => { "Kept and written back; without effect so far." };
+    (@effect_doc ignored) => { "Kept and written back; without effect by design." };
+}
+
+pub(crate) use option_section;

@@ -1,0 +1,58 @@
+//! What users plug in that has no text form: an environment, listeners, a logger.
+
+use std::fmt;
+use std::sync::Arc;
+
+use koeldb_lsm::job::CompactionFilterFactory;
+
+use crate::env::Env;
+use crate::info_log::Logger;
+use crate::listener::EventListener;
+use crate::options::Options;
+
+/// The plug-ins of a database.
+#[derive(Clone, Default)]
+pub(crate) struct Plugins {
+    pub(crate) env: Env,
+    pub(crate) listeners: Vec<Arc<dyn EventListener>>,
+    pub(crate) logger: Option<Arc<dyn Logger>>,
+    pub(crate) compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>>,
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugins")
+            .field("env", &self.env)
+            .field("listeners", &self.listeners.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// Keeps files, clock and background threads of this environment.
+    pub fn set_env(&mut self, env: &Env) -> &mut Self {
+        self.plugins.env = env.clone();
+        self
+    }
+
+    /// Tells `listener` of events; more than one may be added.
+    pub fn add_event_listener(&mut self, listener: impl EventListener) -> &mut Self {
+        self.plugins.listeners.push(Arc::new(listener));
+        self
+    }
+
+    /// Gives the lines of the information log to `logger` instead of the file `LOG`.
+    pub fn set_logger(&mut self, logger: impl Logger) -> &mut Self {
+        self.plugins.logger = Some(Arc::new(logger));
+        self
+    }
+
+    /// Asks filters made by `factory` about the values that compactions meet, in every family.
+    pub fn set_compaction_filter_factory(
+        &mut self,
+        factory: impl CompactionFilterFactory,
+    ) -> &mut Self {
+        self.plugins.compaction_filter_factory = Some(Arc::new(factory));
+        self
+    }
+}

@@ -1,0 +1,287 @@
+//! Properties: what the database says of itself, under RocksDB's names and in RocksDB's formats.
+
+use std::fmt::Write as _;
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::Result;
+use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
+use koeldb_lsm::Version;
+use koeldb_lsm::pick::leveled;
+
+use crate::db::DbInner;
+use crate::family::{FamilyData, FamilyState};
+use crate::read::KeyBounds;
+use crate::tables::pick_settings;
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes as mebibytes with two decimals.
+fn mib(bytes: u64) -> String {
+    let hundredths = bytes.saturating_mul(100) / MIB;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+impl DbInner {
+    /// The value of property `name` of `family`.
+    pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
+        let Some(short) = name.strip_prefix("rocksdb.") else {
+            return Ok(None);
+        };
+        if let Some(level) = short.strip_prefix("num-files-at-level") {
+            let version = family.version();
+            let files = level
+                .parse::<usize>()
+                .ok()
+                .and_then(|level| version.levels.get(level));
+            return Ok(files.map(|level| level.files.len().to_string()));
+        }
+        let text = match short {
+            "stats" => Some(self.stats(family)),
+            "cfstats" | "cfstats-no-file-histogram" => Some(family_stats(family)),
+            "dbstats" => Some(self.database_stats()),
+            "levelstats" => Some(level_stats(&family.version())),
+            "sstables" => Some(tables(&family.version())),
+            "options-statistics" => self.statistics.as_ref().map(ToString::to_string),
+            "compression-ratio-at-level0" => None,
+            _ => None,
+        };
+        if text.is_some() {
+            return Ok(text);
+        }
+        let number = match self.numeric_property(family, short) {
+            Some(number) => Some(number),
+            None => self.table_property(family, short)?,
+        };
+        Ok(number.map(|number| number.to_string()))
+    }
+
+    fn numeric_property(&self, family: &FamilyData, short: &str) -> Option<u64> {
+        let (flushes, compactions) = self.background.counts();
+        let cache = family.tables.context().cache.as_ref();
+        let state = |read: fn(&FamilyState) -> u64| family.read(read);
+        Some(match short {
+            "num-immutable-mem-table" => state(|state| state.sealed.len() as u64),
+            "num-immutable-mem-table-flushed" => 0,
+            "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
+            "num-running-flushes" => u64::from(flushes),
+            "compaction-pending" => u64::from(family.is_compaction_due(self.factory.unix_secs())),
+            "num-running-compactions" => u64::from(compactions),
+            "background-errors" => u64::from(self.failure().is_some()),
+            "cur-size-active-mem-table" => {
+                state(|state| state.active.memtable.memory_bytes() as u64)
+            }
+            "cur-size-all-mem-tables" | "size-all-mem-tables" => state(|state| {
+                let sealed: usize = state
+                    .sealed
+                    .iter()
+                    .map(|sealed| sealed.memtable.memory_bytes())
+                    .sum();
+                (state.active.memtable.memory_bytes() + sealed) as u64
+            }),
+            "num-entries-active-mem-table" => state(|state| state.active.memtable.entry_count()),
+            "num-entries-imm-mem-tables" => state(|state| {
+                state
+                    .sealed
+                    .iter()
+                    .map(|sealed| sealed.memtable.entry_count())
+                    .sum()
+            }),
+            "num-deletes-active-mem-table" => state(|state| state.active.memtable.deletion_count()),
+            "num-deletes-imm-mem-tables" => state(|state| {
+                state
+                    .sealed
+                    .iter()
+                    .map(|sealed| sealed.memtable.deletion_count())
+                    .sum()
+            }),
+            "is-file-deletions-enabled" => 1,
+            "num-snapshots" => self.snapshots.count() as u64,
+            "oldest-snapshot-sequence" => self.snapshots.all().first().copied().unwrap_or(0),
+            "num-live-versions" => 1,
+            "estimate-live-data-size" | "live-sst-files-size" | "total-sst-files-size" => {
+                family.version().bytes()
+            }
+            "estimate-pending-compaction-bytes" => state(|state| state.pending_compaction_bytes),
+            "base-level" => {
+                let options = family.options();
+                leveled::level_targets(&family.version(), &pick_settings(&options)).base_level
+                    as u64
+            }
+            "actual-delayed-write-rate" => self.stall.delayed_rate().unwrap_or(0),
+            "is-write-stopped" => u64::from(self.stall.is_stopped()),
+            "block-cache-capacity" => cache?.capacity(),
+            "block-cache-usage" => cache?.usage(),
+            "block-cache-pinned-usage" => cache?.pinned_usage(),
+            "min-log-number-to-keep" => {
+                crate::super_version::lock(&self.versions).min_log_number_to_keep()
+            }
+            "current-super-version-number" => family.super_version.install_number(),
+            _ => return None,
+        })
+    }
+
+    /// Properties for which tables have to be open.
+    fn table_property(&self, family: &FamilyData, short: &str) -> Result<Option<u64>> {
+        let version = family.version();
+        match short {
+            "estimate-num-keys" => {
+                let (mut entries, mut deletions) = family.read(|state| {
+                    let all = || {
+                        std::iter::once(&state.active)
+                            .chain(&state.sealed)
+                            .map(|logged| &logged.memtable)
+                    };
+                    (
+                        all().map(|memtable| memtable.entry_count()).sum::<u64>(),
+                        all().map(|memtable| memtable.deletion_count()).sum::<u64>(),
+                    )
+                });
+                for (level, file) in version.files() {
+                    family.tables.reader(file, level)?;
+                    entries += file.entry_stats.entries.load(Ordering::Relaxed);
+                    deletions += file.entry_stats.deletions.load(Ordering::Relaxed);
+                }
+                Ok(Some(entries.saturating_sub(deletions.saturating_mul(2))))
+            }
+            "estimate-table-readers-mem" => {
+                let readers = version.files().filter_map(|(_, file)| file.reader.get());
+                Ok(Some(
+                    readers.map(|reader| reader.memory_bytes() as u64).sum(),
+                ))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn stats(&self, family: &FamilyData) -> String {
+        format!("{}{}", family_stats(family), self.database_stats())
+    }
+
+    fn database_stats(&self) -> String {
+        let (flushes, compactions) = self.background.counts();
+        format!(
+            "\n** DB Stats **\nLast sequence number: {}\nRunning: {flushes} flushes, {compactions} compactions\n\
+             Snapshots: {}\nBackground error: {}\n",
+            self.visible_seqno(),
+            self.snapshots.count(),
+            self.failure()
+                .map_or_else(|| "none".to_owned(), |error| error.to_string()),
+        )
+    }
+
+    /// The bytes of tables between two keys, about.
+    pub(crate) fn approximate_size(&self, family: &FamilyData, bounds: &KeyBounds) -> Result<u64> {
+        let version = family.version();
+        let offset = |key: &[u8]| -> Result<u64> {
+            let target = encode(key, MAX_SEQNO, ValueType::FOR_SEEK);
+            let mut bytes = 0;
+            for (level, file) in version.files() {
+                if version
+                    .order
+                    .compare_internal(&file.largest, &target)
+                    .is_lt()
+                {
+                    bytes += file.bytes;
+                } else if version
+                    .order
+                    .compare_internal(&file.smallest, &target)
+                    .is_lt()
+                {
+                    bytes += family
+                        .tables
+                        .reader(file, level)?
+                        .approximate_offset(&target)?;
+                }
+            }
+            Ok(bytes)
+        };
+        let from = match &bounds.lower {
+            Bound::Included(key) | Bound::Excluded(key) => offset(key)?,
+            Bound::Unbounded => 0,
+        };
+        let to = match &bounds.upper {
+            Bound::Included(key) | Bound::Excluded(key) => offset(key)?,
+            Bound::Unbounded => version.bytes(),
+        };
+        Ok(to.saturating_sub(from))
+    }
+}
+
+fn level_stats(version: &Version) -> String {
+    let mut text = String::from("Level Files Size(MB)\n--------------------\n");
+    for (number, level) in version.levels.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "{number:>3} {:>8} {:>8}",
+            level.files.len(),
+            (level.bytes() + MIB / 2) / MIB
+        );
+    }
+    text
+}
+
+fn tables(version: &Version) -> String {
+    let mut text = String::new();
+    for (number, level) in version.levels.iter().enumerate() {
+        let _ = writeln!(text, "--- level {number} --- version# 1 ---");
+        for file in &level.files {
+            let _ = writeln!(
+                text,
+                " {}:{}[{} .. {}]['{}' seq:{} .. '{}']",
+                file.number,
+                file.bytes,
+                file.smallest_seqno,
+                file.largest_seqno,
+                file.smallest_user_key().escape_ascii(),
+                file.smallest_seqno,
+                file.largest_user_key().escape_ascii(),
+            );
+        }
+    }
+    text
+}
+
+fn family_stats(family: &FamilyData) -> String {
+    let version = family.version();
+    let options = family.options();
+    let settings = pick_settings(&options);
+    let targets = leveled::level_targets(&version, &settings);
+    let scores = leveled::scores(&version, &settings, &targets);
+    let mut text = format!(
+        "\n** Compaction Stats [{}] **\nLevel    Files   Size     Score\n",
+        family.name
+    );
+    text.push_str("------------------------------------\n");
+    let mut files = 0;
+    for (number, level) in version.levels.iter().enumerate() {
+        if level.files.is_empty() {
+            continue;
+        }
+        files += level.files.len();
+        let busy = level
+            .files
+            .iter()
+            .filter(|file| file.is_being_compacted())
+            .count();
+        let _ = writeln!(
+            text,
+            "  L{number} {:>7}/{busy:<3} {:>8} MB {:>6.1}",
+            level.files.len(),
+            mib(level.bytes()),
+            scores.get(number).copied().unwrap_or(0.0),
+        );
+    }
+    let _ = writeln!(text, " Sum {files:>7}     {:>8} MB", mib(version.bytes()));
+    family.read(|state| {
+        let _ = writeln!(
+            text,
+            "Memtables: {} sealed, {} MB active\nPending compaction bytes: {}\nStall: {:?}",
+            state.sealed.len(),
+            mib(state.active.memtable.memory_bytes() as u64),
+            state.pending_compaction_bytes,
+            state.stall,
+        );
+    });
+    text
+}

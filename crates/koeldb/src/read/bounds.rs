@@ -1,0 +1,182 @@
+//! Ranges of user keys, in whatever form a caller has them.
+
+use std::ops::{
+    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
+
+use koeldb_base::KeyOrder;
+
+/// A range of user keys with owned bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyBounds {
+    /// Where it begins.
+    pub lower: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl Default for KeyBounds {
+    fn default() -> Self {
+        KeyBounds {
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+        }
+    }
+}
+
+impl KeyBounds {
+    /// Whether `key` lies before the range.
+    #[inline]
+    pub(crate) fn is_before(&self, order: &KeyOrder, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(lower) => order.compare(key, lower).is_lt(),
+            Bound::Excluded(lower) => order.compare(key, lower).is_le(),
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// Whether `key` lies behind the range.
+    #[inline]
+    pub(crate) fn is_behind(&self, order: &KeyOrder, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => order.compare(key, upper).is_gt(),
+            Bound::Excluded(upper) => order.compare(key, upper).is_ge(),
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// The part that both ranges have in common.
+    #[must_use]
+    pub(crate) fn narrowed(self, order: &KeyOrder, other: KeyBounds) -> KeyBounds {
+        let lower = match (self.lower, other.lower) {
+            (Bound::Unbounded, bound) | (bound, Bound::Unbounded) => bound,
+            (a, b) => {
+                let ordering = order.compare(key_of(&a), key_of(&b));
+                let a_is_tighter =
+                    ordering.is_gt() || (ordering.is_eq() && matches!(a, Bound::Excluded(_)));
+                if a_is_tighter { a } else { b }
+            }
+        };
+        let upper = match (self.upper, other.upper) {
+            (Bound::Unbounded, bound) | (bound, Bound::Unbounded) => bound,
+            (a, b) => {
+                let ordering = order.compare(key_of(&a), key_of(&b));
+                let a_is_tighter =
+                    ordering.is_lt() || (ordering.is_eq() && matches!(a, Bound::Excluded(_)));
+                if a_is_tighter { a } else { b }
+            }
+        };
+        KeyBounds { lower, upper }
+    }
+}
+
+fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key,
+        Bound::Unbounded => &[],
+    }
+}
+
+/// The keys that begin with the given bytes; for comparators in which these are neighbours.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixRange<P>(
+    /// The prefix.
+    pub P,
+);
+
+/// What can be scanned: `..`, `"a".."b"`, `..=key`, a pair of [`Bound`]s, a [`PrefixRange`].
+pub trait IterateBounds {
+    /// The range under `order`; `None` if keys of a prefix are no neighbours in it.
+    fn into_bounds(self, order: &KeyOrder) -> Option<KeyBounds>;
+}
+
+fn owned(bounds: &impl RangeBounds<Vec<u8>>) -> KeyBounds {
+    KeyBounds {
+        lower: bounds.start_bound().cloned(),
+        upper: bounds.end_bound().cloned(),
+    }
+}
+
+impl IterateBounds for KeyBounds {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(self)
+    }
+}
+
+impl IterateBounds for RangeFull {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(KeyBounds::default())
+    }
+}
+
+impl<K: AsRef<[u8]>> IterateBounds for Range<K> {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(owned(
+            &(self.start.as_ref().to_vec()..self.end.as_ref().to_vec()),
+        ))
+    }
+}
+
+impl<K: AsRef<[u8]>> IterateBounds for RangeInclusive<K> {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        let (start, end) = self.into_inner();
+        Some(owned(&(start.as_ref().to_vec()..=end.as_ref().to_vec())))
+    }
+}
+
+impl<K: AsRef<[u8]>> IterateBounds for RangeFrom<K> {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(owned(&(self.start.as_ref().to_vec()..)))
+    }
+}
+
+impl<K: AsRef<[u8]>> IterateBounds for RangeTo<K> {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(owned(&(..self.end.as_ref().to_vec())))
+    }
+}
+
+impl<K: AsRef<[u8]>> IterateBounds for RangeToInclusive<K> {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(owned(&(..=self.end.as_ref().to_vec())))
+    }
+}
+
+impl<A: AsRef<[u8]>, B: AsRef<[u8]>> IterateBounds for (Bound<A>, Bound<B>) {
+    fn into_bounds(self, _order: &KeyOrder) -> Option<KeyBounds> {
+        Some(KeyBounds {
+            lower: self.0.map(|key| key.as_ref().to_vec()),
+            upper: self.1.map(|key| key.as_ref().to_vec()),
+        })
+    }
+}
+
+impl<P: AsRef<[u8]>> IterateBounds for PrefixRange<P> {
+    fn into_bounds(self, order: &KeyOrder) -> Option<KeyBounds> {
+        let (first, behind) = order.comparator().prefix_bounds(self.0.as_ref())?;
+        Some(KeyBounds {
+            lower: Bound::Included(first),
+            upper: behind.map_or(Bound::Unbounded, Bound::Excluded),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_narrow_to_what_they_share() {
+        let order = KeyOrder::Bytewise;
+        let a = ("b".."m").into_bounds(&order).unwrap();
+        let b = (Bound::Excluded("b"), Bound::<&str>::Unbounded)
+            .into_bounds(&order)
+            .unwrap();
+        let both = a.narrowed(&order, b);
+        assert_eq!(both.lower, Bound::Excluded(b"b".to_vec()));
+        assert!(both.is_before(&order, b"b") && !both.is_before(&order, b"ba"));
+        assert!(both.is_behind(&order, b"m") && !both.is_behind(&order, b"l"));
+        let prefix = PrefixRange("a\u{7f}").into_bounds(&order).unwrap();
+        assert_eq!(prefix.upper, Bound::Excluded(b"a\x80".to_vec()));
+    }
+}

@@ -1,0 +1,435 @@
+//! The cursor users step: it lends the entry it stands on.
+//!
+//! Making one does no I/O. The merged cursor over memtables and tables is built by the first positioning call, and
+//! what is wrong — a closed database, a foreign snapshot, a missing table — is that call's error. After an error the
+//! cursor has no entry and repeats the error until the next seek.
+
+use std::sync::Arc;
+
+use koeldb_base::cursor::Blocking;
+use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
+use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
+use koeldb_memtable::MemtableCursor;
+use koeldb_table::reader::{TableCursor, TableCursorOptions};
+use koeldb_table::source::BlockingSource;
+
+use super::bounds::{IterateBounds, KeyBounds};
+use super::scan::{Scan, View};
+use crate::column_family::ColumnFamily;
+use crate::options::{ReadOptions, ReadTier};
+use crate::snapshot::Snapshot;
+use crate::super_version::SuperVersion;
+
+/// One run of entries under a scan.
+pub(crate) enum RunCursor {
+    Memtable(MemtableCursor),
+    Table(TableCursor<BlockingSource>),
+    Level(LevelCursor<BlockingSource>),
+}
+
+macro_rules! each_run {
+    ($self:expr, $cursor:ident => $call:expr) => {
+        match $self {
+            RunCursor::Memtable($cursor) => $call,
+            RunCursor::Table($cursor) => $call,
+            RunCursor::Level($cursor) => $call,
+        }
+    };
+}
+
+impl Cursor for RunCursor {
+    type Suspend = Blocking;
+
+    #[inline]
+    fn valid(&self) -> bool {
+        each_run!(self, cursor => cursor.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
+        each_run!(self, cursor => cursor.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
+        each_run!(self, cursor => cursor.seek_to_last())
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        each_run!(self, cursor => cursor.seek(target))
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        each_run!(self, cursor => cursor.seek_for_prev(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), Fault<Blocking>> {
+        each_run!(self, cursor => cursor.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Fault<Blocking>> {
+        each_run!(self, cursor => cursor.prev())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        each_run!(self, cursor => cursor.key())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        each_run!(self, cursor => cursor.value())
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        each_run!(self, cursor => cursor.pinned_value())
+    }
+}
+
+/// A position among the entries of a family, as of one moment. Owned and `Send`; keeps the database open.
+pub struct DbCursor {
+    family: ColumnFamily,
+    options: ReadOptions,
+    bounds: KeyBounds,
+    pinned: Result<(Arc<SuperVersion>, u64)>,
+    scan: Option<Scan<MergingCursor<RunCursor>>>,
+    failure: Option<Error>,
+}
+
+impl DbCursor {
+    pub(crate) fn new(
+        family: &ColumnFamily,
+        options: &ReadOptions,
+        bounds: Option<KeyBounds>,
+    ) -> Self {
+        let order = &family.data().order;
+        let pinned = pin(family, options);
+        let failure = bounds.is_none().then(|| no_prefix_range(order.name()));
+        let mut cursor = DbCursor {
+            family: family.clone(),
+            bounds: KeyBounds::default(),
+            options: options.clone(),
+            pinned,
+            scan: None,
+            failure: None,
+        };
+        cursor.bounds = options
+            .bounds()
+            .clone()
+            .narrowed(order, bounds.unwrap_or_default());
+        if let Some(failure) = failure {
+            cursor.pinned = Err(failure);
+        }
+        cursor
+    }
+
+    fn build(&self) -> Result<Scan<MergingCursor<RunCursor>>> {
+        let (super_version, seqno) = match &self.pinned {
+            Ok((super_version, seqno)) => (super_version, *seqno),
+            Err(error) => return Err(error.clone()),
+        };
+        let options = &self.options;
+        let source = BlockingSource::new(options.block_read_options());
+        let table_options = TableCursorOptions::default();
+        let mut runs = Vec::new();
+        let mut tombstones = Vec::new();
+        if options.read_tier != ReadTier::Persisted {
+            for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+                if !memtable.is_empty() {
+                    runs.push(RunCursor::Memtable(memtable.cursor()));
+                    tombstones.extend(memtable.tombstones());
+                }
+            }
+        }
+        if options.read_tier != ReadTier::Memtable {
+            let version = &super_version.version;
+            let tables = &super_version.tables;
+            for file in &version.levels[0].files {
+                let reader = tables.reader(file, 0)?;
+                runs.push(RunCursor::Table(
+                    reader.cursor(source.clone(), &table_options),
+                ));
+            }
+            for level in 1..version.levels.len() {
+                if !version.levels[level].files.is_empty() {
+                    runs.push(RunCursor::Level(LevelCursor::new(
+                        Arc::clone(version),
+                        level,
+                        Arc::clone(tables),
+                        source.clone(),
+                        table_options.clone(),
+                    )));
+                }
+            }
+            if !options.ignore_range_deletions {
+                tombstones.extend(version.tombstones(tables)?.iter().cloned());
+            }
+        }
+        let order = self.family.data().order.clone();
+        let view = View {
+            order: order.clone(),
+            seqno,
+            merge_operator: super_version.options.merge_operator.clone(),
+            tombstones: if options.ignore_range_deletions {
+                Vec::new()
+            } else {
+                tombstones
+            },
+            prefix_extractor: if options.prefix_same_as_start {
+                super_version.options.prefix_extractor.clone()
+            } else {
+                None
+            },
+        };
+        Ok(Scan::new(
+            MergingCursor::new(order, runs),
+            view,
+            self.bounds.clone(),
+        ))
+    }
+
+    /// Runs one positioning step; a seek forgets an earlier error, a step repeats it.
+    #[inline]
+    fn step(
+        &mut self,
+        is_seek: bool,
+        run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
+    ) -> Result<bool> {
+        if let Some(failure) = &self.failure
+            && !is_seek
+        {
+            return Err(failure.clone());
+        }
+        let outcome = self.try_step(is_seek, run);
+        match outcome {
+            Ok(valid) => Ok(valid),
+            Err(error) => {
+                self.scan = None;
+                self.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    fn try_step(
+        &mut self,
+        is_seek: bool,
+        run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
+    ) -> Result<bool> {
+        self.family.inner().check_open()?;
+        if is_seek {
+            self.failure = None;
+        }
+        let scan = match &mut self.scan {
+            Some(scan) => scan,
+            None if !is_seek => return Ok(false),
+            None => {
+                let built = self.build()?;
+                self.scan.insert(built)
+            }
+        };
+        run(scan)?;
+        Ok(scan.valid())
+    }
+
+    fn seek_step(
+        &mut self,
+        run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
+    ) -> Result<bool> {
+        let family = self.family.clone();
+        let inner = family.inner();
+        let begun = inner.measures().then(|| inner.clock.now());
+        let found = self.step(true, run)?;
+        if let Some(begun) = begun {
+            inner.count(Ticker::NumberDbSeek, 1);
+            inner.count(Ticker::NumberDbSeekFound, u64::from(found));
+            inner.record_elapsed(HistogramKind::DbSeek, begun);
+        }
+        Ok(found)
+    }
+
+    /// Moves to the first entry at or after `key`; `true` if there is one.
+    ///
+    /// # Errors
+    /// If a table cannot be read, a merge operator fails, or the database is closed.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.seek_step(|scan| scan.seek(key.as_ref()))
+    }
+
+    /// Moves to the last entry at or before `key`; `true` if there is one.
+    ///
+    /// # Errors
+    /// As [`DbCursor::seek`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.seek_step(|scan| scan.seek_for_prev(key.as_ref()))
+    }
+
+    /// Moves to the first entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// As [`DbCursor::seek`].
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek_step(Scan::seek_to_first)
+    }
+
+    /// Moves to the last entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// As [`DbCursor::seek`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.seek_step(Scan::seek_to_last)
+    }
+
+    /// Moves to the next entry; `true` if there is one. Past the end there is no entry until the next seek.
+    ///
+    /// # Errors
+    /// As [`DbCursor::seek`].
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends, an iterator gives"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        self.step(false, Scan::next)
+    }
+
+    /// Moves to the previous entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// As [`DbCursor::seek`].
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        self.step(false, Scan::prev)
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.scan.as_ref().is_some_and(Scan::valid)
+    }
+
+    /// Key and value of the entry the cursor stands on.
+    #[inline]
+    #[must_use]
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
+        Some((scan.key(), scan.value()))
+    }
+
+    /// The key of the entry the cursor stands on.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.scan
+            .as_ref()
+            .filter(|scan| scan.valid())
+            .map(Scan::key)
+    }
+
+    /// The value of the entry the cursor stands on.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        self.scan
+            .as_ref()
+            .filter(|scan| scan.valid())
+            .map(Scan::value)
+    }
+
+    /// Key and value of the entry the cursor stands on, to keep; a long value is not copied.
+    #[must_use]
+    pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
+        let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
+        Some((PinnedSlice::copy_of(scan.key()), scan.pinned_value()))
+    }
+
+    /// The error of the last step, again.
+    ///
+    /// # Errors
+    /// What the last step failed with.
+    pub fn status(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Gives the cursor other bounds, narrowed by those of its options; it has no position then.
+    pub fn set_range(&mut self, range: impl IterateBounds) {
+        let order = self.family.data().order.clone();
+        match range.into_bounds(&order) {
+            Some(bounds) => {
+                self.bounds = self.options.bounds().narrowed(&order, bounds);
+                if let Some(scan) = &mut self.scan {
+                    scan.set_bounds(self.bounds.clone());
+                }
+            }
+            None => self.pinned = Err(no_prefix_range(order.name())),
+        }
+    }
+
+    /// Another cursor over the same state and bounds, without position.
+    pub(super) fn twin(&self) -> DbCursor {
+        DbCursor {
+            family: self.family.clone(),
+            options: self.options.clone(),
+            bounds: self.bounds.clone(),
+            pinned: self.pinned.clone(),
+            scan: None,
+            failure: None,
+        }
+    }
+
+    pub(super) fn compare_keys(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        self.family.data().order.compare(a, b)
+    }
+
+    fn repin(&mut self) -> Result<()> {
+        self.scan = None;
+        self.failure = None;
+        self.pinned = pin(&self.family, &self.options);
+        match &self.pinned {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Moves to the latest state of the database, or that of the snapshot in the options; no position.
+    ///
+    /// # Errors
+    /// If the database is closed.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.repin()
+    }
+
+    /// Moves to the state of `snapshot`; no position.
+    ///
+    /// # Errors
+    /// If the database is closed or the snapshot is another's.
+    pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.options.set_snapshot(snapshot);
+        self.repin()
+    }
+}
+
+fn pin(family: &ColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
+    let inner = family.inner();
+    inner.check_open()?;
+    // Taken before the number is read, so that the super-version has every entry up to it.
+    let super_version = family.data().super_version.load();
+    Ok((super_version, inner.read_seqno(options)?))
+}
+
+fn no_prefix_range(comparator: &str) -> Error {
+    Error::not_supported(format!(
+        "keys of one prefix are no neighbours under comparator {comparator}"
+    ))
+}
+
+impl std::fmt::Debug for DbCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DbCursor")
+            .field("key", &self.key())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! Point reads: memtables newest first, then the tables, until the look-up is settled.
+
+use std::sync::Arc;
+
+use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_table::source::BlockingSource;
+
+use crate::db::DbInner;
+use crate::family::FamilyData;
+use crate::options::{ReadOptions, ReadTier};
+use crate::super_version::SuperVersion;
+
+impl DbInner {
+    /// The newest write that a read with `options` sees.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the snapshot is another database's.
+    #[inline]
+    pub(crate) fn read_seqno(&self, options: &ReadOptions) -> Result<SeqNo> {
+        match options.get_snapshot() {
+            None => Ok(self.visible_seqno()),
+            Some(snapshot) if snapshot.database_id() == self.id => Ok(snapshot.sequence_number()),
+            Some(_) => Err(Error::invalid_argument(
+                "the snapshot belongs to another database",
+            )),
+        }
+    }
+
+    /// Reads one key.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        family: &FamilyData,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        self.check_open()?;
+        let begun = self.measures().then(|| self.clock.now());
+        let found = family.super_version.with(|super_version| {
+            // Read after the super-version was taken, so that it has every entry up to this number.
+            let seqno = self.read_seqno(options)?;
+            let mut source = BlockingSource::new(options.block_read_options());
+            self.get_at(super_version, key, seqno, options, &mut source)
+        })?;
+        if let Some(begun) = begun {
+            self.note_get(found.as_ref(), begun);
+        }
+        Ok(found)
+    }
+
+    #[inline]
+    pub(crate) fn get_at(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+        source: &mut BlockingSource,
+    ) -> Result<Option<PinnedSlice>> {
+        let mut lookup = Lookup::new(key, seqno);
+        search_memtables(super_version, &mut lookup, options)?;
+        if !lookup.is_settled() {
+            if options.read_tier == ReadTier::Memtable {
+                return Err(Error::with_kind(
+                    ErrorKind::Incomplete,
+                    "the key is not decided by memtables alone",
+                ));
+            }
+            let runs_above = 1 + super_version.sealed.len();
+            super_version
+                .version
+                .search(&super_version.tables, &mut lookup, source, runs_above)?;
+        }
+        lookup.finish(super_version.options.merge_operator.as_deref())
+    }
+
+    /// Whether clocks and per-read counters are wanted.
+    #[inline]
+    pub(crate) fn measures(&self) -> bool {
+        self.statistics.is_some()
+    }
+
+    #[cold]
+    fn note_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
+        self.count(Ticker::NumberKeysRead, 1);
+        if let Some(value) = found {
+            self.count(Ticker::BytesRead, value.len() as u64);
+            self.record(HistogramKind::BytesPerRead, value.len() as u64);
+        }
+        self.record_elapsed(HistogramKind::DbGet, begun);
+    }
+}
+
+/// Searches the memtables, newest first.
+#[inline]
+pub(crate) fn search_memtables(
+    super_version: &SuperVersion,
+    lookup: &mut Lookup,
+    options: &ReadOptions,
+) -> Result<()> {
+    if options.read_tier == ReadTier::Persisted {
+        return Ok(());
+    }
+    super_version.memtable.search(lookup)?;
+    lookup.checkpoint();
+    for sealed in &super_version.sealed {
+        if lookup.is_settled() {
+            break;
+        }
+        sealed.search(lookup)?;
+        lookup.checkpoint();
+    }
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! The read paths: point reads, batches of them, and scans.
+
+pub(crate) mod bounds;
+mod cursor;
+mod get;
+mod iterator;
+mod multi_get;
+pub(crate) mod scan;
+
+pub use bounds::{IterateBounds, KeyBounds, PrefixRange};
+pub use cursor::DbCursor;
+pub use iterator::{DbIterator, Direction, IteratorMode};
+pub use multi_get::{Answers, PinnedSlices};

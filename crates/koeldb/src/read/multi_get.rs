@@ -1,0 +1,189 @@
+//! Batches of point reads, answered in one owner whose memory is used again.
+//!
+//! Keys are visited in key order, whatever order they were given in: neighbours then find their index and data blocks
+//! in the processor's cache. Each key has its own result; what fails the call fails each key.
+
+use koeldb_base::coding::to_u32;
+use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{PinnedSlice, Result};
+use koeldb_table::source::BlockingSource;
+
+use crate::db::DbInner;
+use crate::family::FamilyData;
+use crate::options::ReadOptions;
+
+/// The answers of one multi-get, in the order of its keys. Reusable: a later multi-get into it reuses its memory.
+#[derive(Debug, Default)]
+pub struct PinnedSlices {
+    answers: Vec<Result<Option<PinnedSlice>>>,
+    order: Vec<u32>,
+}
+
+impl PinnedSlices {
+    /// No answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No answers, with room for `count`.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        PinnedSlices {
+            answers: Vec::with_capacity(count),
+            order: Vec::with_capacity(count),
+        }
+    }
+
+    /// The answer for key `index`.
+    ///
+    /// # Errors
+    /// What reading this key failed with.
+    ///
+    /// # Panics
+    /// If `index` is not below [`PinnedSlices::len`].
+    pub fn get(&self, index: usize) -> Result<Option<&[u8]>> {
+        borrow(&self.answers[index])
+    }
+
+    /// The answer for key `index`, to keep.
+    ///
+    /// # Errors
+    /// What reading this key failed with.
+    ///
+    /// # Panics
+    /// If `index` is not below [`PinnedSlices::len`].
+    pub fn get_pinned(&self, index: usize) -> Result<Option<PinnedSlice>> {
+        self.answers[index].clone()
+    }
+
+    /// The answers in the order of the keys.
+    #[must_use]
+    pub fn iter(&self) -> Answers<'_> {
+        Answers {
+            inner: self.answers.iter(),
+        }
+    }
+
+    /// The number of keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Whether there are no answers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Lets go of what is pinned; keeps the memory.
+    pub fn clear(&mut self) {
+        self.answers.clear();
+    }
+
+    fn begin(&mut self, count: usize) {
+        self.answers.clear();
+        self.answers.resize_with(count, || Ok(None));
+    }
+}
+
+fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
+    match answer {
+        Ok(found) => Ok(found.as_deref()),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// Borrowed answers of a multi-get.
+#[derive(Clone, Debug)]
+pub struct Answers<'a> {
+    inner: std::slice::Iter<'a, Result<Option<PinnedSlice>>>,
+}
+
+impl<'a> Iterator for Answers<'a> {
+    type Item = Result<Option<&'a [u8]>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.inner.next().map(borrow)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Answers<'_> {}
+
+impl<'a> IntoIterator for &'a PinnedSlices {
+    type Item = Result<Option<&'a [u8]>>;
+    type IntoIter = Answers<'a>;
+
+    fn into_iter(self) -> Answers<'a> {
+        self.iter()
+    }
+}
+
+impl IntoIterator for PinnedSlices {
+    type Item = Result<Option<PinnedSlice>>;
+    type IntoIter = std::vec::IntoIter<Result<Option<PinnedSlice>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.answers.into_iter()
+    }
+}
+
+impl DbInner {
+    /// Reads `keys` of one family into `values`.
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        family: &FamilyData,
+        keys: &[K],
+        options: &ReadOptions,
+        values: &mut PinnedSlices,
+    ) {
+        let begun = self.measures().then(|| self.clock.now());
+        values.begin(keys.len());
+        if let Err(error) = self.try_multi_get(family, keys, options, values) {
+            values.answers.fill(Err(error));
+        }
+        if let Some(begun) = begun {
+            self.note_multi_get(values, begun);
+        }
+    }
+
+    fn try_multi_get<K: AsRef<[u8]>>(
+        &self,
+        family: &FamilyData,
+        keys: &[K],
+        options: &ReadOptions,
+        values: &mut PinnedSlices,
+    ) -> Result<()> {
+        self.check_open()?;
+        let count = to_u32(keys.len(), "multi-get")?;
+        let PinnedSlices { answers, order } = values;
+        order.clear();
+        order.extend(0..count);
+        let key_at = |index: u32| keys[index as usize].as_ref();
+        order.sort_unstable_by(|&a, &b| family.order.compare(key_at(a), key_at(b)));
+        family.super_version.with(|super_version| {
+            let seqno = self.read_seqno(options)?;
+            let mut source = BlockingSource::new(options.block_read_options());
+            for &index in order.iter() {
+                answers[index as usize] =
+                    self.get_at(super_version, key_at(index), seqno, options, &mut source);
+            }
+            Ok(())
+        })
+    }
+
+    #[cold]
+    fn note_multi_get(&self, values: &PinnedSlices, begun: std::time::Duration) {
+        self.count(Ticker::NumberMultigetCalls, 1);
+        self.count(Ticker::NumberMultigetKeysRead, values.len() as u64);
+        let bytes: usize = values.iter().flatten().flatten().map(<[u8]>::len).sum();
+        self.count(Ticker::NumberMultigetBytesRead, bytes as u64);
+        self.record(HistogramKind::BytesPerMultiget, bytes as u64);
+        self.record_elapsed(HistogramKind::DbMultiget, begun);
+    }
+}

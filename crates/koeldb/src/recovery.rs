@@ -1,0 +1,382 @@
+//! Replaying the logs: what was acknowledged and not yet in tables comes back, whole batches only, without holes.
+//!
+//! How damage is met depends on the recovery mode (`docs/reliability.md`, 2.5). Whatever is dropped is said in the
+//! [`RecoveryReport`]. Memory is bounded: a memtable that fills up while logs are replayed becomes a table at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::{Error, Result, SeqNo, ValueType};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose};
+use koeldb_log::{RecordReader, RecoveryMode};
+use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::VersionSet;
+use koeldb_table::builder::TableReason;
+
+use crate::family::FamilyData;
+use crate::options::DbOptions;
+use crate::tables::TableFactory;
+use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
+
+/// What replaying one log found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LogReport {
+    /// Its number.
+    pub number: FileNumber,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Batches replayed.
+    pub batches: u64,
+    /// The last sequence number replayed; 0 if none.
+    pub last_seqno: SeqNo,
+    /// Bytes that were dropped.
+    pub dropped_bytes: u64,
+    /// The first irregularity, with its offset.
+    pub problem: Option<String>,
+    /// Nothing was read, because an earlier log was damaged and this one does not continue it.
+    pub ignored: bool,
+}
+
+/// What opening a database found and did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// The logs, in the order they were replayed.
+    pub logs: Vec<LogReport>,
+    /// The last sequence number of the recovered state.
+    pub last_seqno: SeqNo,
+    /// Tables that recovered data was written to.
+    pub tables_written: Vec<FileNumber>,
+    /// Files that nothing needs and that were removed or archived.
+    pub orphans_removed: Vec<String>,
+}
+
+impl RecoveryReport {
+    /// Whether anything that was in a log was left out.
+    #[must_use]
+    pub fn dropped_anything(&self) -> bool {
+        self.logs
+            .iter()
+            .any(|log| log.dropped_bytes > 0 || log.ignored)
+    }
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "recovered up to sequence number {}", self.last_seqno)?;
+        for log in &self.logs {
+            write!(
+                f,
+                "\nlog {:06}: {} bytes, {} batches",
+                log.number, log.bytes, log.batches
+            )?;
+            if log.ignored {
+                f.write_str(", ignored because an earlier log is damaged")?;
+            }
+            if let Some(problem) = &log.problem {
+                write!(f, ", {} bytes dropped: {problem}", log.dropped_bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The recovered state, before it is recorded.
+pub(crate) struct Recovered {
+    pub(crate) report: RecoveryReport,
+    pub(crate) last_seqno: SeqNo,
+    pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
+    /// Replay stopped at damage, in point-in-time mode.
+    pub(crate) stopped_early: bool,
+    /// Logs to keep in the archive when they are no longer needed.
+    pub(crate) archive: Vec<FileNumber>,
+}
+
+struct Replay<'a> {
+    mode: RecoveryMode,
+    families: &'a BTreeMap<u32, Arc<FamilyData>>,
+    log_numbers: BTreeMap<u32, FileNumber>,
+    factory: &'a TableFactory,
+    read_only: bool,
+    last_seqno: SeqNo,
+    /// The sequence number that the next batch has if nothing is missing.
+    next_seqno: Option<SeqNo>,
+    /// The log at whose damage replay stopped.
+    stopped_in: Option<FileNumber>,
+    flushed: Vec<(u32, Arc<FileMeta>)>,
+}
+
+/// Replays the logs of `directory` that `versions` needs into the memtables of `families`.
+pub(crate) fn replay_logs(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    db: &DbOptions,
+    versions: &VersionSet,
+    families: &BTreeMap<u32, Arc<FamilyData>>,
+    factory: &TableFactory,
+    read_only: bool,
+) -> Result<Recovered> {
+    let log_numbers: BTreeMap<u32, FileNumber> = versions
+        .families()
+        .map(|family| (family.id(), family.log_number()))
+        .collect();
+    let oldest_needed = log_numbers
+        .values()
+        .copied()
+        .min()
+        .unwrap_or(0)
+        .max(versions.min_log_number_to_keep());
+    let mut replay = Replay {
+        mode: db.wal_recovery_mode,
+        families,
+        log_numbers,
+        factory,
+        read_only,
+        last_seqno: versions.last_seqno(),
+        next_seqno: None,
+        stopped_in: None,
+        flushed: Vec::new(),
+    };
+    let mut report = RecoveryReport::default();
+    let mut archive = Vec::new();
+    for number in koeldb_log::wal::list(fs, directory)? {
+        if number < oldest_needed {
+            continue;
+        }
+        let log = replay.replay(fs, directory, number)?;
+        if log.ignored || (log.dropped_bytes > 0 && replay.stopped_in == Some(number)) {
+            archive.push(number);
+        }
+        report.logs.push(log);
+    }
+    replay.check_consistency(versions)?;
+    if !read_only {
+        replay.flush_all()?;
+    }
+    report.last_seqno = replay.last_seqno;
+    report.tables_written = replay.flushed.iter().map(|(_, file)| file.number).collect();
+    Ok(Recovered {
+        report,
+        last_seqno: replay.last_seqno,
+        stopped_early: replay.stopped_in.is_some(),
+        flushed: replay.flushed,
+        archive,
+    })
+}
+
+impl Replay<'_> {
+    fn replay(
+        &mut self,
+        fs: &dyn FileSystem,
+        directory: &Path,
+        number: FileNumber,
+    ) -> Result<LogReport> {
+        let path = file_name::wal(directory, number);
+        let options = OpenOptions {
+            purpose: Purpose::Open,
+            hint: AccessHint::Sequential,
+            ..OpenOptions::default()
+        };
+        let file = fs.open(&path, &options)?;
+        let mut reader = RecordReader::new(Arc::clone(&file), number, self.mode);
+        let mut log = LogReport {
+            number,
+            bytes: file.len(),
+            ..LogReport::default()
+        };
+        let follows_damage = self.stopped_in.is_some();
+        let mut is_first = true;
+        loop {
+            let outcome = match reader.next_record()? {
+                Some(record) => self.take(record, number, follows_damage && is_first, &mut log),
+                None => Ok(Taken::End),
+            };
+            is_first = false;
+            if let Some(problem) = reader.take_problem() {
+                log.problem
+                    .get_or_insert_with(|| problem.to_error(&*file).to_string());
+                log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
+                match self.mode {
+                    RecoveryMode::TolerateCorruptedTailRecords
+                    | RecoveryMode::AbsoluteConsistency => {
+                        return Err(problem.to_error(&*file));
+                    }
+                    RecoveryMode::PointInTime => {
+                        self.stopped_in = Some(number);
+                        return Ok(log);
+                    }
+                    RecoveryMode::SkipAnyCorruptedRecords => {}
+                }
+            }
+            match outcome {
+                Ok(Taken::Applied) => {}
+                Ok(Taken::End) => break,
+                Ok(Taken::Gap) => {
+                    log.ignored = true;
+                    log.dropped_bytes = log.bytes;
+                    return Ok(log);
+                }
+                Err(error) => {
+                    let error = error.in_file(&path, Some(reader.last_record().start), "replay");
+                    let is_newer_than_us = error.kind() == koeldb_base::ErrorKind::NotSupported;
+                    if is_newer_than_us || !error.is_corruption() {
+                        return Err(error);
+                    }
+                    log.problem.get_or_insert_with(|| error.to_string());
+                    match self.mode {
+                        RecoveryMode::SkipAnyCorruptedRecords => {}
+                        _ => return Err(error),
+                    }
+                }
+            }
+        }
+        if let Some(tail) = reader.tolerated_tail() {
+            log.problem
+                .get_or_insert_with(|| tail.to_error(&*file).to_string());
+            log.dropped_bytes = log.dropped_bytes.max(tail.dropped_bytes);
+        }
+        if follows_damage && log.batches > 0 {
+            // The log continued exactly where the damaged one broke off: nothing is missing.
+            self.stopped_in = None;
+        }
+        Ok(log)
+    }
+
+    fn take(
+        &mut self,
+        record: &[u8],
+        number: FileNumber,
+        must_continue: bool,
+        log: &mut LogReport,
+    ) -> Result<Taken> {
+        let (first, _) = batch::header(record)?;
+        let count = batch::check(record)?;
+        if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
+            return Err(Error::corruption(format!(
+                "batch with the impossible sequence number {first}"
+            )));
+        }
+        if must_continue && self.next_seqno.is_some_and(|next| next != first) {
+            return Ok(Taken::Gap);
+        }
+        self.apply(&record[HEADER_BYTES..], first, number)?;
+        log.batches += 1;
+        let end = first + SeqNo::from(count);
+        self.next_seqno = Some(end);
+        let last = end.saturating_sub(1);
+        if count > 0 {
+            self.last_seqno = self.last_seqno.max(last);
+            log.last_seqno = last;
+        }
+        Ok(Taken::Applied)
+    }
+
+    fn apply(&mut self, records: &[u8], first: SeqNo, number: FileNumber) -> Result<()> {
+        let mut seqno = first;
+        for entry in BatchIter::new(records) {
+            let (cf, value_type, key, value) = match entry? {
+                BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+                BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+                BatchEntry::SingleDelete { cf, key } => {
+                    (cf, ValueType::SingleDeletion, key, &[][..])
+                }
+                BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+                BatchEntry::DeleteRange { cf, from, to } => {
+                    (cf, ValueType::RangeDeletion, from, to)
+                }
+                BatchEntry::PutEntity { cf, key, entity } => {
+                    (cf, ValueType::WideColumnEntity, key, entity)
+                }
+                BatchEntry::LogData(_) => continue,
+            };
+            let is_needed = self
+                .log_numbers
+                .get(&cf)
+                .is_some_and(|&from| number >= from);
+            if is_needed && let Some(family) = self.families.get(&cf) {
+                let memtable = family.read(|state| Arc::clone(&state.active.memtable));
+                memtable.insert(seqno, value_type, key, value)?;
+            }
+            seqno += 1;
+        }
+        self.flush_full()
+    }
+
+    /// Writes memtables out that are full, between batches.
+    fn flush_full(&mut self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        for family in self.families.values() {
+            let is_full = family.read(|state| {
+                state.active.memtable.memory_bytes() as u64 >= state.options.write_buffer_size
+            });
+            if is_full {
+                flush(family, self.factory, &mut self.flushed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_all(&mut self) -> Result<()> {
+        for family in self.families.values() {
+            flush(family, self.factory, &mut self.flushed)?;
+        }
+        Ok(())
+    }
+
+    /// A family must not have tables from behind the point where replay stopped (W1).
+    fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
+        let Some(stopped_in) = self.stopped_in else {
+            return Ok(());
+        };
+        for family in versions.families() {
+            let has_tables = family.current().files().next().is_some();
+            if family.log_number() > stopped_in && has_tables {
+                return Err(Error::corruption(format!(
+                    "Column family inconsistency: tables of column family '{}' hold data beyond the point of corruption \
+                     in log {stopped_in:06}; open with kSkipAnyCorruptedRecords to read what can be read",
+                    family.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Taken {
+    Applied,
+    End,
+    /// The record does not continue a damaged log.
+    Gap,
+}
+
+fn flush(
+    family: &FamilyData,
+    factory: &TableFactory,
+    flushed: &mut Vec<(u32, Arc<FileMeta>)>,
+) -> Result<()> {
+    let memtable = family.read(|state| Arc::clone(&state.active.memtable));
+    if memtable.is_empty() {
+        return Ok(());
+    }
+    memtable.seal();
+    let epoch = family.epochs.next();
+    let (file, _) = factory.flush(
+        family,
+        &[memtable],
+        Vec::new(),
+        epoch,
+        TableReason::Recovery,
+    )?;
+    if let Some(file) = file {
+        flushed.push((family.id, Arc::new(file)));
+    }
+    family.renew_memtable();
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Snapshots: the state of the database at one sequence number, kept readable as long as the snapshot lives.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::{PinnedSlice, Result, SeqNo};
+
+use crate::column_family::ColumnFamily;
+use crate::db::Db;
+use crate::options::ReadOptions;
+use crate::read::bounds::IterateBounds;
+use crate::read::{DbCursor, DbIterator, PinnedSlices};
+use crate::super_version::lock;
+
+/// The live snapshots of a database.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotList {
+    counts: Mutex<BTreeMap<SeqNo, usize>>,
+}
+
+impl SnapshotList {
+    /// Registers a snapshot at what `current` says while no compaction can read the list.
+    pub(crate) fn acquire(&self, current: impl FnOnce() -> SeqNo) -> SeqNo {
+        let mut counts = lock(&self.counts);
+        let seqno = current();
+        *counts.entry(seqno).or_insert(0) += 1;
+        seqno
+    }
+
+    fn release(&self, seqno: SeqNo) {
+        let mut counts = lock(&self.counts);
+        if let Some(count) = counts.get_mut(&seqno) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&seqno);
+            }
+        }
+    }
+
+    /// The sequence numbers of all live snapshots, ascending.
+    pub(crate) fn all(&self) -> Vec<SeqNo> {
+        lock(&self.counts).keys().copied().collect()
+    }
+
+    /// How many snapshots live.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.counts).values().sum()
+    }
+}
+
+struct Inner {
+    db: Db,
+    seqno: SeqNo,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.db.inner().snapshots.release(self.seqno);
+    }
+}
+
+/// A state of the database that later writes do not change. Cheap to clone; keeps the database open.
+#[derive(Clone)]
+pub struct Snapshot {
+    inner: Arc<Inner>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(db: &Db) -> Self {
+        let inner = db.inner();
+        let seqno = inner.snapshots.acquire(|| inner.visible_seqno());
+        Snapshot {
+            inner: Arc::new(Inner {
+                db: db.clone(),
+                seqno,
+            }),
+        }
+    }
+
+    /// The newest write that the snapshot sees.
+    #[must_use]
+    pub fn sequence_number(&self) -> SeqNo {
+        self.inner.seqno
+    }
+
+    pub(crate) fn database_id(&self) -> u64 {
+        self.inner.db.inner().id
+    }
+
+    fn options(&self) -> ReadOptions {
+        ReadOptions::at(self)
+    }
+
+    /// The value of `key` in the default family, as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.inner.db.get_opt(key, &self.options())
+    }
+
+    /// The value of `key` in `family`, as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedSlice>> {
+        family.get_opt(key, &self.options())
+    }
+
+    /// The values of `keys` in the default family, as of the snapshot.
+    #[must_use]
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
+        self.inner.db.multi_get_opt(keys, &self.options())
+    }
+
+    /// The values of `keys` in `family`, as of the snapshot.
+    #[must_use]
+    pub fn multi_get_cf<K: AsRef<[u8]>>(&self, family: &ColumnFamily, keys: &[K]) -> PinnedSlices {
+        family.multi_get_opt(keys, &self.options())
+    }
+
+    /// The entries of `range` in the default family, as of the snapshot.
+    #[must_use]
+    pub fn range(&self, range: impl IterateBounds) -> DbIterator {
+        self.inner.db.range_opt(range, &self.options())
+    }
+
+    /// The entries of `range` in `family`, as of the snapshot.
+    #[must_use]
+    pub fn range_cf(&self, family: &ColumnFamily, range: impl IterateBounds) -> DbIterator {
+        family.range_opt(range, &self.options())
+    }
+
+    /// The entries of the default family whose keys begin with `prefix`, as of the snapshot.
+    #[must_use]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
+        self.inner.db.prefix_opt(prefix, &self.options())
+    }
+
+    /// The entries of `family` whose keys begin with `prefix`, as of the snapshot.
+    #[must_use]
+    pub fn prefix_cf(&self, family: &ColumnFamily, prefix: impl AsRef<[u8]>) -> DbIterator {
+        family.prefix_opt(prefix, &self.options())
+    }
+
+    /// A cursor over the default family, as of the snapshot.
+    #[must_use]
+    pub fn cursor(&self) -> DbCursor {
+        self.inner.db.cursor_opt(&self.options())
+    }
+
+    /// A cursor over `family`, as of the snapshot.
+    #[must_use]
+    pub fn cursor_cf(&self, family: &ColumnFamily) -> DbCursor {
+        family.cursor_opt(&self.options())
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Snapshot({})", self.inner.seqno)
+    }
+}

@@ -1,0 +1,224 @@
+//! How a family's tables are opened and written, from its options.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::stats::Statistics;
+use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
+use koeldb_lsm::job::{DropCounts, FlushJob, OutputSpec};
+use koeldb_lsm::pick::{PickSettings, fifo, universal};
+use koeldb_lsm::version::FileNumbers;
+use koeldb_lsm::{FileMeta, TableCache};
+use koeldb_memtable::Memtable;
+use koeldb_table::builder::{TableBuildContext, TableReason};
+use koeldb_table::reader::TableReadContext;
+
+use crate::family::FamilyData;
+use crate::options::{ColumnFamilyOptions, CompactionStopStyle, DbOptions};
+
+/// What every table written in one session has in common.
+#[derive(Clone)]
+pub(crate) struct TableFactory {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) directory: PathBuf,
+    pub(crate) identity: String,
+    pub(crate) session_id: String,
+    pub(crate) numbers: FileNumbers,
+    pub(crate) statistics: Option<Statistics>,
+    pub(crate) writable_file_buffer_bytes: usize,
+    pub(crate) bytes_per_sync: u64,
+    pub(crate) open_options: OpenOptions,
+}
+
+impl TableFactory {
+    pub(crate) fn open_options(db: &DbOptions) -> OpenOptions {
+        OpenOptions {
+            purpose: Purpose::Read,
+            direct: db.use_direct_reads,
+            mmap: db.allow_mmap_reads,
+            hint: if db.advise_random_on_open {
+                AccessHint::Random
+            } else {
+                AccessHint::Normal
+            },
+        }
+    }
+
+    /// The table cache of a family.
+    pub(crate) fn table_cache(
+        &self,
+        order: &KeyOrder,
+        options: &ColumnFamilyOptions,
+    ) -> Arc<TableCache> {
+        let context = TableReadContext {
+            order: order.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+            block_based: options.block_based_read_options(),
+            cache: options
+                .table_factory
+                .block_based()
+                .filter(|table| !table.no_block_cache)
+                .and_then(|table| table.block_cache.as_ref())
+                .map(|cache| cache.blocks().clone()),
+            statistics: self.statistics.clone(),
+            ..TableReadContext::default()
+        };
+        Arc::new(TableCache::new(
+            Arc::clone(&self.fs),
+            &self.directory,
+            self.open_options,
+            context,
+        ))
+    }
+
+    pub(crate) fn unix_secs(&self) -> u64 {
+        self.clock.unix_micros() / 1_000_000
+    }
+
+    pub(crate) fn write_options(&self, purpose: Purpose) -> koeldb_fs::WriteOptions {
+        koeldb_fs::WriteOptions {
+            buffer_bytes: self.writable_file_buffer_bytes,
+            bytes_per_sync: self.bytes_per_sync,
+            ..koeldb_fs::WriteOptions::new(purpose)
+        }
+    }
+
+    /// What the builder of a table of `family` on `level` is told.
+    pub(crate) fn build_context(
+        &self,
+        family: &FamilyData,
+        options: &ColumnFamilyOptions,
+        place: Place,
+    ) -> TableBuildContext {
+        let (compression, compression_options) =
+            options.compression_at(place.level, place.base_level, place.bottommost);
+        let now = self.unix_secs();
+        TableBuildContext {
+            order: family.order.clone(),
+            format: options.block_based_write_options(place.bottommost && place.level > 0),
+            compression,
+            compression_options,
+            prefix_extractor: options.prefix_extractor.clone(),
+            merge_operator_name: options
+                .merge_operator
+                .as_ref()
+                .map(|operator| operator.name().to_owned()),
+            column_family_id: u64::from(family.id),
+            column_family_name: family.name.clone(),
+            db_id: self.identity.clone(),
+            session_id: self.session_id.clone(),
+            oldest_ancestor_time: now,
+            file_creation_time: now,
+            oldest_key_time: now,
+            newest_key_time: now,
+            level: Some(place.level),
+            reason: place.reason,
+            target_file_bytes: place.target_file_bytes,
+            ..TableBuildContext::default()
+        }
+    }
+
+    /// Writes memtables, oldest first, into one table of level 0; `None` if nothing is left of them.
+    pub(crate) fn flush(
+        &self,
+        family: &FamilyData,
+        memtables: &[Arc<Memtable>],
+        snapshots: Vec<SeqNo>,
+        epoch: u64,
+        reason: TableReason,
+    ) -> Result<(Option<FileMeta>, DropCounts)> {
+        let options = family.options();
+        let mut tombstones = Vec::new();
+        for memtable in memtables {
+            if let Some(own) = memtable.tombstones() {
+                tombstones.extend(own.tombstones());
+            }
+        }
+        let context = self.build_context(
+            family,
+            &options,
+            Place {
+                level: 0,
+                base_level: 0,
+                bottommost: false,
+                reason,
+                target_file_bytes: 0,
+            },
+        );
+        let next_file_number = || -> FileNumber { self.numbers.next() };
+        let job = FlushJob {
+            order: family.order.clone(),
+            memtables: memtables.iter().map(Memtable::cursor).collect(),
+            tombstones: (!tombstones.is_empty())
+                .then(|| FragmentedTombstones::new(&family.order, tombstones)),
+            snapshots: snapshots.clone(),
+            merge_operator: options.merge_operator.as_deref(),
+            output: OutputSpec {
+                fs: &*self.fs,
+                directory: &self.directory,
+                write_options: self.write_options(Purpose::Flush),
+                context,
+                next_file_number: &next_file_number,
+                target_file_bytes: u64::MAX,
+                grandparents: &[],
+                max_grandparent_bytes: u64::MAX,
+                snapshots: &snapshots,
+                bottommost: false,
+                epoch,
+            },
+        };
+        job.run()
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// Where a table goes, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) level: u32,
+    pub(crate) base_level: u32,
+    pub(crate) bottommost: bool,
+    pub(crate) reason: TableReason,
+    pub(crate) target_file_bytes: u64,
+}
+
+/// What pickers decide by.
+pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
+    let count = |number: i32| usize::try_from(number).unwrap_or(0);
+    let universal = &options.compaction_options_universal;
+    let fifo = &options.compaction_options_fifo;
+    PickSettings {
+        level0_file_num_compaction_trigger: count(options.level0_file_num_compaction_trigger)
+            .max(1),
+        max_bytes_for_level_base: options.max_bytes_for_level_base,
+        max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
+        max_bytes_for_level_multiplier_additional: options
+            .max_bytes_for_level_multiplier_additional
+            .clone(),
+        level_compaction_dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
+        target_file_size_base: options.target_file_size_base,
+        target_file_size_multiplier: u64::try_from(options.target_file_size_multiplier)
+            .unwrap_or(1),
+        max_compaction_bytes: options.max_compaction_bytes,
+        universal: universal::UniversalSettings {
+            size_ratio: universal.size_ratio,
+            min_merge_width: universal.min_merge_width as usize,
+            max_merge_width: universal.max_merge_width as usize,
+            max_size_amplification_percent: universal.max_size_amplification_percent,
+            stop_on_similar_size: universal.stop_style == CompactionStopStyle::SimilarSize,
+            allow_trivial_move: universal.allow_trivial_move,
+        },
+        fifo: fifo::FifoSettings {
+            max_table_files_size: fifo.max_table_files_size,
+            ttl_secs: options.ttl,
+            allow_compaction: fifo.allow_compaction,
+        },
+    }
+}

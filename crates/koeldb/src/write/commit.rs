@@ -1,0 +1,421 @@
+//! What the leader of the write queue does: room, log, memtables, publication.
+//!
+//! [`CommitState`] is touched by the leader alone. A group becomes one log record; its entries get consecutive
+//! sequence numbers; the last one is published when all entries are in the memtables, so that no reader sees a part
+//! of a batch. A log that failed is dead: no write is acknowledged from a later one until every family was flushed
+//! past it (`docs/reliability.md`, O20).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb_base::coding::to_u32;
+use koeldb_base::error::{Severity, WriteOutcome};
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::stats::Ticker;
+use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
+use koeldb_log::RecordWriter;
+use koeldb_memtable::Memtable;
+
+use super::batch::{BatchEntry, BatchIter, HEADER_BYTES};
+use super::queue::CommitHow;
+use crate::db::DbInner;
+use crate::family::FamilyData;
+use crate::super_version::lock;
+
+/// The log being written, and those before it that were not synced yet.
+pub(crate) struct Wal {
+    pub(crate) writer: RecordWriter,
+    pub(crate) number: FileNumber,
+    /// Whether the directory entry is durable.
+    pub(crate) is_entry_synced: bool,
+    /// Records since the last sync.
+    pub(crate) has_unsynced: bool,
+    /// Closed for writing, oldest first, and not synced.
+    pub(crate) unsynced_before: Vec<RecordWriter>,
+}
+
+impl Wal {
+    /// Makes the logs before this one durable.
+    pub(crate) fn sync_closed(&mut self) -> Result<()> {
+        for older in &mut self.unsynced_before {
+            older.sync()?;
+        }
+        for older in self.unsynced_before.drain(..) {
+            older.close()?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&mut self, inner: &DbInner) -> Result<()> {
+        self.sync_closed()?;
+        if self.has_unsynced || !self.is_entry_synced {
+            self.writer.sync()?;
+            self.has_unsynced = false;
+        }
+        if !self.is_entry_synced {
+            inner.fs.sync_dir(&inner.wal_dir)?;
+            self.is_entry_synced = true;
+        }
+        inner.count(Ticker::WalFileSynced, 1);
+        Ok(())
+    }
+}
+
+/// A family as the leader sees it.
+pub(crate) struct ActiveFamily {
+    pub(crate) family: Arc<FamilyData>,
+    pub(crate) memtable: Arc<Memtable>,
+    pub(crate) write_buffer_bytes: usize,
+}
+
+impl ActiveFamily {
+    /// The family with its memtable as it is now.
+    pub(crate) fn of(family: &Arc<FamilyData>) -> Self {
+        family.read(|state| ActiveFamily {
+            family: Arc::clone(family),
+            memtable: Arc::clone(&state.active.memtable),
+            write_buffer_bytes: koeldb_base::coding::to_usize(state.options.write_buffer_size),
+        })
+    }
+}
+
+/// What only the leader touches.
+pub(crate) struct CommitState {
+    pub(crate) wal: Option<Wal>,
+    pub(crate) last_seqno: SeqNo,
+    /// By ascending id.
+    pub(crate) families: Vec<ActiveFamily>,
+    /// A memtable is full.
+    pub(crate) switch_due: bool,
+    /// Some memtable holds what no log has.
+    pub(crate) has_unlogged: bool,
+}
+
+impl CommitState {
+    pub(crate) fn position_of(&self, id: u32) -> Option<usize> {
+        match self.families.first() {
+            Some(first) if first.family.id == id => Some(0),
+            _ => self
+                .families
+                .binary_search_by_key(&id, |active| active.family.id)
+                .ok(),
+        }
+    }
+
+    pub(crate) fn wal(&mut self) -> Result<&mut Wal> {
+        self.wal.as_mut().ok_or_else(|| {
+            Error::with_kind(ErrorKind::ShutdownInProgress, "the database is closed")
+        })
+    }
+}
+
+fn not_applied(error: Error) -> Error {
+    error.with_outcome(WriteOutcome::NotApplied)
+}
+
+impl DbInner {
+    /// Commits one group; called by the leader.
+    pub(crate) fn commit_group(
+        self: &Arc<Self>,
+        commit: &mut CommitState,
+        records: &[u8],
+        count: u32,
+        how: CommitHow,
+    ) -> Result<()> {
+        self.make_room(commit, records.len(), how)
+            .map_err(not_applied)?;
+        let first = commit.last_seqno + 1;
+        let last = commit.last_seqno + SeqNo::from(count);
+        if last > MAX_SEQNO {
+            return Err(not_applied(Error::invalid_argument(
+                "the database has used up its sequence numbers",
+            )));
+        }
+        if !how.disable_wal && (count > 0 || !records.is_empty()) {
+            self.write_log(commit, first, records, count, how.sync)?;
+        } else if how.sync {
+            self.sync_wal(commit)?;
+        } else {
+            commit.has_unlogged |= count > 0;
+        }
+        if let Err(error) = apply(commit, records, first) {
+            return Err(self.fail_writes(
+                error
+                    .with_severity(Severity::Fatal)
+                    .with_outcome(WriteOutcome::Indeterminate),
+            ));
+        }
+        commit.last_seqno = last;
+        self.publish(last);
+        if self.statistics.is_some() {
+            self.count(Ticker::NumberKeysWritten, u64::from(count));
+            self.count(Ticker::BytesWritten, records.len() as u64);
+            self.count(Ticker::WriteDoneBySelf, 1);
+        }
+        Ok(())
+    }
+
+    fn write_log(
+        &self,
+        commit: &mut CommitState,
+        first: SeqNo,
+        records: &[u8],
+        count: u32,
+        sync: bool,
+    ) -> Result<()> {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&first.to_le_bytes());
+        header[8..].copy_from_slice(&count.to_le_bytes());
+        let manual_flush = self.db_options.manual_wal_flush;
+        let written = (|| {
+            let wal = commit.wal()?;
+            wal.has_unsynced = true;
+            wal.writer.add_record_of(&[&header, records])?;
+            if sync {
+                wal.sync(self)
+            } else if manual_flush {
+                Ok(())
+            } else {
+                wal.writer.flush()
+            }
+        })();
+        if self.statistics.is_some() {
+            self.count(Ticker::WalFileBytes, (records.len() + HEADER_BYTES) as u64);
+            self.count(Ticker::WriteWithWal, 1);
+        }
+        written.map_err(|error| {
+            let severity = if manual_flush {
+                Severity::Fatal
+            } else {
+                Severity::Hard
+            };
+            self.fail_writes(error.context("writing the log").with_severity(severity))
+                .with_outcome(WriteOutcome::Indeterminate)
+        })
+    }
+
+    pub(crate) fn sync_wal(&self, commit: &mut CommitState) -> Result<()> {
+        let synced = match commit.wal() {
+            Ok(wal) => wal.sync(self),
+            Err(closed) => return Err(closed),
+        };
+        synced.map_err(|error| {
+            self.fail_writes(
+                error
+                    .context("syncing the log")
+                    .with_severity(Severity::Hard),
+            )
+        })
+    }
+
+    /// Refuses the write if it must be, waits as long as it must, and seals memtables that are full.
+    #[inline]
+    fn make_room(
+        self: &Arc<Self>,
+        commit: &mut CommitState,
+        bytes: usize,
+        how: CommitHow,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if !self.stall.is_normal() {
+            self.wait_out_stall(bytes, how)?;
+        }
+        if commit.switch_due {
+            self.switch_full_memtables(commit)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_out_stall(self: &Arc<Self>, bytes: usize, how: CommitHow) -> Result<()> {
+        if how.no_slowdown {
+            return Err(Error::with_kind(
+                ErrorKind::Incomplete,
+                "the write would have to wait for compaction, and no_slowdown is set",
+            ));
+        }
+        let begun = self.clock.now();
+        while self.stall.is_stopped() {
+            self.schedule();
+            self.stall.wait(Duration::from_millis(100));
+            self.check_writable()?;
+        }
+        self.stall.delay(&*self.clock, bytes);
+        let waited = self.clock.now().saturating_sub(begun);
+        self.count(
+            Ticker::StallMicros,
+            u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
+        );
+        Ok(())
+    }
+
+    #[cold]
+    fn switch_full_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
+        commit.switch_due = false;
+        let full: Vec<usize> = (0..commit.families.len())
+            .filter(|&index| {
+                let active = &commit.families[index];
+                active.memtable.memory_bytes() >= active.write_buffer_bytes
+            })
+            .collect();
+        for index in full {
+            self.switch_memtable(commit, index)?;
+        }
+        if self.is_wal_over_limit(commit) {
+            self.switch_oldest_logged(commit)?;
+        }
+        self.schedule();
+        Ok(())
+    }
+
+    /// Whether the logs together are longer than `max_total_wal_size` allows.
+    fn is_wal_over_limit(&self, commit: &CommitState) -> bool {
+        if commit.families.len() < 2 {
+            return false;
+        }
+        let limit = match self.db_options.max_total_wal_size {
+            0 => commit
+                .families
+                .iter()
+                .map(|active| (active.write_buffer_bytes as u64).saturating_mul(8))
+                .sum(),
+            limit => limit,
+        };
+        let current = commit.wal.as_ref().map_or(0, |wal| wal.writer.len());
+        let closed: u64 = lock(&self.closed_logs).iter().map(|(_, bytes)| bytes).sum();
+        closed + current > limit
+    }
+
+    /// Seals the memtables that keep the oldest log alive.
+    fn switch_oldest_logged(&self, commit: &mut CommitState) -> Result<()> {
+        let current = commit.wal()?.number;
+        let needed: Vec<FileNumber> = commit
+            .families
+            .iter()
+            .map(|active| active.family.oldest_log_needed(current))
+            .collect();
+        let Some(&oldest) = needed.iter().min() else {
+            return Ok(());
+        };
+        for (index, &log) in needed.iter().enumerate() {
+            if log == oldest && !commit.families[index].memtable.is_empty() {
+                self.switch_memtable(commit, index)?;
+                commit.families[index]
+                    .family
+                    .note(|state| state.flush_requested = true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals the memtable of the family at `index` and gives it a new one, and a new log.
+    pub(crate) fn switch_memtable(&self, commit: &mut CommitState, index: usize) -> Result<()> {
+        self.switch_wal(commit)?;
+        let log = commit.wal()?.number;
+        let active = &mut commit.families[index];
+        active.memtable.seal();
+        let options = active.family.options();
+        let next = Memtable::new(active.family.order.clone(), &options.memtable_options());
+        active.memtable = Arc::clone(&next);
+        active.write_buffer_bytes = koeldb_base::coding::to_usize(options.write_buffer_size);
+        active.family.change(self.delayed_write_rate(), |state| {
+            let sealed = std::mem::replace(
+                &mut state.active,
+                crate::family::LoggedMemtable {
+                    memtable: next,
+                    first_log: log,
+                },
+            );
+            state.sealed.push(sealed);
+        });
+        self.update_stall();
+        Ok(())
+    }
+
+    /// Gives up a log that failed, without touching it again, and begins a new one.
+    pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
+        let wal = commit.wal()?;
+        let (number, writer) = self.create_wal()?;
+        let failed = std::mem::replace(&mut wal.writer, writer);
+        lock(&self.closed_logs).push((wal.number, failed.len()));
+        wal.number = number;
+        wal.has_unsynced = false;
+        wal.is_entry_synced = false;
+        wal.unsynced_before.clear();
+        Ok(())
+    }
+
+    /// Begins a new log, unless the current one is empty.
+    pub(crate) fn switch_wal(&self, commit: &mut CommitState) -> Result<()> {
+        let wal = commit.wal()?;
+        if wal.writer.is_empty() {
+            return Ok(());
+        }
+        wal.writer
+            .flush()
+            .map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))?;
+        let (number, writer) = self.create_wal()?;
+        let previous = std::mem::replace(&mut wal.writer, writer);
+        lock(&self.closed_logs).push((wal.number, previous.len()));
+        wal.number = number;
+        if wal.has_unsynced || !wal.is_entry_synced {
+            wal.unsynced_before.push(previous);
+        } else {
+            previous.close()?;
+        }
+        wal.has_unsynced = false;
+        wal.is_entry_synced = false;
+        // A family without unflushed data needs none of the older logs.
+        for active in &commit.families {
+            active.family.note(|state| {
+                if state.active.memtable.is_empty() {
+                    state.active.first_log = number;
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Inserts the operations of a group into the memtables of their families, numbered from `first`.
+fn apply(commit: &mut CommitState, records: &[u8], first: SeqNo) -> Result<()> {
+    let mut seqno = first;
+    for entry in BatchIter::new(records) {
+        let (cf, value_type, key, value) = match entry? {
+            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
+            BatchEntry::PutEntity { cf, key, entity } => {
+                (cf, ValueType::WideColumnEntity, key, entity)
+            }
+            BatchEntry::LogData(_) => continue,
+        };
+        // A family dropped since the batch was checked: its entries keep their numbers and go nowhere.
+        if let Some(index) = commit.position_of(cf) {
+            let active = &commit.families[index];
+            active.memtable.insert(seqno, value_type, key, value)?;
+            if active.memtable.memory_bytes() >= active.write_buffer_bytes {
+                commit.switch_due = true;
+            }
+        }
+        seqno += 1;
+    }
+    Ok(())
+}
+
+/// Checks what a format cannot hold, before anything is written.
+pub(crate) fn check_entry(order: &koeldb_base::KeyOrder, key: &[u8], value: &[u8]) -> Result<()> {
+    to_u32(key.len() + koeldb_base::key::FOOTER_BYTES, "key").map_err(not_applied)?;
+    to_u32(value.len(), "value").map_err(not_applied)?;
+    if matches!(order, koeldb_base::KeyOrder::Uint64) && key.len() != 8 {
+        return Err(not_applied(Error::invalid_argument(format!(
+            "rocksdb.Uint64Comparator needs keys of 8 bytes, and this one has {}",
+            key.len()
+        ))));
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The write path: batch → queue → stall → log → memtables → publication.
+//!
+//! One writer at a time leads. It writes the records of its group to the log as one record, syncs it if any member
+//! asked, inserts into the memtables, and publishes the last sequence number. Whatever else must not run beside a
+//! write — sealing a memtable, switching the log, creating a family — takes the same leadership.
+
+pub(crate) mod batch;
+pub(crate) mod commit;
+pub(crate) mod queue;
+pub(crate) mod stall;
+
+pub use batch::{BatchEntry, WriteBatch};

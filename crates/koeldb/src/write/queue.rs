@@ -1,0 +1,234 @@
+//! Who leads: a queue of groups of writers, the front one of which owns the right to commit.
+//!
+//! A writer that finds nobody leading leads at once, alone, with its batch borrowed. Otherwise it copies its records
+//! into the last group in line, or opens one; the opener leads the group when its turn comes, the others wait for
+//! its result. Waiting spins briefly before it parks: every blocking hand-off costs some 20 us, and a log write
+//! takes one. Spinning is limited to as many threads as there are cores to spare.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread::Thread;
+
+use koeldb_base::{Error, Result};
+
+use super::commit::CommitState;
+use crate::super_version::lock;
+
+/// Bytes of records after which a group takes no more members.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+const SPINS: u32 = 2_000;
+
+/// The operations of one or more writers, to be committed as one log record.
+#[derive(Debug, Default)]
+pub(crate) struct GroupRecords {
+    pub(crate) records: Vec<u8>,
+    pub(crate) count: u32,
+    pub(crate) how: CommitHow,
+}
+
+/// What the members of a group asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommitHow {
+    pub(crate) sync: bool,
+    pub(crate) disable_wal: bool,
+    pub(crate) no_slowdown: bool,
+}
+
+/// A ticket begins at 0, waiting.
+const LEADING: u8 = 1;
+const DONE: u8 = 2;
+
+/// Where the members of a group wait.
+#[derive(Debug, Default)]
+struct Ticket {
+    state: AtomicU8,
+    failure: OnceLock<Error>,
+    parked: Mutex<Vec<Thread>>,
+}
+
+impl Ticket {
+    fn set(&self, state: u8) {
+        self.state.store(state, Ordering::SeqCst);
+        for thread in lock(&self.parked).drain(..) {
+            thread.unpark();
+        }
+    }
+
+    fn wait_until(&self, state: u8, spinning: &AtomicUsize, spinners_max: usize) {
+        let reached = || self.state.load(Ordering::Acquire) >= state;
+        if spinning.fetch_add(1, Ordering::Relaxed) < spinners_max {
+            for _ in 0..SPINS {
+                if reached() {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        spinning.fetch_sub(1, Ordering::Relaxed);
+        while !reached() {
+            let mut parked = lock(&self.parked);
+            if self.state.load(Ordering::SeqCst) >= state {
+                return;
+            }
+            parked.push(std::thread::current());
+            drop(parked);
+            std::thread::park();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    /// `None` for an exclusive turn, which nobody joins.
+    records: Option<GroupRecords>,
+    ticket: Arc<Ticket>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    is_led: bool,
+    groups: VecDeque<Group>,
+}
+
+/// The line of writers, and what only its leader touches.
+pub(crate) struct WriteQueue {
+    line: Mutex<Line>,
+    commit: Mutex<CommitState>,
+    spinning: AtomicUsize,
+    spinners_max: usize,
+}
+
+/// The right to commit; the next in line gets it when it is dropped.
+pub(crate) struct Leadership<'q> {
+    queue: &'q WriteQueue,
+    pub(crate) commit: MutexGuard<'q, CommitState>,
+}
+
+impl Drop for Leadership<'_> {
+    fn drop(&mut self) {
+        let mut line = lock(&self.queue.line);
+        match line.groups.front() {
+            Some(next) => next.ticket.set(LEADING),
+            None => line.is_led = false,
+        }
+    }
+}
+
+impl WriteQueue {
+    pub(crate) fn new(commit: CommitState) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        WriteQueue {
+            line: Mutex::new(Line::default()),
+            commit: Mutex::new(commit),
+            spinning: AtomicUsize::new(0),
+            spinners_max: cores.saturating_sub(1),
+        }
+    }
+
+    fn leadership(&self) -> Leadership<'_> {
+        Leadership {
+            queue: self,
+            commit: lock(&self.commit),
+        }
+    }
+
+    /// Takes leadership for something that is no write.
+    pub(crate) fn lead(&self) -> Leadership<'_> {
+        let ticket = {
+            let mut line = lock(&self.line);
+            if !line.is_led {
+                line.is_led = true;
+                None
+            } else {
+                let ticket = Arc::new(Ticket::default());
+                line.groups.push_back(Group {
+                    records: None,
+                    ticket: Arc::clone(&ticket),
+                });
+                Some(ticket)
+            }
+        };
+        if let Some(ticket) = ticket {
+            ticket.wait_until(LEADING, &self.spinning, self.spinners_max);
+            lock(&self.line).groups.pop_front();
+        }
+        self.leadership()
+    }
+
+    /// Commits `count` operations, alone or as a member of a group; `commit` runs in the thread that leads.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        records: &[u8],
+        count: u32,
+        how: CommitHow,
+        commit: impl Fn(&mut CommitState, &[u8], u32, CommitHow) -> Result<()>,
+    ) -> Result<()> {
+        let joined = {
+            let mut line = lock(&self.line);
+            if line.is_led {
+                Some(Self::join(&mut line, records, count, how))
+            } else {
+                line.is_led = true;
+                None
+            }
+        };
+        let Some((ticket, opened)) = joined else {
+            let mut leadership = self.leadership();
+            return commit(&mut leadership.commit, records, count, how);
+        };
+        if !opened {
+            ticket.wait_until(DONE, &self.spinning, self.spinners_max);
+            return ticket
+                .failure
+                .get()
+                .map_or(Ok(()), |error| Err(error.clone()));
+        }
+        ticket.wait_until(LEADING, &self.spinning, self.spinners_max);
+        let group = lock(&self.line)
+            .groups
+            .pop_front()
+            .and_then(|group| group.records);
+        let mut leadership = self.leadership();
+        let group = group.unwrap_or_default();
+        let result = commit(
+            &mut leadership.commit,
+            &group.records,
+            group.count,
+            group.how,
+        );
+        if let Err(error) = &result {
+            let _ = ticket.failure.set(error.clone());
+        }
+        ticket.set(DONE);
+        result
+    }
+
+    /// Puts the operations into the last group, or into a new one; says whether a new one was opened.
+    fn join(line: &mut Line, records: &[u8], count: u32, how: CommitHow) -> (Arc<Ticket>, bool) {
+        if let Some(Group {
+            records: Some(group),
+            ticket,
+        }) = line.groups.back_mut()
+            && group.how.disable_wal == how.disable_wal
+            && group.how.no_slowdown == how.no_slowdown
+            && group.records.len() + records.len() <= GROUP_BYTES_MAX
+        {
+            group.records.extend_from_slice(records);
+            group.count += count;
+            group.how.sync |= how.sync;
+            return (Arc::clone(ticket), false);
+        }
+        let ticket = Arc::new(Ticket::default());
+        line.groups.push_back(Group {
+            records: Some(GroupRecords {
+                records: records.to_vec(),
+                count,
+                how,
+            }),
+            ticket: Arc::clone(&ticket),
+        });
+        (ticket, true)
+    }
+}
