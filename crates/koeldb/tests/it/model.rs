@@ -1,0 +1,202 @@
+//! Random operations against a plain model, under many options: the answers are the model's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use koeldb::fs::{MemoryFileSystem, SystemClock};
+use koeldb::{
+    BlockBasedOptions, CompactRangeOptions, CompactionStyle, Db, Env, Options, ReadOptions, Snapshot, StringAppend,
+    WriteBatch,
+};
+
+/// A small generator, so that a printed seed replays a run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(random: &mut Random) -> Vec<u8> {
+    format!("key{:03}", random.below(60)).into_bytes()
+}
+
+fn base_options() -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(64 << 10)
+        .set_target_file_size_base(4 << 10)
+        .set_max_bytes_for_level_base(16 << 10)
+        .set_level_zero_file_num_compaction_trigger(3)
+        .set_merge_operator(StringAppend::default());
+    let env = Env::new(Arc::new(MemoryFileSystem::new()), Arc::new(SystemClock));
+    options.set_env(&env);
+    options
+}
+
+fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
+    let read = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
+    let forward: Vec<(Vec<u8>, Vec<u8>)> = db
+        .range_opt(.., &read)
+        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+        .collect();
+    let expected: Vec<(Vec<u8>, Vec<u8>)> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(forward, expected, "forward scan");
+    let mut backward: Vec<(Vec<u8>, Vec<u8>)> = db
+        .range_opt(.., &read)
+        .rev()
+        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+        .collect();
+    backward.reverse();
+    assert_eq!(backward, expected, "backward scan");
+    let keys: Vec<Vec<u8>> = (0..60).map(|n| format!("key{n:03}").into_bytes()).collect();
+    let many = db.multi_get_opt(&keys, &read);
+    for (key, found) in keys.iter().zip(&many) {
+        let expected = model.get(key).map(Vec::as_slice);
+        assert_eq!(found.unwrap(), expected, "multi_get {}", key.escape_ascii());
+        assert_eq!(db.get_opt(key, &read).unwrap().as_deref(), expected, "get {}", key.escape_ascii());
+    }
+}
+
+fn run(seed: u64, options: &Options, steps: u64) {
+    println!("seed {seed}");
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut db = Db::open(options, "/model").unwrap();
+    let mut model = Model::new();
+    let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
+    for step in 0..steps {
+        match random.below(100) {
+            0..45 => {
+                let (key, value) = (key(&mut random), format!("value{step}-{}", "x".repeat(random.below(200) as usize)));
+                db.put(&key, &value).unwrap();
+                model.insert(key, value.into_bytes());
+            }
+            45..60 => {
+                let key = key(&mut random);
+                db.delete(&key).unwrap();
+                model.remove(&key);
+            }
+            60..70 => {
+                let key = key(&mut random);
+                db.merge(&key, format!("m{step}")).unwrap();
+                let value = model.entry(key).or_default();
+                if !value.is_empty() {
+                    value.push(b',');
+                }
+                value.extend_from_slice(format!("m{step}").as_bytes());
+            }
+            70..74 => {
+                let (mut from, mut to) = (key(&mut random), key(&mut random));
+                if from > to {
+                    std::mem::swap(&mut from, &mut to);
+                }
+                db.delete_range(&from, &to).unwrap();
+                model.retain(|key, _| *key < from || *key >= to);
+            }
+            74..80 => {
+                let mut batch = WriteBatch::new();
+                for _ in 0..random.below(10) {
+                    let key = key(&mut random);
+                    if random.below(3) == 0 {
+                        batch.delete(&key);
+                        model.remove(&key);
+                    } else {
+                        batch.put(&key, format!("batch{step}"));
+                        model.insert(key, format!("batch{step}").into_bytes());
+                    }
+                }
+                db.write(&batch).unwrap();
+            }
+            80..84 => db.flush().unwrap(),
+            84..86 => db.default_cf().compact_range_opt(.., &CompactRangeOptions::new()).unwrap(),
+            86..88 => {
+                let (from, to) = (key(&mut random), key(&mut random));
+                if from < to {
+                    db.default_cf().compact_range(from..to).unwrap();
+                }
+            }
+            88..91 => snapshots.push((db.snapshot(), model.clone())),
+            91..94 => {
+                if !snapshots.is_empty() {
+                    let index = random.below(snapshots.len() as u64) as usize;
+                    drop(snapshots.swap_remove(index));
+                }
+            }
+            94..95 => {
+                snapshots.clear();
+                db.close().unwrap();
+                drop(db);
+                db = Db::open(options, "/model").unwrap();
+            }
+            _ => {
+                let mut cursor = db.cursor();
+                let at = key(&mut random);
+                let found = cursor.seek(&at).unwrap();
+                let expected = model.range(at.clone()..).next();
+                assert_eq!(cursor.entry().map(|(k, v)| (k.to_vec(), v.to_vec())), expected.map(|(k, v)| (k.clone(), v.clone())), "seek");
+                if found && random.below(2) == 0 {
+                    cursor.prev().unwrap();
+                    let expected = model.range(..at.clone()).next_back();
+                    assert_eq!(cursor.key().map(<[u8]>::to_vec), expected.map(|(k, _)| k.clone()), "prev after seek");
+                    if cursor.valid() {
+                        cursor.next().unwrap();
+                        let expected = model.range(at.clone()..).next();
+                        assert_eq!(cursor.key().map(<[u8]>::to_vec), expected.map(|(k, _)| k.clone()), "next after prev");
+                    }
+                }
+                cursor.seek_for_prev(&at).unwrap();
+                let expected = model.range(..=at).next_back();
+                assert_eq!(cursor.key().map(<[u8]>::to_vec), expected.map(|(k, _)| k.clone()), "seek_for_prev");
+            }
+        }
+        if step % 50 == 49 {
+            check(&db, &model, None);
+            for (snapshot, then) in &snapshots {
+                check(&db, then, Some(snapshot));
+            }
+        }
+    }
+    check(&db, &model, None);
+    db.wait_for_compact(None).unwrap();
+    check(&db, &model, None);
+    for (snapshot, then) in &snapshots {
+        check(&db, then, Some(snapshot));
+    }
+    db.verify_checksums().unwrap();
+}
+
+#[test]
+fn leveled_compaction_answers_as_the_model() {
+    for seed in 1..12 {
+        run(seed, &base_options(), 1500);
+    }
+}
+
+#[test]
+fn universal_compaction_answers_as_the_model() {
+    for seed in 20..28 {
+        let mut options = base_options();
+        options.set_compaction_style(CompactionStyle::Universal);
+        run(seed, &options, 1200);
+    }
+}
+
+#[test]
+fn static_levels_and_small_blocks_answer_as_the_model() {
+    for seed in 40..46 {
+        let mut options = base_options();
+        let mut table = BlockBasedOptions::new();
+        table.set_block_size(256).set_bloom_filter(10.0);
+        options
+            .set_block_based_table_factory(&table)
+            .set_level_compaction_dynamic_level_bytes(false);
+        run(seed, &options, 1200);
+    }
+}
