@@ -74,6 +74,15 @@ impl Options {
         sanitize::check(&self.db, [("default", &self.cf)])
     }
 
+    /// The settings that differ from their default and have no effect, as `name=value`: what RocksDB does and this
+    /// engine does not need, or does not do yet.
+    #[must_use]
+    pub fn settings_without_effect(&self) -> Vec<String> {
+        let mut out = sanitize::without_effect(&self.db);
+        out.extend(sanitize::without_effect(&self.cf));
+        out
+    }
+
     /// All options there are.
     #[must_use]
     pub fn registry() -> &'static [OptionInfo] {

@@ -304,7 +304,7 @@ fn sanitize_block_based(table: &mut BlockBasedOptions) {
         .min(table.max_auto_readahead_size);
 }
 
-/// The options that differ from the default and have no effect, for the LOG.
+/// The options that differ from the default and have no effect.
 pub(crate) fn without_effect<S: Section>(source: &S) -> Vec<String> {
     let default = S::default();
     S::rows()

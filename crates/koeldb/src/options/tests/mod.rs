@@ -2,6 +2,12 @@
 
 mod examples;
 mod file;
+#[cfg(all(
+    feature = "snappy",
+    feature = "lz4",
+    feature = "zlib",
+    feature = "zstd"
+))]
 mod ldb;
 mod registry;
 mod sanitize;
