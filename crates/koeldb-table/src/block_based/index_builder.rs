@@ -10,12 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use koeldb_base::coding::{put_length_prefixed, put_varint64, zigzag};
-use koeldb_base::key::{FOOTER_BYTES, user_key};
+use koeldb_base::key::user_key;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{KeyOrder, Result};
 
-use super::block_builder::{BlockBuilder, common_prefix_len};
+use super::block_builder::BlockBuilder;
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
+use super::uniformity::Uniformity;
 
 /// How far index keys are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -279,7 +280,9 @@ impl IndexBuilder {
         let mut block = IndexBlockBuilder::new(self.block_format());
         let mut uniformity = Uniformity::new(self.uniform_cv_threshold, self.needs_seqnos);
         for (separator, first_key, handle) in self.parts() {
-            uniformity.add(&block, separator);
+            if block.restart_is_next() {
+                uniformity.add(separator);
+            }
             block.add(separator, handle, first_key)?;
         }
         let uniform = uniformity.is_uniform();
@@ -308,7 +311,9 @@ impl IndexBuilder {
         };
         let mut parts = self.parts().peekable();
         while let Some((separator, first_key, handle)) = parts.next() {
-            uniformity.add(&partition, separator);
+            if partition.restart_is_next() {
+                uniformity.add(separator);
+            }
             partition.add(separator, handle, first_key)?;
             if parts.peek().is_some() && partition.estimated_bytes() < self.partition_bytes {
                 continue;
@@ -407,276 +412,5 @@ impl std::fmt::Debug for PrefixBlocks {
     }
 }
 
-/// Whether the restart keys of an index block are spread so evenly that interpolation finds them.
-#[derive(Debug)]
-struct Uniformity {
-    threshold: f64,
-    internal_keys: bool,
-    /// Restart keys, one after the other, and their ends.
-    keys: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Uniformity {
-    /// A negative threshold never finds a block uniform.
-    fn new(threshold: f64, internal_keys: bool) -> Self {
-        Uniformity {
-            threshold,
-            internal_keys,
-            keys: Vec::new(),
-            ends: Vec::new(),
-        }
-    }
-
-    /// Notes the separator that is about to be added to `block`, if it will be a restart key.
-    fn add(&mut self, block: &IndexBlockBuilder, separator: &[u8]) {
-        if self.threshold >= 0.0 && block.restart_is_next() {
-            let key = if self.internal_keys {
-                separator
-            } else {
-                user_key(separator)
-            };
-            self.keys.extend_from_slice(key);
-            self.ends.push(self.keys.len());
-        }
-    }
-
-    /// Whether the coefficient of variation of the gaps between the keys, read as numbers behind their common
-    /// prefix, is below the threshold.
-    fn is_uniform(&self) -> bool {
-        if self.threshold < 0.0 || self.ends.len() < 3 {
-            return false;
-        }
-        let mut start = 0;
-        let keys: Vec<&[u8]> = self
-            .ends
-            .iter()
-            .map(|&end| &self.keys[std::mem::replace(&mut start, end)..end])
-            .collect();
-        let footer_bytes = if self.internal_keys { FOOTER_BYTES } else { 0 };
-        if keys.iter().any(|key| key.len() < footer_bytes) {
-            return false;
-        }
-        let prefix = common_prefix_len(keys[0], keys[keys.len() - 1]);
-        let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
-        for pair in keys.windows(2) {
-            let number = |key: &[u8]| number_behind(&key[..key.len() - footer_bytes], prefix);
-            #[expect(clippy::cast_precision_loss, reason = "a statistic")]
-            let gap = number(pair[1]).wrapping_sub(number(pair[0])) as f64;
-            count += 1.0;
-            let difference = gap - mean;
-            mean += difference / count;
-            squares += difference * (gap - mean);
-        }
-        mean > 0.0 && (squares / count).sqrt() / mean < self.threshold
-    }
-
-    fn reset(&mut self) {
-        self.keys.clear();
-        self.ends.clear();
-    }
-}
-
-/// The 8 bytes of `key` behind a prefix as a number whose order is the bytes' order, missing bytes zero.
-fn number_behind(key: &[u8], prefix: usize) -> u64 {
-    let rest = &key[prefix.min(key.len())..];
-    let mut bytes = [0; 8];
-    for (to, from) in bytes.iter_mut().rev().zip(rest) {
-        *to = *from;
-    }
-    u64::from_le_bytes(bytes)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use koeldb_base::ValueType;
-    use koeldb_base::key::encode;
-    use koeldb_base::prefix::FixedPrefix;
-
-    /// Blocks as they would follow each other in a file.
-    #[derive(Default)]
-    struct Written {
-        blocks: Vec<Vec<u8>>,
-        offset: u64,
-    }
-
-    impl IndexBlockSink for Written {
-        fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
-            let handle = BlockHandle {
-                offset: self.offset,
-                size: block.len() as u64,
-            };
-            self.offset += handle.size + BLOCK_TRAILER_BYTES as u64;
-            self.blocks.push(block.clone());
-            Ok(handle)
-        }
-    }
-
-    fn options(index_type: IndexType, restart_interval: u32) -> IndexOptions {
-        IndexOptions {
-            index_type,
-            shortening: IndexShortening::Separators,
-            delta_values: true,
-            user_keys_allowed: true,
-            restart_interval,
-            partition_bytes: 40,
-            uniform_cv_threshold: -1.0,
-        }
-    }
-
-    /// An index over blocks given by their first and last user keys, with sequence numbers that fall, each
-    /// block 100 bytes and a few longer than the one before.
-    fn index_of(options: IndexOptions, blocks: &[(&str, &str)]) -> IndexBuilder {
-        let mut index = IndexBuilder::new(KeyOrder::Bytewise, options, None);
-        let internal = |key: &str, seqno| encode(key.as_bytes(), seqno, ValueType::Value);
-        let mut offset = 0;
-        for (n, &(first, last)) in blocks.iter().enumerate() {
-            let seqno = 1000 - 2 * n as u64;
-            let next = blocks.get(n + 1).map(|(next, _)| internal(next, seqno - 2));
-            index.add_block(
-                &internal(first, seqno),
-                &internal(last, seqno - 1),
-                next.as_deref(),
-            );
-            let handle = BlockHandle {
-                offset,
-                size: 100 + n as u64,
-            };
-            index.add_handle(handle);
-            offset += handle.size + BLOCK_TRAILER_BYTES as u64;
-        }
-        index
-    }
-
-    #[test]
-    fn the_index_of_the_worked_example_is_built() {
-        let mut index = IndexBuilder::new(
-            KeyOrder::Bytewise,
-            options(IndexType::BinarySearch, 1),
-            None,
-        );
-        index.add_block(
-            &encode(b"k0", 1, ValueType::Value),
-            &encode(b"k2", 3, ValueType::Value),
-            None,
-        );
-        index.add_handle(BlockHandle {
-            offset: 0,
-            size: 51,
-        });
-        let mut written = Written::default();
-        index.finish(&mut written).unwrap();
-        assert_eq!(written.blocks, [b"\0\x02k2\0\x33\0\0\0\0\x01\0\0\0"]);
-    }
-
-    #[test]
-    fn values_are_differences_only_behind_a_shared_prefix() {
-        let blocks = [("aa", "ab"), ("ad", "ae"), ("b", "c"), ("ca", "cb")];
-        let index = index_of(options(IndexType::BinarySearch, 16), &blocks);
-        assert!(index.block_format().user_keys);
-        let mut written = Written::default();
-        let finished = index.finish(&mut written).unwrap();
-        assert_eq!(finished.raw_bytes, written.blocks[0].len() as u64);
-        // Between "ab" and "ad" the separator is "ac", between "ae" and "b" it is "af"; "c" is a prefix of
-        // "ca", and nothing is shorter than "cb".
-        assert_eq!(
-            written.blocks[0],
-            [
-                &b"\0\x02ac\0\x64"[..],
-                b"\x01\x01f\x02",
-                // A restart point it is not, but no byte is shared: the whole handle, at 105 + 106.
-                b"\0\x01c\xd3\x01\x66",
-                b"\x01\x01b\x02",
-                b"\0\0\0\0\x01\0\0\0",
-            ]
-            .concat()
-        );
-    }
-
-    #[test]
-    fn neighbours_that_share_a_user_key_make_all_keys_internal() {
-        let blocks = [("a", "b"), ("b", "c"), ("d", "e")];
-        let index = index_of(options(IndexType::BinarySearch, 1), &blocks);
-        assert!(!index.block_format().user_keys);
-        let mut written = Written::default();
-        index.finish(&mut written).unwrap();
-        let last_of_first = encode(b"b", 999, ValueType::Value);
-        assert_eq!(written.blocks[0][2..11], last_of_first);
-    }
-
-    #[test]
-    fn partitions_are_cut_by_size_and_the_top_level_names_their_last_separators() {
-        let blocks: Vec<(String, String)> = (0..20)
-            .map(|n| (format!("k{n:02}a"), format!("k{n:02}b")))
-            .collect();
-        let blocks: Vec<(&str, &str)> = blocks.iter().map(|(a, b)| (&a[..], &b[..])).collect();
-        let index = index_of(options(IndexType::TwoLevel, 1), &blocks);
-        let mut written = Written::default();
-        let finished = index.finish(&mut written).unwrap();
-        assert_eq!(
-            finished.partition_count + 1,
-            written.blocks.len() as u64,
-            "partitions, then the top level"
-        );
-        assert!((5..20).contains(&finished.partition_count));
-        let bytes: usize = written.blocks.iter().map(Vec::len).sum();
-        assert_eq!(finished.raw_bytes, bytes as u64);
-        let top = written.blocks.last().unwrap();
-        assert!(top.windows(4).any(|bytes| bytes == b"k19b"));
-        assert_eq!(finished.top_level_raw_bytes, top.len() as u64);
-    }
-
-    #[test]
-    fn a_hash_index_names_the_entries_of_each_prefix() {
-        let extractor: Arc<dyn PrefixExtractor> = Arc::new(FixedPrefix::new(5));
-        let mut index = IndexBuilder::new(
-            KeyOrder::Bytewise,
-            options(IndexType::HashSearch, 16),
-            Some(extractor),
-        );
-        assert_eq!(index.block_format().restart_interval, 1);
-        let blocks = [
-            ["aaaaa1", "aaaaa2"],
-            ["aaaaa3", "aaaaa4"],
-            ["aaaaa5", "bbbbb1"],
-            ["bbbbb2", "bbbbb3"],
-            ["bbbbb4", "bbbbb5"],
-        ];
-        for keys in blocks {
-            for key in keys {
-                index.add_key(key.as_bytes());
-            }
-            let [first, last] = keys.map(|key| encode(key.as_bytes(), 1, ValueType::Value));
-            index.add_block(&first, &last, None);
-        }
-        let (prefixes, metadata) = index.hash_blocks().unwrap();
-        assert_eq!(prefixes, b"aaaaabbbbb");
-        assert_eq!(metadata, [5, 0, 3, 5, 2, 3]);
-    }
-
-    #[test]
-    fn evenly_spread_keys_are_uniform() {
-        let is_uniform = |threshold: f64, internal: bool, keys: &[u32]| {
-            let mut uniformity = Uniformity::new(threshold, internal);
-            let block = IndexBlockBuilder::new(IndexBlockFormat {
-                restart_interval: 1,
-                delta_values: true,
-                user_keys: !internal,
-            });
-            for key in keys {
-                let separator = encode(format!("key{key:08}").as_bytes(), 1, ValueType::Value);
-                uniformity.add(&block, &separator);
-            }
-            uniformity.is_uniform()
-        };
-        let even: Vec<u32> = (0..8).map(|n| 10_000_000 + n * 1_000_000).collect();
-        for internal in [false, true] {
-            assert!(is_uniform(0.5, internal, &even));
-            assert!(!is_uniform(-1.0, internal, &even), "off");
-            assert!(!is_uniform(0.5, internal, &even[..2]), "too few");
-            let skewed = [1, 2, 3, 4, 5, 6, 7, 90_000_000];
-            assert!(!is_uniform(0.5, internal, &skewed));
-        }
-    }
-}
+mod tests;

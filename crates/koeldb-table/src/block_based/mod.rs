@@ -8,7 +8,8 @@
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
 //! - [`fetch`]: from a handle to a verified, decompressed, cached block.
 //! - [`reader`], [`cursor`]: point reads and scans.
-//! - [`builder`], [`index_builder`], `block_builder`, `filter_builder`, `dictionary`, `block_writer`: writing.
+//! - [`builder`], `write_options`: writing a table. `block_builder`, [`index_builder`], `uniformity`,
+//!   `filter_builder`, `dictionary`, `block_writer`: its parts.
 
 pub mod block;
 pub(crate) mod block_builder;
@@ -24,3 +25,5 @@ pub mod index_builder;
 pub mod metaindex;
 pub(crate) mod open;
 pub mod reader;
+mod uniformity;
+mod write_options;

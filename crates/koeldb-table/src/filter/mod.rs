@@ -14,8 +14,8 @@
 //! a filter may cost a read, never an answer (`docs/formats/block-based-table.md`, filters).
 //!
 //! - [`policy`]: the option, as text and as a choice of algorithm for one table.
-//! - [`reader`]: asks a stored filter. [`builder`]: collects hashes and makes one.
-//! - [`bloom`], [`legacy_bloom`], [`ribbon`]: the three algorithms. [`ribbon_builder`]: solves a Ribbon.
+//! - [`reader`]: asks a stored filter. `builder`: collects hashes and makes one.
+//! - `bloom`, `legacy_bloom`, `ribbon`: the three algorithms. `ribbon_builder`: solves a Ribbon.
 //!
 //! The new algorithms share one hash of the key, XXPH3, so a look-up computes it once for all tables; the
 //! legacy Bloom filter of format versions before 5 has a 32-bit hash of its own.

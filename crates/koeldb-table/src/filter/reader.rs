@@ -234,4 +234,55 @@ mod tests {
         }
         assert!(says(&[0, 0xff, 0, 6, 0, 0]), "not a whole line");
     }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn probe_speed() {
+        use koeldb_fs::{Clock, SystemClock};
+
+        for (name, policy, key_count) in [
+            ("bloom", FilterPolicy::bloom(10.0), 10_000_u64),
+            ("bloom", FilterPolicy::bloom(10.0), 20_000_000),
+            ("ribbon", FilterPolicy::ribbon(10.0, -1), 10_000),
+            ("ribbon", FilterPolicy::ribbon(10.0, -1), 20_000_000),
+        ] {
+            let mut builder = FilterBuilder::new(policy.algorithm(6, None).unwrap());
+            for key in 0..key_count {
+                builder.add(&key.to_le_bytes());
+            }
+            let filter = builder.finish();
+            let reader = FilterReader::new(&filter);
+            for (keys, first) in [("present", 0), ("absent", key_count)] {
+                let hashes: Vec<u64> = (0..1_000_000_u64)
+                    .map(|n| first + n * 7919 % key_count)
+                    .map(|key| xxph3_64(&key.to_le_bytes()))
+                    .collect();
+                let mut found = [false; 32];
+                let (alone, batched) = (0..7)
+                    .map(|_| {
+                        let start = SystemClock.now();
+                        let alone = hashes
+                            .iter()
+                            .filter(|&&h| reader.may_contain_hash(h))
+                            .count();
+                        let middle = SystemClock.now();
+                        let mut batched = 0;
+                        for hashes in hashes.chunks(32) {
+                            let found = &mut found[..hashes.len()];
+                            reader.may_contain_hashes(hashes, found);
+                            batched += found.iter().filter(|&&found| found).count();
+                        }
+                        assert_eq!(alone, batched);
+                        (middle - start, SystemClock.now() - middle)
+                    })
+                    .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
+                    .unwrap();
+                println!(
+                    "{name} of {key_count} keys, {keys}: {} ps alone, {} ps in batches of 32",
+                    alone.as_nanos() / 1000,
+                    batched.as_nanos() / 1000
+                );
+            }
+        }
+    }
 }

@@ -11,6 +11,7 @@ use koeldb_fs::fault::{Failure, FaultFileSystem, FaultRule};
 use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, WriteOptions};
 
 use super::*;
+use crate::block_based::format::IndexType;
 use crate::builder::TableBuilder;
 
 fn create(fs: &dyn FileSystem, context: &TableBuildContext) -> Result<TableBuilder> {
