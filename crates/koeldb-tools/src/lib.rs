@@ -1,1 +1,13 @@
-//! db_bench, ldb and sst_dump for KoelDB.
+//! The command-line tools of KoelDB.
+//!
+//! - [`db_bench`]: benchmarks with RocksDB's flags, key sequences and output lines.
+//! - [`sst_dump`]: looks into table files.
+//!
+//! Each module has a `run` that takes the words of a command line and returns what the process exits with;
+//! the binaries only call it. Standard output carries results, standard error everything else. No thread of
+//! a tool outlives its `run`.
+
+pub mod db_bench;
+mod json;
+pub mod sst_dump;
+mod text;

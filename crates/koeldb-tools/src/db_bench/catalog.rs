@@ -1,0 +1,471 @@
+//! All benchmarks by name.
+
+use super::flags::Flags;
+use super::plan::{Failure, Outcome, Plan};
+use super::values::ValueSizes;
+use super::work::state::{self, StateFn};
+use super::work::{background, deterministic, mixed, read, scan, write};
+use super::worker::{ThreadedWork, WorkFn};
+
+/// One benchmark.
+#[derive(Clone, Copy)]
+pub(crate) struct Benchmark {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) work: Work,
+    /// Destroys and reopens the database first.
+    pub(crate) fresh: bool,
+    /// Always one thread; with more asked for, this is said.
+    pub(crate) one_thread: Option<&'static str>,
+    /// Says how large batches are.
+    pub(crate) tells_batch: TellsBatch,
+    pub(crate) needs: Needs,
+    pub(crate) change: fn(&mut Plan),
+}
+
+/// What runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    Threads(ThreadedWork),
+    State(StateFn),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TellsBatch {
+    Never,
+    Always,
+    WithStride,
+}
+
+/// What a benchmark cannot do without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    MergeOperator,
+    NoAutoCompactions,
+    RowCacheAndExistingKeys,
+}
+
+impl Needs {
+    /// Answers whether all is there that the benchmark called `name` needs. A missing merge operator is
+    /// a line of the results, as in RocksDB's program; then the run ends.
+    pub(crate) fn check(self, name: &str, flags: &Flags) -> Outcome {
+        match self {
+            Needs::MergeOperator if flags.merge_operator.is_empty() => {
+                println!("{name:<12} : skipped (--merge_operator is unknown)");
+                Err(Failure::new(format!("{name} needs --merge_operator")))
+            }
+            Needs::NoAutoCompactions if !flags.disable_auto_compactions => Err(Failure::new(
+                "Please disable_auto_compactions in FillDeterministic benchmark",
+            )),
+            Needs::RowCacheAndExistingKeys
+                if !flags.use_existing_keys || flags.row_cache_size == 0 =>
+            {
+                Err(Failure::new(
+                    "Please set use_existing_keys to true and specify a row cache size in \
+                     readtorowcache benchmark",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const fn threads(name: &'static str, about: &'static str, work: WorkFn) -> Benchmark {
+    Benchmark {
+        name,
+        about,
+        work: Work::Threads(ThreadedWork {
+            work,
+            background: None,
+        }),
+        fresh: false,
+        one_thread: None,
+        tells_batch: TellsBatch::Never,
+        needs: Needs::Nothing,
+        change: |_| {},
+    }
+}
+
+const fn fill(name: &'static str, about: &'static str, work: WorkFn) -> Benchmark {
+    Benchmark {
+        fresh: true,
+        ..threads(name, about, work)
+    }
+}
+
+const fn beside(
+    name: &'static str,
+    about: &'static str,
+    work: WorkFn,
+    background: WorkFn,
+) -> Benchmark {
+    Benchmark {
+        work: Work::Threads(ThreadedWork {
+            work,
+            background: Some(background),
+        }),
+        ..threads(name, about, work)
+    }
+}
+
+const fn state(name: &'static str, about: &'static str, work: StateFn) -> Benchmark {
+    Benchmark {
+        work: Work::State(work),
+        ..threads(name, about, write::random)
+    }
+}
+
+const UNIQUE_REMARK: &str =
+    "filluniquerandom and fillanddeleteuniquerandom multithreaded not supported, use 1 thread";
+const DETERMINISTIC_REMARK: &str = "filldeterministic multithreaded not supported, use 1 thread";
+
+/// The benchmarks, grouped for the help.
+pub(crate) const BENCHMARKS: &[Benchmark] = &[
+    fill(
+        "fillseq",
+        "writes keys in order into a fresh database",
+        write::sequential,
+    ),
+    Benchmark {
+        change: |plan| plan.batch = 1000,
+        ..fill("fillbatch", "fillseq in batches of 1000", write::sequential)
+    },
+    fill(
+        "fillrandom",
+        "writes random keys into a fresh database",
+        write::random,
+    ),
+    Benchmark {
+        one_thread: Some(UNIQUE_REMARK),
+        ..fill(
+            "filluniquerandom",
+            "writes every key once, in random order",
+            write::unique_random,
+        )
+    },
+    Benchmark {
+        one_thread: Some(UNIQUE_REMARK),
+        ..fill(
+            "fillanddeleteuniquerandom",
+            "the same as filluniquerandom",
+            write::unique_random,
+        )
+    },
+    Benchmark {
+        change: |plan| {
+            plan.fill_keys /= 1000;
+            plan.write_options.set_sync(true);
+        },
+        ..fill(
+            "fillsync",
+            "writes num/1000 random keys, each synced",
+            write::random,
+        )
+    },
+    Benchmark {
+        change: |plan| {
+            plan.fill_keys /= 1000;
+            plan.values.sizes = ValueSizes::Fixed(100_000);
+        },
+        ..fill(
+            "fill100K",
+            "writes num/1000 random keys with values of 100,000 bytes",
+            write::random,
+        )
+    },
+    Benchmark {
+        one_thread: Some(DETERMINISTIC_REMARK),
+        needs: Needs::NoAutoCompactions,
+        ..fill(
+            "fillseqdeterministic",
+            "fills each level of the tree by a compaction of its own; the last one in order",
+            deterministic::sequential,
+        )
+    },
+    Benchmark {
+        one_thread: Some(DETERMINISTIC_REMARK),
+        needs: Needs::NoAutoCompactions,
+        ..fill(
+            "filluniquerandomdeterministic",
+            "the same; the last level in random order",
+            deterministic::unique_random,
+        )
+    },
+    threads(
+        "overwrite",
+        "writes random keys into what is there",
+        write::random,
+    ),
+    threads(
+        "fillseekseq",
+        "fills in order, unmeasured; then seeks to every key",
+        scan::seek_sequential,
+    ),
+    threads(
+        "deleteseq",
+        "deletes keys in order",
+        write::delete_sequential,
+    ),
+    threads("deleterandom", "deletes random keys", write::delete_random),
+    Benchmark {
+        tells_batch: TellsBatch::WithStride,
+        ..threads("readrandom", "reads random keys", read::random)
+    },
+    Benchmark {
+        change: |plan| plan.layout.key_bytes += 1,
+        ..threads(
+            "readmissing",
+            "reads random keys that do not exist",
+            read::random,
+        )
+    },
+    Benchmark {
+        change: |plan| plan.reads /= 1000,
+        ..threads(
+            "readrandomsmall",
+            "readrandom with reads/1000",
+            read::random,
+        )
+    },
+    threads(
+        "readrandomfast",
+        "reads random keys, some missing; copies values",
+        read::random_fast,
+    ),
+    Benchmark {
+        tells_batch: TellsBatch::Always,
+        ..threads(
+            "multireadrandom",
+            "reads batches of random keys by MultiGet",
+            read::multi_random,
+        )
+    },
+    threads("readseq", "scans from the first key", scan::forwards),
+    threads(
+        "readreverse",
+        "scans from the last key backwards",
+        scan::backwards,
+    ),
+    Benchmark {
+        one_thread: Some(""),
+        change: |plan| plan.reads = plan.key_count,
+        ..threads(
+            "readtocache",
+            "readseq of everything, one thread",
+            scan::forwards,
+        )
+    },
+    Benchmark {
+        needs: Needs::RowCacheAndExistingKeys,
+        ..threads(
+            "readtorowcache",
+            "reads every existing key in order",
+            read::to_row_cache,
+        )
+    },
+    threads("newiterator", "makes and drops cursors", scan::new_iterator),
+    threads(
+        "seekrandom",
+        "seeks to random keys and takes seek_nexts steps",
+        scan::seek_random,
+    ),
+    Benchmark {
+        tells_batch: TellsBatch::Always,
+        ..threads(
+            "approximatesizerandom",
+            "asks for sizes of random ranges",
+            read::approximate_sizes,
+        )
+    },
+    threads(
+        "readrandomwriterandom",
+        "readwritepercent reads, then writes, of random keys",
+        mixed::read_random_write_random,
+    ),
+    threads(
+        "updaterandom",
+        "reads a random key and writes it anew",
+        mixed::update_random,
+    ),
+    threads(
+        "xorupdaterandom",
+        "reads a random key and writes its value xored",
+        mixed::xor_update_random,
+    ),
+    threads(
+        "appendrandom",
+        "reads a random key and writes its value lengthened",
+        mixed::append_random,
+    ),
+    Benchmark {
+        needs: Needs::MergeOperator,
+        ..threads(
+            "mergerandom",
+            "merges into random keys; needs merge_operator",
+            mixed::merge_random,
+        )
+    },
+    Benchmark {
+        needs: Needs::MergeOperator,
+        ..threads(
+            "readrandommergerandom",
+            "reads of or merges into random keys",
+            mixed::read_random_merge_random,
+        )
+    },
+    beside(
+        "readwhilewriting",
+        "readrandom beside a writer",
+        read::random,
+        background::writer,
+    ),
+    Benchmark {
+        tells_batch: TellsBatch::Always,
+        ..beside(
+            "multireadwhilewriting",
+            "multireadrandom beside a writer",
+            read::multi_random,
+            background::writer,
+        )
+    },
+    beside(
+        "seekrandomwhilewriting",
+        "seekrandom beside a writer",
+        scan::seek_random,
+        background::writer,
+    ),
+    beside(
+        "newiteratorwhilewriting",
+        "newiterator beside a writer",
+        scan::new_iterator,
+        background::writer,
+    ),
+    beside(
+        "readwhilemerging",
+        "readrandom beside a merger",
+        read::random,
+        background::merger,
+    ),
+    beside(
+        "seekrandomwhilemerging",
+        "seekrandom beside a merger",
+        scan::seek_random,
+        background::merger,
+    ),
+    beside(
+        "readwhilescanning",
+        "readrandom beside a scanner",
+        read::random,
+        background::scanner,
+    ),
+    threads("compact", "compacts everything", state::compact),
+    state(
+        "compactall",
+        "compacts everything, without a result line",
+        state::compact_all,
+    ),
+    state(
+        "compact0",
+        "compacts level 0 into the next level that has files",
+        state::compact_level_0,
+    ),
+    state(
+        "compact1",
+        "compacts the first level below 0 into the next one",
+        state::compact_level_1,
+    ),
+    state("flush", "flushes the memtables", state::flush),
+    state(
+        "waitforcompaction",
+        "waits until no compaction is due",
+        state::wait_for_compaction,
+    ),
+    threads(
+        "verifychecksum",
+        "verifies every block of every file",
+        state::verify_checksum,
+    ),
+    state("stats", "prints the property rocksdb.stats", state::stats),
+    state(
+        "levelstats",
+        "prints files and bytes per level",
+        state::level_stats,
+    ),
+    state("sstables", "prints the table files", state::sstables),
+    state(
+        "memstats",
+        "prints sizes and counts of memtables",
+        state::memory_stats,
+    ),
+    state(
+        "block_cache_entry_stats",
+        "prints what the block cache holds",
+        state::block_cache_entry_stats,
+    ),
+];
+
+/// The benchmark called `name`.
+pub(crate) fn find(name: &str) -> Option<&'static Benchmark> {
+    BENCHMARKS.iter().find(|benchmark| benchmark.name == name)
+}
+
+/// One word of `--benchmarks`: a name, how often it runs, and how often before that to warm up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) repeats: u32,
+    pub(crate) warm_ups: u32,
+}
+
+/// Reads `name` or `name[X3-W1]`. The error is a line for standard error.
+pub(crate) fn parse_request(word: &str) -> Result<Request<'_>, String> {
+    let mut request = Request {
+        name: word,
+        repeats: 1,
+        warm_ups: 0,
+    };
+    let Some(inner) = word.strip_suffix(']') else {
+        return Ok(request);
+    };
+    let unknown = || format!("unknown benchmark arguments '{word}'");
+    let (name, arguments) = inner.split_once('[').ok_or_else(unknown)?;
+    request.name = name;
+    for argument in arguments.split('-').filter(|argument| !argument.is_empty()) {
+        let place = match argument.as_bytes()[0] {
+            b'X' => &mut request.repeats,
+            b'W' => &mut request.warm_ups,
+            _ => continue,
+        };
+        *place = argument[1..].parse().map_err(|_| unknown())?;
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_the_default_list_has_only_known_ones() {
+        let mut names: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        for name in crate::db_bench::flags::DEFAULT_BENCHMARKS.split(',') {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn requests_carry_repeats_and_warm_ups() {
+        let request = parse_request("fillseq[X3-W1]").expect("valid");
+        assert_eq!(
+            (request.name, request.repeats, request.warm_ups),
+            ("fillseq", 3, 1)
+        );
+        let request = parse_request("fillseq").expect("valid");
+        assert_eq!((request.repeats, request.warm_ups), (1, 0));
+        assert!(parse_request("fillseq]").is_err());
+        assert!(parse_request("fillseq[Xmany]").is_err());
+    }
+}

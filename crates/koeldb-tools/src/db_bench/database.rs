@@ -1,0 +1,190 @@
+//! The databases of a run: their options, how they are opened, which one a step takes.
+
+use std::cmp::Reverse;
+use std::path::{Path, PathBuf};
+
+use koeldb::{ColumnFamily, ConfigOptions, Db, LiveFile, Options};
+
+use super::flags::Flags;
+use super::options::{self, OptionText};
+use super::plan::{Failure, Outcome};
+
+/// One open database.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) db: Db,
+    /// The default family first. Never empty.
+    pub(crate) families: Vec<ColumnFamily>,
+    pub(crate) path: PathBuf,
+}
+
+impl Database {
+    /// The family in which the key of `number` lives.
+    #[inline]
+    pub(crate) fn family(&self, number: u64) -> &ColumnFamily {
+        match self.families.as_slice() {
+            [only] => only,
+            families => &families[remainder(number, families.len())],
+        }
+    }
+
+    pub(crate) fn default_family(&self) -> &ColumnFamily {
+        &self.families[0]
+    }
+
+    /// The tables of the default family by level: newest first on level 0, in key order below it.
+    pub(crate) fn tree(&self) -> Vec<Vec<LiveFile>> {
+        let mut levels: Vec<Vec<LiveFile>> = Vec::new();
+        for file in self.db.live_files() {
+            if file.column_family == self.default_family().name() {
+                let count = levels.len().max(file.level + 1);
+                levels.resize_with(count, Vec::new);
+                levels[file.level].push(file);
+            }
+        }
+        if let Some(newest) = levels.first_mut() {
+            newest.sort_by_key(|file| Reverse(file.largest_seqno));
+        }
+        levels
+    }
+}
+
+/// The databases of a run: one, or several with `--num_multi_db`.
+#[derive(Debug)]
+pub(crate) struct Databases {
+    all: Vec<Database>,
+}
+
+impl Databases {
+    /// The database that `draw` chooses.
+    #[inline]
+    pub(crate) fn select(&self, draw: u64) -> &Database {
+        match self.all.as_slice() {
+            [only] => only,
+            all => &all[remainder(draw, all.len())],
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[Database] {
+        &self.all
+    }
+
+    /// Whether there are several, so that a choice is made.
+    pub(crate) fn are_several(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// Closes all of them.
+    pub(crate) fn close(self) -> Outcome {
+        for database in self.all {
+            let close = database.db.close();
+            close.map_err(|error| Failure::of("close error", &error))?;
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn remainder(number: u64, count: usize) -> usize {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    koeldb_base::coding::to_usize(number % count)
+}
+
+/// Directories of the databases that the flags ask for, with those of their logs if these are elsewhere.
+fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
+    let path = PathBuf::from(&flags.db);
+    let wal_dir = (!flags.wal_dir.is_empty()).then(|| PathBuf::from(&flags.wal_dir));
+    if flags.num_multi_db <= 1 {
+        return vec![(path, wal_dir)];
+    }
+    let numbers = 0..flags.num_multi_db;
+    numbers
+        .map(|number| {
+            let name = number.to_string();
+            let wal_dir = wal_dir.as_ref().map(|wal_dir| wal_dir.join(&name));
+            (path.join(name), wal_dir)
+        })
+        .collect()
+}
+
+/// Makes the options, prints what RocksDB's program prints meanwhile, and opens.
+pub(crate) fn open(flags: &Flags) -> Outcome<Databases> {
+    let options = make_options(flags)?;
+    let mut all = Vec::new();
+    for (path, wal_dir) in directories(flags) {
+        let mut options = options.clone();
+        if let Some(wal_dir) = wal_dir {
+            options.set_wal_dir(wal_dir);
+        }
+        let database = open_one(&options, &path, flags);
+        all.push(database.map_err(|error| Failure::of("open error", &error))?);
+    }
+    Ok(Databases { all })
+}
+
+fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Database> {
+    let mut builder = Db::builder(options);
+    let names = (0..flags.num_column_families.max(1)).map(family_name);
+    let names: Vec<String> = names.collect();
+    for name in &names[1..] {
+        builder.column_family(name.as_str());
+    }
+    if flags.readonly {
+        builder.read_only();
+    }
+    let db = builder.open(path)?;
+    let families = names.iter().filter_map(|name| db.cf_handle(name));
+    Ok(Database {
+        families: families.collect(),
+        path: path.to_path_buf(),
+        db,
+    })
+}
+
+fn family_name(number: i32) -> String {
+    match number {
+        0 => "default".to_owned(),
+        number => format!("column_family_name_{number:06}"),
+    }
+}
+
+/// Removes what the directories hold.
+pub(crate) fn destroy(flags: &Flags) -> Outcome {
+    for (path, wal_dir) in directories(flags) {
+        let mut options = Options::new();
+        if let Some(wal_dir) = wal_dir {
+            options.set_wal_dir(wal_dir);
+        }
+        let destroyed = Db::destroy(&options, &path);
+        destroyed.map_err(|error| Failure::of("cannot destroy the old database", &error))?;
+    }
+    Ok(())
+}
+
+fn make_options(flags: &Flags) -> Outcome<Options> {
+    println!("Initializing RocksDB Options from the specified file");
+    let config = ConfigOptions::default();
+    let mut options = Options::new();
+    let text = if flags.options_file.is_empty() {
+        println!("Initializing RocksDB Options from command-line flags");
+        options::option_text(flags).map_err(Failure::new)?
+    } else {
+        let path = &flags.options_file;
+        let loaded = Options::load_file(path, &config).map_err(|error| {
+            Failure::new(format!("Unable to load options file {path} --- {error}"))
+        })?;
+        options = loaded.options;
+        OptionText {
+            text: options::text_over_a_file(flags),
+            ..OptionText::default()
+        }
+    };
+    text.lines.iter().for_each(|line| println!("{line}"));
+    text.warnings.iter().for_each(|line| eprintln!("{line}"));
+    options
+        .apply_str(&text.text, &config)
+        .map_err(|error| Failure::of("invalid options", &error))?
+        .create_if_missing(true)
+        .create_missing_column_families(true);
+    Ok(options)
+}

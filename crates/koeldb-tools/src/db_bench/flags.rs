@@ -1,0 +1,890 @@
+//! The flags of `db_bench`: one table of them all, and gflags' grammar to read them.
+//!
+//! Names, types and defaults are those of RocksDB 11.9, so that a command line written for one program
+//! runs in the other. Each flag is declared once, in [`flag_table!`]'s only use at the end of this module:
+//! it becomes a field of [`Flags`], a row of [`TABLE`] and a line of the help. A row also says what the
+//! flag does: an option it sets by name ([`Effect::Sets`]), something this program does itself, or
+//! nothing, and then why.
+//!
+//! Grammar: `-f=v`, `--f=v`, `-f v`, `--f v`; `--f` and `--nof` for booleans; `--` ends the flags; the last
+//! one wins; words that are no flags are ignored. A pasted em or en dash counts as two hyphens.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// What runs if `--benchmarks` is not given.
+pub(crate) const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrandom,\
+     newiterator,newiteratorwhilewriting,seekrandom,seekrandomwhilewriting,readseq,readreverse,compact,\
+     multireadrandom,multireadwhilewriting,readtocache,readmissing,readwhilewriting,\
+     readrandomwriterandom,updaterandom,fill100K,verifychecksum,levelstats";
+
+/// Flags that RocksDB once had: accepted with a notice, whether they take a value, and why they do nothing.
+const REMOVED: &[(&str, &str, FlagType)] = &[
+    (
+        "compaction_measure_io_stats",
+        "see report_bg_io_stats",
+        FlagType::I32,
+    ),
+    (
+        "disable_data_sync",
+        "table files are always synced",
+        FlagType::Bool,
+    ),
+    ("logtostderr", "see use_stderr_info_logger", FlagType::Bool),
+    (
+        "max_grandparent_overlap_factor",
+        "it became max_compaction_bytes",
+        FlagType::I32,
+    ),
+];
+
+/// Flags of RocksDB's program that belong to features that are not built here.
+const UNPLANNED: &str = include_str!("unplanned_flags.txt");
+
+/// The part of the help in which a flag stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    /// What runs, where, for how long, and what it reports.
+    Run,
+    /// Keys and values.
+    Keys,
+    /// What single benchmarks do.
+    Work,
+    /// Options of each read and write.
+    Read,
+    /// Block, row and blob caches.
+    Cache,
+    /// Memtables.
+    Memtable,
+    /// Table formats.
+    Table,
+    /// The tree, compactions and compression.
+    Compaction,
+    /// Blob files.
+    Blob,
+    /// Files, threads, the log.
+    Engine,
+}
+
+impl Group {
+    /// All groups in the order of the help, with their headings.
+    pub(crate) const ALL: [(Group, &'static str); 10] = [
+        (Group::Run, "The run and its report"),
+        (Group::Keys, "Keys and values"),
+        (Group::Work, "What benchmarks do"),
+        (Group::Read, "Each read and write"),
+        (Group::Cache, "Caches"),
+        (Group::Memtable, "Memtables"),
+        (Group::Table, "Table files"),
+        (Group::Compaction, "The tree, compactions, compression"),
+        (Group::Blob, "Blob files"),
+        (Group::Engine, "Files, threads, the log"),
+    ];
+}
+
+/// Where an option lives in an option string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// An option of the database.
+    Db,
+    /// An option of the column family.
+    Family,
+    /// An option of block-based tables.
+    Table,
+    /// A field of `compaction_options_universal`.
+    Universal,
+    /// A field of `compaction_options_fifo`.
+    Fifo,
+    /// A field of `compression_opts`.
+    Compression,
+}
+
+/// What a flag does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Read by the benchmarks.
+    Bench,
+    /// Sets the option of this name to the flag's value.
+    Sets(Scope, &'static str),
+    /// Takes part in the options or their components in a way of its own.
+    Custom,
+    /// Accepted without effect, for this reason.
+    Ignored(&'static str),
+    /// Any value but the default is an error, for this reason.
+    Refused(&'static str),
+}
+
+/// The type of a flag's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlagType {
+    Bool,
+    I32,
+    U32,
+    I64,
+    U64,
+    F64,
+    Text,
+}
+
+impl FlagType {
+    /// The name in messages, gflags' own.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FlagType::Bool => "bool",
+            FlagType::I32 => "int32",
+            FlagType::U32 => "uint32",
+            FlagType::I64 => "int64",
+            FlagType::U64 => "uint64",
+            FlagType::F64 => "double",
+            FlagType::Text => "string",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlagInfo {
+    pub(crate) name: &'static str,
+    pub(crate) flag_type: FlagType,
+    pub(crate) group: Group,
+    pub(crate) effect: Effect,
+    pub(crate) help: &'static str,
+}
+
+/// A place for a flag's value.
+enum Slot<'a> {
+    Bool(&'a mut bool),
+    I32(&'a mut i32),
+    U32(&'a mut u32),
+    I64(&'a mut i64),
+    U64(&'a mut u64),
+    F64(&'a mut f64),
+    Text(&'a mut String),
+}
+
+/// A type that a flag can have.
+trait FlagValue {
+    const TYPE: FlagType;
+
+    /// What a default in the table is written as.
+    type Written;
+
+    fn from_written(default: Self::Written) -> Self;
+
+    fn slot(&mut self) -> Slot<'_>;
+}
+
+macro_rules! flag_values {
+    ($($type:ty, $written:ty => $variant:ident;)*) => {$(
+        impl FlagValue for $type {
+            const TYPE: FlagType = FlagType::$variant;
+
+            type Written = $written;
+
+            fn from_written(default: $written) -> Self {
+                default.into()
+            }
+
+            fn slot(&mut self) -> Slot<'_> {
+                Slot::$variant(self)
+            }
+        }
+    )*};
+}
+
+flag_values! {
+    bool, bool => Bool;
+    i32, i32 => I32;
+    u32, u32 => U32;
+    i64, i64 => I64;
+    u64, u64 => U64;
+    f64, f64 => F64;
+    String, &'static str => Text;
+}
+
+impl Slot<'_> {
+    /// Parses `text` as gflags does, into the place.
+    fn parse(self, text: &str) -> Option<()> {
+        match self {
+            Slot::Bool(place) => *place = parse_bool(text)?,
+            Slot::I32(place) => *place = parse_integer(text)?.try_into().ok()?,
+            Slot::U32(place) => *place = parse_integer(text)?.try_into().ok()?,
+            Slot::I64(place) => *place = parse_integer(text)?.try_into().ok()?,
+            Slot::U64(place) => *place = parse_integer(text)?.try_into().ok()?,
+            Slot::F64(place) => *place = text.trim_start().parse().ok()?,
+            Slot::Text(place) => text.clone_into(place),
+        }
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Slot::Bool(place) => place.to_string(),
+            Slot::I32(place) => place.to_string(),
+            Slot::U32(place) => place.to_string(),
+            Slot::I64(place) => place.to_string(),
+            Slot::U64(place) => place.to_string(),
+            Slot::F64(place) => place.to_string(),
+            Slot::Text(place) => (*place).clone(),
+        }
+    }
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "t" | "true" | "y" | "yes" => Some(true),
+        "0" | "f" | "false" | "n" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// Decimal, or hexadecimal after `0x`; no suffixes.
+fn parse_integer(text: &str) -> Option<i128> {
+    let text = text.trim_start();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    let hexadecimal = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    let magnitude = match hexadecimal {
+        Some(digits) => i128::from(u64::from_str_radix(digits, 16).ok()?),
+        None => i128::from(digits.parse::<u64>().ok()?),
+    };
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// What to do after the command line was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Run the benchmarks.
+    Run,
+    /// Print the help: only the flags that most runs need, or all.
+    Help { all: bool },
+    /// Print the version.
+    Version,
+}
+
+/// A command line that was read.
+#[derive(Debug)]
+pub(crate) struct CommandLine {
+    pub(crate) flags: Flags,
+    pub(crate) command: Command,
+    /// Lines for standard error: what was accepted and does nothing, dashes that were not hyphens.
+    pub(crate) notices: Vec<String>,
+    /// Names of the flags that were given, in the order of the alphabet.
+    pub(crate) given: BTreeSet<&'static str>,
+}
+
+/// Reads the words of a command line, the program's name not included. `read_file` reads the files that
+/// `--flagfile` names.
+///
+/// # Errors
+///
+/// Every problem that was found, one line each, without a line end.
+pub(crate) fn parse(
+    words: &[String],
+    read_file: &dyn Fn(&str) -> std::io::Result<String>,
+) -> Result<CommandLine, Vec<String>> {
+    let mut parser = Parser {
+        line: CommandLine {
+            flags: Flags::default(),
+            command: Command::Run,
+            notices: Vec::new(),
+            given: BTreeSet::new(),
+        },
+        errors: Vec::new(),
+        unknown: Vec::new(),
+        tolerated: BTreeSet::new(),
+        read_file,
+    };
+    parser.words(words);
+    parser.finish()
+}
+
+struct Parser<'a> {
+    line: CommandLine,
+    errors: Vec<String>,
+    unknown: Vec<String>,
+    tolerated: BTreeSet<String>,
+    read_file: &'a dyn Fn(&str) -> std::io::Result<String>,
+}
+
+impl Parser<'_> {
+    fn words(&mut self, words: &[String]) {
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            if word == "--" {
+                break;
+            }
+            let Some(flag) = self.strip_dashes(word) else {
+                continue;
+            };
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (flag, None),
+            };
+            self.flag(&name.replace('-', "_"), value, &mut rest);
+        }
+    }
+
+    /// What follows the dashes of a flag; `None` if the word is no flag.
+    fn strip_dashes<'w>(&mut self, word: &'w str) -> Option<&'w str> {
+        if let Some(flag) = word.strip_prefix(['\u{2014}', '\u{2013}']) {
+            let flag = flag.trim_start_matches(['-', '\u{2014}', '\u{2013}']);
+            self.line
+                .notices
+                .push(format!("Note: '{word}' is taken as '--{flag}'"));
+            return Some(flag);
+        }
+        let flag = word.strip_prefix('-')?;
+        let flag = flag.strip_prefix('-').unwrap_or(flag);
+        (!flag.is_empty()).then_some(flag)
+    }
+
+    fn flag<'w>(
+        &mut self,
+        name: &str,
+        value: Option<&'w str>,
+        rest: &mut impl Iterator<Item = &'w String>,
+    ) {
+        match name {
+            "help" | "helpshort" => return self.line.command = Command::Help { all: false },
+            "helpfull" => return self.line.command = Command::Help { all: true },
+            "version" => return self.line.command = Command::Version,
+            "undefok" | "flagfile" => {
+                let Some(value) = value.or_else(|| rest.next().map(String::as_str)) else {
+                    return self.errors.push(missing_argument(name, ""));
+                };
+                return self.special(name, value);
+            }
+            _ => {}
+        }
+        if let Some(&(name, why, flag_type)) = REMOVED.iter().find(|row| row.0 == name) {
+            if value.is_none() && flag_type != FlagType::Bool {
+                rest.next();
+            }
+            let notice = format!("Note: --{name} was removed from RocksDB and does nothing: {why}");
+            return self.line.notices.push(notice);
+        }
+        let known = TABLE.iter().find(|info| info.name == name);
+        let negated = || {
+            let name = name.strip_prefix("no")?;
+            TABLE.iter().find(|info| info.name == name)
+        };
+        let (info, value) = match (known, value) {
+            (Some(info), Some(value)) => (info, value),
+            (Some(info), None) if info.flag_type == FlagType::Bool => (info, "true"),
+            (Some(info), None) => match rest.next() {
+                Some(value) => (info, value.as_str()),
+                None => return self.errors.push(missing_argument(name, info.help)),
+            },
+            (None, _) => match negated() {
+                Some(info) if info.flag_type == FlagType::Bool => (info, "false"),
+                Some(info) => {
+                    let kind = info.flag_type.name();
+                    return self.errors.push(format!(
+                        "ERROR: boolean value ({name}) specified for {kind} command line flag"
+                    ));
+                }
+                None => return self.unknown.push(name.to_owned()),
+            },
+        };
+        self.set(info, value);
+    }
+
+    fn special(&mut self, name: &str, value: &str) {
+        if name == "undefok" {
+            return self
+                .tolerated
+                .extend(value.split(',').map(|name| name.trim().to_owned()));
+        }
+        for path in value.split(',') {
+            match (self.read_file)(path) {
+                Ok(text) => {
+                    let lines = text.lines().map(str::trim);
+                    let flags = lines.filter(|line| line.starts_with('-'));
+                    let words: Vec<String> = flags.map(str::to_owned).collect();
+                    self.words(&words);
+                }
+                Err(error) => self.errors.push(format!("ERROR: {path}: {error}")),
+            }
+        }
+    }
+
+    fn set(&mut self, info: &'static FlagInfo, value: &str) {
+        let FlagInfo {
+            name, flag_type, ..
+        } = *info;
+        let slot = self.line.flags.slot(name);
+        if slot.and_then(|slot| slot.parse(value)).is_none() {
+            let kind = flag_type.name();
+            return self.errors.push(format!(
+                "ERROR: illegal value '{value}' specified for {kind} flag '{name}'"
+            ));
+        }
+        if let Some(range) = self.line.flags.out_of_range(name) {
+            return self.errors.push(format!(
+                "Invalid value for --{name}: {value}, must be {range}\n\
+                 ERROR: failed validation of new value '{value}' for flag '{name}'"
+            ));
+        }
+        self.line.given.insert(name);
+    }
+
+    fn finish(mut self) -> Result<CommandLine, Vec<String>> {
+        for name in std::mem::take(&mut self.unknown) {
+            if !self.tolerated.contains(&name) {
+                self.errors.push(unknown_flag(&name));
+            }
+        }
+        let defaults = Flags::default();
+        for &name in &self.line.given {
+            let Some(info) = TABLE.iter().find(|info| info.name == name) else {
+                continue;
+            };
+            let (value, default) = (self.line.flags.show(name), defaults.show(name));
+            if value == default {
+                continue;
+            }
+            match info.effect {
+                Effect::Ignored(why) => self
+                    .line
+                    .notices
+                    .push(format!("Note: --{name} does nothing: {why}")),
+                Effect::Refused(why) => self.errors.push(format!(
+                    "ERROR: flag '{name}' has no other value than '{default}' here: {why}"
+                )),
+                _ => {}
+            }
+        }
+        if self.errors.is_empty() || self.line.command != Command::Run {
+            Ok(self.line)
+        } else {
+            Err(self.errors)
+        }
+    }
+}
+
+fn missing_argument(name: &str, help: &str) -> String {
+    let mut text = format!("ERROR: flag '--{name}' is missing its argument");
+    if !help.is_empty() {
+        let _ = write!(text, "; flag description: {help}");
+    }
+    text
+}
+
+fn unknown_flag(name: &str) -> String {
+    let mut text = format!("ERROR: unknown command line flag '{name}'");
+    if UNPLANNED.lines().any(|line| line == name) {
+        text.push_str(" (RocksDB has it; what it controls is not built here)");
+    } else if let Some(near) = nearest(name) {
+        let _ = write!(text, " (did you mean '{near}'?)");
+    }
+    text
+}
+
+/// The flag whose name is at most two edits away from `name`.
+fn nearest(name: &str) -> Option<&'static str> {
+    let distances = TABLE
+        .iter()
+        .map(|info| (edit_distance(name, info.name), info.name));
+    distances
+        .min()
+        .filter(|&(distance, _)| distance <= 2 && name.len() > 3)
+        .map(|(_, near)| near)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl Flags {
+    /// The value of the flag `name` as text.
+    pub(crate) fn show(&self, name: &str) -> String {
+        // A slot lends its place for writing; showing one of a copy keeps `self` shared.
+        self.clone()
+            .slot(name)
+            .map_or_else(String::new, |slot| slot.show())
+    }
+
+    /// Every flag with the text of its value.
+    pub(crate) fn values(&self) -> Vec<(&'static FlagInfo, String)> {
+        let mut copy = self.clone();
+        let values = TABLE.iter().map(|info| {
+            let text = copy.slot(info.name).map(|slot| slot.show());
+            (info, text.unwrap_or_default())
+        });
+        values.collect()
+    }
+
+    /// What the value of `name` had to be, if it is not that.
+    fn out_of_range(&self, name: &str) -> Option<&'static str> {
+        match name {
+            "cache_numshardbits" if self.cache_numshardbits >= 20 => Some("< 20"),
+            "table_cache_numshardbits" if !(1..20).contains(&self.table_cache_numshardbits) => {
+                Some("between 1 and 19")
+            }
+            "readwritepercent" if !(1..100).contains(&self.readwritepercent) => {
+                Some("between 1 and 99")
+            }
+            "deletepercent" if !(1..100).contains(&self.deletepercent) => Some("between 1 and 99"),
+            "prefix_size" if !(0..=2_000_000_000).contains(&self.prefix_size) => {
+                Some("between 0 and 2000000000")
+            }
+            "subcompactions" if u32::try_from(self.subcompactions).is_err() => Some("< 2^32"),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! flag_table {
+    ($($name:ident: $type:ty = $default:expr, $group:ident, $effect:expr, $help:literal;)*) => {
+        /// The value of every flag.
+        #[derive(Clone, Debug)]
+        #[expect(non_snake_case, reason = "one of RocksDB's names has capitals")]
+        pub(crate) struct Flags {
+            $(#[doc = $help] pub(crate) $name: $type,)*
+        }
+
+        impl Default for Flags {
+            fn default() -> Self {
+                Flags { $($name: FlagValue::from_written($default),)* }
+            }
+        }
+
+        impl Flags {
+            fn slot(&mut self, name: &str) -> Option<Slot<'_>> {
+                match name {
+                    $(stringify!($name) => Some(self.$name.slot()),)*
+                    _ => None,
+                }
+            }
+        }
+
+        /// All flags in the order of the alphabet.
+        pub(crate) const TABLE: &[FlagInfo] = &[$(FlagInfo {
+            name: stringify!($name),
+            flag_type: <$type as FlagValue>::TYPE,
+            group: Group::$group,
+            effect: $effect,
+            help: $help,
+        },)*];
+    };
+}
+
+use Effect::{Bench, Custom, Ignored, Refused, Sets};
+
+flag_table! {
+    adaptive_readahead: bool = false, Read, Bench, "Cursors carry the size of their readahead from one file to the next.";
+    advise_random_on_open: bool = true, Engine, Sets(Scope::Db, "advise_random_on_open"), "Declare random access when a table is opened for reads.";
+    allow_concurrent_memtable_write: bool = true, Memtable, Sets(Scope::Db, "allow_concurrent_memtable_write"), "Members of a write group insert in parallel.";
+    allow_data_in_errors: bool = false, Engine, Sets(Scope::Db, "allow_data_in_errors"), "Error texts may show user keys.";
+    arena_block_size: i64 = 0, Memtable, Sets(Scope::Family, "arena_block_size"), "Allocation unit of a memtable's arena.";
+    async_io: bool = false, Read, Bench, "Cursors and MultiGet read ahead and side by side without waiting.";
+    async_wal_precreate: bool = false, Engine, Sets(Scope::Db, "async_wal_precreate"), "Create the next WAL file ahead of need.";
+    auto_prefix_mode: bool = false, Read, Bench, "seekrandom: uses prefix filters when that cannot change the answer.";
+    auto_readahead_size: bool = false, Read, Bench, "Cursors trim their readahead to their upper bound.";
+    auto_refresh_iterator_with_snapshot: bool = false, Read, Bench, "Long-lived cursors renew what they pin.";
+    avoid_flush_during_recovery: bool = false, Engine, Sets(Scope::Db, "avoid_flush_during_recovery"), "Keep recovered data in memtables at open.";
+    avoid_flush_during_shutdown: bool = false, Engine, Sets(Scope::Db, "avoid_flush_during_shutdown"), "Close without flushing memtables that the WAL (or nothing) covers.";
+    batch_size: i64 = 1, Work, Bench, "Entries per write batch, keys per MultiGet. The histogram gets one sample per batch.";
+    benchmark_read_rate_limit: u64 = 0, Work, Bench, "Reads per second. 0: no limit.";
+    benchmark_write_rate_limit: u64 = 0, Work, Bench, "Bytes per second that fills, updaterandom and background writers may write. 0: no limit.";
+    benchmarks: String = DEFAULT_BENCHMARKS, Run, Bench, "What to run, in order, separated by commas. name[X3-W1] runs it three times after one warm-up.";
+    bgwriter_num: i64 = 0, Keys, Bench, "Key space of the background writer. 0: num.";
+    blob_cache_numshardbits: i32 = 6, Blob, Custom, "Logarithm of the shards of a blob cache of its own.";
+    blob_cache_size: u64 = 8_388_608, Blob, Custom, "Bytes of a blob cache of its own.";
+    blob_compaction_readahead_size: u64 = 0, Blob, Sets(Scope::Family, "blob_compaction_readahead_size"), "Readahead on blob files in compactions.";
+    blob_compression_type: String = "none", Blob, Custom, "Codec of blobs, named as in compression_type.";
+    blob_direct_write_partitions: u64 = 1, Blob, Sets(Scope::Family, "blob_direct_write_partitions"), "Files written in parallel by the previous option.";
+    blob_file_size: u64 = 268_435_456, Blob, Sets(Scope::Family, "blob_file_size"), "Size at which a blob file is finished.";
+    blob_file_starting_level: i32 = 0, Blob, Sets(Scope::Family, "blob_file_starting_level"), "First level whose output may create blob files.";
+    blob_garbage_collection_age_cutoff: f64 = 0.25, Blob, Sets(Scope::Family, "blob_garbage_collection_age_cutoff"), "Share of the oldest blob files subject to relocation.";
+    blob_garbage_collection_force_threshold: f64 = 1.0, Blob, Sets(Scope::Family, "blob_garbage_collection_force_threshold"), "Garbage share of the oldest blob files that forces compactions.";
+    block_align: bool = false, Table, Sets(Scope::Table, "block_align"), "Pad data blocks so that none crosses a block_size boundary.";
+    block_protection_bytes_per_key: u32 = 0, Engine, Sets(Scope::Family, "block_protection_bytes_per_key"), "Checksum bytes per entry of a loaded block.";
+    block_restart_interval: i32 = 16, Table, Sets(Scope::Table, "block_restart_interval"), "Entries between restart points in data blocks.";
+    block_size: i32 = 4096, Table, Sets(Scope::Table, "block_size"), "Bytes of a data block before compression.";
+    bloom_bits: i32 = -1, Table, Custom, "Bits per key of the filters. 0 and -1: no filter.";
+    bloom_locality: i32 = 0, Engine, Sets(Scope::Family, "bloom_locality"), "Layout of the memtable and plain-table blooms.";
+    build_info: bool = false, Run, Bench, "Prints what was built and how, and exits.";
+    bytes_per_sync: u64 = 0, Engine, Sets(Scope::Db, "bytes_per_sync"), "While a table file is written, ask the OS to write back every so many bytes.";
+    cache_high_pri_pool_ratio: f64 = 0.0, Cache, Custom, "Share of an LRU cache for index and filter blocks. Above 0 these get high priority.";
+    cache_index_and_filter_blocks: bool = false, Cache, Sets(Scope::Table, "cache_index_and_filter_blocks"), "Index and filter blocks live in the block cache instead of the table reader.";
+    cache_low_pri_pool_ratio: f64 = 0.0, Cache, Custom, "Share of an LRU cache for low-priority blocks.";
+    cache_numshardbits: i32 = -1, Cache, Custom, "Logarithm of the number of cache shards, below 20. -1: automatic.";
+    cache_size: i64 = 33_554_432, Cache, Custom, "Bytes of the block cache. 0 or less: no cache.";
+    cache_type: String = "hyper_clock_cache", Cache, Custom, "Cache policy: lru_cache or hyper_clock_cache (also clock_cache, auto_hyper_clock_cache, fixed_hyper_clock_cache).";
+    cache_uri: String = "", Cache, Refused("use --cache_type and --cache_size"), "A cache made from a string.";
+    checksum_type: i32 = 4, Table, Custom, "Checksum of blocks: 0 none, 1 CRC-32C, 2 XXH32, 3 XXH64, 4 XXH3.";
+    compaction_pri: i32 = 3, Compaction, Custom, "Which file a leveled compaction takes first, 0 to 4: by compensated size, oldest largest sequence number, oldest smallest, least overlap, round robin.";
+    compaction_readahead_size: u64 = 2_097_152, Compaction, Sets(Scope::Db, "compaction_readahead_size"), "Read size of compaction inputs.";
+    compaction_style: i32 = 0, Compaction, Custom, "0 leveled, 1 universal, 2 FIFO, 3 none.";
+    compression_level: i32 = 32767, Compaction, Sets(Scope::Compression, "level"), "Compression level; LZ4 reads a negative level as acceleration.";
+    compression_manager: String = "none", Compaction, Refused("codecs are chosen by --compression_type"), "Chooses codecs block by block.";
+    compression_max_dict_buffer_bytes: u64 = 0, Compaction, Sets(Scope::Compression, "max_dict_buffer_bytes"), "Data buffered before the dictionary is built.";
+    compression_max_dict_bytes: i32 = 0, Compaction, Sets(Scope::Compression, "max_dict_bytes"), "Dictionary size per file.";
+    compression_parallel_threads: i32 = 1, Compaction, Sets(Scope::Compression, "parallel_threads"), "Threads that compress blocks of one file.";
+    compression_ratio: f64 = 0.5, Keys, Bench, "Compressibility of values: each piece of 100 bytes repeats this share of it. At most 1.";
+    compression_type: String = "snappy", Compaction, Custom, "none, snappy, zlib, bzip2, lz4, lz4hc or zstd.";
+    compression_use_zstd_dict_trainer: bool = true, Compaction, Sets(Scope::Compression, "use_zstd_dict_trainer"), "true: train; false: finalise raw samples.";
+    compression_zstd_max_train_bytes: i32 = 0, Compaction, Sets(Scope::Compression, "zstd_max_train_bytes"), "Sample bytes for training a ZSTD dictionary.";
+    confidence_interval_only: bool = false, Run, Bench, "Prints the lines of repeated benchmarks as 95 % confidence intervals.";
+    cost_write_buffer_to_cache: bool = false, Cache, Custom, "Charges memtables to the block cache.";
+    cuckoo_hash_ratio: f64 = 0.9, Table, Custom, "Share of the buckets of a cuckoo table that are filled.";
+    data_block_hash_table_util_ratio: f64 = 0.75, Table, Sets(Scope::Table, "data_block_hash_table_util_ratio"), "Keys per bucket of the data block hash index.";
+    db: String = "", Run, Bench, "Directory of the database. Empty: $TEST_TMPDIR/dbbench, or /tmp/rocksdbtest-UID/dbbench.";
+    db_write_buffer_size: i64 = 0, Memtable, Custom, "Bytes of all memtables together. 0: no limit.";
+    decouple_partitioned_filters: bool = true, Table, Sets(Scope::Table, "decouple_partitioned_filters"), "Cut filter partitions independently of index partitions.";
+    delayed_write_rate: u64 = 8_388_608, Engine, Sets(Scope::Db, "delayed_write_rate"), "Upper bound of user writes while a slowdown condition holds.";
+    delete_obsolete_files_period_micros: u64 = 0, Engine, Ignored("without effect in RocksDB 11.9 too"), "Parsed only.";
+    deletepercent: i32 = 2, Work, Ignored("belongs to a benchmark that is not built"), "Deletes per 100 operations of randomwithverify.";
+    deletes: i64 = -1, Run, Bench, "Operations of deleteseq and deleterandom, per thread. Negative: num.";
+    disable_auto_compactions: bool = false, Compaction, Sets(Scope::Family, "disable_auto_compactions"), "No automatic compactions.";
+    disable_seek_compaction: i32 = 0, Compaction, Ignored("without effect in RocksDB 11.9 too"), "Parsed only.";
+    disable_wal: bool = false, Read, Bench, "Writes no log.";
+    dump_malloc_stats: bool = true, Engine, Sets(Scope::Db, "dump_malloc_stats"), "Add jemalloc's report to the LOG statistics.";
+    duration: i32 = 0, Run, Bench, "Seconds to run; 0 counts operations instead. Sequential and unique fills always count.";
+    enable_blob_direct_write: bool = false, Blob, Sets(Scope::Family, "enable_blob_direct_write"), "Write large values to blob files before the WAL.";
+    enable_blob_files: bool = false, Blob, Sets(Scope::Family, "enable_blob_files"), "Store large values in blob files.";
+    enable_blob_garbage_collection: bool = false, Blob, Sets(Scope::Family, "enable_blob_garbage_collection"), "Relocate live blobs during compaction.";
+    enable_index_compression: bool = true, Table, Sets(Scope::Table, "enable_index_compression"), "Compress index blocks too.";
+    enable_pipelined_write: bool = true, Engine, Sets(Scope::Db, "enable_pipelined_write"), "The log and the memtables of consecutive write groups overlap.";
+    enable_write_thread_adaptive_yield: bool = true, Engine, Sets(Scope::Db, "enable_write_thread_adaptive_yield"), "Waiting writers spin before they block.";
+    env_uri: String = "", Run, Bench, "A remote store in RocksDB. KoelDB runs on the local file system, with a notice.";
+    expand_range_tombstones: bool = false, Work, Bench, "Deletes the keys of a range one by one instead.";
+    experimental_mempurge_threshold: f64 = 0.0, Engine, Sets(Scope::Family, "experimental_mempurge_threshold"), "Removed. Moved to the family option of the same name.";
+    explicit_snapshot: bool = false, Work, Bench, "readseq, seekrandom: reads from a snapshot taken first.";
+    fifo_age_for_warm: u64 = 0, Compaction, Sets(Scope::Fifo, "age_for_warm"), "Age at which a file becomes warm.";
+    fifo_compaction_allow_compaction: bool = true, Compaction, Sets(Scope::Fifo, "allow_compaction"), "Merge small L0 files.";
+    fifo_compaction_max_data_files_size_mb: u64 = 0, Compaction, Custom, "The same bound with blob files counted, MiB.";
+    fifo_compaction_max_table_files_size_mb: u64 = 0, Compaction, Custom, "MiB of table files above which FIFO drops the oldest.";
+    fifo_compaction_ttl: u64 = 0, Compaction, Custom, "Overridden by ttl_seconds.";
+    fifo_compaction_use_kv_ratio_compaction: bool = false, Compaction, Sets(Scope::Fifo, "use_kv_ratio_compaction"), "Choose L0 merge sizes from the ratio of table to blob bytes.";
+    file_checksum: bool = false, Engine, Custom, "Keeps a CRC-32C of every table file in the MANIFEST.";
+    file_opening_threads: i32 = 16, Engine, Sets(Scope::Db, "max_file_opening_threads"), "Threads that open tables at start when max_open_files=-1.";
+    finish_after_writes: bool = false, Work, Bench, "The background writer stops after writes operations instead of when the readers end.";
+    force_consistency_checks: bool = true, Engine, Sets(Scope::Family, "force_consistency_checks"), "Check the order of files at every version change, also in release builds.";
+    format_version: i32 = 7, Table, Sets(Scope::Table, "format_version"), "Version of the block-based format (default chosen by us is 6: design.md D1).";
+    fs_uri: String = "", Run, Bench, "A remote file system in RocksDB. KoelDB runs on the local one, with a notice.";
+    hard_pending_compaction_bytes_limit: u64 = 137_438_953_472, Compaction, Sets(Scope::Family, "hard_pending_compaction_bytes_limit"), "Compaction debt at which writes stop.";
+    hash_bucket_count: i64 = 1_048_576, Memtable, Custom, "Buckets of prefix_hash and hash_linkedlist.";
+    histogram: bool = false, Run, Bench, "Prints a latency histogram per kind of operation, with percentiles to p99.99. Costs a clock reading per operation.";
+    identity_as_first_hash: bool = false, Table, Custom, "The first hash of a cuckoo table is the key itself.";
+    index_block_restart_interval: i32 = 1, Table, Sets(Scope::Table, "index_block_restart_interval"), "Entries between restart points in index blocks.";
+    index_block_search_type: String = "binary_search", Table, Custom, "How index blocks are searched: binary_search, interpolation_search or auto_search.";
+    index_shortening_mode: i64 = 2, Table, Custom, "Keys of the index: 0 as they are, 1 shortened between blocks, 2 the last one too.";
+    index_with_first_key: bool = false, Table, Custom, "The index holds the first key of each block.";
+    initial_auto_readahead_size: u64 = 8192, Table, Sets(Scope::Table, "initial_auto_readahead_size"), "First implicit readahead.";
+    inplace_update_num_locks: u64 = 10000, Memtable, Sets(Scope::Family, "inplace_update_num_locks"), "Lock stripes for in-place updates.";
+    inplace_update_support: bool = false, Memtable, Sets(Scope::Family, "inplace_update_support"), "Overwrite values inside the memtable.";
+    json: String = "", Run, Bench, "Writes the run and its results to this file, as JSON, with percentiles from nanoseconds if histogram is set.";
+    key_size: i32 = 16, Keys, Bench, "Bytes per key. Must be 8 with use_uint64_comparator.";
+    keys_per_prefix: i64 = 0, Keys, Bench, "Keys that share a prefix. 0: keys have no prefix part.";
+    level0_file_num_compaction_trigger: i32 = 4, Compaction, Sets(Scope::Family, "level0_file_num_compaction_trigger"), "L0 files (universal, FIFO: sorted runs) that trigger a compaction.";
+    level0_slowdown_writes_trigger: i32 = 20, Compaction, Sets(Scope::Family, "level0_slowdown_writes_trigger"), "L0 files at which writes are slowed.";
+    level0_stop_writes_trigger: i32 = 36, Compaction, Sets(Scope::Family, "level0_stop_writes_trigger"), "L0 files at which writes stop.";
+    level_compaction_dynamic_level_bytes: bool = false, Compaction, Sets(Scope::Family, "level_compaction_dynamic_level_bytes"), "Size levels backwards from the last one.";
+    log_readahead_size: i32 = 0, Engine, Sets(Scope::Db, "log_readahead_size"), "Readahead for WAL and MANIFEST during open.";
+    manual_wal_flush: bool = false, Engine, Sets(Scope::Db, "manual_wal_flush"), "WAL data leaves the process buffer only on FlushWAL.";
+    max_auto_readahead_size: u64 = 262_144, Table, Sets(Scope::Table, "max_auto_readahead_size"), "Upper bound of the implicit readahead of iterators.";
+    max_background_compactions: i32 = -1, Compaction, Sets(Scope::Db, "max_background_compactions"), "Old way to set the compaction slots.";
+    max_background_flushes: i32 = -1, Engine, Sets(Scope::Db, "max_background_flushes"), "Old way to set the flush slots.";
+    max_background_jobs: i32 = 2, Engine, Sets(Scope::Db, "max_background_jobs"), "Total background work slots; a quarter (at least 1) goes to flushes, the rest to compactions.";
+    max_bytes_for_level_base: u64 = 268_435_456, Compaction, Sets(Scope::Family, "max_bytes_for_level_base"), "Target size of L1 (or the base level).";
+    max_bytes_for_level_multiplier: f64 = 10.0, Compaction, Sets(Scope::Family, "max_bytes_for_level_multiplier"), "Factor from level to level; also between the phases of fillseqdeterministic.";
+    max_bytes_for_level_multiplier_additional: String = "", Compaction, Custom, "Factors per level, separated by commas.";
+    max_compaction_bytes: u64 = 0, Compaction, Sets(Scope::Family, "max_compaction_bytes"), "Bound on the input bytes of one compaction.";
+    max_compaction_trigger_wakeup_seconds: u64 = 43200, Compaction, Sets(Scope::Db, "max_compaction_trigger_wakeup_seconds"), "Longest pause between re-evaluations of compaction scores on an idle database.";
+    max_manifest_file_size: i64 = 1_073_741_824, Engine, Sets(Scope::Db, "max_manifest_file_size"), "MANIFEST is rewritten when it grows beyond max(this, last compact size × (1 + max_manifest_space_amp_pct/100)).";
+    max_manifest_space_amp_pct: i32 = 500, Engine, Sets(Scope::Db, "max_manifest_space_amp_pct"), "Allowed growth of the MANIFEST over its compact size.";
+    max_num_range_tombstones: i64 = 0, Work, Bench, "Range deletions at most; enlarges the key space of fills by as much.";
+    max_scan_distance: i64 = 0, Work, Bench, "seekrandom: keys between the seek and the bound of the cursor. 0: no bound.";
+    max_successive_merges: i32 = 0, Engine, Sets(Scope::Family, "max_successive_merges"), "Merge operands of one key in a memtable before the write folds them.";
+    max_total_wal_size: u64 = 0, Engine, Sets(Scope::Db, "max_total_wal_size"), "When live WALs exceed this, families that pin the oldest WAL are flushed.";
+    max_write_buffer_number: i32 = 2, Memtable, Sets(Scope::Family, "max_write_buffer_number"), "Memtables (active + immutable) before writes stop.";
+    max_write_buffer_size_to_maintain: i64 = 0, Memtable, Sets(Scope::Family, "max_write_buffer_size_to_maintain"), "Flushed memtables kept for transaction conflict checks.";
+    memtable_batch_lookup_optimization: bool = false, Memtable, Sets(Scope::Family, "memtable_batch_lookup_optimization"), "Reuse the skip-list search path between sorted MultiGet keys (ours may always do so).";
+    memtable_bloom_size_ratio: f64 = 0.0, Memtable, Sets(Scope::Family, "memtable_prefix_bloom_size_ratio"), "Bloom filter of the memtable as a share of write_buffer_size.";
+    memtable_insert_with_hint_prefix_size: i32 = 0, Memtable, Custom, "Prefix of the insertion hint of memtables: capped:N.";
+    memtable_op_scan_flush_trigger: u32 = 0, Memtable, Sets(Scope::Family, "memtable_op_scan_flush_trigger"), "Invisible entries met in the memtable by one iterator call that trigger a flush.";
+    memtable_protection_bytes_per_key: u32 = 0, Memtable, Sets(Scope::Family, "memtable_protection_bytes_per_key"), "Checksum bytes per memtable entry.";
+    memtable_use_huge_page: bool = false, Memtable, Custom, "Sets memtable_huge_page_size to 2048.";
+    memtable_verify_per_key_checksum_on_seek: bool = false, Memtable, Sets(Scope::Family, "memtable_verify_per_key_checksum_on_seek"), "Check entry checksums while seeking in a skip list.";
+    memtable_whole_key_filtering: bool = false, Memtable, Sets(Scope::Family, "memtable_whole_key_filtering"), "Add whole keys, not only prefixes, to that filter.";
+    memtablerep: String = "skip_list", Memtable, Custom, "Memtable: skip_list, vector, prefix_hash, hash_linkedlist, speedb.HashSpdRepFactory, or any id with options.";
+    merge_keys: i64 = -1, Keys, Bench, "Key space of mergerandom and readrandommergerandom. Negative: num.";
+    merge_operator: String = "", Work, Custom, "Merge operator by its id: put, uint64add, stringappend, max, ...; needed by the merging benchmarks.";
+    mergereadpercent: i32 = 70, Work, Bench, "readrandommergerandom: merges per 100 operations.";
+    metadata_block_size: i64 = 4096, Table, Sets(Scope::Table, "metadata_block_size"), "Target size of index and filter partitions.";
+    min_blob_size: u64 = 0, Blob, Sets(Scope::Family, "min_blob_size"), "Smallest value that goes to a blob file.";
+    min_level_to_compress: i32 = -1, Compaction, Custom, "First level that is compressed. -1: all as compression_type says.";
+    min_tombstones_for_range_conversion: u32 = 0, Engine, Sets(Scope::Family, "min_tombstones_for_range_conversion"), "Adjacent point tombstones that a scan turns into a range tombstone.";
+    min_write_buffer_number_to_merge: i32 = 1, Memtable, Sets(Scope::Family, "min_write_buffer_number_to_merge"), "Immutable memtables merged into one flush.";
+    mmap_read: bool = false, Engine, Sets(Scope::Db, "allow_mmap_reads"), "Maps table files into memory.";
+    mmap_write: bool = false, Engine, Sets(Scope::Db, "allow_mmap_writes"), "Maps files for writing.";
+    multiread_batched: bool = false, Work, Bench, "multireadrandom: RocksDB then uses its array call. In KoelDB both are the same call with pinned answers.";
+    multiread_stride: i64 = 0, Work, Bench, "multireadrandom: the keys of a batch are start, start + stride, ... 0: independent random keys.";
+    multiscan_size: i64 = 10, Work, Ignored("belongs to a benchmark that is not built"), "Ranges per multiscan.";
+    multiscan_stride: i64 = 100, Work, Ignored("belongs to a benchmark that is not built"), "Keys between the ranges of a multiscan.";
+    num: i64 = 1_000_000, Run, Bench, "Size of the key space, and what reads, writes and deletes are if not given.";
+    num_bottom_pri_threads: i32 = 0, Engine, Custom, "Background threads for compactions into the last level.";
+    num_column_families: i32 = 1, Run, Bench, "Column families per database. A key lives in the family (key number mod count).";
+    num_file_reads_for_auto_readahead: u64 = 2, Table, Sets(Scope::Table, "num_file_reads_for_auto_readahead"), "Sequential reads of a file before implicit readahead starts.";
+    num_high_pri_threads: i32 = 0, Engine, Custom, "Background threads for flushes.";
+    num_hot_column_families: i32 = 0, Run, Bench, "Families in use at a time.";
+    num_levels: i32 = 7, Compaction, Sets(Scope::Family, "num_levels"), "Levels of the tree.";
+    num_low_pri_threads: i32 = 0, Engine, Custom, "Background threads for compactions.";
+    num_multi_db: i32 = 0, Run, Bench, "Databases to spread the work over, in subdirectories 0, 1, ... of db. 0: one database.";
+    numdistinct: i64 = 1000, Keys, Ignored("belongs to a benchmark that is not built"), "Key space of randomwithverify.";
+    open_files: i32 = -1, Engine, Custom, "Files held open. -1: all.";
+    open_files_async: bool = false, Engine, Custom, "Opens table files in the background after the open.";
+    ops_between_duration_checks: i32 = 1000, Run, Bench, "Operations of a thread between looks at the clock, when duration is set.";
+    optimistic_transaction_db: bool = false, Work, Refused("transactions come with a later release"), "Opens a database with optimistic transactions.";
+    optimize_filters_for_hits: bool = false, Engine, Sets(Scope::Family, "optimize_filters_for_hits"), "No filters in the last level.";
+    optimize_filters_for_memory: bool = true, Table, Sets(Scope::Table, "optimize_filters_for_memory"), "Round filter sizes to what the allocator hands out.";
+    optimize_multiget_for_io: bool = true, Read, Bench, "MultiGet with async_io reads from several levels at once.";
+    options_file: String = "", Run, Bench, "Takes the options from an OPTIONS file instead of from flags.";
+    overwrite_probability: f64 = 0.0, Keys, Bench, "filluniquerandom: the chance of writing a recent key again.";
+    overwrite_window_size: u32 = 1, Keys, Bench, "filluniquerandom: how many recent keys count.";
+    paranoid_checks: bool = true, Engine, Sets(Scope::Db, "paranoid_checks"), "Fail hard on inconsistencies at open and on background errors.";
+    paranoid_memory_checks: bool = false, Engine, Sets(Scope::Family, "paranoid_memory_checks"), "Check key order while reading a skip list.";
+    partition_index: bool = false, Table, Custom, "Partitioned index.";
+    partition_index_and_filters: bool = false, Table, Custom, "Partitioned index and filters.";
+    perf_level: i32 = 1, Run, Bench, "Level of the per-thread performance counters.";
+    periodic_compaction_seconds: u64 = 18_446_744_073_709_551_614, Compaction, Sets(Scope::Family, "periodic_compaction_seconds"), "Age since creation at which a file is rewritten.";
+    persist_stats_to_disk: bool = false, Engine, Sets(Scope::Db, "persist_stats_to_disk"), "Keep the statistics history in a hidden column family.";
+    pin_l0_filter_and_index_blocks_in_cache: bool = false, Table, Sets(Scope::Table, "pin_l0_filter_and_index_blocks_in_cache"), "Pin those blocks of L0 files in the cache.";
+    pin_top_level_index_and_filter: bool = false, Table, Sets(Scope::Table, "pin_top_level_index_and_filter"), "Pin the top level of partitioned index and filter.";
+    preclude_last_level_data_seconds: i64 = 0, Compaction, Sets(Scope::Family, "preclude_last_level_data_seconds"), "Keep younger data out of the last level (tiering).";
+    prefix_same_as_start: bool = false, Read, Bench, "Cursors end with the prefix they began with.";
+    prefix_size: i32 = 0, Keys, Custom, "Bytes of the key that form its prefix; sets the prefix extractor fixed:N.";
+    prepopulate_blob_cache: i32 = 0, Blob, Custom, "Puts new blobs into the cache: 0 never, 1 at a flush.";
+    prepopulate_block_cache: i64 = 0, Table, Custom, "Puts new blocks into the cache: 0 never, 1 at a flush, 2 at compactions too.";
+    preserve_internal_time_seconds: i64 = 0, Engine, Sets(Scope::Family, "preserve_internal_time_seconds"), "Keep the time of writes this long (tiering).";
+    print_malloc_stats: bool = false, Run, Ignored("the allocator keeps no statistics"), "Prints the report of the allocator at the end.";
+    progress_reports: bool = true, Run, Bench, "Shows progress while a benchmark runs, if standard error is a terminal.";
+    range_tombstone_width: i64 = 100, Work, Bench, "Keys per range deletion.";
+    rate_limit_bg_reads: bool = false, Engine, Custom, "The rate limiter counts reads instead of writes.";
+    rate_limiter_bytes_per_sec: u64 = 0, Engine, Custom, "Bytes per second that flushes and compactions may write. 0: no limit.";
+    read_amp_bytes_per_bit: i32 = 0, Table, Sets(Scope::Table, "read_amp_bytes_per_bit"), "Granularity of the used-bytes estimate of blocks.";
+    read_random_exp_range: f64 = 0.0, Keys, Bench, "Skew of random reads: keys are drawn as exp(-R * uniform). 0: uniform.";
+    read_triggered_compaction_threshold: f64 = 0.0, Compaction, Sets(Scope::Family, "read_triggered_compaction_threshold"), "Compact files that useless reads hit often.";
+    readahead_size: i32 = 0, Read, Bench, "Bytes that cursors read ahead. 0: automatic.";
+    readonly: bool = false, Run, Bench, "Opens the database read-only. Implies use_existing_db.";
+    reads: i64 = -1, Run, Bench, "Operations of a reading benchmark, per thread. Negative: num.";
+    readwritepercent: i32 = 90, Work, Bench, "readrandomwriterandom: reads per 100 operations, 1 to 99.";
+    report_bg_io_stats: bool = false, Engine, Sets(Scope::Family, "report_bg_io_stats"), "Measure time spent in I/O calls of background jobs.";
+    report_file: String = "report.csv", Run, Bench, "The file of report_interval_seconds.";
+    report_file_operations: bool = false, Run, Refused("file operations are not counted by db_bench"), "Counts file operations.";
+    report_interval_seconds: i64 = 0, Run, Bench, "Writes a line \"seconds,operations\" to report_file at this interval. 0: off.";
+    reverse_iterator: bool = false, Work, Bench, "seekrandom steps backwards.";
+    row_cache_size: i64 = 0, Cache, Custom, "Bytes of the row cache. 0: none.";
+    same_value_percentage: i32 = 0, Keys, Bench, "Share of values that are all the same.";
+    sample_for_compression: i64 = 0, Compaction, Sets(Scope::Family, "sample_for_compression"), "Try codecs on sampled blocks and report their ratios.";
+    seed: i64 = 0, Run, Bench, "Base of all pseudo-random numbers; the same seed gives the same keys. 0 takes the clock.";
+    seek_missing_prefix: bool = false, Work, Bench, "seekrandom: seeks to prefixes that do not exist. Needs prefix_size above 8.";
+    seek_nexts: i32 = 0, Work, Bench, "Steps after each seek.";
+    separate_key_value_in_data_block: bool = false, Table, Sets(Scope::Table, "separate_key_value_in_data_block"), "Keys first, values last in each data block.";
+    show_table_properties: bool = false, Run, Bench, "With stats_per_interval: prints table properties of each level.";
+    skip_list_lookahead: i32 = 0, Memtable, Custom, "Lookahead of skip_list.";
+    skip_stats_update_on_db_open: bool = false, Engine, Custom, "Does not read file properties at the open.";
+    slow_usecs: u64 = 1_000_000, Run, Bench, "With histogram: reports single operations slower than this on standard error.";
+    soft_pending_compaction_bytes_limit: u64 = 68_719_476_736, Compaction, Sets(Scope::Family, "soft_pending_compaction_bytes_limit"), "Compaction debt at which writes are slowed.";
+    statistics: bool = false, Run, Custom, "Collects the counters of the engine and prints them at the end.";
+    statistics_string: String = "", Run, Refused("use --statistics"), "Statistics made from a string.";
+    stats_dump_period_sec: u64 = 600, Engine, Sets(Scope::Db, "stats_dump_period_sec"), "Interval at which all statistics are written to LOG.";
+    stats_history_buffer_size: u64 = 1_048_576, Engine, Sets(Scope::Db, "stats_history_buffer_size"), "Memory bound of the statistics history.";
+    stats_interval: i64 = 0, Run, Bench, "Operations of a thread between progress lines. 0: no such lines.";
+    stats_interval_seconds: i64 = 0, Run, Bench, "Seconds between progress lines; sets stats_interval to 1000.";
+    stats_level: i32 = 3, Run, Custom, "How much statistics collects, 0 to 5.";
+    stats_per_interval: i32 = 0, Run, Bench, "Above 0: thread 0 adds the property rocksdb.stats to its progress lines.";
+    stats_persist_period_sec: u64 = 600, Engine, Sets(Scope::Db, "stats_persist_period_sec"), "Interval at which counters are copied into the in-memory (or persistent) history.";
+    stddev: f64 = 2000.0, Work, Ignored("belongs to a benchmark that is not built"), "Spread of randomreplacekeys.";
+    strict_max_successive_merges: bool = false, Engine, Sets(Scope::Family, "strict_max_successive_merges"), "Allow file reads while folding.";
+    subcompactions: u64 = 1, Compaction, Sets(Scope::Db, "max_subcompactions"), "Threads that may share one compaction; also of compact and compactall.";
+    sync: bool = false, Read, Bench, "Syncs the log after every write.";
+    table_cache_numshardbits: i32 = 4, Engine, Sets(Scope::Db, "table_cache_numshardbits"), "Shards of the table cache.";
+    target_file_size_base: i64 = 67_108_864, Compaction, Sets(Scope::Family, "target_file_size_base"), "Target size of a table file at the base level.";
+    target_file_size_multiplier: i32 = 1, Compaction, Sets(Scope::Family, "target_file_size_multiplier"), "Target file size of level n+1 over level n.";
+    thread_status_per_interval: i32 = 0, Run, Refused("thread states are not kept"), "Prints thread states with progress lines.";
+    threads: i32 = 1, Run, Bench, "Threads of each benchmark. Every thread does the full count; ...while... benchmarks add one.";
+    total_order_seek: bool = false, Read, Bench, "Seeks ignore prefix filters and prefix indexes.";
+    track_and_verify_wals: bool = false, Engine, Sets(Scope::Db, "track_and_verify_wals"), "Each WAL names its predecessor, checked at recovery.";
+    track_and_verify_wals_in_manifest: bool = false, Engine, Sets(Scope::Db, "track_and_verify_wals_in_manifest"), "Record WAL sync sizes in the MANIFEST and check them at recovery.";
+    transaction_db: bool = false, Work, Refused("transactions come with a later release"), "Opens a database with pessimistic transactions.";
+    transaction_lock_timeout: u64 = 100, Work, Ignored("transactions come with a later release"), "Milliseconds to wait for a lock.";
+    transaction_set_snapshot: bool = false, Work, Ignored("transactions come with a later release"), "Transactions take a snapshot.";
+    transaction_sets: u64 = 2, Work, Ignored("transactions come with a later release"), "Key sets of randomtransaction.";
+    truth_db: String = "/dev/shm/truth_db/dbbench", Run, Ignored("belongs to a benchmark that is not built"), "Database that RocksDB compares with.";
+    ttl_seconds: u64 = 18_446_744_073_709_551_614, Engine, Sets(Scope::Family, "ttl"), "Age at which data is pushed towards the last level (FIFO: dropped).";
+    uncache_aggressiveness: u32 = 0, Engine, Sets(Scope::Family, "uncache_aggressiveness"), "How hard to evict blocks of deleted files from the cache.";
+    uniform_cv_threshold: f64 = -1.0, Table, Sets(Scope::Table, "uniform_cv_threshold"), "Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).";
+    universal_allow_trivial_move: bool = false, Compaction, Sets(Scope::Universal, "allow_trivial_move"), "Move instead of rewriting files that do not overlap.";
+    universal_compression_size_percent: i32 = -1, Compaction, Custom, "Universal: compress only this share of the data, oldest first. -1: all.";
+    universal_incremental: bool = false, Compaction, Sets(Scope::Universal, "incremental"), "Split size-amplification compactions into parts.";
+    universal_max_merge_width: i32 = 0, Compaction, Custom, "Universal: runs merged at once at most. 0: the default.";
+    universal_max_read_amp: i32 = -1, Compaction, Sets(Scope::Universal, "max_read_amp"), "Bound on sorted runs.";
+    universal_max_size_amplification_percent: i32 = 0, Compaction, Custom, "Universal: space amplification that triggers a full compaction. 0: the default.";
+    universal_min_merge_width: i32 = 0, Compaction, Custom, "Universal: runs merged at once at least. 0: the default.";
+    universal_reduce_file_locking: bool = true, Compaction, Sets(Scope::Universal, "reduce_file_locking"), "Lock fewer input files while bottom-priority compactions wait.";
+    universal_size_ratio: i32 = 0, Compaction, Custom, "Universal: tolerance in percent when run sizes are compared. 0: the default.";
+    universal_stop_style: i32 = 1, Compaction, Custom, "0: similar size, 1: total size.";
+    unordered_write: bool = false, Engine, Sets(Scope::Db, "unordered_write"), "Publish writes without waiting for order (weaker snapshots in RocksDB; ours stay ordered).";
+    use_adaptive_mutex: bool = false, Engine, Sets(Scope::Db, "use_adaptive_mutex"), "Spin before sleeping on the main mutex.";
+    use_blob_cache: bool = false, Blob, Custom, "Caches blobs.";
+    use_cuckoo_table: bool = false, Table, Custom, "Cuckoo tables. Needs mmap_read.";
+    use_data_block_hash_index: bool = false, Table, Custom, "Hash index within data blocks.";
+    use_direct_io_for_compaction_reads: bool = false, Compaction, Sets(Scope::Db, "use_direct_io_for_compaction_reads"), "O_DIRECT for compaction inputs only.";
+    use_direct_io_for_flush_and_compaction: bool = false, Compaction, Sets(Scope::Db, "use_direct_io_for_flush_and_compaction"), "O_DIRECT for files written by flush and compaction.";
+    use_direct_reads: bool = false, Engine, Sets(Scope::Db, "use_direct_reads"), "O_DIRECT for reads of user requests and compactions.";
+    use_existing_db: bool = false, Run, Bench, "Keeps what is in the directory; without it the database is destroyed at the start. Benchmarks that need a fresh database are then skipped.";
+    use_existing_keys: bool = false, Keys, Bench, "Reads all keys of the database at the start and uses these. Needs use_existing_db.";
+    use_fsync: bool = false, Engine, Sets(Scope::Db, "use_fsync"), "fsync instead of fdatasync.";
+    use_hash_search: bool = false, Table, Custom, "Hash index. Needs prefix_size.";
+    use_keep_filter: bool = false, Engine, Custom, "A compaction filter that keeps everything.";
+    use_plain_table: bool = false, Table, Custom, "Plain tables.";
+    use_ribbon_filter: bool = false, Table, Custom, "Ribbon filters instead of Bloom filters.";
+    use_shared_block_and_blob_cache: bool = true, Blob, Custom, "Blobs share the block cache.";
+    use_single_deletes: bool = true, Work, Ignored("belongs to a benchmark that is not built"), "randomreplacekeys deletes by SingleDelete.";
+    use_stderr_info_logger: bool = false, Engine, Custom, "Writes the LOG to standard error.";
+    use_tailing_iterator: bool = false, Work, Bench, "seekrandom: one cursor, refreshed before each seek, instead of a new one.";
+    use_uint64_comparator: bool = false, Keys, Custom, "Orders keys as 64-bit native integers. Keys are written big-endian all the same, so key numbers are not in order.";
+    value_size: i32 = 100, Keys, Bench, "Bytes per value.";
+    value_size_distribution_type: String = "fixed", Keys, Bench, "Sizes of values: fixed, uniform or normal. The latter two cannot be repeated.";
+    value_size_max: i32 = 102_400, Keys, Bench, "Largest value of uniform and normal sizes.";
+    value_size_min: i32 = 100, Keys, Bench, "Smallest value of uniform and normal sizes.";
+    verify_checksum: bool = true, Read, Bench, "Verifies the checksum of every block read.";
+    verify_compression: bool = false, Table, Sets(Scope::Table, "verify_compression"), "Decompress each block after compressing it and compare.";
+    verify_manifest_content_on_close: bool = false, Engine, Sets(Scope::Db, "verify_manifest_content_on_close"), "Re-read and check the MANIFEST at close; write a fresh one if it is damaged.";
+    wal_bytes_per_sync: u64 = 0, Engine, Sets(Scope::Db, "wal_bytes_per_sync"), "Same for WAL files.";
+    wal_compression: String = "none", Compaction, Custom, "Codec of the log: none or zstd.";
+    wal_dir: String = "", Engine, Custom, "Directory of the log, if not the database itself.";
+    wal_size_limit_MB: u64 = 0, Engine, Sets(Scope::Db, "WAL_size_limit_MB"), "Size bound of archived WALs.";
+    wal_ttl_seconds: u64 = 0, Engine, Sets(Scope::Db, "WAL_ttl_seconds"), "Age bound of archived WALs.";
+    whole_key_filtering: bool = true, Table, Sets(Scope::Table, "whole_key_filtering"), "Add whole keys, not only prefixes, to filters.";
+    writable_file_max_buffer_size: i32 = 1_048_576, Engine, Sets(Scope::Db, "writable_file_max_buffer_size"), "Largest buffer in front of a table, WAL or MANIFEST file being written.";
+    write_buffer_size: i64 = 67_108_864, Memtable, Sets(Scope::Family, "write_buffer_size"), "Memtable size that triggers a flush.";
+    write_thread_max_yield_usec: u64 = 100, Engine, Sets(Scope::Db, "write_thread_max_yield_usec"), "Longest spin before blocking.";
+    write_thread_slow_yield_usec: u64 = 3, Engine, Sets(Scope::Db, "write_thread_slow_yield_usec"), "A yield longer than this counts as contention.";
+    writes: i64 = -1, Run, Bench, "Operations of a writing benchmark, per thread. Negative: num.";
+    writes_before_delete_range: i64 = 0, Work, Bench, "Writes before the first range deletion.";
+    writes_per_range_tombstone: i64 = 0, Work, Bench, "Fills and background writers: one range deletion after so many writes. 0: none.";
+}
+
+#[cfg(test)]
+mod tests;

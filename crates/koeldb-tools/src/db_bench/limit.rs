@@ -1,0 +1,134 @@
+//! When a thread stops, and how it is slowed down.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use koeldb_fs::clock::{Clock, SystemClock};
+
+/// The end of one thread's loop: after a number of operations, or after a time.
+#[derive(Debug)]
+pub(crate) struct WorkLimit<'a> {
+    ops: u64,
+    /// Operations to do; `u64::MAX` if time decides.
+    most: u64,
+    next_look: u64,
+    look_every: u64,
+    /// When to stop, if time decides.
+    time: Option<Duration>,
+    start: Duration,
+    /// Another thread failed.
+    failed: &'a AtomicBool,
+}
+
+impl<'a> WorkLimit<'a> {
+    /// With `seconds` above 0 time decides and `ops` does not matter. The clock, and whether another
+    /// thread failed, are looked at every `look_every` operations.
+    pub(crate) fn new(seconds: u64, ops: u64, look_every: u64, failed: &'a AtomicBool) -> Self {
+        let look_every = look_every.max(1);
+        WorkLimit {
+            ops: 0,
+            most: if seconds > 0 { u64::MAX } else { ops },
+            next_look: look_every,
+            look_every,
+            time: (seconds > 0).then(|| Duration::from_secs(seconds)),
+            start: SystemClock.now(),
+            failed,
+        }
+    }
+
+    /// Asked before a step of `increment` operations: whether to stop instead.
+    #[inline]
+    pub(crate) fn done(&mut self, increment: u64) -> bool {
+        self.ops += increment.max(1);
+        self.ops > self.most || (self.ops >= self.next_look && self.look())
+    }
+
+    #[cold]
+    fn look(&mut self) -> bool {
+        self.next_look = (self.ops / self.look_every + 1) * self.look_every;
+        self.failed.load(Ordering::Relaxed)
+            || self
+                .time
+                .is_some_and(|time| SystemClock.now().saturating_sub(self.start) >= time)
+    }
+}
+
+/// Grants units at a fixed rate to all who share it.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    per_second: u64,
+    /// When the next request may pass.
+    next: Mutex<Duration>,
+}
+
+impl Pacer {
+    /// `None` if `per_second` is 0: no limit.
+    pub(crate) fn new(per_second: u64) -> Option<Self> {
+        (per_second > 0).then(|| Pacer {
+            per_second,
+            next: Mutex::new(SystemClock.now()),
+        })
+    }
+
+    /// Waits until `units` may pass.
+    pub(crate) fn request(&self, units: u64) {
+        let now = SystemClock.now();
+        let turn = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = now.max(*next);
+            *next = turn + self.time_of(units);
+            turn
+        };
+        if turn > now {
+            SystemClock.sleep(turn - now);
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate is an approximation")]
+    fn time_of(&self, units: u64) -> Duration {
+        Duration::from_secs_f64(units as f64 / self.per_second as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(limit: &mut WorkLimit<'_>, increment: u64) -> u64 {
+        (0..).find(|_| limit.done(increment)).unwrap_or(0)
+    }
+
+    #[test]
+    fn whole_batches_that_fit_are_done() {
+        let go = AtomicBool::new(false);
+        assert_eq!(steps(&mut WorkLimit::new(0, 10, 1000, &go), 1), 10);
+        assert_eq!(steps(&mut WorkLimit::new(0, 10, 1000, &go), 3), 3);
+        assert_eq!(steps(&mut WorkLimit::new(0, 10, 1000, &go), 11), 0);
+        assert_eq!(steps(&mut WorkLimit::new(0, 2, 1000, &go), 0), 2);
+    }
+
+    #[test]
+    fn the_failure_of_another_thread_is_noticed_at_the_next_look() {
+        let stop = AtomicBool::new(true);
+        assert_eq!(steps(&mut WorkLimit::new(0, 5000, 1000, &stop), 1), 999);
+        assert_eq!(steps(&mut WorkLimit::new(0, 5000, 1000, &stop), 7), 142);
+    }
+
+    #[test]
+    fn time_overrides_the_count() {
+        let go = AtomicBool::new(false);
+        let mut limit = WorkLimit::new(1, 3, 10, &go);
+        limit.time = Some(Duration::ZERO);
+        assert_eq!(steps(&mut limit, 1), 9);
+    }
+
+    #[test]
+    fn a_pacer_spaces_its_grants() {
+        assert!(Pacer::new(0).is_none());
+        let pacer = Pacer::new(1_000_000).expect("a rate");
+        let start = SystemClock.now();
+        (0..5).for_each(|_| pacer.request(5_000));
+        assert!(SystemClock.now() - start >= Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,119 @@
+//! Benchmarks with RocksDB's flags, key sequences and output lines.
+//!
+//! A command line that measures RocksDB measures KoelDB too, with the same keys in the same order, counted
+//! and printed alike, so that two engines can be compared line by line. What is ours alone (`--json`, the
+//! progress bar) comes on request.
+//!
+//! - `flags`: the table of flags and their grammar. `options`: flags to an option string. `plan`: the
+//!   numbers of one benchmark.
+//! - `random`, `keys`, `values`: what is written and read, bit for bit RocksDB's.
+//! - `session` opens and runs, `worker` is one thread, `catalog` lists the benchmarks, `work` does them.
+//! - `limit`: when a thread stops. `tally`: what it did. `report`, `histogram`, `header`: what is printed.
+
+mod catalog;
+mod database;
+mod flags;
+mod header;
+mod help;
+mod histogram;
+mod keys;
+mod limit;
+mod options;
+mod plan;
+mod random;
+mod report;
+mod session;
+mod tally;
+mod values;
+mod work;
+mod worker;
+
+use std::process::ExitCode;
+
+use koeldb_fs::clock::{Clock, SystemClock};
+
+use flags::{Command, CommandLine};
+use plan::{Failure, Outcome};
+use session::Session;
+
+/// Runs `db_bench` with the words of its command line, the program's name not included.
+pub fn run(words: &[String]) -> ExitCode {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file of flags, not of a database"
+    )]
+    let read_file = |path: &str| {
+        let bytes = std::fs::read(path)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let mut line = match flags::parse(words, &read_file) {
+        Ok(line) => line,
+        Err(errors) => {
+            errors.iter().for_each(|error| eprintln!("{error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    line.notices.iter().for_each(|notice| eprintln!("{notice}"));
+    match line.command {
+        Command::Help { all } => print!("{}", help::text(all)),
+        Command::Version => println!("db_bench version {} (KoelDB)", env!("CARGO_PKG_VERSION")),
+        Command::Run if line.flags.build_info => print!("{}", help::build_info()),
+        Command::Run => {
+            if let Err(failure) = measure(&mut line) {
+                eprintln!("{}", failure.message);
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn measure(line: &mut CommandLine) -> Outcome {
+    let flags = &mut line.flags;
+    for (name, uri) in [("env_uri", &flags.env_uri), ("fs_uri", &flags.fs_uri)] {
+        if !uri.is_empty() {
+            eprintln!("Note: --{name}={uri} names a remote store; the local file system is used");
+        }
+    }
+    flags.use_existing_db |= flags.readonly;
+    if flags.use_existing_keys && !flags.use_existing_db {
+        return Err(Failure::new(
+            "`-use_existing_db` must be true for `-use_existing_keys` to be settable",
+        ));
+    }
+    if flags.use_existing_keys && flags.bgwriter_num > flags.num {
+        return Err(Failure::new(
+            "`-bgwriter_num` must be less than or equal to `-num` when `-use_existing_keys` is set",
+        ));
+    }
+    if flags.seek_missing_prefix && flags.prefix_size <= 8 {
+        return Err(Failure::new(
+            "prefix_size > 8 required by --seek_missing_prefix",
+        ));
+    }
+    if flags.db.is_empty() {
+        flags.db = default_directory();
+    }
+    let seed = match flags.seed {
+        0 => {
+            let seed = SystemClock.unix_micros();
+            println!("Set seed to {seed} because --seed was 0");
+            seed
+        }
+        seed => seed.cast_unsigned(),
+    };
+    let mut session = Session::start(line, seed)?;
+    let outcome = session.run();
+    let finished = session.finish();
+    outcome.and(finished)
+}
+
+/// Where RocksDB's program puts its database.
+fn default_directory() -> String {
+    let base = std::env::var("TEST_TMPDIR").unwrap_or_else(|_| {
+        let user = std::fs::metadata("/proc/self")
+            .map_or(0, |process| std::os::unix::fs::MetadataExt::uid(&process));
+        format!("/tmp/rocksdbtest-{user}")
+    });
+    format!("{base}/dbbench")
+}

@@ -1,0 +1,290 @@
+//! The random numbers of `db_bench`, bit for bit those of RocksDB's program.
+//!
+//! - [`Mersenne64`], the 64-bit Mersenne Twister (Matsumoto and Nishimura): keys, one generator per thread.
+//! - [`Mersenne32`] and [`shuffle`]: the permutation of unique fills, as libstdc++'s `std::shuffle` makes it.
+//! - [`ParkMiller`], the minimal standard generator: values.
+
+/// The 64-bit Mersenne Twister, `std::mt19937_64`.
+#[derive(Clone, Debug)]
+pub(crate) struct Mersenne64 {
+    state: Box<[u64; Mersenne64::WORDS]>,
+    next: usize,
+}
+
+impl Mersenne64 {
+    const WORDS: usize = 312;
+    const MIDDLE: usize = 156;
+
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut state = Box::new([0; Self::WORDS]);
+        let mut word = seed;
+        for (index, place) in (0u64..).zip(state.iter_mut()) {
+            if index > 0 {
+                word = (word ^ (word >> 62))
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(index);
+            }
+            *place = word;
+        }
+        Mersenne64 {
+            state,
+            next: Self::WORDS,
+        }
+    }
+
+    /// The next 64 random bits.
+    #[inline]
+    pub(crate) fn draw(&mut self) -> u64 {
+        if self.next == Self::WORDS {
+            self.refill();
+        }
+        let mut x = self.state[self.next];
+        self.next += 1;
+        x ^= (x >> 29) & 0x5555_5555_5555_5555;
+        x ^= (x << 17) & 0x71d6_7fff_eda6_0000;
+        x ^= (x << 37) & 0xfff7_eee0_0000_0000;
+        x ^ (x >> 43)
+    }
+
+    /// A number below `limit`, as RocksDB takes it: the remainder of one draw. `limit` is at least 1.
+    #[inline]
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    fn refill(&mut self) {
+        const LOW: u64 = 0x7fff_ffff;
+        let twist = |high: u64, low: u64| {
+            let x = (high & !LOW) | (low & LOW);
+            (x >> 1) ^ ((x & 1) * 0xb502_6f5a_a966_19e9)
+        };
+        let state = &mut *self.state;
+        for i in 0..Self::WORDS {
+            let far = state[(i + Self::MIDDLE) % Self::WORDS];
+            state[i] = far ^ twist(state[i], state[(i + 1) % Self::WORDS]);
+        }
+        self.next = 0;
+    }
+}
+
+/// The 32-bit Mersenne Twister, `std::mt19937`.
+pub(crate) struct Mersenne32 {
+    state: Box<[u32; Mersenne32::WORDS]>,
+    next: usize,
+}
+
+impl Mersenne32 {
+    const WORDS: usize = 624;
+    const MIDDLE: usize = 397;
+
+    pub(crate) fn new(seed: u32) -> Self {
+        let mut state = Box::new([0; Self::WORDS]);
+        let mut word = seed;
+        for (index, place) in (0u32..).zip(state.iter_mut()) {
+            if index > 0 {
+                word = (word ^ (word >> 30))
+                    .wrapping_mul(1_812_433_253)
+                    .wrapping_add(index);
+            }
+            *place = word;
+        }
+        Mersenne32 {
+            state,
+            next: Self::WORDS,
+        }
+    }
+
+    fn draw(&mut self) -> u32 {
+        if self.next == Self::WORDS {
+            self.refill();
+        }
+        let mut x = self.state[self.next];
+        self.next += 1;
+        x ^= x >> 11;
+        x ^= (x << 7) & 0x9d2c_5680;
+        x ^= (x << 15) & 0xefc6_0000;
+        x ^ (x >> 18)
+    }
+
+    fn refill(&mut self) {
+        const LOW: u32 = 0x7fff_ffff;
+        let state = &mut *self.state;
+        for i in 0..Self::WORDS {
+            let x = (state[i] & !LOW) | (state[(i + 1) % Self::WORDS] & LOW);
+            let far = state[(i + Self::MIDDLE) % Self::WORDS];
+            state[i] = far ^ (x >> 1) ^ ((x & 1) * 0x9908_b0df);
+        }
+        self.next = 0;
+    }
+
+    /// A number below `range`, each equally likely (Lemire's method, as libstdc++ has it).
+    fn uniform(&mut self, range: u32) -> u32 {
+        let mut product = u64::from(self.draw()) * u64::from(range);
+        if low_half(product) < range {
+            let threshold = range.wrapping_neg() % range;
+            while low_half(product) < threshold {
+                product = u64::from(self.draw()) * u64::from(range);
+            }
+        }
+        high_half(product)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is asked for")]
+fn low_half(x: u64) -> u32 {
+    x as u32
+}
+
+fn high_half(x: u64) -> u32 {
+    low_half(x >> 32)
+}
+
+/// Shuffles as libstdc++'s `std::shuffle` does with an `mt19937` seeded by the low half of `seed`.
+///
+/// Slices of fewer than 65,536 elements take two positions from one draw, longer ones a draw for each.
+/// Slices hold fewer than 2^32 elements.
+pub(crate) fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut random = Mersenne32::new(low_half(seed));
+    let Ok(count) = u32::try_from(items.len()) else {
+        return;
+    };
+    let index = |x: u32| koeldb_base::coding::to_usize(u64::from(x));
+    if count < 2 {
+        return;
+    }
+    if u32::MAX / count < count {
+        for i in 1..count {
+            items.swap(index(i), index(random.uniform(i + 1)));
+        }
+        return;
+    }
+    let mut i = 1;
+    if count.is_multiple_of(2) {
+        items.swap(1, index(random.uniform(2)));
+        i = 2;
+    }
+    while i < count {
+        let range = i + 1;
+        let pair = random.uniform(range * (range + 1));
+        items.swap(index(i), index(pair / (range + 1)));
+        items.swap(index(i + 1), index(pair % (range + 1)));
+        i += 2;
+    }
+}
+
+/// The minimal standard generator of Park and Miller, x * 16807 mod 2^31 - 1.
+#[derive(Clone, Debug)]
+pub(crate) struct ParkMiller(u32);
+
+impl ParkMiller {
+    const MODULUS: u32 = 0x7fff_ffff;
+
+    /// `seed` is brought into range as LevelDB's generator does.
+    pub(crate) fn new(seed: u32) -> Self {
+        match seed & Self::MODULUS {
+            0 | Self::MODULUS => ParkMiller(1),
+            seed => ParkMiller(seed),
+        }
+    }
+
+    /// The next number, in 1..2^31 - 1.
+    #[inline]
+    pub(crate) fn draw(&mut self) -> u32 {
+        let product = u64::from(self.0) * 16_807;
+        self.0 = low_half(product % u64::from(Self::MODULUS));
+        self.0
+    }
+
+    /// A number below `limit`.
+    #[inline]
+    pub(crate) fn below(&mut self, limit: u32) -> u32 {
+        self.draw() % limit
+    }
+}
+
+/// A yes or no of fixed probability, as `std::bernoulli_distribution` takes it from `std::minstd_rand0`.
+#[derive(Clone, Debug)]
+pub(crate) struct Bernoulli {
+    random: ParkMiller,
+    probability: f64,
+}
+
+impl Bernoulli {
+    pub(crate) fn new(probability: f64, seed: u64) -> Self {
+        // Unlike `ParkMiller::new`, the standard library reduces the seed by a remainder.
+        let seed = match low_half(seed) % ParkMiller::MODULUS {
+            0 => 1,
+            seed => seed,
+        };
+        Bernoulli {
+            random: ParkMiller(seed),
+            probability,
+        }
+    }
+
+    pub(crate) fn draw(&mut self) -> bool {
+        // Two draws make 53 random bits; the generator's numbers begin at 1.
+        const RANGE: f64 = 2_147_483_646.0;
+        let low = f64::from(self.random.draw() - 1);
+        let high = f64::from(self.random.draw() - 1);
+        (low + high * RANGE) / (RANGE * RANGE) < self.probability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_thread_of_seed_42_draws_what_rocksdb_draws() {
+        let mut random = Mersenne64::new(43);
+        let draws: Vec<u64> = (0..4).map(|_| random.draw()).collect();
+        assert_eq!(
+            draws,
+            [
+                517_903_087_452_778_646,
+                5_503_290_952_634_489_979,
+                581_382_956_510_732_038,
+                7_698_380_982_261_852_713
+            ]
+        );
+    }
+
+    #[test]
+    fn the_ten_thousandth_draws_are_those_of_the_cpp_standard() {
+        let mut random = Mersenne64::new(5489);
+        assert_eq!(
+            (0..10_000).map(|_| random.draw()).last(),
+            Some(9_981_545_732_273_789_042)
+        );
+        let mut random = Mersenne32::new(5489);
+        assert_eq!(
+            (0..10_000).map(|_| random.draw()).last(),
+            Some(4_123_659_995)
+        );
+        let mut random = ParkMiller::new(1);
+        assert_eq!(
+            (0..10_000).map(|_| random.draw()).last(),
+            Some(1_043_618_065)
+        );
+    }
+
+    #[test]
+    fn shuffles_are_those_of_libstdcpp() {
+        let mut even: Vec<u64> = (0..10).collect();
+        shuffle(&mut even, 42);
+        assert_eq!(even, [1, 6, 7, 0, 5, 9, 8, 2, 3, 4]);
+        let mut odd: Vec<u64> = (0..11).collect();
+        shuffle(&mut odd, 42);
+        assert_eq!(odd, [4, 7, 2, 10, 8, 5, 1, 9, 6, 0, 3]);
+    }
+
+    #[test]
+    fn a_long_shuffle_is_a_permutation() {
+        let mut items: Vec<u64> = (0..70_000).collect();
+        shuffle(&mut items, 7);
+        assert!(!items.is_sorted());
+        items.sort_unstable();
+        assert!(items.iter().copied().eq(0..70_000));
+    }
+}

@@ -1,0 +1,387 @@
+//! A run of the program: opens the database, runs the benchmarks one after the other, reports.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use koeldb_fs::clock::{Clock, SystemClock};
+
+use super::catalog::{self, Benchmark, Request, TellsBatch, Work};
+use super::database::{self, Databases};
+use super::flags::CommandLine;
+use super::header::{self, Environment};
+use super::options;
+use super::plan::{ExistingKeys, Failure, Outcome, Plan};
+use super::report::{Outcome as Report, Repeats};
+use super::tally::{Watch, whole_micros};
+use super::worker::{Shared, ThreadedWork, run_threads};
+use crate::json::Json;
+
+/// The state of a run between benchmarks.
+pub(crate) struct Session<'a> {
+    line: &'a CommandLine,
+    seed: u64,
+    /// `None` only while it is being reopened.
+    databases: Option<Databases>,
+    existing_keys: ExistingKeys,
+    threads_started: u64,
+    environment: Environment,
+    results: Json,
+}
+
+impl<'a> Session<'a> {
+    /// Opens the database, which is destroyed first unless it is to be kept, and prints the header.
+    pub(crate) fn start(line: &'a CommandLine, seed: u64) -> Outcome<Self> {
+        let flags = &line.flags;
+        // Impossible numbers are told before anything is destroyed.
+        Plan::new(flags, seed, None)?;
+        if !flags.use_existing_db {
+            database::destroy(flags)?;
+        }
+        let databases = database::open(flags)?;
+        let existing_keys = if flags.use_existing_keys {
+            Some(Arc::new(all_keys(&databases)?))
+        } else {
+            None
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a file of the machine's, not of a database"
+        )]
+        let cpuinfo = std::fs::read("/proc/cpuinfo").unwrap_or_default();
+        let seconds = SystemClock.unix_micros() / 1_000_000;
+        let environment = Environment::new(seconds, &String::from_utf8_lossy(&cpuinfo));
+        eprint!("{}", environment.text());
+        let memtable = options::memtable(flags).1;
+        print!(
+            "{}",
+            header::text(flags, &memtable, &header::warnings(flags))
+        );
+        flush_stdout();
+        Ok(Session {
+            line,
+            seed,
+            databases: Some(databases),
+            existing_keys,
+            threads_started: 0,
+            environment,
+            results: Json::array(),
+        })
+    }
+
+    /// Runs everything that `--benchmarks` names.
+    pub(crate) fn run(&mut self) -> Outcome {
+        let line = self.line;
+        let words = line.flags.benchmarks.split(',');
+        for word in words.filter(|word| !word.is_empty()) {
+            let request = catalog::parse_request(word).map_err(Failure::new)?;
+            let Some(benchmark) = catalog::find(request.name) else {
+                return Err(Failure::new(format!(
+                    "unknown benchmark '{}'",
+                    request.name
+                )));
+            };
+            self.run_benchmark(benchmark, &request)?;
+            flush_stdout();
+        }
+        if line.flags.statistics {
+            let databases = self.databases()?;
+            for database in databases.all() {
+                println!("STATISTICS:\n{}", database.db.statistics());
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the databases and writes the JSON report if one was asked for.
+    pub(crate) fn finish(mut self) -> Outcome {
+        if let Some(databases) = self.databases.take() {
+            databases.close()?;
+        }
+        self.write_json()
+    }
+
+    fn databases(&self) -> Outcome<&Databases> {
+        let databases = self.databases.as_ref();
+        databases.ok_or_else(|| Failure::new("the database is not open"))
+    }
+
+    fn run_benchmark(&mut self, benchmark: &Benchmark, request: &Request<'_>) -> Outcome {
+        let line = self.line;
+        let flags = &line.flags;
+        benchmark.needs.check(benchmark.name, flags)?;
+        let mut plan = Plan::new(flags, self.seed, self.existing_keys.clone())?;
+        (benchmark.change)(&mut plan);
+        let mut threads = usize::try_from(flags.threads).unwrap_or(1).max(1);
+        if let Some(remark) = benchmark.one_thread
+            && threads > 1
+        {
+            if !remark.is_empty() {
+                eprintln!("{remark}");
+            }
+            threads = 1;
+        }
+        let tells = match benchmark.tells_batch {
+            TellsBatch::Never => false,
+            TellsBatch::Always => true,
+            TellsBatch::WithStride => plan.stride > 0,
+        };
+        if tells {
+            eprintln!("entries_per_batch = {}", plan.batch);
+        }
+        if benchmark.fresh && !self.refresh(benchmark.name)? {
+            return Ok(());
+        }
+        match benchmark.work {
+            Work::State(work) => work(flags, self.databases()?),
+            Work::Threads(threaded) => self.run_repeatedly(request, threaded, threads, &plan),
+        }
+    }
+
+    /// Makes the database empty; or says that it must be kept, and answers `false`.
+    fn refresh(&mut self, name: &str) -> Outcome<bool> {
+        let flags = &self.line.flags;
+        if let Some(databases) = self.databases.take() {
+            databases.close()?;
+        }
+        if flags.use_existing_db {
+            println!("{name:<12} : skipped (--use_existing_db is true)");
+        } else {
+            database::destroy(flags)?;
+        }
+        self.databases = Some(database::open(flags)?);
+        Ok(!flags.use_existing_db)
+    }
+
+    fn run_repeatedly(
+        &mut self,
+        request: &Request<'_>,
+        threaded: ThreadedWork,
+        threads: usize,
+        plan: &Plan,
+    ) -> Outcome {
+        println!("DB path: [{}]", self.line.flags.db);
+        if request.warm_ups > 0 {
+            println!("Warming up benchmark by running {} times", request.warm_ups);
+        }
+        for _ in 0..request.warm_ups {
+            self.run_once(request.name, threaded, threads, plan)?;
+        }
+        if request.repeats > 1 {
+            println!("Running benchmark for {} times", request.repeats);
+        }
+        let mut repeats = Repeats::default();
+        for run in 1..=request.repeats {
+            let report = self.run_once(request.name, threaded, threads, plan)?;
+            self.results.push(report.json(run));
+            repeats.add(&report);
+            let interval = self.line.flags.confidence_interval_only;
+            print!("{}", repeats.line(&report.name, interval));
+        }
+        print!("{}", repeats.last_lines(request.name));
+        Ok(())
+    }
+
+    fn run_once(
+        &mut self,
+        name: &str,
+        threaded: ThreadedWork,
+        threads: usize,
+        plan: &Plan,
+    ) -> Outcome<Report> {
+        flush_stdout();
+        let flags = &self.line.flags;
+        let interval_file = IntervalFile::start(&flags.report_file, flags.report_interval_seconds)?;
+        let progress = self.progress_bar(name, plan.duration);
+        let watch = Watch {
+            histogram: flags.histogram,
+            fine: !flags.json.is_empty(),
+            slow_micros: flags.slow_usecs,
+            interval_ops: if flags.progress_reports {
+                self.stats_interval()
+            } else {
+                0
+            },
+            interval_time: Duration::from_secs(
+                u64::try_from(flags.stats_interval_seconds).unwrap_or(0),
+            ),
+            published: interval_file.as_ref().map(|file| file.shared.ops.clone()),
+            progress: progress.clone(),
+        };
+        let mut started = self.threads_started;
+        let mut shared = Shared::new(flags, plan, self.databases()?, watch);
+        let (report, outcome) = run_threads(name, threaded, threads, &mut shared, &mut started);
+        self.threads_started = started;
+        if let Some(progress) = progress {
+            progress.finish_and_clear();
+        }
+        if let Some(file) = interval_file {
+            file.stop()?;
+        }
+        match outcome {
+            Err(failure) if !failure.after_result => Err(failure),
+            outcome => {
+                print!("{}", report.text());
+                flush_stdout();
+                outcome.map_err(|failure| {
+                    Failure::new(format!(
+                        "Fatal error during \"{name}\": {}",
+                        failure.message
+                    ))
+                })?;
+                Ok(report)
+            }
+        }
+    }
+
+    fn stats_interval(&self) -> u64 {
+        let flags = &self.line.flags;
+        if flags.stats_interval_seconds > 0 {
+            1000
+        } else {
+            u64::try_from(flags.stats_interval).unwrap_or(0)
+        }
+    }
+
+    fn progress_bar(&self, name: &str, duration: u64) -> Option<ProgressBar> {
+        let flags = &self.line.flags;
+        let wanted = flags.progress_reports && self.stats_interval() == 0;
+        if !wanted || !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let template = if duration > 0 {
+            format!("{{msg}} {{elapsed}} of {duration}s, {{pos}} ops, {{per_sec}}")
+        } else {
+            "{msg} [{bar:30}] {pos}/{len} ops, {per_sec}, {eta} left".to_owned()
+        };
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        // The template is one of two that are known to be well formed.
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(name.to_owned());
+        Some(bar)
+    }
+
+    fn write_json(&mut self) -> Outcome {
+        let flags = &self.line.flags;
+        if flags.json.is_empty() {
+            return Ok(());
+        }
+        let mut given = Json::object();
+        for &name in &self.line.given {
+            given.set(name, &flags.show(name));
+        }
+        let mut json = Json::object();
+        json.set("program", "db_bench")
+            .set("engine", "koeldb")
+            .set("version", env!("CARGO_PKG_VERSION"))
+            .set("date", &self.environment.date)
+            .set("cpu", &self.environment.cpu)
+            .set(
+                "cpus",
+                u64::try_from(self.environment.cpu_count).unwrap_or(0),
+            )
+            .set("seed", self.seed)
+            .set("flags", given)
+            .set(
+                "results",
+                std::mem::replace(&mut self.results, Json::array()),
+            );
+        #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
+        let written = std::fs::write(&flags.json, json.finish() + "\n");
+        written.map_err(|error| Failure::of(&format!("cannot write {}", flags.json), &error))
+    }
+}
+
+fn flush_stdout() {
+    // A reader that went away is noticed by the next print.
+    let _ = std::io::stdout().flush();
+}
+
+/// Every key of the first database, in its order.
+fn all_keys(databases: &Databases) -> Outcome<Vec<Box<[u8]>>> {
+    let mut options = koeldb::ReadOptions::new();
+    options.set_total_order_seek(true);
+    let mut cursor = databases.all()[0].default_family().cursor_opt(&options);
+    let mut keys = Vec::new();
+    let mut step = cursor.seek_to_first();
+    while step.map_err(|error| Failure::of("Iterator error", &error))? {
+        keys.extend(cursor.key().map(Box::from));
+        step = cursor.next();
+    }
+    Ok(keys)
+}
+
+/// The report file: a line of operations per interval, of all threads, written by a thread of its own.
+struct IntervalFile {
+    shared: Arc<IntervalState>,
+    writer: std::thread::JoinHandle<std::io::Result<()>>,
+}
+
+#[derive(Debug, Default)]
+struct IntervalState {
+    ops: Arc<AtomicU64>,
+    stopped: Mutex<bool>,
+    stop: Condvar,
+}
+
+impl IntervalFile {
+    /// `None` if no interval is set.
+    fn start(path: &str, interval_seconds: i64) -> Outcome<Option<Self>> {
+        let interval = match u64::try_from(interval_seconds) {
+            Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+            _ => return Ok(None),
+        };
+        #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
+        let file = std::fs::File::create(path);
+        let mut file = file.map_err(|error| Failure::new(format!("Can't open {path}: {error}")))?;
+        let shared = Arc::new(IntervalState::default());
+        let state = shared.clone();
+        let writer = std::thread::spawn(move || {
+            writeln!(file, "secs_elapsed,interval_qps")?;
+            let start = SystemClock.now();
+            let mut before = 0;
+            while state.wait(interval) {
+                let ops = state.ops.load(Ordering::Relaxed);
+                let micros = whole_micros(SystemClock.now().saturating_sub(start));
+                writeln!(file, "{},{}", (micros + 500_000) / 1_000_000, ops - before)?;
+                before = ops;
+            }
+            Ok(())
+        });
+        Ok(Some(IntervalFile { shared, writer }))
+    }
+
+    /// The interval that is under way is not written.
+    fn stop(self) -> Outcome {
+        let mut stopped = self
+            .shared
+            .stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *stopped = true;
+        drop(stopped);
+        self.shared.stop.notify_all();
+        match self.writer.join() {
+            Ok(written) => {
+                written.map_err(|error| Failure::of("Can't write to report file", &error))
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl IntervalState {
+    /// Waits for the end of an interval; `false` if it was stopped before.
+    fn wait(&self, interval: Duration) -> bool {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .stop
+            .wait_timeout_while(stopped, interval, |stopped| !*stopped);
+        let (stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !*stopped
+    }
+}

@@ -1,0 +1,184 @@
+//! What changes or shows the state of the databases: compactions, flushes, properties.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use koeldb::{BottommostLevelCompaction, CompactRangeOptions};
+use koeldb_fs::clock::{Clock, SystemClock};
+
+use crate::db_bench::database::{Database, Databases};
+use crate::db_bench::flags::Flags;
+use crate::db_bench::plan::{Failure, Outcome};
+use crate::db_bench::worker::Worker;
+
+/// What a benchmark without threads does.
+pub(crate) type StateFn = fn(&Flags, &Databases) -> Outcome;
+
+fn subcompactions(flags: &Flags) -> u32 {
+    u32::try_from(flags.subcompactions).unwrap_or(u32::MAX)
+}
+
+/// In a thread: compacts everything.
+pub(crate) fn compact(worker: &mut Worker<'_>) -> Outcome {
+    let mut options = CompactRangeOptions::new();
+    options
+        .set_max_subcompactions(subcompactions(worker.flags()))
+        .set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+    let family = worker.select().default_family();
+    let result = family.compact_range_opt(.., &options);
+    result.map_err(|error| Failure::of("compaction error", &error))
+}
+
+/// In a thread: reads every block of every file.
+pub(crate) fn verify_checksum(worker: &mut Worker<'_>) -> Outcome {
+    let result = worker.select().db.verify_checksums();
+    result.map_err(|error| Failure::of("VerifyChecksum() failed", &error))
+}
+
+pub(crate) fn compact_all(flags: &Flags, databases: &Databases) -> Outcome {
+    let mut options = CompactRangeOptions::new();
+    options.set_max_subcompactions(subcompactions(flags));
+    for database in databases.all() {
+        let result = database.default_family().compact_range_opt(.., &options);
+        result.map_err(|error| Failure::of("compaction error", &error))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn compact_level_0(_: &Flags, databases: &Databases) -> Outcome {
+    compact_level(databases, 0)
+}
+
+pub(crate) fn compact_level_1(_: &Flags, databases: &Databases) -> Outcome {
+    compact_level(databases, 1)
+}
+
+/// Compacts all files of level 0, or of the first level below it that has files, into the next level that
+/// has some.
+fn compact_level(databases: &Databases, from: usize) -> Outcome {
+    for database in databases.all() {
+        while !try_compact_level(database, from)? {
+            wait_for_database(database)?;
+        }
+    }
+    Ok(())
+}
+
+/// `false` if the compaction failed, as it does when another one has taken a file.
+fn try_compact_level(database: &Database, from: usize) -> Outcome<bool> {
+    let tree = database.tree();
+    let filled = tree
+        .iter()
+        .enumerate()
+        .filter(|(_, files)| !files.is_empty());
+    let mut filled = filled
+        .map(|(level, _)| level)
+        .filter(|&level| level >= from);
+    let source = match filled.next() {
+        Some(level) if from == 1 || level == 0 => level,
+        _ => {
+            println!("compact{from} found 0 files to compact");
+            return Ok(true);
+        }
+    };
+    let Some(target) = filled.next() else {
+        println!("compact{from} found no data beyond L{source}");
+        return Ok(true);
+    };
+    let files: Vec<PathBuf> = tree[source]
+        .iter()
+        .map(|file| file.name.clone().into())
+        .collect();
+    println!(
+        "compact{from} found {} files to compact from L{source} to L{target}",
+        files.len()
+    );
+    let target = u32::try_from(target).unwrap_or(u32::MAX);
+    match database.default_family().compact_files(&files, target) {
+        Ok(_) => Ok(true),
+        Err(error) => {
+            eprintln!("compact{from} CompactFiles failed: {error}");
+            Ok(false)
+        }
+    }
+}
+
+pub(crate) fn wait_for_compaction(_: &Flags, databases: &Databases) -> Outcome {
+    databases.all().iter().try_for_each(wait_for_database)
+}
+
+fn wait_for_database(database: &Database) -> Outcome {
+    // Background work that was just asked for gets the time to begin.
+    SystemClock.sleep(Duration::from_secs(5));
+    let path = database.path.display();
+    println!("waitforcompaction({path}): started");
+    let status = match database.db.wait_for_compact(None) {
+        Ok(()) => "OK".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    println!("waitforcompaction({path}): finished with status ({status})");
+    Ok(())
+}
+
+pub(crate) fn flush(_: &Flags, databases: &Databases) -> Outcome {
+    for database in databases.all() {
+        let result = database.db.flush();
+        result.map_err(|error| Failure::of("Flush failed", &error))?;
+    }
+    println!("flush memtable");
+    Ok(())
+}
+
+pub(crate) fn stats(_: &Flags, databases: &Databases) -> Outcome {
+    print_property(databases, "rocksdb.stats")
+}
+
+pub(crate) fn level_stats(_: &Flags, databases: &Databases) -> Outcome {
+    print_property(databases, "rocksdb.levelstats")
+}
+
+pub(crate) fn sstables(_: &Flags, databases: &Databases) -> Outcome {
+    print_property(databases, "rocksdb.sstables")
+}
+
+pub(crate) fn block_cache_entry_stats(_: &Flags, databases: &Databases) -> Outcome {
+    print_property(databases, "rocksdb.block-cache-entry-stats")
+}
+
+fn print_property(databases: &Databases, name: &str) -> Outcome {
+    for database in databases.all() {
+        print_title(databases, database);
+        println!("\n{}", property(database, name)?);
+    }
+    Ok(())
+}
+
+pub(crate) fn memory_stats(_: &Flags, databases: &Databases) -> Outcome {
+    const NAMES: [&str; 6] = [
+        "rocksdb.num-immutable-mem-table",
+        "rocksdb.cur-size-active-mem-table",
+        "rocksdb.cur-size-all-mem-tables",
+        "rocksdb.size-all-mem-tables",
+        "rocksdb.num-entries-active-mem-table",
+        "rocksdb.num-entries-imm-mem-tables",
+    ];
+    for database in databases.all() {
+        print_title(databases, database);
+        for name in NAMES {
+            println!("{name}: {}", property(database, name)?);
+        }
+    }
+    Ok(())
+}
+
+fn print_title(databases: &Databases, database: &Database) {
+    if databases.are_several() {
+        println!("\n==== DB: {} ===", database.path.display());
+    }
+}
+
+fn property(database: &Database, name: &str) -> Outcome<String> {
+    let text = database.default_family().property_value(name);
+    let text = text.map_err(|error| Failure::of(name, &error))?;
+    Ok(text.unwrap_or_else(|| "(failed)".to_owned()))
+}

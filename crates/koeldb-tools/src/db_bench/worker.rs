@@ -1,0 +1,215 @@
+//! The threads of one benchmark: made together, released together, each with its own random numbers and
+//! its own tally.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+
+use koeldb_fs::clock::{Clock, SystemClock};
+
+use super::database::{Database, Databases};
+use super::flags::Flags;
+use super::limit::{Pacer, WorkLimit};
+use super::plan::{Failure, Outcome, Plan};
+use super::random::Mersenne64;
+use super::report::Outcome as Report;
+use super::tally::{OpKind, Tally, Watch};
+
+/// What a thread does.
+pub(crate) type WorkFn = fn(&mut Worker<'_>) -> Outcome;
+
+/// The work of a benchmark that has threads.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadedWork {
+    pub(crate) work: WorkFn,
+    /// What thread 0 does beside the others, if it does not do `work`.
+    pub(crate) background: Option<WorkFn>,
+}
+
+/// What all threads of one run share.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) flags: &'a Flags,
+    pub(crate) plan: &'a Plan,
+    pub(crate) databases: &'a Databases,
+    pub(crate) write_pacer: Option<Pacer>,
+    pub(crate) read_pacer: Option<Pacer>,
+    watch: Watch,
+    failed: AtomicBool,
+    /// Threads that are not done yet, the background one left out.
+    running: AtomicUsize,
+}
+
+/// One thread of a benchmark.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    pub(crate) shared: &'a Shared<'a>,
+    pub(crate) random: Mersenne64,
+    pub(crate) tally: Tally,
+    thread: usize,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn plan(&self) -> &'a Plan {
+        self.shared.plan
+    }
+
+    pub(crate) fn flags(&self) -> &'a Flags {
+        self.shared.flags
+    }
+
+    pub(crate) fn databases(&self) -> &'a Databases {
+        self.shared.databases
+    }
+
+    /// The database of the next step, for which one number is drawn even if there is only one.
+    #[inline]
+    pub(crate) fn select(&mut self) -> &'a Database {
+        let draw = self.random.draw();
+        self.shared.databases.select(draw)
+    }
+
+    /// The end of a loop of `ops` operations, or after `seconds` if that is not 0.
+    pub(crate) fn limit(&self, seconds: u64, ops: u64) -> WorkLimit<'a> {
+        if seconds == 0 {
+            self.announce(ops);
+        }
+        let look_every = u64::try_from(self.flags().ops_between_duration_checks).unwrap_or(1);
+        WorkLimit::new(seconds, ops, look_every, &self.shared.failed)
+    }
+
+    /// Tells whoever watches the progress that `ops` operations are to come.
+    pub(crate) fn announce(&self, ops: u64) {
+        if let Some(progress) = &self.shared.watch.progress {
+            progress.inc_length(ops);
+        }
+    }
+
+    /// Counts operations that ended: one sample of the histogram of `kind`.
+    #[inline]
+    pub(crate) fn finished(&mut self, ops: u64, kind: OpKind) {
+        if self.tally.finished(ops, kind) {
+            self.print_engine_state();
+        }
+    }
+
+    /// Whether the threads beside which this one runs are all done.
+    #[inline]
+    pub(crate) fn others_are_done(&self) -> bool {
+        self.shared.running.load(Ordering::Relaxed) == 0
+    }
+
+    /// After every 256 reads: waits for the right to 256 more, if reads are limited.
+    #[inline]
+    pub(crate) fn pace_reads(&self, reads_done: u64) {
+        if let Some(pacer) = &self.shared.read_pacer
+            && reads_done % 256 == 255
+        {
+            pacer.request(256);
+        }
+    }
+
+    #[cold]
+    fn print_engine_state(&self) {
+        if self.thread != 0 || self.flags().stats_per_interval == 0 {
+            return;
+        }
+        for database in self.databases().all() {
+            for family in &database.families {
+                for name in ["stats", "num-running-compactions", "num-running-flushes"] {
+                    let Ok(Some(text)) = family.property_value(&format!("rocksdb.{name}")) else {
+                        continue;
+                    };
+                    match name {
+                        "stats" => eprint!("{text}"),
+                        "num-running-flushes" => eprintln!("{name}: {text}\n"),
+                        _ => eprintln!("{name}: {text}"),
+                    }
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, threaded: ThreadedWork) -> Outcome {
+        self.tally.start();
+        let outcome = match threaded.background {
+            Some(background) if self.thread == 0 => background(self),
+            _ => {
+                let outcome = (threaded.work)(self);
+                self.shared.running.fetch_sub(1, Ordering::Relaxed);
+                outcome
+            }
+        };
+        self.tally.stop();
+        if outcome.is_err() {
+            self.shared.failed.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+/// Runs `threaded` on `threads` threads, one more if it has a background one, and adds up what they did.
+/// `started` counts the threads of the whole process, each of which has random numbers of its own.
+pub(crate) fn run_threads(
+    name: &str,
+    threaded: ThreadedWork,
+    threads: usize,
+    shared: &mut Shared<'_>,
+    started: &mut u64,
+) -> (Report, Outcome) {
+    let total = threads + usize::from(threaded.background.is_some());
+    *shared.running.get_mut() = threads;
+    let shared = &*shared;
+    let gate = Barrier::new(total);
+    let failure = Mutex::new(None);
+    let mut tallies = Vec::with_capacity(total);
+    std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(total);
+        for thread in 0..total {
+            *started += 1;
+            let mut worker = Worker {
+                shared,
+                random: Mersenne64::new(shared.plan.seed.wrapping_add(*started)),
+                tally: Tally::new(thread, &shared.watch),
+                thread,
+            };
+            let (gate, failure) = (&gate, &failure);
+            handles.push(scope.spawn(move || {
+                gate.wait();
+                if let Err(error) = worker.run(threaded) {
+                    let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                    first.get_or_insert(error);
+                }
+                worker.tally
+            }));
+        }
+        for handle in handles {
+            match handle.join() {
+                Ok(tally) => tallies.push(tally),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let report = Report::new(name, &tallies, SystemClock.now());
+    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (report, failure.map_or(Ok(()), Err::<(), Failure>))
+}
+
+impl<'a> Shared<'a> {
+    pub(crate) fn new(
+        flags: &'a Flags,
+        plan: &'a Plan,
+        databases: &'a Databases,
+        watch: Watch,
+    ) -> Self {
+        Shared {
+            flags,
+            plan,
+            databases,
+            write_pacer: Pacer::new(flags.benchmark_write_rate_limit),
+            read_pacer: Pacer::new(flags.benchmark_read_rate_limit),
+            watch,
+            failed: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+        }
+    }
+}

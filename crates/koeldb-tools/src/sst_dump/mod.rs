@@ -1,0 +1,303 @@
+//! Looks into table files: checks them, prints their entries, properties and blocks.
+//!
+//! - [`table`](self): opens a file under the comparator it names. `scan` prints entries, `raw` the whole
+//!   layout, `properties` what a file says of itself.
+//!
+//! Commands, flags and output follow RocksDB's `sst_dump`; unlike that, the process exits with 1 if any
+//! file is damaged.
+
+mod properties;
+mod raw;
+mod scan;
+mod table;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use koeldb_base::key::InternalKey;
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_fs::{EntryKind, FileSystem};
+
+use crate::json::Json;
+use crate::text::{hex, parse_hex};
+use table::OpenTable;
+
+/// Checks and prints table files of KoelDB and RocksDB.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sst_dump",
+    version,
+    rename_all = "snake_case",
+    arg_required_else_help = true,
+    after_help = EXAMPLES
+)]
+struct Args {
+    /// Table files, or directories that hold some.
+    files: Vec<PathBuf>,
+
+    /// The same, as older command lines name it.
+    #[arg(long, value_name = "FILE_OR_DIRECTORY")]
+    file: Option<PathBuf>,
+
+    /// What to do.
+    #[arg(long, value_enum, default_value_t = Command::Check)]
+    command: Command,
+
+    /// Prints keys and values in hexadecimal.
+    #[arg(long)]
+    output_hex: bool,
+
+    /// Takes --from, --to and --prefix as hexadecimal.
+    #[arg(long)]
+    input_key_hex: bool,
+
+    /// check, scan: begins at this user key.
+    #[arg(long, value_name = "KEY")]
+    from: Option<String>,
+
+    /// check, scan: ends before this user key.
+    #[arg(long, value_name = "KEY")]
+    to: Option<String>,
+
+    /// check, scan: only user keys that begin with this.
+    #[arg(long, value_name = "KEY", conflicts_with = "from")]
+    prefix: Option<String>,
+
+    /// check, scan: stops after so many entries.
+    #[arg(long, value_name = "COUNT")]
+    read_num: Option<u64>,
+
+    /// Accepted for old command lines: checksums are always verified.
+    #[arg(long)]
+    verify_checksum: bool,
+
+    /// Prints the properties after what the command prints.
+    #[arg(long)]
+    show_properties: bool,
+
+    /// Prints names and places of the metadata blocks.
+    #[arg(long)]
+    list_meta_blocks: bool,
+
+    /// raw: prints sequence number and type of each entry.
+    #[arg(long)]
+    show_sequence_number_type: bool,
+
+    /// Prints JSON: one object per line, keys and values in hexadecimal.
+    #[arg(long)]
+    json: bool,
+
+    /// Takes an internal key apart, given in hexadecimal, and prints its parts.
+    #[arg(long, value_name = "0xKEY")]
+    parse_internal_key: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sst_dump --file=000012.sst --command=scan --output_hex --read_num=10
+  sst_dump --command=verify /var/lib/app/db
+  sst_dump --command=properties --json /var/lib/app/db/000012.sst";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Command {
+    /// Reads all entries and counts them; prints nothing unless something is wrong.
+    Check,
+    /// Prints the entries.
+    Scan,
+    /// Writes the whole layout to <FILE>_dump.txt, beside the file.
+    Raw,
+    /// Verifies every block.
+    Verify,
+    /// Prints the properties.
+    Properties,
+    /// Says which files are tables.
+    Identify,
+}
+
+/// Runs `sst_dump` with the words of its command line, the program's name not included.
+pub fn run(words: &[String]) -> ExitCode {
+    let words = std::iter::once("sst_dump").chain(words.iter().map(String::as_str));
+    let args = match Args::try_parse_from(words) {
+        Ok(args) => args,
+        Err(error) => {
+            // If nobody reads the help there is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match dump(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `false` if a file is damaged.
+fn dump(args: &Args) -> Result<bool, String> {
+    if let Some(text) = &args.parse_internal_key {
+        print_internal_key(&parse_hex(text)?)?;
+        return Ok(true);
+    }
+    let named = args.files.iter().chain(&args.file);
+    let mut files = Vec::new();
+    for path in named {
+        files.extend(table_files(path)?);
+    }
+    if files.is_empty() {
+        return Err("file or directory must be specified, and hold a table".to_owned());
+    }
+    let range = scan::Range::new(args)?;
+    let mut good = true;
+    for path in &files {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        match dump_file(args, path, &range, &mut out) {
+            Ok(()) => {}
+            // The reader has seen enough.
+            Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(good);
+            }
+            Err(Trouble::Output(error)) => return Err(format!("cannot write: {error}")),
+            Err(Trouble::Table(error)) => {
+                good = false;
+                report_damage(args, path, &error, &mut out).map_err(|error| error.to_string())?;
+            }
+        }
+        let flushed = out.flush();
+        if flushed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+            return Err("cannot write to standard output".to_owned());
+        }
+    }
+    Ok(good)
+}
+
+/// What went wrong while a file was dumped.
+#[derive(Debug)]
+enum Trouble {
+    /// The output cannot be written.
+    Output(io::Error),
+    /// The table cannot be read.
+    Table(koeldb_base::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Output(error)
+    }
+}
+
+impl From<koeldb_base::Error> for Trouble {
+    fn from(error: koeldb_base::Error) -> Self {
+        Trouble::Table(error)
+    }
+}
+
+fn report_damage(
+    args: &Args,
+    path: &Path,
+    error: &koeldb_base::Error,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let path = path.display();
+    if args.json {
+        let mut json = Json::object();
+        json.set("file", &path.to_string())
+            .set("ok", false)
+            .set("error", &error.to_string());
+        writeln!(out, "{}", json.finish())?;
+    }
+    out.flush()?;
+    eprintln!("{path}: {error}");
+    if args.command == Command::Identify {
+        eprintln!("{path} is not a valid SST file");
+    }
+    Ok(())
+}
+
+fn dump_file(
+    args: &Args,
+    path: &Path,
+    range: &scan::Range,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    if !args.json {
+        writeln!(out, "Process {}", path.display())?;
+    }
+    let table = OpenTable::open(path)?;
+    if !args.json {
+        writeln!(out, "Sst file format: {}", table.format_name())?;
+    }
+    match args.command {
+        Command::Check => scan::check(&table, range, args, out)?,
+        Command::Scan => scan::scan(&table, range, args, out)?,
+        Command::Raw => {
+            let dump_path = raw::write(&table, args)?;
+            if !args.json {
+                writeln!(out, "raw dump written to file {}", dump_path.display())?;
+            }
+        }
+        Command::Verify => {
+            let mut bytes = 0;
+            table
+                .reader
+                .verify_checksums(&mut |block_bytes| bytes += block_bytes)?;
+            if args.json {
+                let mut json = table.json();
+                json.set("ok", true).set("block_bytes", bytes);
+                writeln!(out, "{}", json.finish())?;
+            } else {
+                writeln!(out, "The file is ok")?;
+            }
+        }
+        Command::Properties => {}
+        Command::Identify if args.json => {
+            let mut json = table.json();
+            json.set("ok", true).set("format", table.format_name());
+            writeln!(out, "{}", json.finish())?;
+        }
+        Command::Identify => writeln!(out, "{} is a valid SST file", path.display())?,
+    }
+    if args.show_properties || args.command == Command::Properties {
+        properties::write(&table, args.json, out)?;
+    }
+    if args.list_meta_blocks {
+        properties::write_meta_blocks(&table, args.json, out)?;
+    }
+    Ok(())
+}
+
+/// The tables that a path names: itself, or those in the directory.
+fn table_files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let fs = PosixFileSystem::new();
+    let metadata = fs.metadata(path).map_err(|error| error.to_string())?;
+    if metadata.kind != EntryKind::Directory {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let entries = fs.list(path).map_err(|error| error.to_string())?;
+    let names = entries.into_iter().map(|entry| entry.name);
+    let mut tables: Vec<PathBuf> = names
+        .filter(|name| name.ends_with(".sst") || name.ends_with(".ldb"))
+        .map(|name| path.join(name))
+        .collect();
+    tables.sort();
+    Ok(tables)
+}
+
+fn print_internal_key(bytes: &[u8]) -> Result<(), String> {
+    let key = InternalKey::parse(bytes).map_err(|error| error.to_string())?;
+    println!(
+        "key='{}' seq:{}, type:{}",
+        hex(key.user_key),
+        key.seqno,
+        key.value_type as u8
+    );
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The entries of a table.
+
+use std::cmp::Ordering;
+use std::io::Write;
+
+use koeldb_base::key::{self, InternalKey, MAX_SEQNO, ValueType};
+use koeldb_base::{Cursor, Error, KeyOrder};
+
+use super::table::OpenTable;
+use super::{Args, Trouble};
+use crate::json::{Json, JsonValue};
+use crate::text::{hex, parse_hex};
+
+/// The user keys to read, and how many entries at most.
+#[derive(Debug)]
+pub(super) struct Range {
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+    most: u64,
+}
+
+impl Range {
+    pub(super) fn new(args: &Args) -> Result<Self, String> {
+        let bytes = |text: &Option<String>| match text {
+            Some(text) if args.input_key_hex => parse_hex(text).map(Some),
+            Some(text) => Ok(Some(text.clone().into_bytes())),
+            None => Ok(None),
+        };
+        Ok(Range {
+            from: bytes(&args.from)?,
+            to: bytes(&args.to)?,
+            prefix: bytes(&args.prefix)?,
+            most: args.read_num.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Whether every entry is read.
+    fn is_whole(&self) -> bool {
+        self.start().is_none() && self.to.is_none() && self.most == u64::MAX
+    }
+
+    fn start(&self) -> Option<&[u8]> {
+        self.from.as_deref().or(self.prefix.as_deref())
+    }
+
+    /// Whether the range ends before `user_key`.
+    fn ends_before(&self, user_key: &[u8], order: &KeyOrder) -> bool {
+        let is_behind = |to: &Vec<u8>| order.compare(user_key, to) != Ordering::Less;
+        self.to.as_ref().is_some_and(is_behind)
+            || self
+                .prefix
+                .as_ref()
+                .is_some_and(|prefix| !user_key.starts_with(prefix))
+    }
+
+    /// Gives the entries of the range to `visit`, and returns how many there were.
+    fn visit(
+        &self,
+        table: &OpenTable,
+        mut visit: impl FnMut(&InternalKey<'_>, &[u8]) -> Result<(), Trouble>,
+    ) -> Result<u64, Trouble> {
+        let mut cursor = table.cursor();
+        let mut count = 0;
+        match self.start() {
+            Some(start) => cursor.seek(&key::encode(start, MAX_SEQNO, ValueType::FOR_SEEK)),
+            None => cursor.seek_to_first(),
+        }
+        .map_err(Error::from)?;
+        while count < self.most && cursor.valid() {
+            let key = InternalKey::parse(cursor.key())?;
+            if self.ends_before(key.user_key, &table.order) {
+                break;
+            }
+            count += 1;
+            visit(&key, cursor.value())?;
+            cursor.next().map_err(Error::from)?;
+        }
+        Ok(count)
+    }
+
+    fn write_title(&self, out: &mut impl Write) -> Result<(), Trouble> {
+        let from = hex(self.start().unwrap_or_default());
+        let to = hex(self.to.as_deref().unwrap_or_default());
+        writeln!(out, "from [{from}] to [{to}]")?;
+        Ok(())
+    }
+}
+
+/// Reads all entries, and compares their number with what the table says if all of them were read.
+pub(super) fn check(
+    table: &OpenTable,
+    range: &Range,
+    args: &Args,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    if !args.json {
+        range.write_title(out)?;
+    }
+    let count = range.visit(table, |_, _| Ok(()))?;
+    let properties = table.properties();
+    let points = properties
+        .entry_count
+        .saturating_sub(properties.range_deletion_count);
+    if range.is_whole() && count != points {
+        let message = format!(
+            "Table is expected to have {points} entries besides range deletions, but {count} were read"
+        );
+        return Err(Error::corruption(message).into());
+    }
+    if args.json {
+        let mut json = table.json();
+        json.set("ok", true).set("entries", count);
+        writeln!(out, "{}", json.finish())?;
+    }
+    Ok(())
+}
+
+/// Prints the entries. As JSON, range deletions follow them.
+pub(super) fn scan(
+    table: &OpenTable,
+    range: &Range,
+    args: &Args,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    if !args.json {
+        range.write_title(out)?;
+    }
+    range.visit(table, |key, value| {
+        if args.json {
+            writeln!(out, "{}", entry_json(key, value).finish())?;
+        } else {
+            let (seqno, value_type) = (key.seqno, key.value_type as u8);
+            write_bytes(out, b"'", key.user_key, args.output_hex)?;
+            write!(out, "' seq:{seqno}, type:{value_type} => ")?;
+            write_bytes(out, b"", value, args.output_hex)?;
+            writeln!(out)?;
+        }
+        Ok(())
+    })?;
+    if args.json && range.is_whole() {
+        let tombstones = table.reader.tombstones().into_iter();
+        for tombstone in tombstones.flat_map(|tombstones| tombstones.tombstones()) {
+            let key = InternalKey {
+                user_key: &tombstone.start,
+                seqno: tombstone.seqno,
+                value_type: ValueType::RangeDeletion,
+            };
+            writeln!(out, "{}", entry_json(&key, &tombstone.end).finish())?;
+        }
+    }
+    Ok(())
+}
+
+fn write_bytes(
+    out: &mut impl Write,
+    before: &[u8],
+    bytes: &[u8],
+    in_hex: bool,
+) -> std::io::Result<()> {
+    out.write_all(before)?;
+    if in_hex {
+        out.write_all(hex(bytes).as_bytes())
+    } else {
+        out.write_all(bytes)
+    }
+}
+
+fn entry_json(key: &InternalKey<'_>, value: &[u8]) -> Json {
+    let mut json = Json::object();
+    json.set("key", JsonValue::Hex(key.user_key))
+        .set("seq", key.seqno)
+        .set("type", type_name(key.value_type))
+        .set("value", JsonValue::Hex(value));
+    json
+}
+
+/// The type of an entry in JSON.
+pub(super) fn type_name(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::Deletion => "deletion",
+        ValueType::Value => "value",
+        ValueType::Merge => "merge",
+        ValueType::SingleDeletion => "single_deletion",
+        ValueType::RangeDeletion => "range_deletion",
+        ValueType::BlobIndex => "blob_index",
+        ValueType::DeletionWithTimestamp => "deletion_with_timestamp",
+        ValueType::WideColumnEntity => "wide_column_entity",
+        ValueType::ValuePreferredSeqno => "value_preferred_seqno",
+    }
+}

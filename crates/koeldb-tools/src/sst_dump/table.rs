@@ -1,0 +1,90 @@
+//! One open table.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::{ErrorKind, KeyOrder, Result};
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_fs::{FileSystem, OpenOptions, Purpose};
+use koeldb_table::block_based::reader::BlockBasedReader;
+use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
+use koeldb_table::{TableProperties, TableReader};
+
+use crate::json::Json;
+
+/// A table that was opened under the comparator it was written with.
+pub(super) struct OpenTable {
+    pub(super) path: PathBuf,
+    pub(super) order: KeyOrder,
+    pub(super) reader: Arc<TableReader>,
+}
+
+impl OpenTable {
+    /// Opens the table at `path`, which may be written under any of the built-in comparators.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let options = OpenOptions {
+            purpose: Purpose::Other,
+            ..OpenOptions::default()
+        };
+        let file = PosixFileSystem::new().open(path, &options)?;
+        let orders = [
+            KeyOrder::Bytewise,
+            KeyOrder::ReverseBytewise,
+            KeyOrder::Uint64,
+        ];
+        let mut refused = None;
+        for order in orders {
+            let context = TableReadContext {
+                order: order.clone(),
+                ..TableReadContext::default()
+            };
+            match TableReader::open(Arc::clone(&file), &context) {
+                Ok(reader) => {
+                    return Ok(OpenTable {
+                        path: path.to_path_buf(),
+                        order,
+                        reader,
+                    });
+                }
+                Err(error) if error.kind() == ErrorKind::InvalidArgument => {
+                    refused.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| koeldb_base::Error::corruption("no comparator fits")))
+    }
+
+    pub(super) fn properties(&self) -> &TableProperties {
+        self.reader.properties()
+    }
+
+    pub(super) fn format_name(&self) -> &'static str {
+        match &*self.reader {
+            TableReader::BlockBased(_) => "block-based",
+        }
+    }
+
+    pub(super) fn block_based(&self) -> &BlockBasedReader {
+        match &*self.reader {
+            TableReader::BlockBased(reader) => reader,
+        }
+    }
+
+    /// A cursor that verifies what it reads.
+    pub(super) fn cursor(&self) -> TableCursor<BlockingSource> {
+        let source = BlockingSource::new(BlockReadOptions {
+            readahead_bytes: 2 << 20,
+            ..BlockReadOptions::default()
+        });
+        self.reader.cursor(source, &TableCursorOptions::default())
+    }
+
+    /// An object that begins with the name of the file.
+    pub(super) fn json(&self) -> Json {
+        let mut json = Json::object();
+        json.set("file", &self.path.display().to_string());
+        json
+    }
+}
