@@ -7,6 +7,9 @@ use koeldb_fs::WritableFile;
 use super::format::{BlockHandle, ChecksumContext};
 use super::index_builder::IndexBlockSink;
 
+/// COMPAT: blocks of so many bytes are not compressed, because codecs that RocksDB links count in `int`.
+const COMPRESSED_RAW_BYTES_MAX: usize = (1 << 31) - 1;
+
 /// The file of a table under construction.
 #[derive(Debug)]
 pub(crate) struct BlockWriter {
@@ -57,6 +60,9 @@ impl BlockWriter {
         compressor: &mut Compressor,
         options: &CompressionOptions,
     ) -> Result<(BlockHandle, Compression)> {
+        if block.len() >= COMPRESSED_RAW_BYTES_MAX {
+            return Ok((self.write_raw(block)?, Compression::None));
+        }
         let mut compressed = std::mem::take(&mut self.compressed);
         let bytes_max = options
             .max_compressed_bytes(block.len())

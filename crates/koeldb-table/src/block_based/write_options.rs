@@ -142,7 +142,10 @@ impl BlockBasedWriteOptions {
         let algorithm = self.filter.algorithm(self.format_version, level)?;
         let partitioned = self.partition_filters && self.index_type == IndexType::TwoLevel;
         let deviation = u64::from(self.block_deviation_percent.min(100));
-        let partition_bytes = (self.metadata_block_bytes * (100 - deviation)).div_ceil(100);
+        let partition_bytes = self
+            .metadata_block_bytes
+            .saturating_mul(100 - deviation)
+            .div_ceil(100);
         Some(TableFilterBuilder::new(
             algorithm,
             self.whole_key_filtering,
