@@ -11,7 +11,7 @@
 //! Stored bytes are hostile until proven otherwise: a declared size is checked against the caller's limit and
 //! against what the codec can reach before anything is allocated, and the result has exactly that size.
 //!
-//! Each codec is a cargo feature; where one is left out, [`absent`] stands in for its module and the error
+//! Each codec is a cargo feature; where one is left out, `absent` stands in for its module and the error
 //! names the feature (`docs/formats/block_based.md`, compression).
 
 mod compression;
