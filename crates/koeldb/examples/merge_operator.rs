@@ -1,0 +1,67 @@
+//! Writes that say how a value changes, without reading it first: `cargo run --example merge_operator`.
+
+use koeldb::{BoxError, Db, MergeOperands, MergeOperator, Options, Result};
+
+/// Keeps the largest number ever written. Values are eight bytes, least significant first.
+struct Maximum;
+
+fn number(bytes: &[u8]) -> Result<u64, BoxError> {
+    Ok(u64::from_le_bytes(
+        bytes.try_into().map_err(|_| "a number takes eight bytes")?,
+    ))
+}
+
+impl MergeOperator for Maximum {
+    fn name(&self) -> &str {
+        "example.Maximum"
+    }
+
+    fn full_merge(
+        &self,
+        _key: &[u8],
+        existing: Option<&[u8]>,
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        let mut largest = existing.map_or(Ok(0), number)?;
+        for operand in operands {
+            largest = largest.max(number(operand)?);
+        }
+        result.extend_from_slice(&largest.to_le_bytes());
+        Ok(())
+    }
+
+    /// Several operands are as good as one, so the engine may fold them whenever it meets them.
+    fn partial_merge(
+        &self,
+        key: &[u8],
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<bool, BoxError> {
+        self.full_merge(key, None, operands, result).map(|()| true)
+    }
+}
+
+fn main() -> Result<()> {
+    let path = std::env::temp_dir().join(format!("koeldb-merge-operator-{}", std::process::id()));
+    let mut options = Options::new();
+    options.create_if_missing(true).set_merge_operator(Maximum);
+    let db = Db::open(&options, &path)?;
+    for height in [7_u64, 42, 12] {
+        db.merge("highest jump", height.to_le_bytes())?;
+    }
+    db.flush()?;
+    db.merge("highest jump", 3_u64.to_le_bytes())?;
+    let highest = db.get("highest jump")?.map(|value| number(&value));
+    assert_eq!(
+        highest.transpose().expect("eight bytes were written"),
+        Some(42)
+    );
+
+    // An operand the operator refuses is an error of whoever reads the key, not a wrong value.
+    db.merge("broken", "not a number")?;
+    let error = db.get("broken").expect_err("twelve bytes are no number");
+    println!("{error}");
+    db.close()?;
+    Db::destroy(&Options::new(), &path)
+}

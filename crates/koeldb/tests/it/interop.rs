@@ -1,0 +1,439 @@
+//! Directories that we wrote, opened by RocksDB: Debian's release 7.8 and the Java library of release 11.8. And back:
+//! RocksDB writes into our directories, and we go on from there. Both refuse what the other has open.
+
+use std::path::Path;
+
+use koeldb::{
+    BlockBasedOptions, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
+    CompactRangeOptions, Compression, Db, ErrorDetail, FilterPolicy, Options,
+    ReverseBytewiseComparator, Uint64Add,
+};
+
+use crate::expected::Expected;
+use crate::golden;
+use crate::rocksdb::{Java, Tool, Verdict};
+use crate::scratch::{ScratchDir, data_files};
+
+const CODECS: [(&str, Compression); 6] = [
+    ("default", Compression::Lz4),
+    ("none", Compression::None),
+    ("snappy", Compression::Snappy),
+    ("zlib", Compression::Zlib),
+    ("lz4hc", Compression::Lz4hc),
+    ("zstd", Compression::Zstd),
+];
+
+/// The families with an order of their own, for RocksDB: it must be told.
+const REVERSED: &str = "comparator:reversed=reverse";
+/// And the operator that every family gets.
+const MERGE: &str = "merge=uint64add";
+
+/// How far the data has come when the directory is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// All in the log.
+    Log,
+    /// Some in tables of several levels, some in the log.
+    Mixed,
+    /// All in tables of the last level.
+    Compacted,
+}
+
+struct Written {
+    dir: ScratchDir,
+    expected: Expected,
+}
+
+fn family_options(
+    codec: Compression,
+    format_version: u32,
+    filter: FilterPolicy,
+) -> ColumnFamilyOptions {
+    let mut table = BlockBasedOptions::new();
+    table
+        .set_format_version(format_version)
+        .set_filter_policy(filter);
+    let mut options = ColumnFamilyOptions::new();
+    options
+        .set_compression_type(codec)
+        .set_block_based_table_factory(&table)
+        .set_merge_operator(Uint64Add);
+    options
+}
+
+fn open(dir: &Path, format_version: u32, filter: FilterPolicy) -> Db {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true);
+    let mut builder = Db::builder(&options);
+    for (name, codec) in CODECS {
+        let family = family_options(codec, format_version, filter);
+        builder.column_family(ColumnFamilyDescriptor::new(name, family));
+    }
+    let mut reversed = family_options(Compression::Snappy, format_version, filter);
+    reversed.set_comparator(ReverseBytewiseComparator);
+    builder.column_family(ColumnFamilyDescriptor::new("reversed", reversed));
+    builder.open(dir).unwrap()
+}
+
+/// Every kind of write in one family, `round` after `round`.
+fn fill(family: &ColumnFamily, round: u32, expected: &mut Expected) {
+    let is_reversed = family.name() == "reversed";
+    let entries = expected.family(family.name());
+    for index in 0..900 {
+        let key = format!("key{:06}", index * 3 + round).into_bytes();
+        let value = format!("value {round} of {index}, ")
+            .repeat((index % 7) as usize)
+            .into_bytes();
+        family.put(&key, &value).unwrap();
+        entries.insert(key, value);
+    }
+    for index in (0..900).step_by(11) {
+        let key = format!("key{:06}", index * 3).into_bytes();
+        family.delete(&key).unwrap();
+        entries.remove(&key);
+    }
+    // The same keys in either order.
+    let (from, to) = (
+        format!("key{:06}", 500 + round),
+        format!("key{:06}", 560 + round),
+    );
+    if is_reversed {
+        family.delete_range(&to, &from).unwrap();
+    } else {
+        family.delete_range(&from, &to).unwrap();
+    }
+    entries.retain(|key, _| {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        if is_reversed {
+            key.as_slice() <= from || key.as_slice() > to
+        } else {
+            key.as_slice() < from || key.as_slice() >= to
+        }
+    });
+    for index in 0..40_u32 {
+        let key = format!("once{round}{index:03}").into_bytes();
+        family.put(&key, "single").unwrap();
+        if index % 2 == 0 {
+            family.single_delete(&key).unwrap();
+        } else {
+            entries.insert(key, b"single".to_vec());
+        }
+        let key = format!("sum{:03}", index / 2).into_bytes();
+        family.merge(&key, u64::from(index).to_le_bytes()).unwrap();
+        let sum = entries
+            .entry(key)
+            .or_insert_with(|| 0_u64.to_le_bytes().to_vec());
+        let old = u64::from_le_bytes(sum.as_slice().try_into().unwrap());
+        *sum = (old + u64::from(index)).to_le_bytes().to_vec();
+    }
+}
+
+fn write(stage: Stage, format_version: u32, filter: FilterPolicy) -> Written {
+    let dir = ScratchDir::new();
+    let mut expected = Expected::default().with_reversed(&["reversed"]);
+    let db = open(dir.path(), format_version, filter);
+    for round in 0..3 {
+        for family in db.cf_handles() {
+            fill(&family, round, &mut expected);
+            let is_last = round == 2;
+            match stage {
+                Stage::Log => {}
+                Stage::Mixed if is_last => {}
+                Stage::Mixed if round == 0 => family.compact_range(..).unwrap(),
+                Stage::Mixed | Stage::Compacted => family.flush().unwrap(),
+            }
+        }
+    }
+    if stage == Stage::Compacted {
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+    }
+    expected.check(&db, &format!("{stage:?} as it was written"));
+    db.close().unwrap();
+    Written { dir, expected }
+}
+
+fn filters() -> [FilterPolicy; 2] {
+    [FilterPolicy::bloom(10.0), FilterPolicy::ribbon(10.0, 0)]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Checks a directory with the command-line tools; they leave it as it is.
+fn check_with_tools(written: &Written, ldb: &Tool, sst_dump: &Tool) {
+    let dir = written.dir.path();
+    let before = data_files(dir);
+    for family in written.expected.families.keys() {
+        let found = ldb.scan(dir, family);
+        let wanted: Vec<(String, String)> = written
+            .expected
+            .in_order(family)
+            .iter()
+            .map(|(key, value)| (hex(key), hex(value)))
+            .collect();
+        assert_eq!(found.len(), wanted.len(), "family {family}");
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert_eq!(found, wanted, "family {family}");
+        }
+    }
+    ldb.run(&[&format!("--db={}", dir.display()), "checkconsistency"]);
+    let manifest = written.dir.only("MANIFEST");
+    ldb.run(&[
+        "manifest_dump",
+        "--verbose",
+        &format!("--path={}", manifest.display()),
+    ]);
+    for table in written.dir.all("sst") {
+        let file = format!("--file={}", table.display());
+        sst_dump.run(&[&file, "--command=check", "--verify_checksum"]);
+        sst_dump.run(&[&file, "--command=verify"]);
+        let properties = sst_dump.run(&[&file, "--command=check", "--show_properties"]);
+        assert!(properties.contains("comparator name"), "{properties}");
+    }
+    assert!(data_files(dir) == before, "the tools changed the directory");
+}
+
+#[test]
+fn rocksdb_7_8_reads_what_we_write() {
+    let (Some(ldb), Some(sst_dump)) = (Tool::ldb(), Tool::sst_dump()) else {
+        return;
+    };
+    for filter in filters() {
+        for stage in [Stage::Log, Stage::Mixed, Stage::Compacted] {
+            check_with_tools(&write(stage, 5, filter), &ldb, &sst_dump);
+        }
+    }
+}
+
+#[test]
+fn rocksdb_7_8_writes_into_our_directory() {
+    let Some(ldb) = Tool::ldb() else {
+        return;
+    };
+    let filter = FilterPolicy::bloom(10.0);
+    let mut written = write(Stage::Mixed, 5, filter);
+    let db_flag = format!("--db={}", written.dir.path().display());
+    for (name, _) in CODECS {
+        let family_flag = format!("--column_family={name}");
+        ldb.run(&[
+            &db_flag,
+            &family_flag,
+            "--try_load_options",
+            "put",
+            "from ldb",
+            "a value",
+        ]);
+        ldb.run(&[
+            &db_flag,
+            &family_flag,
+            "--try_load_options",
+            "delete",
+            "once0001",
+        ]);
+        let entries = written.expected.family(name);
+        entries.insert(b"from ldb".to_vec(), b"a value".to_vec());
+        entries.remove(&b"once0001"[..]);
+    }
+    ldb.run(&[
+        &db_flag,
+        "--column_family=zstd",
+        "--try_load_options",
+        "compact",
+    ]);
+    let db = open(written.dir.path(), 5, filter);
+    written.expected.check(&db, "after ldb");
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    written.expected.check(&db, "after ldb, compacted");
+}
+
+fn assert_found(verdict: &Verdict, expected: &Expected, what: &str) {
+    let families = |expected: &Expected| expected.families.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(families(&verdict.found), families(expected), "{what}");
+    for (name, entries) in &expected.families {
+        assert!(
+            verdict.found.families[name] == *entries,
+            "{what}: family {name} differs"
+        );
+    }
+}
+
+#[test]
+fn rocksdb_11_8_reads_what_we_write() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    for format_version in [5, 6, 7] {
+        for filter in filters() {
+            let stage = if format_version == 6 {
+                Stage::Log
+            } else {
+                Stage::Mixed
+            };
+            let what = format!("{stage:?}, format {format_version}, {filter:?}");
+            let written = write(stage, format_version, filter);
+            let verdict = java.check(written.dir.path(), &[REVERSED, MERGE]);
+            assert_found(&verdict, &written.expected, &what);
+            // And what RocksDB made of it is ours again.
+            let db = open(written.dir.path(), format_version, filter);
+            written.expected.check(&db, &what);
+        }
+    }
+}
+
+#[test]
+fn rocksdb_11_8_is_helped_by_our_filters() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    for format_version in [5, 6, 7] {
+        for filter in filters() {
+            let what = format!("format {format_version}, {filter:?}");
+            let written = write(Stage::Compacted, format_version, filter);
+            let verdict = java.check(written.dir.path(), &[REVERSED, MERGE]);
+            assert_found(&verdict, &written.expected, &what);
+            // One table a family: each key that is there passes its filter and is found behind it, and of those that
+            // are not about one in a hundred passes. The last absent key of a family lies behind its table.
+            let families = u64::try_from(written.expected.families.len()).unwrap();
+            assert_eq!(verdict.true_positive, verdict.gets, "{what}");
+            assert!(verdict.useful <= verdict.gets, "{what}");
+            let passed = verdict.gets - verdict.useful - families;
+            assert!(
+                passed * 40 < verdict.gets,
+                "{what}: {passed} of {} absent keys pass",
+                verdict.gets
+            );
+        }
+    }
+}
+
+/// What `write` of `Check.java` does to a family.
+fn written_by_java(expected: &mut Expected, family: &str) {
+    let entries = expected.family(family);
+    for index in (0..100).chain(200..300) {
+        entries.insert(
+            format!("java{index:05}").into_bytes(),
+            format!("value {index}").into_bytes(),
+        );
+    }
+    for index in 250..400 {
+        entries.insert(format!("java{index:05}").into_bytes(), b"again".to_vec());
+    }
+    entries.remove(&b"java00000"[..]);
+}
+
+#[test]
+fn rocksdb_11_8_writes_into_our_directory_and_we_into_its() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    for (stage, format_version) in [(Stage::Log, 6), (Stage::Mixed, 7), (Stage::Compacted, 5)] {
+        let filter = FilterPolicy::bloom(10.0);
+        let mut written = write(stage, format_version, filter);
+        let names: Vec<String> = written.expected.families.keys().cloned().collect();
+        for round in 0..2 {
+            java.write(written.dir.path(), &[REVERSED, MERGE]);
+            for name in &names {
+                written_by_java(&mut written.expected, name);
+            }
+            let what = format!("{stage:?}, round {round}");
+            let db = open(written.dir.path(), format_version, filter);
+            written.expected.check(&db, &what);
+            for family in db.cf_handles() {
+                fill(&family, 3 + round, &mut written.expected);
+            }
+            written.expected.check(&db, &what);
+            if round == 0 {
+                db.compact_all(&CompactRangeOptions::new()).unwrap();
+                written.expected.check(&db, &what);
+            }
+        }
+        let verdict = java.check(written.dir.path(), &[REVERSED, MERGE]);
+        assert_found(
+            &verdict,
+            &written.expected,
+            &format!("{stage:?} at the end"),
+        );
+    }
+}
+
+#[test]
+fn rocksdb_11_8_reads_its_own_directories_after_us() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let cases: [(&str, &[&str]); 6] = [
+        ("leveled-many-files", &[]),
+        ("universal", &[]),
+        ("deletes-ranges-single", &[]),
+        ("merge-uint64add-wal", &["merge=uint64add"]),
+        ("reverse-comparator", &["comparator:default=reverse"]),
+        ("column-families", &["comparator:beta=reverse"]),
+    ];
+    for (name, settings) in cases {
+        let dir = ScratchDir::copy_of(&golden::golden(name));
+        let mut expected = golden::expected(name);
+        let db = golden::open_as_written(dir.path());
+        for family in db.cf_handles() {
+            family.put("from koeldb", "12345678").unwrap();
+            expected
+                .family(family.name())
+                .insert(b"from koeldb".to_vec(), b"12345678".to_vec());
+        }
+        db.default_cf().flush().unwrap();
+        drop(db);
+        let verdict = java.check(dir.path(), settings);
+        assert_found(&verdict, &expected, name);
+    }
+}
+
+#[test]
+fn rocksdb_7_8_is_refused_while_we_hold_the_directory() {
+    let Some(ldb) = Tool::ldb() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_block_based_table_factory(BlockBasedOptions::new().set_format_version(5));
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    let db_flag = format!("--db={}", dir.path().display());
+    let refused = ldb.attempt(&[&db_flag, "put", "other", "value"]);
+    assert!(refused.text.contains("lock"), "{refused:?}");
+    assert!(db.get("other").unwrap().is_none());
+    db.close().unwrap();
+    ldb.run(&[&db_flag, "put", "other", "value"]);
+    let db = Db::open(&Options::new(), dir.path()).unwrap();
+    assert_eq!(db.get("other").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn rocksdb_11_8_and_we_exclude_each_other() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let db = Db::open(Options::new().create_if_missing(true), dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    let refused = java.attempt("check", dir.path(), &[]);
+    assert!(
+        !refused.succeeded && refused.text.contains("lock"),
+        "{refused:?}"
+    );
+    db.close().unwrap();
+    drop(db);
+
+    let holder = java.hold(dir.path());
+    let before = data_files(dir.path());
+    let error = Db::open(&Options::new(), dir.path()).unwrap_err();
+    assert_eq!(error.detail(), Some(ErrorDetail::LockHeld), "{error}");
+    assert!(error.to_string().contains("LOCK"), "{error}");
+    assert!(data_files(dir.path()) == before);
+    holder.release();
+    let db = Db::open(&Options::new(), dir.path()).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}

@@ -1,0 +1,18 @@
+//! KoelDB against directories of RocksDB, RocksDB against directories of KoelDB, and both against damage.
+//!
+//! Where another engine is the judge (Debian's `rocksdb-tools`, RocksDB's Java library) its absence is a notice on a
+//! developer's machine and a failure with `CI=true` (`CONTRIBUTING.md`).
+#![expect(
+    clippy::disallowed_methods,
+    reason = "directories are prepared, damaged and compared without the code under test"
+)]
+
+mod api;
+mod errors;
+mod examples;
+mod expected;
+mod golden;
+mod interop;
+mod model;
+mod rocksdb;
+mod scratch;

@@ -1,0 +1,260 @@
+//! The other engine: Debian's command-line tools, and RocksDB's Java library driven by `tests/java/Check.java`.
+//!
+//! What is not installed is a notice, and a failure with `CI=true`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::expected::Expected;
+
+/// Where `.ci/run` puts RocksDB's Java library.
+const JAR_VARIABLE: &str = "KOELDB_ROCKSDBJNI_JAR";
+
+fn missing<T>(what: &str) -> Option<T> {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{what}");
+    eprintln!("notice: {what}; nothing is checked against it");
+    None
+}
+
+/// How a program ended, and all that it said.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) succeeded: bool,
+    pub(crate) text: String,
+}
+
+impl Outcome {
+    fn of(command: &mut Command) -> Self {
+        let output = command
+            .output()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        Outcome {
+            succeeded: output.status.success(),
+            text,
+        }
+    }
+}
+
+/// `ldb` or `sst_dump`.
+pub(crate) struct Tool {
+    program: PathBuf,
+}
+
+impl Tool {
+    fn find(name: &str) -> Option<Self> {
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&paths)
+            .map(|dir| dir.join(name))
+            .find(|path| path.is_file());
+        match found {
+            Some(program) => Some(Tool { program }),
+            None => missing(&format!("{name} is not installed (Debian: rocksdb-tools)")),
+        }
+    }
+
+    pub(crate) fn ldb() -> Option<Self> {
+        Self::find("ldb")
+    }
+
+    pub(crate) fn sst_dump() -> Option<Self> {
+        Self::find("sst_dump")
+    }
+
+    /// Runs with these arguments, whatever comes of it.
+    pub(crate) fn attempt(&self, arguments: &[&str]) -> Outcome {
+        Outcome::of(Command::new(&self.program).args(arguments))
+    }
+
+    /// Runs with these arguments and must succeed, without a word of damage.
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        let outcome = self.attempt(arguments);
+        let complains = ["Corruption", "Failed", "mismatch"]
+            .iter()
+            .any(|word| outcome.text.contains(word));
+        assert!(
+            outcome.succeeded && !complains,
+            "{arguments:?}: {}",
+            outcome.text
+        );
+        outcome.text
+    }
+
+    /// The entries `ldb` sees in a family, as `(key, value)` in hexadecimal, in the order of the scan.
+    pub(crate) fn scan(&self, dir: &Path, family: &str) -> Vec<(String, String)> {
+        let text = self.run(&[
+            &format!("--db={}", dir.display()),
+            &format!("--column_family={family}"),
+            "--try_load_options",
+            "--hex",
+            "scan",
+        ]);
+        let entries = text.lines().map(|line| {
+            let entry = line
+                .split_once(" : ")
+                .unwrap_or_else(|| panic!("an entry, not {line:?}"));
+            (entry.0.replacen("0x", "", 1), entry.1.replacen("0x", "", 1))
+        });
+        entries.collect()
+    }
+}
+
+/// What RocksDB found in a directory.
+pub(crate) struct Verdict {
+    pub(crate) found: Expected,
+    /// Keys it got, and as many it did not find.
+    pub(crate) gets: u64,
+    /// Lookups that a filter ended.
+    pub(crate) useful: u64,
+    /// Lookups that a filter let through and that found their key.
+    pub(crate) true_positive: u64,
+}
+
+/// RocksDB behind `tests/java/Check.java`.
+pub(crate) struct Java {
+    class_path: String,
+}
+
+impl Java {
+    /// Compiles the program once; `None`, with a notice, where Java or the library is missing.
+    pub(crate) fn find() -> Option<&'static Java> {
+        static FOUND: OnceLock<Option<Java>> = OnceLock::new();
+        FOUND.get_or_init(Self::compile).as_ref()
+    }
+
+    fn compile() -> Option<Java> {
+        let Some(jar) = std::env::var_os(JAR_VARIABLE) else {
+            return missing(&format!(
+                "{JAR_VARIABLE} does not name the Java library of RocksDB"
+            ));
+        };
+        let jar = jar.to_string_lossy();
+        let classes =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("java-{}", std::process::id()));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java/Check.java");
+        let mut javac = Command::new("javac");
+        javac
+            .args(["-Xlint:all", "-Werror", "-cp", &jar, "-d"])
+            .arg(&classes)
+            .arg(&source);
+        match javac.output() {
+            Ok(output) => assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            ),
+            Err(error) => return missing(&format!("javac cannot be run: {error}")),
+        }
+        Some(Java {
+            class_path: format!("{jar}:{}", classes.display()),
+        })
+    }
+
+    fn command(&self, what: &str, dir: &Path, settings: &[&str]) -> Command {
+        let mut command = Command::new("java");
+        command
+            .args(["-cp", &self.class_path, "Check", what])
+            .arg(dir)
+            .args(settings);
+        command
+    }
+
+    /// Runs a command of the program, whatever comes of it.
+    pub(crate) fn attempt(&self, what: &str, dir: &Path, settings: &[&str]) -> Outcome {
+        Outcome::of(&mut self.command(what, dir, settings))
+    }
+
+    fn run(&self, what: &str, dir: &Path, settings: &[&str]) -> String {
+        let outcome = self.attempt(what, dir, settings);
+        assert!(
+            outcome.succeeded,
+            "{what} {}: {}",
+            dir.display(),
+            outcome.text
+        );
+        outcome.text
+    }
+
+    /// Opens a directory, verifies and reads all of it. It is changed as any open by RocksDB changes it.
+    pub(crate) fn check(&self, dir: &Path, settings: &[&str]) -> Verdict {
+        let mut verdict = Verdict {
+            found: Expected::default(),
+            gets: 0,
+            useful: 0,
+            true_positive: 0,
+        };
+        for line in self.run("check", dir, settings).lines() {
+            let number = |text: &str| {
+                text.parse::<u64>()
+                    .unwrap_or_else(|_| panic!("a count, not {line:?}"))
+            };
+            match line.split_once('\t') {
+                Some(("entry", entry)) => verdict.found.add_line(entry),
+                Some(("gets", count)) => verdict.gets = number(count),
+                Some(("useful", count)) => verdict.useful = number(count),
+                Some(("true_positive", count)) => verdict.true_positive = number(count),
+                _ => panic!("an answer, not {line:?}"),
+            }
+        }
+        verdict
+    }
+
+    /// Opens a directory and changes every family (`Check.java`, `write`).
+    pub(crate) fn write(&self, dir: &Path, settings: &[&str]) {
+        self.run("write", dir, settings);
+    }
+
+    /// Opens a directory and keeps it open.
+    pub(crate) fn hold(&self, dir: &Path) -> Holder {
+        Holder::start(&mut self.command("hold", dir, &[]))
+    }
+}
+
+/// Another process that has a directory open: it said so, and ends with its input.
+pub(crate) struct Holder {
+    child: Child,
+    input: Option<ChildStdin>,
+    /// Kept open: the process may say more.
+    output: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    /// Starts a process and waits until it prints `held`.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut holder = Holder {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        let mut line = String::new();
+        while !line.trim_end().ends_with("held") {
+            line.clear();
+            let bytes = holder.output.read_line(&mut line).unwrap();
+            assert!(bytes > 0, "{command:?} did not open the directory");
+        }
+        holder
+    }
+
+    /// Has it close the directory and waits for its end.
+    pub(crate) fn release(mut self) {
+        self.input = None;
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{rest}");
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,145 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import org.rocksdb.*;
+
+/**
+ * What RocksDB makes of a directory. Prints lines of tab-separated words; anything unexpected ends the program with
+ * the exception.
+ *
+ * <pre>
+ * Check COMMAND DIRECTORY [comparator:FAMILY=reverse ...] [merge=OPERATOR]
+ *
+ * check   verifies all checksums, scans every family forwards and backwards, gets every key and as many absent ones:
+ *           entry FAMILY KEY VALUE (in hexadecimal) ..., gets COUNT, useful COUNT, true_positive COUNT
+ * write   puts, deletes and flushes in every family (see `write`), then compacts every other one
+ * hold    opens, prints `held`, and closes when its input ends
+ * </pre>
+ */
+public final class Check {
+    private static final HexFormat HEX = HexFormat.of().withUpperCase();
+
+    public static void main(String[] args) throws Exception {
+        RocksDB.loadLibrary();
+        Map<String, String> settings = new HashMap<>();
+        for (String setting : Arrays.asList(args).subList(2, args.length)) {
+            String[] parts = setting.split("=", 2);
+            settings.put(parts[0], parts[1]);
+        }
+        try (Statistics statistics = new Statistics();
+                DBOptions options = new DBOptions().setStatistics(statistics)) {
+            List<ColumnFamilyDescriptor> families = new ArrayList<>();
+            for (byte[] name : RocksDB.listColumnFamilies(new Options(), args[1])) {
+                families.add(new ColumnFamilyDescriptor(name, familyOptions(new String(name), settings)));
+            }
+            List<ColumnFamilyHandle> handles = new ArrayList<>();
+            try (RocksDB db = RocksDB.open(options, args[1], families, handles)) {
+                switch (args[0]) {
+                    case "check" -> check(db, handles, statistics);
+                    case "write" -> write(db, handles, settings);
+                    case "hold" -> {
+                        System.out.println("held");
+                        System.in.readAllBytes();
+                    }
+                    default -> throw new IllegalArgumentException(args[0]);
+                }
+                handles.forEach(ColumnFamilyHandle::close);
+                db.closeE();
+            }
+        }
+    }
+
+    private static ColumnFamilyOptions familyOptions(String name, Map<String, String> settings) {
+        ColumnFamilyOptions options = new ColumnFamilyOptions();
+        // Which filter is in a file is written there; without a policy RocksDB would not look.
+        options.setTableFormatConfig(new BlockBasedTableConfig().setFilterPolicy(new BloomFilter(10, false)));
+        if ("reverse".equals(settings.get("comparator:" + name))) {
+            options.setComparator(BuiltinComparator.REVERSE_BYTEWISE_COMPARATOR);
+        }
+        if (settings.containsKey("merge")) {
+            options.setMergeOperatorName(settings.get("merge"));
+        }
+        return options;
+    }
+
+    private static void check(RocksDB db, List<ColumnFamilyHandle> handles, Statistics statistics) throws Exception {
+        db.verifyChecksum();
+        long useful = 0;
+        long truePositive = 0;
+        long gets = 0;
+        for (ColumnFamilyHandle handle : handles) {
+            List<byte[][]> entries = scan(db, handle);
+            long usefulBefore = statistics.getTickerCount(TickerType.BLOOM_FILTER_USEFUL);
+            long truePositiveBefore = statistics.getTickerCount(TickerType.BLOOM_FILTER_FULL_TRUE_POSITIVE);
+            for (byte[][] entry : entries) {
+                if (!Arrays.equals(db.get(handle, entry[0]), entry[1])) {
+                    throw new AssertionError("get differs from the scan at " + HEX.formatHex(entry[0]));
+                }
+                byte[] absent = Arrays.copyOf(entry[0], entry[0].length + 1);
+                if (db.get(handle, absent) != null) {
+                    throw new AssertionError("a key nobody wrote: " + HEX.formatHex(absent));
+                }
+                System.out.println("entry\t" + new String(handle.getName()) + "\t" + HEX.formatHex(entry[0]) + "\t"
+                        + HEX.formatHex(entry[1]));
+            }
+            gets += entries.size();
+            useful += statistics.getTickerCount(TickerType.BLOOM_FILTER_USEFUL) - usefulBefore;
+            truePositive += statistics.getTickerCount(TickerType.BLOOM_FILTER_FULL_TRUE_POSITIVE) - truePositiveBefore;
+        }
+        System.out.println("gets\t" + gets);
+        System.out.println("useful\t" + useful);
+        System.out.println("true_positive\t" + truePositive);
+    }
+
+    /** All entries, which must be the same from either end. */
+    private static List<byte[][]> scan(RocksDB db, ColumnFamilyHandle handle) throws Exception {
+        List<byte[][]> entries = new ArrayList<>();
+        try (RocksIterator iterator = db.newIterator(handle)) {
+            for (iterator.seekToFirst(); iterator.isValid(); iterator.next()) {
+                entries.add(new byte[][] {iterator.key(), iterator.value()});
+            }
+            iterator.status();
+            int left = entries.size();
+            for (iterator.seekToLast(); iterator.isValid(); iterator.prev()) {
+                left--;
+                if (left < 0 || !Arrays.equals(iterator.key(), entries.get(left)[0])
+                        || !Arrays.equals(iterator.value(), entries.get(left)[1])) {
+                    throw new AssertionError("the backward scan differs at " + HEX.formatHex(iterator.key()));
+                }
+            }
+            iterator.status();
+            if (left != 0) {
+                throw new AssertionError("the backward scan ends " + left + " entries early");
+            }
+        }
+        return entries;
+    }
+
+    /** What `interop.rs` expects to find; the last puts stay in the log. */
+    private static void write(RocksDB db, List<ColumnFamilyHandle> handles, Map<String, String> settings)
+            throws Exception {
+        int family = 0;
+        for (ColumnFamilyHandle handle : handles) {
+            for (int i = 0; i < 300; i++) {
+                db.put(handle, String.format("java%05d", i).getBytes(), String.format("value %d", i).getBytes());
+            }
+            db.flush(new FlushOptions().setWaitForFlush(true), handle);
+            // The same hundred keys in either order.
+            if ("reverse".equals(settings.get("comparator:" + new String(handle.getName())))) {
+                db.deleteRange(handle, "java00199".getBytes(), "java00099".getBytes());
+            } else {
+                db.deleteRange(handle, "java00100".getBytes(), "java00200".getBytes());
+            }
+            if (family++ % 2 == 1) {
+                db.compactRange(handle);
+            }
+            for (int i = 250; i < 400; i++) {
+                db.put(handle, String.format("java%05d", i).getBytes(), "again".getBytes());
+            }
+            db.delete(handle, "java00000".getBytes());
+        }
+    }
+}
