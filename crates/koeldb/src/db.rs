@@ -350,12 +350,8 @@ impl DbInner {
             no_slowdown: options.no_slowdown,
         };
         let begun = self.measures().then(|| self.clock.now());
-        self.queue.write(
-            batch.records(),
-            batch.count(),
-            how,
-            |commit, records, count, how| self.commit_group(commit, records, count, how),
-        )?;
+        self.queue
+            .write(self, batch.records(), batch.count(), how)?;
         if let Some(begun) = begun {
             self.record_elapsed(HistogramKind::DbWrite, begun);
         }

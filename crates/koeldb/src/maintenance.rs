@@ -33,7 +33,7 @@ impl DbInner {
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
             let family = add_family(&mut lock(&self.versions), &self.factory, name, options, log)?;
-            let families = &mut leadership.commit.families;
+            let families = Arc::make_mut(&mut leadership.commit.families);
             families.push(ActiveFamily::of(&family));
             families.sort_by_key(|active| active.family.id);
             let mut all = self
@@ -68,9 +68,7 @@ impl DbInner {
             let mut leadership = self.queue.lead();
             lock(&self.versions).drop_family(family.id)?;
             family.dropped.store(true, Ordering::Release);
-            leadership
-                .commit
-                .families
+            Arc::make_mut(&mut leadership.commit.families)
                 .retain(|active| active.family.id != family.id);
             let mut all = self
                 .families
@@ -110,7 +108,7 @@ impl DbInner {
                 state.options = Arc::clone(&changed)
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
-                leadership.commit.families[index].write_buffer_bytes =
+                Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
                     koeldb_base::coding::to_usize(changed.write_buffer_size);
             }
         }

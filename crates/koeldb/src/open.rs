@@ -227,10 +227,7 @@ impl Opening {
         let commit = CommitState {
             wal,
             last_seqno,
-            families: families
-                .values()
-                .map(|family| ActiveFamily::of(family))
-                .collect(),
+            families: Arc::new(families.values().map(ActiveFamily::of).collect()),
             switch_due: false,
             has_unlogged: false,
         };

@@ -13,11 +13,12 @@ use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::stats::Ticker;
-use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_log::RecordWriter;
 use koeldb_memtable::Memtable;
 
-use super::batch::{BatchEntry, BatchIter, HEADER_BYTES};
+use super::apply::position_of;
+use super::batch::HEADER_BYTES;
 use super::queue::CommitHow;
 use crate::db::DbInner;
 use crate::family::FamilyData;
@@ -64,6 +65,7 @@ impl Wal {
 }
 
 /// A family as the leader sees it.
+#[derive(Clone)]
 pub(crate) struct ActiveFamily {
     pub(crate) family: Arc<FamilyData>,
     pub(crate) memtable: Arc<Memtable>,
@@ -85,8 +87,8 @@ impl ActiveFamily {
 pub(crate) struct CommitState {
     pub(crate) wal: Option<Wal>,
     pub(crate) last_seqno: SeqNo,
-    /// By ascending id.
-    pub(crate) families: Vec<ActiveFamily>,
+    /// By ascending id; shared with the members of a group while they insert.
+    pub(crate) families: Arc<Vec<ActiveFamily>>,
     /// A memtable is full.
     pub(crate) switch_due: bool,
     /// Some memtable holds what no log has.
@@ -95,13 +97,7 @@ pub(crate) struct CommitState {
 
 impl CommitState {
     pub(crate) fn position_of(&self, id: u32) -> Option<usize> {
-        match self.families.first() {
-            Some(first) if first.family.id == id => Some(0),
-            _ => self
-                .families
-                .binary_search_by_key(&id, |active| active.family.id)
-                .ok(),
-        }
+        position_of(&self.families, id)
     }
 
     pub(crate) fn wal(&mut self) -> Result<&mut Wal> {
@@ -116,42 +112,54 @@ fn not_applied(error: Error) -> Error {
 }
 
 impl DbInner {
-    /// Commits one group; called by the leader.
+    /// Commits one group; called by the leader. `apply` inserts it, numbered from the sequence number it is given,
+    /// and says whether a memtable is full.
     pub(crate) fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
         records: &[u8],
         count: u32,
         how: CommitHow,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         self.make_room(commit, records.len(), how)
             .map_err(not_applied)?;
         let first = commit.last_seqno + 1;
-        let last = commit.last_seqno + SeqNo::from(count);
-        if last > MAX_SEQNO {
+        if commit.last_seqno + SeqNo::from(count) > MAX_SEQNO {
             return Err(not_applied(Error::invalid_argument(
                 "the database has used up its sequence numbers",
             )));
         }
-        if !how.disable_wal && (count > 0 || !records.is_empty()) {
+        if !how.disable_wal && !records.is_empty() {
             self.write_log(commit, first, records, count, how.sync)?;
         } else if how.sync {
             self.sync_wal(commit)?;
         } else {
             commit.has_unlogged |= count > 0;
         }
-        if let Err(error) = apply(commit, records, first) {
-            return Err(self.fail_writes(
-                error
-                    .with_severity(Severity::Fatal)
-                    .with_outcome(WriteOutcome::Indeterminate),
-            ));
+        Ok(first)
+    }
+
+    /// Publishes a group whose entries were inserted from `first` on, or says why they were not.
+    pub(crate) fn publish_group(
+        &self,
+        commit: &mut CommitState,
+        first: SeqNo,
+        count: u32,
+        bytes: usize,
+        inserted: Result<bool>,
+    ) -> Result<()> {
+        match inserted {
+            Ok(is_full) => commit.switch_due |= is_full,
+            Err(error) => {
+                let error = error.with_severity(Severity::Fatal);
+                return Err(self.fail_writes(error.with_outcome(WriteOutcome::Indeterminate)));
+            }
         }
-        commit.last_seqno = last;
-        self.publish(last);
+        commit.last_seqno = first - 1 + SeqNo::from(count);
+        self.publish(commit.last_seqno);
         if self.statistics.is_some() {
             self.count(Ticker::NumberKeysWritten, u64::from(count));
-            self.count(Ticker::BytesWritten, records.len() as u64);
+            self.count(Ticker::BytesWritten, bytes as u64);
             self.count(Ticker::WriteDoneBySelf, 1);
         }
         Ok(())
@@ -314,7 +322,7 @@ impl DbInner {
     pub(crate) fn switch_memtable(&self, commit: &mut CommitState, index: usize) -> Result<()> {
         self.switch_wal(commit)?;
         let log = commit.wal()?.number;
-        let active = &mut commit.families[index];
+        let active = &mut Arc::make_mut(&mut commit.families)[index];
         active.memtable.seal();
         let options = active.family.options();
         let next = Memtable::new(active.family.order.clone(), &options.memtable_options());
@@ -368,7 +376,7 @@ impl DbInner {
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
         // A family without unflushed data needs none of the older logs.
-        for active in &commit.families {
+        for active in commit.families.iter() {
             active.family.note(|state| {
                 if state.active.memtable.is_empty() {
                     state.active.first_log = number;
@@ -377,34 +385,6 @@ impl DbInner {
         }
         Ok(())
     }
-}
-
-/// Inserts the operations of a group into the memtables of their families, numbered from `first`.
-fn apply(commit: &mut CommitState, records: &[u8], first: SeqNo) -> Result<()> {
-    let mut seqno = first;
-    for entry in BatchIter::new(records) {
-        let (cf, value_type, key, value) = match entry? {
-            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
-            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
-            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
-            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
-            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
-            BatchEntry::PutEntity { cf, key, entity } => {
-                (cf, ValueType::WideColumnEntity, key, entity)
-            }
-            BatchEntry::LogData(_) => continue,
-        };
-        // A family dropped since the batch was checked: its entries keep their numbers and go nowhere.
-        if let Some(index) = commit.position_of(cf) {
-            let active = &commit.families[index];
-            active.memtable.insert(seqno, value_type, key, value)?;
-            if active.memtable.memory_bytes() >= active.write_buffer_bytes {
-                commit.switch_due = true;
-            }
-        }
-        seqno += 1;
-    }
-    Ok(())
 }
 
 /// Checks what a format cannot hold, before anything is written.

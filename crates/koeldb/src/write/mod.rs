@@ -4,6 +4,7 @@
 //! asked, inserts into the memtables, and publishes the last sequence number. Whatever else must not run beside a
 //! write — sealing a memtable, switching the log, creating a family — takes the same leadership.
 
+mod apply;
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod queue;

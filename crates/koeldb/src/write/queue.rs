@@ -3,16 +3,18 @@
 //! A writer that finds nobody leading leads at once, alone, with its batch borrowed. Otherwise it copies its records
 //! into the last group in line, or opens one; the opener leads the group when its turn comes, the others wait for
 //! its result. Waiting spins briefly before it parks: every blocking hand-off costs some 20 us, and a log write
-//! takes one. Spinning is limited to as many threads as there are cores to spare.
+//! takes one. Spinning is limited to as many threads as there are cores to spare; members that spin help to insert.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, Result, SeqNo};
 
+use super::apply::{Part, SharedApply, insert};
 use super::commit::CommitState;
+use crate::db::DbInner;
 use crate::super_version::lock;
 
 /// Bytes of records after which a group takes no more members.
@@ -25,6 +27,8 @@ pub(crate) struct GroupRecords {
     pub(crate) records: Vec<u8>,
     pub(crate) count: u32,
     pub(crate) how: CommitHow,
+    /// One for each member.
+    pub(crate) parts: Vec<Part>,
 }
 
 /// What the members of a group asked for.
@@ -37,17 +41,27 @@ pub(crate) struct CommitHow {
 
 /// A ticket begins at 0, waiting.
 const LEADING: u8 = 1;
-const DONE: u8 = 2;
+const APPLYING: u8 = 2;
+const DONE: u8 = 3;
 
 /// Where the members of a group wait.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Ticket {
     state: AtomicU8,
     failure: OnceLock<Error>,
+    /// What members that are awake can help with, from the state of that name on.
+    shared: OnceLock<Arc<SharedApply>>,
     parked: Mutex<Vec<Thread>>,
 }
 
 impl Ticket {
+    /// Lets members that spin help; the others sleep on.
+    fn share(&self, shared: Arc<SharedApply>) {
+        if self.shared.set(shared).is_ok() {
+            self.state.store(APPLYING, Ordering::Release);
+        }
+    }
+
     fn set(&self, state: u8) {
         self.state.store(state, Ordering::SeqCst);
         for thread in lock(&self.parked).drain(..) {
@@ -61,6 +75,11 @@ impl Ticket {
             for _ in 0..SPINS {
                 if reached() {
                     break;
+                }
+                if state == DONE && self.state.load(Ordering::Acquire) == APPLYING {
+                    if let Some(shared) = self.shared.get() {
+                        shared.help();
+                    }
                 }
                 std::hint::spin_loop();
             }
@@ -78,14 +97,13 @@ impl Ticket {
     }
 }
 
-#[derive(Debug)]
 struct Group {
     /// `None` for an exclusive turn, which nobody joins.
     records: Option<GroupRecords>,
     ticket: Arc<Ticket>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Line {
     is_led: bool,
     groups: VecDeque<Group>,
@@ -156,14 +174,14 @@ impl WriteQueue {
         self.leadership()
     }
 
-    /// Commits `count` operations, alone or as a member of a group; `commit` runs in the thread that leads.
+    /// Commits `count` operations, alone or as a member of a group.
     #[inline]
     pub(crate) fn write(
         &self,
+        inner: &Arc<DbInner>,
         records: &[u8],
         count: u32,
         how: CommitHow,
-        commit: impl Fn(&mut CommitState, &[u8], u32, CommitHow) -> Result<()>,
     ) -> Result<()> {
         let joined = {
             let mut line = lock(&self.line);
@@ -176,7 +194,10 @@ impl WriteQueue {
         };
         let Some((ticket, opened)) = joined else {
             let mut leadership = self.leadership();
-            return commit(&mut leadership.commit, records, count, how);
+            let commit = &mut *leadership.commit;
+            let first = inner.commit_group(commit, records, count, how)?;
+            let inserted = insert(&commit.families, records, first);
+            return inner.publish_group(commit, first, count, records.len(), inserted);
         };
         if !opened {
             ticket.wait_until(DONE, &self.spinning, self.spinners_max);
@@ -191,18 +212,47 @@ impl WriteQueue {
             .pop_front()
             .and_then(|group| group.records);
         let mut leadership = self.leadership();
-        let group = group.unwrap_or_default();
-        let result = commit(
+        let led = Self::lead_group(
+            inner,
             &mut leadership.commit,
-            &group.records,
-            group.count,
-            group.how,
+            group.unwrap_or_default(),
+            &ticket,
         );
-        if let Err(error) = &result {
+        if let Err(error) = &led {
             let _ = ticket.failure.set(error.clone());
         }
         ticket.set(DONE);
-        result
+        led
+    }
+
+    fn lead_group(
+        inner: &Arc<DbInner>,
+        commit: &mut CommitState,
+        group: GroupRecords,
+        ticket: &Ticket,
+    ) -> Result<()> {
+        let GroupRecords {
+            records,
+            count,
+            how,
+            parts,
+        } = group;
+        let bytes = records.len();
+        let first = inner.commit_group(commit, &records, count, how)?;
+        let inserted = if parts.len() > 1 {
+            let shared = Arc::new(SharedApply::new(
+                records,
+                parts,
+                first,
+                Arc::clone(&commit.families),
+            ));
+            ticket.share(Arc::clone(&shared));
+            shared.help();
+            shared.wait()
+        } else {
+            insert(&commit.families, &records, first)
+        };
+        inner.publish_group(commit, first, count, bytes, inserted)
     }
 
     /// Puts the operations into the last group, or into a new one; says whether a new one was opened.
@@ -215,7 +265,12 @@ impl WriteQueue {
             && group.how.no_slowdown == how.no_slowdown
             && group.records.len() + records.len() <= GROUP_BYTES_MAX
         {
+            let from = group.records.len();
             group.records.extend_from_slice(records);
+            group.parts.push(Part {
+                records: from..group.records.len(),
+                first: SeqNo::from(group.count),
+            });
             group.count += count;
             group.how.sync |= how.sync;
             return (Arc::clone(ticket), false);
@@ -226,6 +281,10 @@ impl WriteQueue {
                 records: records.to_vec(),
                 count,
                 how,
+                parts: vec![Part {
+                    records: 0..records.len(),
+                    first: 0,
+                }],
             }),
             ticket: Arc::clone(&ticket),
         });

@@ -1,0 +1,136 @@
+//! A group's entries go into the memtables: by its leader, and by those of its members who are awake.
+//!
+//! The parts of a group, one a member, are claimed one after another by whoever comes first: the leader, which goes
+//! through all of them, and members that still spin. Nobody is woken for it: a hand-off costs as much as twenty
+//! inserts. The leader publishes when every claimed part is done.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use koeldb_base::{Error, Result, SeqNo, ValueType};
+
+use super::batch::{BatchEntry, BatchIter};
+use super::commit::ActiveFamily;
+
+/// The entries of one member of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Where its records lie in those of the group.
+    pub(crate) records: Range<usize>,
+    /// Its first operation, counted from the first of the group.
+    pub(crate) first: SeqNo,
+}
+
+/// A group on its way into the memtables.
+pub(crate) struct SharedApply {
+    records: Vec<u8>,
+    parts: Vec<Part>,
+    first: SeqNo,
+    families: Arc<Vec<ActiveFamily>>,
+    claimed: AtomicUsize,
+    finished: AtomicUsize,
+    is_full: AtomicBool,
+    failure: OnceLock<Error>,
+}
+
+impl SharedApply {
+    pub(crate) fn new(
+        records: Vec<u8>,
+        parts: Vec<Part>,
+        first: SeqNo,
+        families: Arc<Vec<ActiveFamily>>,
+    ) -> Self {
+        SharedApply {
+            records,
+            parts,
+            first,
+            families,
+            claimed: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
+            failure: OnceLock::new(),
+        }
+    }
+
+    /// Inserts parts that nobody has claimed, until none is left.
+    pub(crate) fn help(&self) {
+        while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
+            let records = &self.records[part.records.clone()];
+            let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                insert(&self.families, records, self.first + part.first)
+            }));
+            match inserted {
+                Ok(Ok(is_full)) => {
+                    if is_full {
+                        self.is_full.store(true, Ordering::Relaxed);
+                    }
+                }
+                Ok(Err(error)) => {
+                    let _ = self.failure.set(error);
+                }
+                Err(_) => {
+                    let _ = self
+                        .failure
+                        .set(Error::corruption("inserting into a memtable panicked"));
+                }
+            }
+            self.finished.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Waits for the parts that others have claimed; says whether a memtable is full.
+    pub(crate) fn wait(&self) -> Result<bool> {
+        let mut spins = 0_u32;
+        while self.finished.load(Ordering::Acquire) < self.parts.len() {
+            spins += 1;
+            if spins.is_multiple_of(1 << 10) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        match self.failure.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.is_full.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Where the family with this id is, in a list by ascending id.
+#[inline]
+pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
+    match families.first() {
+        Some(first) if first.family.id == id => Some(0),
+        _ => families
+            .binary_search_by_key(&id, |active| active.family.id)
+            .ok(),
+    }
+}
+
+/// Inserts operations into the memtables of their families, numbered from `first`; says whether one is full.
+pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+    let mut seqno = first;
+    let mut is_full = false;
+    for entry in BatchIter::new(records) {
+        let (cf, value_type, key, value) = match entry? {
+            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
+            BatchEntry::PutEntity { cf, key, entity } => {
+                (cf, ValueType::WideColumnEntity, key, entity)
+            }
+            BatchEntry::LogData(_) => continue,
+        };
+        // A family dropped since the batch was checked: its entries keep their numbers and go nowhere.
+        if let Some(index) = position_of(families, cf) {
+            let active = &families[index];
+            active.memtable.insert(seqno, value_type, key, value)?;
+            is_full |= active.memtable.memory_bytes() >= active.write_buffer_bytes;
+        }
+        seqno += 1;
+    }
+    Ok(is_full)
+}
