@@ -224,7 +224,7 @@ impl CompactionJob<'_> {
                 input.level,
                 Arc::clone(self.tables),
                 self.source.clone(),
-                options.clone(),
+                options,
             )));
         }
         Ok(cursors)

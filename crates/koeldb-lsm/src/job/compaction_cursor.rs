@@ -25,6 +25,9 @@ use koeldb_base::{Blocking, Cursor, Error, ErrorKind, KeyOrder, Result, SeqNo, V
 use super::filter::{CompactionFilter, Decision};
 use super::output::TableOutputs;
 
+/// Whether a user key may exist below the output of a job; asked with ascending keys.
+pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
+
 /// What a [`CompactionCursor`] decides by.
 pub struct CompactionRules<'a> {
     /// The order of user keys.
@@ -42,7 +45,7 @@ pub struct CompactionRules<'a> {
     /// Asked about values.
     pub filter: Option<Box<dyn CompactionFilter>>,
     /// Whether a user key may exist below the output. Asked with ascending keys.
-    pub exists_below: Box<dyn FnMut(&[u8]) -> bool + 'a>,
+    pub exists_below: ExistsBelow<'a>,
 }
 
 /// Why entries were dropped, counted.

@@ -10,7 +10,9 @@ mod flush;
 mod output;
 
 pub use compaction::{CompactionJob, CompactionResult};
-pub use compaction_cursor::{CompactionCursor, CompactionRules, DropCounts, stripe_of};
+pub use compaction_cursor::{
+    CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
+};
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
 pub use flush::FlushJob;
 pub use output::{OutputSpec, TableOutputs};

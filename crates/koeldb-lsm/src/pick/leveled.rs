@@ -128,18 +128,17 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
     } else {
         by_count
     };
-    for level in 1..count.saturating_sub(1) {
+    let last = count.saturating_sub(1);
+    for (level, score) in scores.iter_mut().enumerate().take(last).skip(1) {
         let (_, bytes) = idle(level);
-        if level < targets.base_level {
+        *score = if level >= targets.base_level {
+            ratio(bytes, targets.bytes[level])
+        } else if bytes > 0 {
             // Data that lies above the base level, left there by another configuration, moves down at once.
-            scores[level] = if bytes > 0 {
-                1.0 + ratio(bytes, settings.max_bytes_for_level_base)
-            } else {
-                0.0
-            };
+            1.0 + ratio(bytes, settings.max_bytes_for_level_base)
         } else {
-            scores[level] = ratio(bytes, targets.bytes[level]);
-        }
+            0.0
+        };
     }
     scores
 }

@@ -7,6 +7,7 @@ pub mod builder;
 pub mod edit;
 pub mod family;
 mod recovery;
+mod search;
 pub mod set;
 #[expect(
     clippy::module_inception,
