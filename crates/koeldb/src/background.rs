@@ -252,7 +252,7 @@ impl DbInner {
         let (file, _) = self.factory.flush(
             family,
             taken,
-            self.snapshots.all(),
+            &self.snapshots.all(),
             epoch,
             TableReason::Flush,
         )?;

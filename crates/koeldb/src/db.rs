@@ -1024,7 +1024,7 @@ impl Db {
                     .version
                     .files()
                     .filter_map(|(_, file)| file.reader.get())
-                    .map(|reader| reader.memory_bytes() as u64)
+                    .map(|reader| reader.memory_bytes())
                     .sum::<u64>();
             });
             if let Some(cache) = &family.tables.context().cache {

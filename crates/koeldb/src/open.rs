@@ -184,7 +184,7 @@ impl Opening {
                 other_directories: self.other_directories(),
             },
         )?;
-        let identity = self.settle_identity(&mut versions, identity)?;
+        let identity = self.settle_identity(&mut versions, identity.as_deref())?;
         let session_id = session_id_from(random());
         let factory = TableFactory {
             fs: Arc::clone(&self.fs),
@@ -344,20 +344,16 @@ impl Opening {
     }
 
     /// The identity in force: the MANIFEST's, else the directory's, else a new one.
-    fn settle_identity(
-        &self,
-        versions: &mut VersionSet,
-        recorded: Option<String>,
-    ) -> Result<String> {
+    fn settle_identity(&self, versions: &mut VersionSet, recorded: Option<&str>) -> Result<String> {
         let identity = versions
             .db_id()
             .map(str::to_owned)
-            .or_else(|| recorded.clone())
+            .or_else(|| recorded.map(str::to_owned))
             .unwrap_or_else(|| db_id_from(random()));
         if versions.db_id() != Some(&identity) {
             versions.set_db_id(identity.clone());
         }
-        if !self.read_only && recorded.as_deref() != Some(&identity) {
+        if !self.read_only && recorded != Some(&identity) {
             write_identity(&*self.fs, &self.path, &identity)?;
         }
         Ok(identity)

@@ -146,9 +146,7 @@ impl DbInner {
             }
             "estimate-table-readers-mem" => {
                 let readers = version.files().filter_map(|(_, file)| file.reader.get());
-                Ok(Some(
-                    readers.map(|reader| reader.memory_bytes() as u64).sum(),
-                ))
+                Ok(Some(readers.map(|reader| reader.memory_bytes()).sum()))
             }
             _ => Ok(None),
         }

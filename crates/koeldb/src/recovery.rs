@@ -367,13 +367,7 @@ fn flush(
     }
     memtable.seal();
     let epoch = family.epochs.next();
-    let (file, _) = factory.flush(
-        family,
-        &[memtable],
-        Vec::new(),
-        epoch,
-        TableReason::Recovery,
-    )?;
+    let (file, _) = factory.flush(family, &[memtable], &[], epoch, TableReason::Recovery)?;
     if let Some(file) = file {
         flushed.push((family.id, Arc::new(file)));
     }

@@ -127,7 +127,7 @@ impl TableFactory {
         &self,
         family: &FamilyData,
         memtables: &[Arc<Memtable>],
-        snapshots: Vec<SeqNo>,
+        snapshots: &[SeqNo],
         epoch: u64,
         reason: TableReason,
     ) -> Result<(Option<FileMeta>, DropCounts)> {
@@ -155,7 +155,7 @@ impl TableFactory {
             memtables: memtables.iter().map(Memtable::cursor).collect(),
             tombstones: (!tombstones.is_empty())
                 .then(|| FragmentedTombstones::new(&family.order, tombstones)),
-            snapshots: snapshots.clone(),
+            snapshots: snapshots.to_vec(),
             merge_operator: options.merge_operator.as_deref(),
             output: OutputSpec {
                 fs: &*self.fs,
@@ -166,7 +166,7 @@ impl TableFactory {
                 target_file_bytes: u64::MAX,
                 grandparents: &[],
                 max_grandparent_bytes: u64::MAX,
-                snapshots: &snapshots,
+                snapshots,
                 bottommost: false,
                 epoch,
             },

@@ -158,7 +158,7 @@ impl DbCursor {
                         level,
                         Arc::clone(tables),
                         source.clone(),
-                        table_options.clone(),
+                        table_options,
                     )));
                 }
             }

@@ -76,10 +76,11 @@ impl Ticket {
                 if reached() {
                     break;
                 }
-                if state == DONE && self.state.load(Ordering::Acquire) == APPLYING {
-                    if let Some(shared) = self.shared.get() {
-                        shared.help();
-                    }
+                if state == DONE
+                    && self.state.load(Ordering::Acquire) == APPLYING
+                    && let Some(shared) = self.shared.get()
+                {
+                    shared.help();
                 }
                 std::hint::spin_loop();
             }
