@@ -162,9 +162,10 @@ impl Arena {
         totals
     }
 
-    /// Uninitialized memory in a block of its own, aligned to 8, valid until the arena is dropped.
-    pub(crate) fn allocate_apart(&self, bytes: usize) -> NonNull<u8> {
-        self.new_block(&mut self.lock_blocks(), bytes)
+    /// Whether nothing was counted yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut shards = self.shards.iter();
+        shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
     }
 
     fn lock_blocks(&self) -> MutexGuard<'_, Vec<Block>> {

@@ -5,7 +5,7 @@
 //! memtable, and which sequence numbers are visible, is the database's business.
 //!
 //! - `memtable`: the table as the engine sees it: entries, range tombstones, filter, counters.
-//! - `rep`: the representations that order the entries: skip list, vector.
+//! - `rep`: the representations that order the entries: sorted list with an index, vector.
 //! - `tombstones`: range tombstones and their cached fragments. `bloom`: the optional filter.
 //! - `arena`: the memory that entries lie in.
 //!

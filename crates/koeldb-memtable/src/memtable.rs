@@ -247,7 +247,7 @@ impl Memtable {
     /// Whether nothing was inserted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entry_count() == 0
+        self.tombstones.count() == 0 && self.rep.arena().arena().is_empty()
     }
 
     /// The smallest sequence number inserted; `None` if nothing was.

@@ -12,6 +12,7 @@
 //! refreshed.
 
 mod entry;
+mod index;
 mod skiplist;
 mod vector;
 
@@ -30,7 +31,7 @@ use crate::arena::SharedArena;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepKind {
-    /// A concurrent skip list (`SkipListFactory`): good at everything.
+    /// A concurrent sorted list with an index, good at everything: what `SkipListFactory` means here.
     #[default]
     SkipList,
     /// An append-only vector, sorted when it is read (`VectorRepFactory`): for bulk loads.

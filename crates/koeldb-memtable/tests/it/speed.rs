@@ -4,6 +4,7 @@
     reason = "measures with the system's clock"
 )]
 
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,33 @@ fn prefixed(number: u64) -> [u8; 16] {
     key
 }
 
+/// Time this thread spent running, which other work on the machine disturbs less than the time of day.
+struct Stopwatch {
+    started: Instant,
+    running: Option<u64>,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Stopwatch {
+            started: Instant::now(),
+            running: Self::running(),
+        }
+    }
+
+    fn running() -> Option<u64> {
+        let statistics = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        statistics.split_whitespace().next()?.parse().ok()
+    }
+
+    fn elapsed(&self) -> Duration {
+        match (self.running, Self::running()) {
+            (Some(before), Some(after)) => Duration::from_nanos(after - before),
+            _ => self.started.elapsed(),
+        }
+    }
+}
+
 fn per_op(elapsed: Duration, count: u64) -> String {
     format!("{:4} ns", elapsed.as_nanos() / u128::from(count))
 }
@@ -44,7 +72,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
         ..MemtableOptions::default()
     };
     let memtable = Memtable::new(KeyOrder::Bytewise, &options);
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for seqno in 1..=ENTRIES {
         memtable
             .insert(seqno, ValueType::Value, &key(seqno), &VALUE)
@@ -54,7 +82,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     memtable.seal();
 
     let mut found = 0;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for seqno in 1..=ENTRIES {
         let mut lookup = Lookup::new(&key(mix(seqno) % ENTRIES), SeqNo::MAX >> 8);
         memtable.search(&mut lookup).unwrap();
@@ -63,7 +91,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     let get = start.elapsed();
 
     let mut cursor = memtable.cursor();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let mut bytes = 0;
     cursor.seek_to_first().unwrap();
     while cursor.valid() {

@@ -1,0 +1,707 @@
+//! Where to begin in a sorted list: pages of keys and nodes that lead close to any target.
+//!
+//! The list alone says what is in it; the index only *guesses* a node shortly before a target. It may lack nodes
+//! and lag behind, and the caller checks what it says, so a search never waits and never asks twice: writers of the
+//! index take turns by locks that are tried, not awaited, and who finds one taken leaves its node out. Who then has
+//! to walk past many nodes puts one in.
+//!
+//! It is a B-link tree (Lehman and Yao, 1981) without removal. A page holds up to [`SLOTS`] slots in order:
+//!
+//! ```text
+//! slot of a leaf page  = hint: u64 ‖ node              slot of an inner page = hint: u64 ‖ page one level below
+//! ```
+//!
+//! A hint is eight bytes of a key as a number, so most comparisons touch the page alone. Which eight is for the tree
+//! to say: they follow a *base* that the keys had in common when the tree was built, and while the list is small it
+//! is built again if they no longer have that or have more. Nodes inserted meanwhile may stay out of the new tree.
+//!
+//! # Invariants
+//! - **I1** A tree is reached through the index, a page through the root, a slot or `right`, by a load with acquire of
+//!   what was stored with release after the tree or page was filled. All live as long as the arena.
+//! - **I2** A leaf is changed by the holder of its lock, an inner page by the holder of the lock of the structure; who
+//!   splits a leaf holds both.
+//! - **I3** What a slot holds only moves down in the order: an insert shifts slots towards the end, and a split leaves
+//!   the slots behind the new count as they are. The item is stored before its hint, and read after it, so the key of
+//!   an item read is never above the hint read before it.
+//! - **I4** All hints in a tree are made with its base.
+//! - **I5** The low node of a page never changes; keys at or behind the low node of `right` belong to the right. The
+//!   leftmost page of a level takes what is below its low node as well.
+#![expect(
+    unsafe_code,
+    reason = "pages lie in the arena and lead to each other and to nodes by address"
+)]
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use koeldb_base::KeyOrder;
+
+use super::skiplist::{Node, NodeRef, SkipList, Target, prefetch};
+
+/// A page is then eight cache lines, which are fetched together.
+const SLOTS: usize = 29;
+const LINE: usize = 64;
+/// Slots that a page built for a known list gets.
+const SLOTS_BUILT: usize = 21;
+/// Trees of more levels are not built again: it would hold up an insert for milliseconds.
+const REBUILT_LEVEL_MAX: u32 = 3;
+const BASE_BYTES_MAX: usize = 64;
+const HINT_BYTES: usize = size_of::<u64>();
+
+struct Slot {
+    hint: AtomicU64,
+    item: AtomicPtr<u8>,
+}
+
+#[repr(C, align(64))]
+pub(super) struct Page {
+    right: AtomicPtr<Page>,
+    low: *mut Node,
+    low_hint: u64,
+    count: AtomicU32,
+    level: u32,
+    locked: AtomicBool,
+    slots: [Slot; SLOTS],
+}
+
+const _: () = assert!(size_of::<Page>() == 512);
+
+impl Page {
+    fn new(level: u32, low: *mut Node, low_hint: u64) -> Self {
+        Page {
+            right: AtomicPtr::new(ptr::null_mut()),
+            low,
+            low_hint,
+            count: AtomicU32::new(0),
+            level,
+            locked: AtomicBool::new(false),
+            slots: [const {
+                Slot {
+                    hint: AtomicU64::new(u64::MAX),
+                    item: AtomicPtr::new(ptr::null_mut()),
+                }
+            }; SLOTS],
+        }
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire) as usize
+    }
+
+    fn set_count(&self, count: usize) {
+        #[expect(clippy::cast_possible_truncation, reason = "at most SLOTS")]
+        self.count.store(count as u32, Ordering::Release);
+    }
+
+    #[inline]
+    fn item(&self, index: usize) -> *mut u8 {
+        self.slots[index].item.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn hint(&self, index: usize) -> u64 {
+        self.slots[index].hint.load(Ordering::Acquire)
+    }
+
+    /// The node in a slot of a leaf page.
+    #[inline]
+    fn node(&self, index: usize) -> Option<NodeRef<'_>> {
+        debug_assert!(self.level == 0);
+        let node = self.item(index).cast();
+        // SAFETY: slots of leaf pages hold nothing or nodes, loaded with acquire (I1).
+        unsafe { NodeRef::new(node) }
+    }
+
+    /// The low node.
+    #[inline]
+    fn low(&self) -> NodeRef<'_> {
+        // SAFETY: the low node was put in the page before it was published (I1).
+        unsafe { NodeRef::new(self.low) }.expect("every page has a low node")
+    }
+
+    /// Asks for all lines of a page.
+    #[inline]
+    fn prefetch(page: *const Page) {
+        for line in 0..size_of::<Page>() / LINE {
+            prefetch(page.wrapping_byte_add(line * LINE).cast());
+        }
+    }
+
+    /// The number of slots before the first whose hint is at or above `hint`, or with `through` above it. The first
+    /// slot of an inner page counts always: it stands for everything before the second.
+    #[inline]
+    fn hints_below(&self, count: usize, hint: u64, through: bool) -> usize {
+        let below = |index: usize| {
+            let at = self.hint(index);
+            at < hint || (through && at == hint)
+        };
+        let mut first = usize::from(self.level > 0);
+        let mut left = count - first;
+        while left > 1 {
+            let half = left / 2;
+            // Without a branch: which way it goes nobody can predict.
+            first += usize::from(below(first + half - 1)) * half;
+            left -= half;
+        }
+        first + usize::from(left == 1 && below(first))
+    }
+
+    /// Makes room at `position` and fills it (I2, I3).
+    fn put(&self, position: usize, hint: u64, item: *mut u8) {
+        let count = self.count();
+        debug_assert!(position <= count && count < SLOTS);
+        for index in (position..count).rev() {
+            let (from, to) = (&self.slots[index], &self.slots[index + 1]);
+            to.item
+                .store(from.item.load(Ordering::Relaxed), Ordering::Release);
+            to.hint
+                .store(from.hint.load(Ordering::Relaxed), Ordering::Release);
+        }
+        let slot = &self.slots[position];
+        slot.item.store(item, Ordering::Release);
+        slot.hint.store(hint, Ordering::Release);
+        self.set_count(count + 1);
+    }
+
+    fn try_lock(&self) -> bool {
+        !self.locked.swap(true, Ordering::Acquire)
+    }
+
+    fn unlock(&self) {
+        self.locked.store(false, Ordering::Release);
+    }
+}
+
+/// What the index knows about a target: the leaf page and the number of its slots before the target.
+#[derive(Clone, Copy)]
+pub(super) struct Guess<'list> {
+    tree: &'list Tree,
+    page: &'list Page,
+    position: usize,
+}
+
+impl<'list> Guess<'list> {
+    /// The last indexed node before the target.
+    #[inline]
+    pub(super) fn before(self) -> Option<NodeRef<'list>> {
+        self.page.node(self.position.checked_sub(1)?)
+    }
+
+    /// Keeps writers of the index away from the page, as one that is interrupted does.
+    #[cfg(test)]
+    pub(super) fn try_lock_page(self) -> bool {
+        self.page.try_lock()
+    }
+
+    #[cfg(test)]
+    pub(super) fn unlock_page(self) {
+        self.page.unlock();
+    }
+
+    /// Asks for the nodes on both sides of the target.
+    #[inline]
+    pub(super) fn prefetch_neighbours(self) {
+        let before = self.position.saturating_sub(1);
+        for slot in self.page.slots.iter().skip(before).take(2) {
+            prefetch(slot.item.load(Ordering::Relaxed).cast());
+        }
+    }
+}
+
+/// The bytes in front of those that hints are made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Base {
+    len: usize,
+    bytes: [u8; BASE_BYTES_MAX],
+}
+
+impl Base {
+    pub(super) const EMPTY: Base = Base {
+        len: 0,
+        bytes: [0; BASE_BYTES_MAX],
+    };
+
+    /// The base for keys between `first` and `last`: what they share, but for two bytes, so that keys numbered in
+    /// sequence keep their base as they rise.
+    pub(super) fn between(order: &KeyOrder, first: &[u8], last: &[u8]) -> Self {
+        let mut base = Self::EMPTY;
+        let bytewise = matches!(order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise);
+        // One key alone says nothing about others.
+        if bytewise && first != last {
+            let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+            base.len = shared.saturating_sub(2).min(BASE_BYTES_MAX);
+            base.bytes[..base.len].copy_from_slice(&first[..base.len]);
+        }
+        base
+    }
+
+    /// A number that never falls when keys rise; equal numbers say nothing.
+    #[inline]
+    fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
+        match order {
+            KeyOrder::Bytewise => self.bytewise_hint(user_key),
+            KeyOrder::ReverseBytewise => !self.bytewise_hint(user_key),
+            KeyOrder::Uint64 => <[u8; 8]>::try_from(user_key).map_or(u64::MAX, u64::from_le_bytes),
+            KeyOrder::Custom(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn bytewise_hint(&self, user_key: &[u8]) -> u64 {
+        let base = &self.bytes[..self.len];
+        let Some(rest) = user_key.strip_prefix(base) else {
+            return if user_key < base { 0 } else { u64::MAX };
+        };
+        let first = rest.first_chunk().copied().unwrap_or_else(|| {
+            let mut padded = [0; HINT_BYTES];
+            padded[..rest.len()].copy_from_slice(rest);
+            padded
+        });
+        u64::from_le_bytes(first).swap_bytes()
+    }
+}
+
+/// The pages of a list, with hints behind one base.
+pub(super) struct Tree {
+    base: Base,
+    root: AtomicPtr<Page>,
+    /// The lock of the structure: inner pages, splits and the root.
+    growing: AtomicBool,
+}
+
+impl Tree {
+    /// The hint of a key in this tree.
+    #[inline]
+    pub(super) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
+        self.base.hint(order, user_key)
+    }
+
+    /// The page behind a loaded link.
+    ///
+    /// # Safety
+    /// `page` must be null or have been loaded under I1, from an index whose arena lives for `'list`.
+    #[inline]
+    unsafe fn page<'list>(page: *mut Page) -> Option<&'list Page> {
+        // SAFETY: by the contract; pages are changed through atomics alone.
+        unsafe { page.as_ref() }
+    }
+
+    #[inline]
+    fn root(&self) -> &Page {
+        let root = self.root.load(Ordering::Acquire);
+        // SAFETY: the root was loaded with acquire (I1).
+        unsafe { Self::page(root) }.expect("a tree has a root")
+    }
+
+    /// The page in a slot of an inner page.
+    #[inline]
+    fn child<'list>(&'list self, page: &'list Page, index: usize) -> &'list Page {
+        debug_assert!(page.level > 0);
+        let child = page.item(index).cast::<Page>();
+        // SAFETY: slots of inner pages below the count hold pages, loaded with acquire (I1).
+        unsafe { Self::page(child) }.expect("slots below the count are filled")
+    }
+
+    /// Where the target is in a page or one to its right.
+    #[inline]
+    fn position<'list>(
+        &'list self,
+        mut page: &'list Page,
+        list: &SkipList,
+        target: &Target<'_>,
+    ) -> Guess<'list> {
+        loop {
+            let count = page.count();
+            let mut position = page.hints_below(count, target.hint, false);
+            if position < count && page.hint(position) == target.hint {
+                position = self.position_in_tie(page, count, position, list, target);
+            }
+            if position < count {
+                return Guess {
+                    tree: self,
+                    page,
+                    position,
+                };
+            }
+            let right = page.right.load(Ordering::Acquire);
+            // SAFETY: the link was loaded with acquire (I1).
+            match unsafe { Self::page(right) } {
+                Some(right) if self.low_is_before(right, list, target) => page = right,
+                _ => {
+                    return Guess {
+                        tree: self,
+                        page,
+                        position,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Where the target is among the slots that have its hint, of which `first` is the first.
+    #[cold]
+    fn position_in_tie(
+        &self,
+        page: &Page,
+        count: usize,
+        mut first: usize,
+        list: &SkipList,
+        target: &Target<'_>,
+    ) -> usize {
+        let mut end = page.hints_below(count, target.hint, true);
+        while first < end {
+            let middle = first.midpoint(end);
+            let node = match page.level {
+                0 => page.node(middle),
+                _ => Some(self.child(page, middle).low()),
+            };
+            if node.is_some_and(|node| list.is_before(node, target)) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        first
+    }
+
+    #[inline]
+    fn low_is_before(&self, page: &Page, list: &SkipList, target: &Target<'_>) -> bool {
+        page.low_hint < target.hint
+            || (page.low_hint == target.hint && list.is_before(page.low(), target))
+    }
+
+    /// The page of `level` that the target belongs to.
+    #[inline]
+    fn descend<'list>(
+        &'list self,
+        level: u32,
+        list: &SkipList,
+        target: &Target<'_>,
+    ) -> Option<Guess<'list>> {
+        let mut page = self.root();
+        if page.level < level {
+            return None;
+        }
+        loop {
+            let guess = self.position(page, list, target);
+            if page.level == level {
+                return Some(guess);
+            }
+            let index = guess.position - 1;
+            Page::prefetch(guess.page.item(index).cast());
+            page = self.child(guess.page, index);
+        }
+    }
+
+    /// Where a search for the target begins.
+    #[inline]
+    pub(super) fn guess(&self, list: &SkipList, target: &Target<'_>) -> Guess<'_> {
+        self.descend(0, list, target)
+            .expect("a tree has a level of leaves")
+    }
+
+    /// A guess for the first node.
+    pub(super) fn first(&self) -> Guess<'_> {
+        let mut page = self.root();
+        while page.level > 0 {
+            page = self.child(page, 0);
+        }
+        Guess {
+            tree: self,
+            page,
+            position: 0,
+        }
+    }
+
+    /// The last indexed node.
+    pub(super) fn last(&self) -> Option<NodeRef<'_>> {
+        let mut page = self.root();
+        loop {
+            let right = page.right.load(Ordering::Acquire);
+            // SAFETY: the link was loaded with acquire (I1).
+            if let Some(right) = unsafe { Self::page(right) } {
+                page = right;
+            } else if page.level > 0 {
+                page = self.child(page, page.count() - 1);
+            } else {
+                return page.node(page.count() - 1);
+            }
+        }
+    }
+
+    /// Puts a node in the leaf `page` or one to its right, unless somebody else is at work there.
+    fn insert<'list>(&'list self, mut page: &'list Page, list: &SkipList, node: NodeRef<'_>) {
+        let target = &list.target_of(node, self);
+        loop {
+            if !page.try_lock() {
+                return;
+            }
+            let guess = self.position(page, list, target);
+            if ptr::eq(guess.page, page) {
+                self.insert_locked(guess, list, target, node);
+                page.unlock();
+                return;
+            }
+            page.unlock();
+            page = guess.page;
+        }
+    }
+
+    /// Inserts into a leaf whose lock is held.
+    fn insert_locked(
+        &self,
+        guess: Guess<'_>,
+        list: &SkipList,
+        target: &Target<'_>,
+        node: NodeRef<'_>,
+    ) {
+        let Guess { page, position, .. } = guess;
+        let item = node.address().cast();
+        if position < page.count() && page.item(position) == item {
+            return;
+        }
+        if page.count() < SLOTS {
+            page.put(position, target.hint, item);
+        } else if !self.growing.swap(true, Ordering::Acquire) {
+            let right = self.split(guess, list, target.hint, item, node.address());
+            self.add_to_parent(list, right);
+            self.growing.store(false, Ordering::Release);
+        }
+    }
+
+    /// Splits a full page, puts the item in one of the halves, and returns the right one.
+    fn split<'list>(
+        &'list self,
+        guess: Guess<'list>,
+        list: &SkipList,
+        hint: u64,
+        item: *mut u8,
+        item_low: *mut Node,
+    ) -> &'list Page {
+        let Guess { page, position, .. } = guess;
+        // Ascending keys fill page after page; others leave room on both sides.
+        let at_end = position == SLOTS && page.right.load(Ordering::Relaxed).is_null();
+        let middle = if at_end { SLOTS } else { SLOTS / 2 };
+        let (low, low_hint) = if at_end {
+            (item_low, hint)
+        } else if page.level == 0 {
+            (page.item(middle).cast(), page.hint(middle))
+        } else {
+            (self.child(page, middle).low, page.hint(middle))
+        };
+        let right = Page::new(page.level, low, low_hint);
+        for index in middle..SLOTS {
+            right.put(index - middle, page.hint(index), page.item(index));
+        }
+        if position > middle || at_end {
+            right.put(position - middle, hint, item);
+        }
+        let next = page.right.load(Ordering::Relaxed);
+        right.right.store(next, Ordering::Relaxed);
+        let right = allocate(list, right);
+        page.right.store(right, Ordering::Release);
+        page.set_count(middle);
+        if position <= middle && !at_end {
+            page.put(position, hint, item);
+        }
+        // SAFETY: the page was just made.
+        unsafe { Self::page(right) }.expect("a page was allocated")
+    }
+
+    /// Makes the pages above know a page that a split made. The lock of the structure is held.
+    fn add_to_parent<'list>(&'list self, list: &SkipList, mut right: &'list Page) {
+        loop {
+            let target = list.target_of(right.low(), self);
+            let address = ptr::from_ref(right).cast_mut().cast::<u8>();
+            let Some(guess) = self.descend(right.level + 1, list, &target) else {
+                let left = self.root.load(Ordering::Acquire);
+                // SAFETY: there is a root, since one of its pages was split (I1).
+                let left_page = unsafe { Self::page(left) }.expect("a split has a root above it");
+                let root = Page::new(right.level + 1, left_page.low, left_page.low_hint);
+                root.put(0, left_page.low_hint, left.cast());
+                root.put(1, right.low_hint, address);
+                self.root.store(allocate(list, root), Ordering::Release);
+                return;
+            };
+            if guess.page.count() < SLOTS {
+                guess.page.put(guess.position, right.low_hint, address);
+                return;
+            }
+            right = self.split(guess, list, right.low_hint, address, right.low);
+        }
+    }
+
+    /// A tree of all nodes of the list, with the base that suits them; none if the list is empty.
+    fn build(list: &SkipList) -> Option<Tree> {
+        let mut nodes = list.nodes();
+        let first = nodes.next()?;
+        let base = list.base_of_all();
+        let mut tree = Tree {
+            base,
+            root: AtomicPtr::new(ptr::null_mut()),
+            growing: AtomicBool::new(false),
+        };
+        let mut items: Vec<(u64, *mut u8, *mut Node)> = [first]
+            .into_iter()
+            .chain(nodes)
+            .map(|node| {
+                let hint = list.target_of(node, &tree).hint;
+                (hint, node.address().cast(), node.address())
+            })
+            .collect();
+        let mut level = 0;
+        while level == 0 || items.len() > 1 {
+            items = Self::build_level(list, level, &items);
+            level += 1;
+        }
+        let (_, root, _) = items[0];
+        tree.root = AtomicPtr::new(root.cast());
+        Some(tree)
+    }
+
+    /// Pages with the items, as the items of the level above.
+    fn build_level(
+        list: &SkipList,
+        level: u32,
+        items: &[(u64, *mut u8, *mut Node)],
+    ) -> Vec<(u64, *mut u8, *mut Node)> {
+        let mut pages = Vec::with_capacity(items.len().div_ceil(SLOTS_BUILT));
+        let mut right = ptr::null_mut();
+        for chunk in items.rchunks(SLOTS_BUILT) {
+            let (low_hint, _, low) = chunk[0];
+            let page = Page::new(level, low, low_hint);
+            for (position, &(hint, item, _)) in chunk.iter().enumerate() {
+                page.put(position, hint, item);
+            }
+            page.right.store(right, Ordering::Relaxed);
+            right = allocate(list, page);
+            pages.push((low_hint, right.cast(), low));
+        }
+        pages.reverse();
+        pages
+    }
+}
+
+/// Moves a page or tree into the arena of the list.
+fn allocate<T>(list: &SkipList, value: T) -> *mut T {
+    const { assert!(align_of::<T>() <= LINE && !std::mem::needs_drop::<T>()) };
+    let start = list.allocate(size_of::<T>() + LINE - 8);
+    let padding = start.as_ptr().align_offset(LINE);
+    // SAFETY: the memory is aligned to 8, so the padding is at most what was asked for beyond the value.
+    let start = unsafe { start.add(padding) }.cast::<T>();
+    // SAFETY: the memory is this call's alone, large enough and aligned.
+    unsafe { start.write(value) };
+    start.as_ptr()
+}
+
+/// The index of one list: the tree in use.
+#[derive(Default)]
+pub(super) struct Index {
+    tree: AtomicPtr<Tree>,
+    building: AtomicBool,
+}
+
+impl Index {
+    /// The tree in use; none while nothing is indexed.
+    #[inline]
+    pub(super) fn tree(&self) -> Option<&Tree> {
+        let tree = self.tree.load(Ordering::Acquire);
+        // SAFETY: it is null or a tree stored with release, which lives as long as the arena (I1).
+        unsafe { tree.as_ref() }
+    }
+
+    /// Puts in a node of the list, unless somebody else is at work where it belongs. `near` is a guess for it or for
+    /// something before it.
+    #[inline]
+    pub(super) fn insert(&self, near: Option<Guess<'_>>, list: &SkipList, node: NodeRef<'_>) {
+        let Some(tree) = self.tree() else {
+            self.rebuild(list, ptr::null());
+            return;
+        };
+        let level = tree.root().level;
+        match near {
+            Some(guess) if ptr::eq(guess.tree, tree) => tree.insert(guess.page, list, node),
+            _ => {
+                let guess = tree.guess(list, &list.target_of(node, tree));
+                tree.insert(guess.page, list, node);
+            }
+        }
+        if level < REBUILT_LEVEL_MAX && tree.root().level > level && list.base_of_all() != tree.base
+        {
+            self.rebuild(list, tree);
+        }
+    }
+
+    /// Builds a tree to replace `old`, unless somebody else does or did.
+    #[cold]
+    fn rebuild(&self, list: &SkipList, old: *const Tree) {
+        if self.building.swap(true, Ordering::Acquire) {
+            return;
+        }
+        if ptr::eq(self.tree.load(Ordering::Acquire), old)
+            && let Some(tree) = Tree::build(list)
+        {
+            self.tree.store(allocate(list, tree), Ordering::Release);
+        }
+        self.building.store(false, Ordering::Release);
+    }
+}
+
+/// Runs ahead of a scan and asks for the nodes it will come to.
+#[derive(Clone, Copy)]
+pub(super) struct Lookahead {
+    page: *const Page,
+    index: usize,
+}
+
+/// So many nodes a scan's memory is asked for in advance.
+const AHEAD: usize = 6;
+
+impl Lookahead {
+    /// Nothing is asked for.
+    pub(super) const NONE: Lookahead = Lookahead {
+        page: ptr::null(),
+        index: 0,
+    };
+
+    /// For a scan from the target of `guess` on.
+    pub(super) fn new(guess: Option<Guess<'_>>) -> Self {
+        let Some(Guess { page, position, .. }) = guess else {
+            return Self::NONE;
+        };
+        let mut ahead = Lookahead {
+            page,
+            index: position,
+        };
+        for _ in 0..AHEAD {
+            // SAFETY: the guess borrows the list.
+            unsafe { ahead.step() };
+        }
+        ahead
+    }
+
+    /// Called for each step of the scan.
+    ///
+    /// # Safety
+    /// The list that the guess came from must still live.
+    #[inline]
+    pub(super) unsafe fn step(&mut self) {
+        // SAFETY: the page was reached under I1 and lives as long as the list.
+        while let Some(page) = unsafe { self.page.as_ref() } {
+            if self.index < page.count() {
+                let node = page.item(self.index);
+                prefetch(node.cast());
+                prefetch(node.wrapping_add(LINE).cast());
+                self.index += 1;
+                return;
+            }
+            self.page = page.right.load(Ordering::Acquire);
+            self.index = 0;
+            // SAFETY: as above.
+            if let Some(page) = unsafe { self.page.as_ref() } {
+                Page::prefetch(page.right.load(Ordering::Relaxed));
+            }
+        }
+    }
+}
