@@ -24,18 +24,19 @@
     clippy::arithmetic_side_effects
 )]
 
+mod bytes;
 mod cursor;
 mod entry;
 mod point;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use koeldb_base::coding;
-use koeldb_base::{Buffer, Error, PinnedSlice, Result};
+use koeldb_base::{Error, Result};
 
 use super::format::PackedFooter;
 
+pub use bytes::BlockBytes;
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(super) use entry::{Entry, KeyBuffer, bad_entry};
@@ -44,88 +45,8 @@ pub use point::{PointEnd, PointVisitor};
 const HASH_SECTION_MAX: usize = 65535;
 const WORD: usize = 4;
 
-/// The uncompressed bytes of a block, on the heap or in a mapped file.
-#[derive(Clone, Debug)]
-pub struct BlockBytes {
-    buffer: Arc<Buffer>,
-    start: u64,
-    len: u32,
-    mapped: bool,
-}
-
-impl BlockBytes {
-    /// The `len` bytes at `start` of `buffer`, which must hold them.
-    #[must_use]
-    pub fn new(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
-        BlockBytes {
-            buffer,
-            start,
-            len,
-            mapped: false,
-        }
-    }
-
-    /// The same, where `buffer` is a mapped file and no memory of ours.
-    #[must_use]
-    pub fn mapped(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
-        BlockBytes {
-            mapped: true,
-            ..Self::new(buffer, start, len)
-        }
-    }
-
-    /// The heap memory this takes.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
-        if self.mapped {
-            0
-        } else {
-            const HEADER: usize = size_of::<Buffer>() + 2 * size_of::<usize>();
-            self.buffer.as_slice().len().saturating_add(HEADER)
-        }
-    }
-
-    /// The bytes.
-    #[inline]
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        self.buffer.slice(self.start, self.len)
-    }
-
-    /// The number of bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// A part of the bytes that outlives the block.
-    #[inline]
-    #[must_use]
-    pub fn pin(&self, range: ValueRange) -> PinnedSlice {
-        let start = self.start.saturating_add(u64::from(range.start));
-        PinnedSlice::pin(&self.buffer, start, range.len)
-    }
-}
-
-impl From<Vec<u8>> for BlockBytes {
-    /// The first 4 GiB of `bytes`; no caller has more.
-    fn from(bytes: Vec<u8>) -> Self {
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        BlockBytes::new(Arc::new(Buffer::from_vec(bytes)), 0, len)
-    }
-}
-
-impl AsRef<[u8]> for BlockBytes {
-    fn as_ref(&self) -> &[u8] {
-        self.as_slice()
-    }
-}
+/// So many restart points, as most data blocks have, are kept beside the block and fetched together.
+const FEW_RESTARTS: usize = 4;
 
 /// Where a value lies in its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,6 +93,8 @@ pub struct Block {
     bucket_count: u16,
     separated: bool,
     uniform: bool,
+    /// The restart points once more, if they are few: the array is far from everything else a search touches.
+    few_restarts: [[u8; WORD]; FEW_RESTARTS],
 }
 
 impl Block {
@@ -208,7 +131,7 @@ impl Block {
         if entries_end > restarts_at {
             return Err(bad());
         }
-        let block = Block {
+        let mut block = Block {
             entries_end,
             restarts_at,
             restart_count: packed.restart_count,
@@ -216,19 +139,31 @@ impl Block {
             bucket_count,
             separated: packed.separated,
             uniform: packed.uniform,
+            few_restarts: [[0; WORD]; FEW_RESTARTS],
             bytes,
         };
         block.check_restarts()?;
+        let restarts = block.restart_array();
+        if restarts.len() <= FEW_RESTARTS {
+            let mut few = [[0; WORD]; FEW_RESTARTS];
+            for (kept, word) in few.iter_mut().zip(restarts) {
+                *kept = *word;
+            }
+            block.few_restarts = few;
+        }
         Ok(block)
     }
 
-    fn check_restarts(&self) -> Result<()> {
+    /// The restart points as stored.
+    fn restart_array(&self) -> &[[u8; WORD]] {
         let contents = self.bytes.as_slice();
-        let array = contents
-            .get(self.restarts_at as usize..self.buckets_at as usize)
-            .unwrap_or_default();
+        let array = contents.get(self.restarts_at as usize..self.buckets_at as usize);
+        array.unwrap_or_default().as_chunks().0
+    }
+
+    fn check_restarts(&self) -> Result<()> {
         let mut expected_min = 0;
-        for (index, word) in array.as_chunks::<WORD>().0.iter().enumerate() {
+        for (index, word) in self.restart_array().iter().enumerate() {
             let offset = u32::from_le_bytes(*word);
             let inside = offset < self.entries_end || (index == 0 && self.entries_end == 0);
             if offset < expected_min || (index == 0 && offset != 0) || !inside {
@@ -300,17 +235,14 @@ impl<'b> View<'b> {
     #[inline]
     pub(super) fn new(block: &'b Block, layout: EntryLayout) -> Self {
         let contents = block.bytes.as_slice();
-        let restarts_at = block.restarts_at as usize;
-        let restarts = contents
-            .get(restarts_at..block.buckets_at as usize)
-            .unwrap_or_default();
+        let few = block.few_restarts.get(..block.restart_count as usize);
         View {
             contents,
             entries: contents
                 .get(..block.entries_end as usize)
                 .unwrap_or_default(),
-            restarts: restarts.as_chunks().0,
-            values_end: restarts_at,
+            restarts: few.unwrap_or_else(|| block.restart_array()),
+            values_end: block.restarts_at as usize,
             layout,
         }
     }

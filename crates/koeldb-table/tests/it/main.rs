@@ -9,6 +9,8 @@ mod golden;
 #[cfg(test)]
 mod judge;
 #[cfg(test)]
+mod read_speed;
+#[cfg(test)]
 mod sst_dump;
 #[cfg(test)]
 mod write_speed;

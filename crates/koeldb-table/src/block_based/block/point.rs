@@ -11,12 +11,18 @@ use koeldb_base::checksum::hash32;
 use koeldb_base::key::{FOOTER_BYTES, footer_of};
 use koeldb_base::{KeyOrder, Result};
 
+use super::bytes::prefetch;
 use super::entry::{Entry, KeyBuffer, bad_entry};
-use super::{Block, EntryLayout, ValueRange, View};
+use super::{Block, EntryLayout, FEW_RESTARTS, ValueRange, View};
 
 const HASH_SEED: u32 = 397;
 const BUCKET_EMPTY: u8 = 255;
 const BUCKET_COLLISION: u8 = 254;
+
+/// How much of a restart interval is fetched at once when a scan begins: each entry says only where the next one
+/// is, so that without this every entry would be waited for.
+const SCAN_AHEAD_BYTES: usize = 2048;
+const LINE_BYTES: usize = 64;
 
 /// What a point search in one block came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +57,9 @@ impl Block {
         order: &KeyOrder,
         visitor: &mut impl PointVisitor,
     ) -> Result<PointEnd> {
+        self.bytes.prefetch_pin();
         let view = View::new(self, self.layout());
+        view.prefetch_restarts();
         let seek_key = visitor.seek_key();
         let (user, footer) = footer_of(seek_key);
         let restart = match self.hashed_restart(view.contents, user) {
@@ -88,6 +96,16 @@ impl Block {
 }
 
 impl View<'_> {
+    /// Begins to fetch the keys at all restart points, where there are but few, as in most data blocks.
+    #[inline]
+    fn prefetch_restarts(&self) {
+        if self.restarts.len() <= FEW_RESTARTS {
+            for word in self.restarts {
+                prefetch(self.entries, u32::from_le_bytes(*word) as usize);
+            }
+        }
+    }
+
     /// Scans in bytewise order. `matched` counts the bytes in which the user key before and the target agree;
     /// the user key before is smaller. So an entry that shares more than `matched` is smaller too, and one that
     /// shares less or as much is decided by its own bytes.
@@ -237,6 +255,11 @@ impl Steps {
     #[inline]
     fn new(view: &View<'_>, restart: usize) -> Self {
         let at = view.restart_offset(restart);
+        let behind = view.restart_offset(restart.saturating_add(1));
+        let end = behind.min(at.saturating_add(SCAN_AHEAD_BYTES));
+        for line in (at..end).step_by(LINE_BYTES) {
+            prefetch(view.entries, line);
+        }
         Steps {
             at,
             next: at,
