@@ -138,6 +138,7 @@ impl DbInner {
                 }
             }
         }
+        self.announce_stall();
         lock(&self.background.running).flushes -= 1;
         self.background.changed.notify_all();
         if progress {
@@ -165,6 +166,7 @@ impl DbInner {
                 break;
             }
         }
+        self.announce_stall();
         lock(&self.background.running).compactions -= 1;
         self.background.changed.notify_all();
         if picked {

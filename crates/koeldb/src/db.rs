@@ -213,6 +213,7 @@ impl DbInner {
         families.values().cloned().collect()
     }
 
+    /// Lets writers observe what the families' states ask for now.
     pub(crate) fn update_stall(&self) {
         let families = self.all_families();
         self.stall.set(
@@ -220,6 +221,28 @@ impl DbInner {
                 .iter()
                 .map(|family| family.read(|state| state.stall)),
         );
+    }
+
+    /// Tells listeners which families' conditions changed; called where no lock is held.
+    pub(crate) fn announce_stall(&self) {
+        for family in self.all_families() {
+            let changed = family.note(|state| {
+                let is_same = std::mem::discriminant(&state.stall)
+                    == std::mem::discriminant(&state.announced);
+                state.announced = state.stall;
+                (!is_same).then_some(state.stall)
+            });
+            if let Some(condition) = changed {
+                self.info_log.info(format_args!(
+                    "[{}] stall condition: {condition:?}",
+                    family.name
+                ));
+                self.notify(&Event::StallConditionsChanged {
+                    column_family: &family.name,
+                    condition,
+                });
+            }
+        }
     }
 
     // The life of the database.

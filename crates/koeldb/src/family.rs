@@ -42,6 +42,8 @@ pub(crate) struct FamilyState {
     /// Bytes that compactions will have to rewrite.
     pub(crate) pending_compaction_bytes: u64,
     pub(crate) stall: StallCondition,
+    /// What listeners were told last.
+    pub(crate) announced: StallCondition,
 }
 
 /// One column family.
@@ -100,6 +102,7 @@ impl FamilyData {
                 flush_requested: false,
                 pending_compaction_bytes: 0,
                 stall: StallCondition::Normal,
+                announced: StallCondition::Normal,
             }),
         }
     }

@@ -4,6 +4,7 @@
 //! runs searched whole are skipped then, by the count the look-up keeps.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use koeldb_base::range_del::FragmentedTombstones;
@@ -73,6 +74,107 @@ impl Version {
             run += 1;
         }
         Ok(())
+    }
+
+    /// Searches for look-ups sorted by user key, as [`Version::search`] does for one; what one of them failed with goes
+    /// to `fail`, with its index, and does not hide the others. The look-ups of one table are searched together.
+    pub fn search_batch<S: BlockSource>(
+        &self,
+        tables: &TableCache,
+        lookups: &mut [Lookup],
+        source: &mut S,
+        mut fail: impl FnMut(usize, Fault<S::Suspend>),
+    ) {
+        let mut done: Vec<bool> = lookups.iter().map(Lookup::is_settled).collect();
+        for (level, files) in self.levels.iter().enumerate() {
+            if level == 0 {
+                for file in &files.files {
+                    let all = 0..lookups.len();
+                    self.search_table(
+                        tables, file, level, all, lookups, source, &mut done, &mut fail,
+                    );
+                }
+                continue;
+            }
+            let mut from = 0;
+            while let Some(lookup) = lookups.get(from)
+                && !files.files.is_empty()
+            {
+                if done[from] {
+                    from += 1;
+                    continue;
+                }
+                let index = files.find(&self.order, lookup.seek_key());
+                let Some(file) = files.files.get(index) else {
+                    break;
+                };
+                let behind = lookups[from..].partition_point(|lookup| {
+                    self.order
+                        .compare_internal(lookup.seek_key(), &file.largest)
+                        != Ordering::Greater
+                });
+                let to = from + behind.max(1);
+                self.search_table(
+                    tables,
+                    file,
+                    level,
+                    from..to,
+                    lookups,
+                    source,
+                    &mut done,
+                    &mut fail,
+                );
+                from = to;
+            }
+        }
+    }
+
+    /// Searches one table for those look-ups in `range` that are not done and whose key it may hold.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one batch, borrowed apart"
+    )]
+    fn search_table<S: BlockSource>(
+        &self,
+        tables: &TableCache,
+        file: &FileMeta,
+        level: usize,
+        range: Range<usize>,
+        lookups: &mut [Lookup],
+        source: &mut S,
+        done: &mut [bool],
+        fail: &mut impl FnMut(usize, Fault<S::Suspend>),
+    ) {
+        let mut indices = Vec::new();
+        let mut batch = Vec::new();
+        for (index, lookup) in range.clone().zip(&mut lookups[range]) {
+            if !done[index] && self.covers(file, lookup.user_key()) {
+                indices.push(index);
+                batch.push(lookup);
+            }
+        }
+        if batch.is_empty() {
+            return;
+        }
+        let reader = match tables.reader(file, level) {
+            Ok(reader) => reader,
+            Err(error) => {
+                for index in indices {
+                    done[index] = true;
+                    fail(index, Fault::Error(error.clone()));
+                }
+                return;
+            }
+        };
+        reader.search_batch(&mut batch, source, |at, outcome| {
+            if let Err(fault) = outcome {
+                done[indices[at]] = true;
+                fail(indices[at], fault);
+            }
+        });
+        for (index, lookup) in indices.into_iter().zip(batch) {
+            done[index] |= lookup.is_settled();
+        }
     }
 
     /// The range tombstones of all tables that have some; every table is opened for it once.

@@ -61,12 +61,6 @@ impl DbInner {
         let mut lookup = Lookup::new(key, seqno);
         search_memtables(super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
-            if options.read_tier == ReadTier::Memtable {
-                return Err(Error::with_kind(
-                    ErrorKind::Incomplete,
-                    "the key is not decided by memtables alone",
-                ));
-            }
             let runs_above = 1 + super_version.sealed.len();
             super_version
                 .version
@@ -110,6 +104,12 @@ pub(crate) fn search_memtables(
         }
         sealed.search(lookup)?;
         lookup.checkpoint();
+    }
+    if options.read_tier == ReadTier::Memtable && !lookup.is_settled() {
+        return Err(Error::with_kind(
+            ErrorKind::Incomplete,
+            "the key is not decided by memtables alone",
+        ));
     }
     Ok(())
 }

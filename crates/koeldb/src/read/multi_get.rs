@@ -5,18 +5,21 @@
 
 use koeldb_base::coding::to_u32;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{PinnedSlice, Result};
+use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_table::source::BlockingSource;
 
+use super::get::search_memtables;
 use crate::db::DbInner;
 use crate::family::FamilyData;
-use crate::options::ReadOptions;
+use crate::options::{ReadOptions, ReadTier};
 
 /// The answers of one multi-get, in the order of its keys. Reusable: a later multi-get into it reuses its memory.
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
     answers: Vec<Result<Option<PinnedSlice>>>,
+    /// Working memory: the keys in key order, by index, and their look-ups.
     order: Vec<u32>,
+    lookups: Vec<Lookup>,
 }
 
 impl PinnedSlices {
@@ -32,6 +35,7 @@ impl PinnedSlices {
         PinnedSlices {
             answers: Vec::with_capacity(count),
             order: Vec::with_capacity(count),
+            lookups: Vec::with_capacity(count),
         }
     }
 
@@ -161,17 +165,40 @@ impl DbInner {
     ) -> Result<()> {
         self.check_open()?;
         let count = to_u32(keys.len(), "multi-get")?;
-        let PinnedSlices { answers, order } = values;
+        let PinnedSlices {
+            answers,
+            order,
+            lookups,
+        } = values;
         order.clear();
         order.extend(0..count);
         let key_at = |index: u32| keys[index as usize].as_ref();
         order.sort_unstable_by(|&a, &b| family.order.compare(key_at(a), key_at(b)));
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
-            let mut source = BlockingSource::new(options.block_read_options());
+            lookups.clear();
             for &index in order.iter() {
-                answers[index as usize] =
-                    self.get_at(super_version, key_at(index), seqno, options, &mut source);
+                let mut lookup = Lookup::new(key_at(index), seqno);
+                if let Err(error) = search_memtables(super_version, &mut lookup, options) {
+                    answers[index as usize] = Err(error);
+                }
+                lookups.push(lookup);
+            }
+            if options.read_tier != ReadTier::Memtable {
+                let mut source = BlockingSource::new(options.block_read_options());
+                super_version.version.search_batch(
+                    &super_version.tables,
+                    lookups,
+                    &mut source,
+                    |at, fault| answers[order[at] as usize] = Err(fault.into()),
+                );
+            }
+            let operator = super_version.options.merge_operator.as_deref();
+            for (&index, lookup) in order.iter().zip(lookups.drain(..)) {
+                let answer = &mut answers[index as usize];
+                if answer.is_ok() {
+                    *answer = lookup.finish(operator);
+                }
             }
             Ok(())
         })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use koeldb::fs::{MemoryFileSystem, SystemClock};
 use koeldb::{
-    BlockBasedOptions, CompactRangeOptions, CompactionStyle, Db, Env, Options, ReadOptions, Snapshot, StringAppend,
-    WriteBatch,
+    BlockBasedOptions, CompactRangeOptions, CompactionStyle, Db, Env, Options, ReadOptions,
+    Snapshot, StringAppend, WriteBatch,
 };
 
 /// A small generator, so that a printed seed replays a run.
@@ -45,14 +45,23 @@ fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
     let read = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
     let forward: Vec<(Vec<u8>, Vec<u8>)> = db
         .range_opt(.., &read)
-        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+        .map(|entry| {
+            entry
+                .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                .unwrap()
+        })
         .collect();
-    let expected: Vec<(Vec<u8>, Vec<u8>)> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let expected: Vec<(Vec<u8>, Vec<u8>)> =
+        model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     assert_eq!(forward, expected, "forward scan");
     let mut backward: Vec<(Vec<u8>, Vec<u8>)> = db
         .range_opt(.., &read)
         .rev()
-        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+        .map(|entry| {
+            entry
+                .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                .unwrap()
+        })
         .collect();
     backward.reverse();
     assert_eq!(backward, expected, "backward scan");
@@ -61,7 +70,12 @@ fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
     for (key, found) in keys.iter().zip(&many) {
         let expected = model.get(key).map(Vec::as_slice);
         assert_eq!(found.unwrap(), expected, "multi_get {}", key.escape_ascii());
-        assert_eq!(db.get_opt(key, &read).unwrap().as_deref(), expected, "get {}", key.escape_ascii());
+        assert_eq!(
+            db.get_opt(key, &read).unwrap().as_deref(),
+            expected,
+            "get {}",
+            key.escape_ascii()
+        );
     }
 }
 
@@ -74,7 +88,10 @@ fn run(seed: u64, options: &Options, steps: u64) {
     for step in 0..steps {
         match random.below(100) {
             0..45 => {
-                let (key, value) = (key(&mut random), format!("value{step}-{}", "x".repeat(random.below(200) as usize)));
+                let (key, value) = (
+                    key(&mut random),
+                    format!("value{step}-{}", "x".repeat(random.below(200) as usize)),
+                );
                 db.put(&key, &value).unwrap();
                 model.insert(key, value.into_bytes());
             }
@@ -115,7 +132,10 @@ fn run(seed: u64, options: &Options, steps: u64) {
                 db.write(&batch).unwrap();
             }
             80..84 => db.flush().unwrap(),
-            84..86 => db.default_cf().compact_range_opt(.., &CompactRangeOptions::new()).unwrap(),
+            84..86 => db
+                .default_cf()
+                .compact_range_opt(.., &CompactRangeOptions::new())
+                .unwrap(),
             86..88 => {
                 let (from, to) = (key(&mut random), key(&mut random));
                 if from < to {
@@ -140,20 +160,36 @@ fn run(seed: u64, options: &Options, steps: u64) {
                 let at = key(&mut random);
                 let found = cursor.seek(&at).unwrap();
                 let expected = model.range(at.clone()..).next();
-                assert_eq!(cursor.entry().map(|(k, v)| (k.to_vec(), v.to_vec())), expected.map(|(k, v)| (k.clone(), v.clone())), "seek");
+                assert_eq!(
+                    cursor.entry().map(|(k, v)| (k.to_vec(), v.to_vec())),
+                    expected.map(|(k, v)| (k.clone(), v.clone())),
+                    "seek"
+                );
                 if found && random.below(2) == 0 {
                     cursor.prev().unwrap();
                     let expected = model.range(..at.clone()).next_back();
-                    assert_eq!(cursor.key().map(<[u8]>::to_vec), expected.map(|(k, _)| k.clone()), "prev after seek");
+                    assert_eq!(
+                        cursor.key().map(<[u8]>::to_vec),
+                        expected.map(|(k, _)| k.clone()),
+                        "prev after seek"
+                    );
                     if cursor.valid() {
                         cursor.next().unwrap();
                         let expected = model.range(at.clone()..).next();
-                        assert_eq!(cursor.key().map(<[u8]>::to_vec), expected.map(|(k, _)| k.clone()), "next after prev");
+                        assert_eq!(
+                            cursor.key().map(<[u8]>::to_vec),
+                            expected.map(|(k, _)| k.clone()),
+                            "next after prev"
+                        );
                     }
                 }
                 cursor.seek_for_prev(&at).unwrap();
                 let expected = model.range(..=at).next_back();
-                assert_eq!(cursor.key().map(<[u8]>::to_vec), expected.map(|(k, _)| k.clone()), "seek_for_prev");
+                assert_eq!(
+                    cursor.key().map(<[u8]>::to_vec),
+                    expected.map(|(k, _)| k.clone()),
+                    "seek_for_prev"
+                );
             }
         }
         if step % 50 == 49 {
