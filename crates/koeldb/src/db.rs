@@ -390,7 +390,9 @@ impl DbInner {
         let mut known: Option<&Arc<FamilyData>> = None;
         for entry in batch {
             use crate::write::batch::BatchEntry;
-            let (cf, key, value) = match entry? {
+            let entry = entry?;
+            let is_range = matches!(entry, BatchEntry::DeleteRange { .. });
+            let (cf, key, value) = match entry {
                 BatchEntry::Put { cf, key, value } => (cf, key, value),
                 BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {
                     (cf, key, &[][..])
@@ -415,6 +417,12 @@ impl DbInner {
                     family
                 }
             };
+            if is_range && family.order.compare(key, value).is_gt() {
+                return Err(Error::invalid_argument(
+                    "delete_range: the end of the range comes before its start",
+                )
+                .with_outcome(WriteOutcome::NotApplied));
+            }
             check_entry(&family.order, key, value)?;
         }
         Ok(())

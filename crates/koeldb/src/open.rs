@@ -201,6 +201,7 @@ impl Opening {
             open_options: TableFactory::open_options(&self.db),
         };
         let mut families = self.open_families(&versions, &factory);
+        self.open_tables(&families)?;
         let recovered = recovery::replay_logs(
             &*self.fs,
             &self.wal_dir,
@@ -415,6 +416,40 @@ impl Opening {
             families.insert(family.id(), Arc::new(data));
         }
         families
+    }
+
+    /// Opens every table, so that a missing or damaged one is an error before anything is written, and no read has to
+    /// open one later.
+    fn open_tables(&self, families: &BTreeMap<u32, Arc<FamilyData>>) -> Result<()> {
+        let mut tables = Vec::new();
+        for family in families.values() {
+            let version = family.version();
+            let files = version
+                .files()
+                .map(|(level, file)| (Arc::clone(&family.tables), level, Arc::clone(file)));
+            tables.extend(files);
+        }
+        let threads = usize::try_from(self.db.max_file_opening_threads)
+            .unwrap_or(1)
+            .max(1);
+        let share = tables.len().div_ceil(threads).max(16);
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = tables
+                .chunks(share)
+                .map(|share| {
+                    scope.spawn(move || {
+                        share.iter().try_for_each(|(tables, level, file)| {
+                            tables.reader(file, *level).map(|_| ())
+                        })
+                    })
+                })
+                .collect();
+            opening.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Error::corruption("opening a table panicked")))
+            })
+        })
     }
 
     /// Records the recovered state, with a new log, in a new MANIFEST.
