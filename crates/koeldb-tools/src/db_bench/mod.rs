@@ -8,14 +8,13 @@
 //!   numbers of one benchmark.
 //! - `random`, `keys`, `values`: what is written and read, bit for bit RocksDB's.
 //! - `session` opens and runs, `worker` is one thread, `catalog` lists the benchmarks, `work` does them.
-//! - `limit`: when a thread stops. `tally`: what it did. `report`, `histogram`, `header`: what is printed.
+//! - `limit`: when a thread stops. `tally`: what it did. `report`, `header`: what is printed.
 
 mod catalog;
 mod database;
 mod flags;
 mod header;
 mod help;
-mod histogram;
 mod keys;
 mod limit;
 mod options;

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::header::date_time;
-use super::histogram::Histogram;
+use crate::histogram::Histogram;
 
 /// What an operation was, as the histograms tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

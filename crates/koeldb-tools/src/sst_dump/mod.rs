@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use koeldb_base::key::InternalKey;
+use koeldb_base::Cursor;
+use koeldb_base::key::{InternalKey, ValueType};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{EntryKind, FileSystem};
 
@@ -289,6 +290,29 @@ fn table_files(path: &Path) -> Result<Vec<PathBuf>, String> {
         .collect();
     tables.sort();
     Ok(tables)
+}
+
+/// Gives the newest value of each user key in a table to `visit`, which says whether to go on. Keys whose
+/// newest entry is no value are left out.
+pub(crate) fn visit_values<E: From<koeldb_base::Error>>(
+    path: &Path,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, E>,
+) -> Result<(), E> {
+    let table = OpenTable::open(path)?;
+    let mut cursor = table.cursor();
+    let mut last: Option<Vec<u8>> = None;
+    cursor.seek_to_first().map_err(koeldb_base::Error::from)?;
+    while cursor.valid() {
+        let key = InternalKey::parse(cursor.key())?;
+        if last.as_deref() != Some(key.user_key) {
+            if key.value_type == ValueType::Value && !visit(key.user_key, cursor.value())? {
+                return Ok(());
+            }
+            last = Some(key.user_key.to_vec());
+        }
+        cursor.next().map_err(koeldb_base::Error::from)?;
+    }
+    Ok(())
 }
 
 fn print_internal_key(bytes: &[u8]) -> Result<(), String> {

@@ -1,0 +1,173 @@
+//! Families, compactions, properties, checks.
+
+use koeldb::{BottommostLevelCompaction, CompactRangeOptions, Db, Options};
+use koeldb_base::file_name;
+use koeldb_fs::FileSystem;
+use koeldb_fs::posix::PosixFileSystem;
+
+use super::args::{Global, KeyRange};
+use super::data::bounds;
+use super::database::{Settings, directory, open_to_read, open_to_write};
+use super::output::Output;
+use super::{Failure, Outcome};
+use crate::json::{Json, JsonValue};
+
+pub(super) fn list_families(global: &Global, out: &mut Output) -> Outcome {
+    let path = directory(global)?;
+    let names = Db::list_cf(&Options::new(), &path)?;
+    if out.json {
+        let mut list = Json::array();
+        for name in &names {
+            list.push(name);
+        }
+        let mut json = Json::object();
+        json.set("column_families", list);
+        return out.object(json);
+    }
+    out.line(&format!("Column families in {}: ", path.display()))?;
+    out.line(&format!("{{{}}}", names.join(", ")))
+}
+
+pub(super) fn create_family(global: &Global, name: &str, out: &mut Output) -> Outcome {
+    let database = open_to_write(global)?;
+    let options = database.db.options();
+    database.db.create_cf(name, options.cf_options())?;
+    database.close()?;
+    out.ok()
+}
+
+pub(super) fn drop_family(global: &Global, name: &str, out: &mut Output) -> Outcome {
+    let database = open_to_write(global)?;
+    let Some(family) = database.db.cf_handle(name) else {
+        let message = format!("fail: {name} doesn't exist in db.");
+        return Err(Failure::Message(message));
+    };
+    database.db.drop_cf(&family)?;
+    drop(family);
+    database.close()?;
+    out.ok()
+}
+
+pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Outcome {
+    let bounds = bounds(range, out)?;
+    let database = open_to_write(global)?;
+    let mut options = CompactRangeOptions::new();
+    options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+    database.family.compact_range_opt(bounds, &options)?;
+    database.close()
+}
+
+pub(super) fn property(global: &Global, name: &str, out: &mut Output) -> Outcome {
+    let database = open_to_read(global)?;
+    let Some(value) = database.family.property_value(name)? else {
+        let message = format!("failed to get property: {name}");
+        return Err(Failure::Message(message));
+    };
+    if out.json {
+        let mut json = Json::object();
+        json.set("name", name).set("value", &value);
+        return out.object(json);
+    }
+    out.line(&format!("{name}: {value}"))
+}
+
+/// Every table that the MANIFEST names must be there and as long as recorded.
+pub(super) fn check_consistency(global: &Global, out: &mut Output) -> Outcome {
+    let path = directory(global)?;
+    let database = open_to_read(global)?;
+    let fs = PosixFileSystem::new();
+    let mut problems = Vec::new();
+    for file in database.db.live_files() {
+        let file_path = path.join(file.name.trim_start_matches('/'));
+        match fs.metadata(&file_path) {
+            Ok(metadata) if metadata.len == file.bytes => {}
+            Ok(metadata) => problems.push(format!(
+                "{} has {} bytes where {} are recorded",
+                file_path.display(),
+                metadata.len,
+                file.bytes
+            )),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    if problems.is_empty() {
+        out.ok()
+    } else {
+        Err(Failure::Message(problems.join("\n")))
+    }
+}
+
+pub(super) fn live_files(global: &Global, out: &mut Output) -> Outcome {
+    let path = directory(global)?;
+    let database = open_to_read(global)?;
+    let files = database.db.live_files();
+    if out.json {
+        for file in &files {
+            let mut json = Json::object();
+            json.set("column_family", &file.column_family)
+                .set("name", &file.name)
+                .set("level", u64::try_from(file.level).unwrap_or(u64::MAX))
+                .set("bytes", file.bytes)
+                .set("smallest_key", JsonValue::Hex(&file.smallest_key))
+                .set("largest_key", JsonValue::Hex(&file.largest_key))
+                .set("smallest_seqno", file.smallest_seqno)
+                .set("largest_seqno", file.largest_seqno);
+            out.object(json)?;
+        }
+        return Ok(());
+    }
+    for family in database.db.cf_handles() {
+        out.line(&format!("===== Column Family: {} =====", family.name()))?;
+        out.line("Live SST Files:")?;
+        let own = || {
+            files
+                .iter()
+                .filter(|file| file.column_family == family.name())
+        };
+        let levels = own().map(|file| file.level + 1).max().unwrap_or(0).max(7);
+        for level in 0..levels {
+            out.line(&format!("---------- level {level} ----------"))?;
+            for file in own().filter(|file| file.level == level) {
+                out.line(&format!("{}{}", path.display(), file.name))?;
+            }
+        }
+        out.line("Live Blob Files:")?;
+        out.line("------------------------------")?;
+    }
+    Ok(())
+}
+
+pub(super) fn repair(global: &Global, verbose: bool, out: &mut Output) -> Outcome {
+    let path = directory(global)?;
+    let current = file_name::current(&path);
+    let settings = Settings::load(global, &path)?;
+    let report = Db::repair(&settings.options, &path)?;
+    if out.json {
+        let (mut tables, mut lost) = (Json::array(), Json::array());
+        for &number in &report.tables {
+            tables.push(number);
+        }
+        for (name, reason) in &report.lost {
+            let mut file = Json::object();
+            file.set("name", name).set("reason", reason);
+            lost.push(file);
+        }
+        let mut json = Json::object();
+        json.set("ok", true)
+            .set("current", &current.display().to_string())
+            .set("entries", report.entries)
+            .set("tables", tables)
+            .set("lost", lost);
+        return out.object(json);
+    }
+    if verbose {
+        let (tables, entries) = (report.tables.len(), report.entries);
+        out.line(&format!(
+            "{tables} tables with {entries} entries are in use"
+        ))?;
+    }
+    for (name, reason) in &report.lost {
+        eprintln!("{name} was set aside: {reason}");
+    }
+    out.ok()
+}

@@ -1,0 +1,142 @@
+//! Opening a database under the options it was last opened with.
+
+use std::path::{Path, PathBuf};
+
+use koeldb::{ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, Options};
+
+use super::args::Global;
+use super::{Failure, Outcome};
+
+/// An open database, and the family to work on.
+pub(super) struct Database {
+    pub(super) db: Db,
+    pub(super) family: ColumnFamily,
+}
+
+impl Database {
+    pub(super) fn close(self) -> Outcome {
+        Ok(self.db.close()?)
+    }
+}
+
+/// The directory of the database.
+pub(super) fn directory(global: &Global) -> Outcome<PathBuf> {
+    global
+        .db
+        .clone()
+        .ok_or_else(|| Failure::Message("--db must be specified".to_owned()))
+}
+
+/// Opens for reading. Nothing is written, and no lock taken.
+pub(super) fn open_to_read(global: &Global) -> Outcome<Database> {
+    open(global, true)
+}
+
+/// Opens for writing.
+pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
+    open(global, false)
+}
+
+fn open(global: &Global, read_only: bool) -> Outcome<Database> {
+    let path = directory(global)?;
+    let settings = Settings::load(global, &path)?;
+    let mut builder = Db::builder(&settings.options);
+    builder
+        .column_families(settings.families)
+        .other_column_families(settings.options.cf_options());
+    if read_only {
+        builder.read_only();
+    }
+    let db = builder.open(&path)?;
+    let Some(family) = db.cf_handle(&global.column_family) else {
+        let name = &global.column_family;
+        return Err(Failure::Message(format!(
+            "Invalid argument: Unknown column family {name}"
+        )));
+    };
+    Ok(Database { db, family })
+}
+
+/// What to open a database with.
+pub(super) struct Settings {
+    pub(super) options: Options,
+    pub(super) families: Vec<(String, ColumnFamilyOptions)>,
+}
+
+impl Settings {
+    /// The options of the newest OPTIONS file, if there is one, with what the command line changes.
+    pub(super) fn load(global: &Global, path: &Path) -> Outcome<Self> {
+        let mut config = ConfigOptions::new();
+        config
+            .set_ignore_unknown_options(global.ignore_unknown_options)
+            .set_ignore_unsupported_options(global.ignore_unknown_options);
+        let mut settings = Settings {
+            options: Options::new(),
+            families: Vec::new(),
+        };
+        if global.try_load_options.unwrap_or(true) {
+            match Options::load_latest(path, &config) {
+                Ok(loaded) => {
+                    settings.options = loaded.options;
+                    settings.families = loaded.column_families;
+                }
+                Err(error) if global.try_load_options.is_none() && is_absent(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        settings.families.retain(|(name, _)| name != "default");
+        settings
+            .options
+            .apply_str(&changes(global)?, &ConfigOptions::new())?
+            .create_if_missing(global.create_if_missing);
+        Ok(settings)
+    }
+}
+
+/// Whether there is no OPTIONS file, or no directory to hold one.
+fn is_absent(error: &koeldb::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.is_path_not_found()
+}
+
+/// The option string of the flags that set options.
+fn changes(global: &Global) -> Outcome<String> {
+    let mut text = String::new();
+    let mut set = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text.push_str(&format!("{name}={value};"));
+        }
+    };
+    let number = |number: Option<u64>| number.map(|number| number.to_string());
+    set("write_buffer_size", number(global.write_buffer_size));
+    set("db_write_buffer_size", number(global.db_write_buffer_size));
+    set("target_file_size_base", number(global.file_size));
+    set(
+        "block_based_table_factory.block_size",
+        number(global.block_size),
+    );
+    let bloom = global.bloom_bits.map(|bits| format!("bloomfilter:{bits}"));
+    set("block_based_table_factory.filter_policy", bloom);
+    let prefix = global.fix_prefix_len.map(|bytes| format!("fixed:{bytes}"));
+    set("prefix_extractor", prefix);
+    let manual = global.auto_compaction.map(|on| (!on).to_string());
+    set("disable_auto_compactions", manual);
+    if global.disable_consistency_checks {
+        set("force_consistency_checks", Some("false".to_owned()));
+    }
+    if let Some(name) = &global.compression_type {
+        set("compression", Some(codec(name)?.to_owned()));
+    }
+    text.push_str(global.options.as_deref().unwrap_or_default());
+    Ok(text)
+}
+
+fn codec(name: &str) -> Outcome<&'static str> {
+    let codec = match name {
+        "no" | "none" => Some(koeldb_base::codec::Compression::None),
+        name => koeldb_base::codec::Compression::ALL
+            .into_iter()
+            .find(|codec| codec.name().eq_ignore_ascii_case(name)),
+    };
+    let codec = codec.ok_or_else(|| Failure::Message(format!("no codec is called '{name}'")))?;
+    Ok(codec.option_name())
+}

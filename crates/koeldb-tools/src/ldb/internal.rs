@@ -1,0 +1,224 @@
+//! Internal keys: every version of every key, in the tables and in the logs that no table holds yet.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb::{BatchEntry, WriteBatch};
+use koeldb_base::key::{self, InternalKey, MAX_SEQNO, ValueType};
+use koeldb_base::{Cursor, Error, KeyOrder};
+use koeldb_fs::OpenOptions;
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_lsm::TableCache;
+use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
+use koeldb_table::source::BlockingSource;
+
+use super::args::{Global, Idump};
+use super::data::{Bounds, bounds};
+use super::database::directory;
+use super::manifest::{FamilyState, current_state};
+use super::output::Output;
+use super::{Failure, Outcome, wal};
+use crate::json::{Json, JsonValue};
+use crate::text::hex;
+
+pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
+    let directory = directory(global)?;
+    let state = current_state(&directory)?;
+    let mut families = state.families.iter();
+    let Some((&id, family)) = families.find(|(_, family)| family.name == global.column_family)
+    else {
+        let name = &global.column_family;
+        return Err(Failure::Message(format!("Unknown column family {name}")));
+    };
+    let mut sources = Sources::open(&directory, id, family)?;
+    let keys_in_hex = std::mem::replace(&mut out.key_hex, dump.input_key_hex);
+    let bounds = bounds(&dump.range, out);
+    out.key_hex = keys_in_hex;
+    let bounds = bounds?;
+    sources.seek(&bounds)?;
+    let mut count = 0u64;
+    while count < dump.max_keys.unwrap_or(u64::MAX) {
+        let Some((internal, value)) = sources.take_smallest()? else {
+            break;
+        };
+        let key = InternalKey::parse(&internal)?;
+        if is_behind(&sources.order, key.user_key, &bounds.1) {
+            break;
+        }
+        count += 1;
+        if !dump.count_only {
+            print_entry(&key, &value, out)?;
+        }
+    }
+    if out.json {
+        let mut json = Json::object();
+        json.set("internal_keys", count);
+        return out.object(json);
+    }
+    out.line(&format!("Internal keys in range: {count}"))
+}
+
+fn is_behind(order: &KeyOrder, user_key: &[u8], end: &Bound<Vec<u8>>) -> bool {
+    match end {
+        Bound::Unbounded => false,
+        Bound::Included(end) => order.compare(user_key, end) == Ordering::Greater,
+        Bound::Excluded(end) => order.compare(user_key, end) != Ordering::Less,
+    }
+}
+
+fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome {
+    if out.json {
+        let mut json = Json::object();
+        json.set("key", JsonValue::Hex(key.user_key))
+            .set("seq", key.seqno)
+            .set("type", u32::from(key.value_type as u8))
+            .set("value", JsonValue::Hex(value));
+        return out.object(json);
+    }
+    let text = |bytes: &[u8], in_hex: bool| {
+        if in_hex {
+            hex(bytes)
+        } else {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
+    };
+    let user_key = text(key.user_key, out.key_hex);
+    let value = text(value, out.value_hex);
+    let (seqno, value_type) = (key.seqno, key.value_type as u8);
+    out.line(&format!(
+        "'{user_key}' seq:{seqno}, type:{value_type} => {value}"
+    ))
+}
+
+/// An internal key and its value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// The tables of a family and what its logs hold beyond them, merged entry by entry.
+struct Sources {
+    order: KeyOrder,
+    tables: Vec<TableCursor<BlockingSource>>,
+    /// Entries of the logs, in order, and the next of them.
+    logged: Vec<Entry>,
+    next_logged: usize,
+}
+
+impl Sources {
+    fn open(directory: &Path, id: u32, family: &FamilyState) -> Outcome<Self> {
+        let order = family.order()?;
+        let context = TableReadContext {
+            order: order.clone(),
+            ..TableReadContext::default()
+        };
+        let fs = Arc::new(PosixFileSystem::new());
+        let cache = TableCache::new(fs, directory, OpenOptions::default(), context);
+        let version = family.version()?;
+        let mut tables = Vec::new();
+        for (level, file) in version.files() {
+            let reader = cache.reader(file, level)?;
+            tables.push(reader.cursor(BlockingSource::default(), &TableCursorOptions::default()));
+        }
+        let mut logged = read_logs(directory, id, family.log_number)?;
+        logged.sort_by(|a, b| order.compare_internal(&a.0, &b.0));
+        Ok(Sources {
+            order,
+            tables,
+            logged,
+            next_logged: 0,
+        })
+    }
+
+    fn seek(&mut self, bounds: &Bounds) -> Outcome {
+        let target = match &bounds.0 {
+            Bound::Unbounded => None,
+            Bound::Included(from) | Bound::Excluded(from) => {
+                Some(key::encode(from, MAX_SEQNO, ValueType::FOR_SEEK))
+            }
+        };
+        for table in &mut self.tables {
+            match &target {
+                Some(target) => table.seek(target),
+                None => table.seek_to_first(),
+            }
+            .map_err(Error::from)?;
+        }
+        if let Some(target) = &target {
+            let order = &self.order;
+            let is_before = |entry: &Entry| order.compare_internal(&entry.0, target).is_lt();
+            self.next_logged = self.logged.partition_point(is_before);
+        }
+        Ok(())
+    }
+
+    /// The smallest entry of all sources, which is then behind us.
+    fn take_smallest(&mut self) -> Outcome<Option<Entry>> {
+        let order = &self.order;
+        let smallest = self
+            .tables
+            .iter_mut()
+            .filter(|table| table.valid())
+            .min_by(|a, b| order.compare_internal(a.key(), b.key()));
+        let logged = self.logged.get(self.next_logged);
+        match (smallest, logged) {
+            (None, None) => Ok(None),
+            (Some(table), logged)
+                if logged
+                    .is_none_or(|(key, _)| order.compare_internal(table.key(), key).is_le()) =>
+            {
+                let entry = (table.key().to_vec(), table.value().to_vec());
+                table.next().map_err(Error::from)?;
+                Ok(Some(entry))
+            }
+            (_, logged) => {
+                self.next_logged += 1;
+                Ok(logged.cloned())
+            }
+        }
+    }
+}
+
+/// The entries of family `id` in the logs from `first` on.
+fn read_logs(directory: &Path, id: u32, first: u64) -> Outcome<Vec<Entry>> {
+    let fs = PosixFileSystem::new();
+    let mut entries = Vec::new();
+    for number in koeldb_log::wal::list(&fs, directory)? {
+        if number < first {
+            continue;
+        }
+        let mut records = wal::open(&koeldb_base::file_name::wal(directory, number))?;
+        while let Some(record) = records.next_record()? {
+            let batch = WriteBatch::from_data(record)?;
+            add_batch(&batch, id, &mut entries)?;
+        }
+    }
+    Ok(entries)
+}
+
+fn add_batch(batch: &WriteBatch, id: u32, entries: &mut Vec<Entry>) -> Outcome {
+    let mut seqno = wal::sequence(batch);
+    for entry in batch.iter() {
+        let entry = entry?;
+        let point = match entry {
+            BatchEntry::Put { cf, key, value } => Some((cf, key, ValueType::Value, value)),
+            BatchEntry::Merge { cf, key, operand } => Some((cf, key, ValueType::Merge, operand)),
+            BatchEntry::PutEntity { cf, key, entity } => {
+                Some((cf, key, ValueType::WideColumnEntity, entity))
+            }
+            BatchEntry::Delete { cf, key } => Some((cf, key, ValueType::Deletion, &[][..])),
+            BatchEntry::SingleDelete { cf, key } => {
+                Some((cf, key, ValueType::SingleDeletion, &[][..]))
+            }
+            _ => None,
+        };
+        if let Some((cf, key, value_type, value)) = point
+            && cf == id
+        {
+            entries.push((key::encode(key, seqno, value_type), value.to_vec()));
+        }
+        if !matches!(entry, BatchEntry::LogData(_)) {
+            seqno += 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! What a MANIFEST records: its edits, and the tree they lead to.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::key::footer_of;
+use koeldb_base::{KeyOrder, SeqNo};
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_lsm::current::read_current;
+use koeldb_lsm::manifest::ManifestReader;
+use koeldb_lsm::version::builder::{MissingEpochs, VersionBuilder};
+use koeldb_lsm::version::edit::FamilyChange;
+use koeldb_lsm::version::{FileMeta, Version, VersionEdit};
+
+use super::args::Global;
+use super::database::directory;
+use super::output::Output;
+use super::{Failure, Outcome};
+use crate::json::Json;
+use crate::text::hex;
+
+/// More levels than any family has.
+const LEVELS_MAX: usize = 64;
+
+/// The state of one column family.
+#[derive(Debug)]
+pub(super) struct FamilyState {
+    pub(super) name: String,
+    pub(super) comparator: String,
+    pub(super) log_number: FileNumber,
+    edits: Vec<VersionEdit>,
+}
+
+impl FamilyState {
+    fn new(name: &str) -> Self {
+        FamilyState {
+            name: name.to_owned(),
+            comparator: "leveldb.BytewiseComparator".to_owned(),
+            log_number: 0,
+            edits: Vec::new(),
+        }
+    }
+
+    /// The order of its keys.
+    pub(super) fn order(&self) -> Outcome<KeyOrder> {
+        let order = KeyOrder::from_name(&self.comparator);
+        order.ok_or_else(|| {
+            Failure::Message(format!("comparator {} is not built in", self.comparator))
+        })
+    }
+
+    /// Its tree.
+    pub(super) fn version(&self) -> Outcome<Version> {
+        // Tables are only listed: where the comparator is not known, bytewise order will do.
+        let order = self.order().unwrap_or(KeyOrder::Bytewise);
+        let mut builder = VersionBuilder::new(Arc::new(Version::empty(order, LEVELS_MAX)));
+        for edit in &self.edits {
+            builder.apply(edit)?;
+        }
+        Ok(builder.finish(MissingEpochs::Assign)?)
+    }
+}
+
+/// The state of a database that a MANIFEST leads to.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) families: BTreeMap<u32, FamilyState>,
+    next_file_number: FileNumber,
+    last_seqno: SeqNo,
+    prev_log_number: FileNumber,
+    max_column_family: u32,
+    pub(super) min_log_number_to_keep: FileNumber,
+}
+
+impl State {
+    fn apply(&mut self, edit: &VersionEdit) {
+        let take = |place: &mut u64, value: Option<u64>| *place = value.unwrap_or(*place);
+        take(&mut self.next_file_number, edit.next_file_number);
+        take(&mut self.last_seqno, edit.last_seqno);
+        take(&mut self.prev_log_number, edit.prev_log_number);
+        take(
+            &mut self.min_log_number_to_keep,
+            edit.min_log_number_to_keep,
+        );
+        self.max_column_family = edit.max_column_family.unwrap_or(self.max_column_family);
+        match &edit.family_change {
+            Some(FamilyChange::Add(name)) => {
+                self.families.insert(edit.family, FamilyState::new(name));
+            }
+            Some(FamilyChange::Drop) => {
+                self.families.remove(&edit.family);
+                return;
+            }
+            None => {}
+        }
+        if edit.family == 0 {
+            self.families
+                .entry(0)
+                .or_insert_with(|| FamilyState::new("default"));
+        }
+        if let Some(family) = self.families.get_mut(&edit.family) {
+            take(&mut family.log_number, edit.log_number);
+            if let Some(comparator) = &edit.comparator {
+                family.comparator.clone_from(comparator);
+            }
+            if edit.changes_files() {
+                family.edits.push(edit.clone());
+            }
+        }
+    }
+}
+
+/// The state that the MANIFEST in force leads to.
+pub(super) fn current_state(directory: &Path) -> Outcome<State> {
+    let number = read_current(&PosixFileSystem::new(), directory)?;
+    let mut state = State::default();
+    visit_edits(directory, number, |edit| {
+        state.apply(edit);
+        Ok(())
+    })?;
+    Ok(state)
+}
+
+fn visit_edits(
+    directory: &Path,
+    number: FileNumber,
+    mut visit: impl FnMut(&VersionEdit) -> Outcome,
+) -> Outcome {
+    let mut reader = ManifestReader::open(&PosixFileSystem::new(), directory, number)?;
+    while let Some(edits) = reader.next_edits()? {
+        edits.iter().try_for_each(&mut visit)?;
+    }
+    Ok(())
+}
+
+/// The directory and the number of the MANIFEST to dump.
+fn locate(global: &Global, path: Option<&Path>) -> Outcome<(PathBuf, FileNumber)> {
+    let Some(path) = path else {
+        let directory = directory(global)?;
+        let number = read_current(&PosixFileSystem::new(), &directory)?;
+        return Ok((directory, number));
+    };
+    let name = path.file_name().and_then(|name| name.to_str());
+    match name.and_then(file_name::parse) {
+        Some(FileKind::Manifest(number)) => {
+            let directory = path.parent().unwrap_or(Path::new("."));
+            Ok((directory.to_path_buf(), number))
+        }
+        _ => Err(Failure::Message(format!(
+            "{}: a MANIFEST is called MANIFEST-NUMBER",
+            path.display()
+        ))),
+    }
+}
+
+pub(super) fn dump(
+    global: &Global,
+    path: Option<&Path>,
+    verbose: bool,
+    out: &mut Output,
+) -> Outcome {
+    let (directory, number) = locate(global, path)?;
+    if verbose && !out.json {
+        let manifest = file_name::manifest(&directory, number);
+        out.line(&format!("Processing Manifest file {}", manifest.display()))?;
+    }
+    let mut state = State::default();
+    let mut edit_number = 0;
+    visit_edits(&directory, number, |edit| {
+        state.apply(edit);
+        if out.json {
+            out.object(edit_json(edit, edit_number, out.key_hex))?;
+        } else if verbose {
+            out.line(&edit_text(edit, out.key_hex))?;
+        }
+        edit_number += 1;
+        Ok(())
+    })?;
+    if out.json {
+        return out.object(state_json(&state));
+    }
+    print_state(&state, out)
+}
+
+fn print_state(state: &State, out: &mut Output) -> Outcome {
+    for (id, family) in &state.families {
+        let name = &family.name;
+        let rule = "-".repeat(14);
+        out.line(&format!(
+            "-{rule} Column family \"{name}\"  (ID {id}) {rule}"
+        ))?;
+        out.line(&format!("log number: {}", family.log_number))?;
+        out.line(&format!("comparator: {}", family.comparator))?;
+        let version = family.version()?;
+        let levels = version.deepest_level().max(6) + 1;
+        for level in 0..levels {
+            out.line(&format!("--- level {level} --- version# 1 ---"))?;
+            for (_, file) in version.files().filter(|(l, _)| *l == level) {
+                out.line(&format!(" {}", file_text(file, out.key_hex)))?;
+            }
+        }
+        if !version.blob_files.is_empty() {
+            out.line("--- blob files --- version# 1 ---")?;
+            for number in version.blob_files.keys() {
+                out.line(&format!(" {number}"))?;
+            }
+        }
+    }
+    out.line(&format!(
+        "next_file_number {} last_sequence {}  prev_log_number {} max_column_family {} min_log_number_to_keep {}",
+        state.next_file_number,
+        state.last_seqno,
+        state.prev_log_number,
+        state.max_column_family,
+        state.min_log_number_to_keep
+    ))
+}
+
+fn file_text(file: &FileMeta, in_hex: bool) -> String {
+    format!(
+        "{}:{}[{} .. {}][{} .. {}]",
+        file.number,
+        file.bytes,
+        file.smallest_seqno,
+        file.largest_seqno,
+        key_text(&file.smallest, in_hex),
+        key_text(&file.largest, in_hex)
+    )
+}
+
+/// `'KEY' seq:N, type:T`, the key in hexadecimal if that is asked for, or if it cannot be printed.
+fn key_text(internal: &[u8], in_hex: bool) -> String {
+    let (key, footer) = footer_of(internal);
+    let printable = key
+        .iter()
+        .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    let key = if printable && !in_hex {
+        String::from_utf8_lossy(key).into_owned()
+    } else {
+        hex(key)
+    };
+    format!("'{key}' seq:{}, type:{}", footer >> 8, footer & 0xff)
+}
+
+/// An edit over several lines, a field on each.
+fn edit_text(edit: &VersionEdit, in_hex: bool) -> String {
+    let mut text = "VersionEdit {\n".to_owned();
+    let mut field = |name: &str, value: String| text.push_str(&format!("  {name}: {value}\n"));
+    if let Some(id) = &edit.db_id {
+        field("DB ID", String::from_utf8_lossy(id).into_owned());
+    }
+    if let Some(comparator) = &edit.comparator {
+        field("Comparator", comparator.clone());
+    }
+    let numbers = [
+        ("LogNumber", edit.log_number),
+        ("PrevLogNumber", edit.prev_log_number),
+        ("NextFileNumber", edit.next_file_number),
+        ("MaxColumnFamily", edit.max_column_family.map(u64::from)),
+        ("MinLogNumberToKeep", edit.min_log_number_to_keep),
+        ("LastSeq", edit.last_seqno),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            field(name, number.to_string());
+        }
+    }
+    for (level, number) in &edit.deleted_files {
+        field("DeleteFile", format!("{level} {number}"));
+    }
+    for (level, file) in &edit.added_files {
+        let (number, bytes) = (file.number, file.bytes);
+        let (smallest, largest) = (
+            key_text(&file.smallest, in_hex),
+            key_text(&file.largest, in_hex),
+        );
+        field(
+            "AddFile",
+            format!(
+                "{level} {number} {bytes} {smallest} .. {largest} oldest_ancester_time:{} file_creation_time:{} epoch_number:{} tail size: {}",
+                file.oldest_ancestor_time, file.creation_time, file.epoch, file.tail_bytes
+            ),
+        );
+    }
+    for wal in &edit.wal_additions {
+        field("WalAddition", format!("{wal:?}"));
+    }
+    if let Some(number) = edit.wal_deletion {
+        field("WalDeletion", format!("log_number: {number}"));
+    }
+    field("ColumnFamily", edit.family.to_string());
+    match &edit.family_change {
+        Some(FamilyChange::Add(name)) => field("ColumnFamilyAdd", name.clone()),
+        Some(FamilyChange::Drop) => field("ColumnFamilyDrop", String::new()),
+        None => {}
+    }
+    if let Some(remaining) = edit.remaining_in_group {
+        field("AtomicGroup", format!("{remaining} entries remains"));
+    }
+    text.push('}');
+    text
+}
+
+fn edit_json(edit: &VersionEdit, number: u64, in_hex: bool) -> Json {
+    let mut json = Json::object();
+    json.set("EditNumber", number);
+    if let Some(id) = &edit.db_id {
+        json.set("DB ID", String::from_utf8_lossy(id).as_ref());
+    }
+    if let Some(comparator) = &edit.comparator {
+        json.set("Comparator", comparator);
+    }
+    let numbers = [
+        ("LogNumber", edit.log_number),
+        ("PrevLogNumber", edit.prev_log_number),
+        ("NextFileNumber", edit.next_file_number),
+        ("MaxColumnFamily", edit.max_column_family.map(u64::from)),
+        ("MinLogNumberToKeep", edit.min_log_number_to_keep),
+        ("LastSeq", edit.last_seqno),
+        ("WalDeletion", edit.wal_deletion),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            json.set(name, number);
+        }
+    }
+    let level_number = |level: usize| u64::try_from(level).unwrap_or(u64::MAX);
+    if !edit.deleted_files.is_empty() {
+        let mut files = Json::array();
+        for (level, number) in &edit.deleted_files {
+            let mut file = Json::object();
+            file.set("Level", level_number(*level))
+                .set("FileNumber", *number);
+            files.push(file);
+        }
+        json.set("DeletedFiles", files);
+    }
+    if !edit.added_files.is_empty() {
+        let mut files = Json::array();
+        for (level, file) in &edit.added_files {
+            files.push(file_json(level_number(*level), file, in_hex));
+        }
+        json.set("AddedFiles", files);
+    }
+    json.set("ColumnFamily", edit.family);
+    match &edit.family_change {
+        Some(FamilyChange::Add(name)) => json.set("ColumnFamilyAdd", name),
+        Some(FamilyChange::Drop) => json.set("ColumnFamilyDrop", true),
+        None => &mut json,
+    };
+    json
+}
+
+fn file_json(level: u64, file: &FileMeta, in_hex: bool) -> Json {
+    let mut json = Json::object();
+    json.set("Level", level)
+        .set("FileNumber", file.number)
+        .set("FileSize", file.bytes)
+        .set("SmallestIKey", &key_text(&file.smallest, in_hex))
+        .set("LargestIKey", &key_text(&file.largest, in_hex))
+        .set("SmallestSeqno", file.smallest_seqno)
+        .set("LargestSeqno", file.largest_seqno)
+        .set("OldestAncesterTime", file.oldest_ancestor_time)
+        .set("FileCreationTime", file.creation_time)
+        .set("EpochNumber", file.epoch)
+        .set("TailSize", file.tail_bytes);
+    json
+}
+
+fn state_json(state: &State) -> Json {
+    let mut families = Json::array();
+    for (id, family) in &state.families {
+        let mut json = Json::object();
+        json.set("ID", *id)
+            .set("Name", &family.name)
+            .set("Comparator", &family.comparator)
+            .set("LogNumber", family.log_number);
+        families.push(json);
+    }
+    let mut json = Json::object();
+    json.set("NextFileNumber", state.next_file_number)
+        .set("LastSeq", state.last_seqno)
+        .set("MaxColumnFamily", state.max_column_family)
+        .set("MinLogNumberToKeep", state.min_log_number_to_keep)
+        .set("ColumnFamilies", families);
+    json
+}

@@ -1,0 +1,120 @@
+//! Reads, writes and inspects databases from the command line.
+//!
+//! - `args`: the command line. `database`: opening under the options the database was last opened with.
+//! - `data`: keys and values. `admin`: families, compactions, properties.
+//! - `manifest`, `wal`, `internal`: what the files hold, read without opening the database.
+//!
+//! Commands, flags and output follow RocksDB's `ldb`. What fails prints `Failed: …` on standard error and
+//! exits with 1.
+
+mod admin;
+mod args;
+mod data;
+mod database;
+mod internal;
+mod manifest;
+mod output;
+mod wal;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use output::Output;
+
+/// Why a command failed.
+#[derive(Debug)]
+enum Failure {
+    /// Said to the user.
+    Message(String),
+    /// The output cannot be written.
+    Output(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Output(error)
+    }
+}
+
+impl From<koeldb::Error> for Failure {
+    fn from(error: koeldb::Error) -> Self {
+        Failure::Message(error.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Failure::Message(message)
+    }
+}
+
+type Outcome<T = ()> = Result<T, Failure>;
+
+/// Runs `ldb` with the words of its command line, the program's name not included.
+pub fn run(words: &[String]) -> ExitCode {
+    let words = std::iter::once("ldb").chain(words.iter().map(String::as_str));
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // If nobody reads the help there is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let mut out = Output::new(&cli.global);
+    let outcome = execute(&cli, &mut out).and_then(|()| Ok(out.finish()?));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Output(error)) => {
+            eprintln!("Failed: cannot write the output: {error}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Message(message)) => {
+            // What was printed before the failure belongs before its message.
+            let _ = out.finish();
+            eprintln!("Failed: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(cli: &Cli, out: &mut Output) -> Outcome {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Put { key, value } => data::put(global, key, value, out),
+        Command::Batchput { pairs } => data::batch_put(global, pairs, out),
+        Command::Get { key } => data::get(global, key, out),
+        Command::MultiGet { keys } => data::multi_get(global, keys, out),
+        Command::Delete { key } => data::delete(global, key, out),
+        Command::Singledelete { key } => data::single_delete(global, key, out),
+        Command::Deleterange { from, to } => data::delete_range(global, from, to, out),
+        Command::Scan(scan) => data::scan(global, scan, out),
+        Command::Dump(dump) => data::dump(global, dump, out),
+        Command::Load(load) => data::load(global, load, out),
+        Command::Approxsize(range) => data::approximate_size(global, range, out),
+        Command::Idump(idump) => internal::dump(global, idump, out),
+        Command::ManifestDump { path, verbose } => {
+            manifest::dump(global, path.as_deref(), *verbose, out)
+        }
+        Command::DumpWal(dump) => wal::dump(global, dump, out),
+        Command::ListColumnFamilies => admin::list_families(global, out),
+        Command::CreateColumnFamily { name } => admin::create_family(global, name, out),
+        Command::DropColumnFamily { name } => admin::drop_family(global, name, out),
+        Command::Compact(range) => admin::compact(global, range, out),
+        Command::GetProperty { name } => admin::property(global, name, out),
+        Command::Checkconsistency => admin::check_consistency(global, out),
+        Command::ListLiveFilesMetadata => admin::live_files(global, out),
+        Command::Repair { verbose } => admin::repair(global, *verbose, out),
+    }
+}

@@ -1,0 +1,118 @@
+//! How keys and values are read from the command line and printed.
+
+use std::io::{self, BufWriter, Stdout, Write};
+
+use super::args::Global;
+use super::{Failure, Outcome};
+use crate::json::{Json, JsonValue};
+use crate::text::{hex, parse_hex};
+
+/// Standard output, and how it shows keys and values.
+pub(super) struct Output {
+    out: BufWriter<Stdout>,
+    pub(super) key_hex: bool,
+    pub(super) value_hex: bool,
+    pub(super) json: bool,
+}
+
+impl Output {
+    pub(super) fn new(global: &Global) -> Self {
+        Output {
+            out: BufWriter::new(io::stdout()),
+            key_hex: global.hex || global.key_hex,
+            value_hex: global.hex || global.value_hex,
+            json: global.json,
+        }
+    }
+
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// The bytes of a key as the command line gives it.
+    pub(super) fn parse_key(&self, text: &str) -> Outcome<Vec<u8>> {
+        parse(text, self.key_hex)
+    }
+
+    /// The bytes of a value as the command line gives it.
+    pub(super) fn parse_value(&self, text: &str) -> Outcome<Vec<u8>> {
+        parse(text, self.value_hex)
+    }
+
+    pub(super) fn line(&mut self, text: &str) -> Outcome {
+        writeln!(self.out, "{text}")?;
+        Ok(())
+    }
+
+    /// What says that a change was made.
+    pub(super) fn ok(&mut self) -> Outcome {
+        if self.json {
+            let mut json = Json::object();
+            json.set("ok", true);
+            return self.object(json);
+        }
+        self.line("OK")
+    }
+
+    pub(super) fn object(&mut self, json: Json) -> Outcome {
+        self.line(&json.finish())
+    }
+
+    /// A key, alone on its line.
+    pub(super) fn key(&mut self, key: &[u8]) -> Outcome {
+        if self.json {
+            let mut json = Json::object();
+            json.set("key", JsonValue::Hex(key));
+            return self.object(json);
+        }
+        write_bytes(&mut self.out, key, self.key_hex)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    /// A value, alone on its line.
+    pub(super) fn value(&mut self, value: &[u8]) -> Outcome {
+        write_bytes(&mut self.out, value, self.value_hex)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    /// `key ==> value`.
+    pub(super) fn entry(&mut self, key: &[u8], value: &[u8]) -> Outcome {
+        if self.json {
+            let mut json = Json::object();
+            json.set("key", JsonValue::Hex(key))
+                .set("value", JsonValue::Hex(value));
+            return self.object(json);
+        }
+        write_bytes(&mut self.out, key, self.key_hex)?;
+        self.out.write_all(b" ==> ")?;
+        write_bytes(&mut self.out, value, self.value_hex)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    /// For what has a format of its own.
+    pub(super) fn writer(&mut self) -> &mut impl Write {
+        &mut self.out
+    }
+}
+
+fn parse(text: &str, in_hex: bool) -> Outcome<Vec<u8>> {
+    if !in_hex {
+        return Ok(text.as_bytes().to_vec());
+    }
+    if !text.starts_with("0x") && !text.starts_with("0X") {
+        let message = format!("Invalid hex input {text}.  Must start with 0x");
+        return Err(Failure::Message(message));
+    }
+    Ok(parse_hex(text)?)
+}
+
+fn write_bytes(out: &mut impl Write, bytes: &[u8], in_hex: bool) -> io::Result<()> {
+    if in_hex {
+        write!(out, "0x{}", hex(bytes))
+    } else {
+        out.write_all(bytes)
+    }
+}

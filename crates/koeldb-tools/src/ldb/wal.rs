@@ -1,0 +1,168 @@
+//! The batches in a log.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use koeldb::{BatchEntry, WriteBatch};
+use koeldb_base::coding;
+use koeldb_base::file_name::{self, FileKind};
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_fs::{AccessHint, EntryKind, FileSystem, OpenOptions, Purpose};
+use koeldb_log::{RecordReader, RecoveryMode};
+
+use super::args::{DumpWal, Global};
+use super::output::Output;
+use super::{Failure, Outcome};
+use crate::json::{Json, JsonValue};
+use crate::text::hex;
+
+pub(super) fn dump(_global: &Global, dump: &DumpWal, out: &mut Output) -> Outcome {
+    for path in log_files(&dump.walfile)? {
+        dump_file(&path, dump.header, dump.print_value, out)?;
+    }
+    Ok(())
+}
+
+/// The logs that a path names: itself, or those in the directory, oldest first.
+fn log_files(path: &Path) -> Outcome<Vec<PathBuf>> {
+    let fs = PosixFileSystem::new();
+    if fs.metadata(path)?.kind != EntryKind::Directory {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let numbers = koeldb_log::wal::list(&fs, path)?;
+    let files = numbers
+        .into_iter()
+        .map(|number| file_name::wal(path, number));
+    Ok(files.collect())
+}
+
+/// Prints one log. Damage is told on standard error; what follows it is printed all the same.
+pub(super) fn dump_file(path: &Path, header: bool, values: bool, out: &mut Output) -> Outcome {
+    if header && !out.json {
+        out.line(if values {
+            "Sequence,Count,ByteSize,Physical Offset,Key(s) : value "
+        } else {
+            "Sequence,Count,ByteSize,Physical Offset,Key(s)"
+        })?;
+    }
+    let mut damaged = false;
+    let mut records = open(path)?;
+    loop {
+        let Some(record) = records.next_record()? else {
+            break;
+        };
+        let record = record.to_vec();
+        let offset = records.last_record().start;
+        match WriteBatch::from_data(record) {
+            Ok(batch) => print_batch(&batch, offset, values, out)?,
+            Err(error) => {
+                damaged = true;
+                eprintln!("{} at offset {offset}: {error}", path.display());
+            }
+        }
+        while let Some(problem) = records.take_problem() {
+            damaged = true;
+            eprintln!("{}", problem.to_error(&**records.file()));
+        }
+    }
+    while let Some(problem) = records.take_problem() {
+        damaged = true;
+        eprintln!("{}", problem.to_error(&**records.file()));
+    }
+    if damaged {
+        let message = format!("{} is damaged", path.display());
+        return Err(Failure::Message(message));
+    }
+    Ok(())
+}
+
+/// A reader that goes on behind damage.
+pub(super) fn open(path: &Path) -> Outcome<RecordReader> {
+    let options = OpenOptions {
+        purpose: Purpose::Other,
+        hint: AccessHint::Sequential,
+        ..OpenOptions::default()
+    };
+    let file = PosixFileSystem::new().open(path, &options)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = match name.and_then(file_name::parse) {
+        Some(FileKind::Wal(number)) => number,
+        _ => 0,
+    };
+    let mode = RecoveryMode::SkipAnyCorruptedRecords;
+    Ok(RecordReader::new(file, number, mode))
+}
+
+/// The sequence number of a batch's first operation.
+pub(super) fn sequence(batch: &WriteBatch) -> u64 {
+    coding::fixed64_at(batch.data(), 0).unwrap_or(0)
+}
+
+fn print_batch(batch: &WriteBatch, offset: u64, values: bool, out: &mut Output) -> Outcome {
+    let (first, count, bytes) = (sequence(batch), batch.len(), batch.size_in_bytes());
+    if out.json {
+        let mut entries = Json::array();
+        for entry in batch.iter() {
+            entries.push(entry_json(&entry?, values));
+        }
+        let mut json = Json::object();
+        json.set("sequence", first)
+            .set("count", u64::try_from(count).unwrap_or(u64::MAX))
+            .set("bytes", u64::try_from(bytes).unwrap_or(u64::MAX))
+            .set("offset", offset)
+            .set("entries", entries);
+        return out.object(json);
+    }
+    let mut row = format!("{first},{count},{bytes},{offset},");
+    for entry in batch.iter() {
+        let entry = entry?;
+        // Notes are stored nowhere else; RocksDB's tool leaves them out too.
+        if !matches!(entry, BatchEntry::LogData(_)) {
+            write_entry(&mut row, &entry, values);
+        }
+    }
+    out.line(&row)
+}
+
+/// The operation's name, its family, its key, and its value or the end of its range.
+fn parts<'a>(entry: &BatchEntry<'a>) -> (&'static str, u32, &'a [u8], Option<&'a [u8]>) {
+    match *entry {
+        BatchEntry::Put { cf, key, value } => ("PUT", cf, key, Some(value)),
+        BatchEntry::Merge { cf, key, operand } => ("MERGE", cf, key, Some(operand)),
+        BatchEntry::PutEntity { cf, key, entity } => ("PUT_ENTITY", cf, key, Some(entity)),
+        BatchEntry::Delete { cf, key } => ("DELETE", cf, key, None),
+        BatchEntry::SingleDelete { cf, key } => ("SINGLE_DELETE", cf, key, None),
+        BatchEntry::DeleteRange { cf, from, to } => ("DELETE_RANGE", cf, from, Some(to)),
+        BatchEntry::LogData(note) => ("LOG_DATA", 0, note, None),
+        _ => ("UNKNOWN", 0, &[], None),
+    }
+}
+
+fn write_entry(row: &mut String, entry: &BatchEntry<'_>, values: bool) {
+    let (name, cf, key, value) = parts(entry);
+    // Writing to a string cannot fail.
+    let _ = write!(row, "{name}({cf}) : 0x{} ", hex(key));
+    let _ = match (value, name) {
+        (Some(to), "DELETE_RANGE") => write!(row, "0x{} ", hex(to)),
+        (Some(value), _) if values => write!(row, ": 0x{} ", hex(value)),
+        _ => Ok(()),
+    };
+}
+
+fn entry_json(entry: &BatchEntry<'_>, values: bool) -> Json {
+    let (name, cf, key, value) = parts(entry);
+    let mut json = Json::object();
+    json.set("op", name)
+        .set("cf", cf)
+        .set("key", JsonValue::Hex(key));
+    match value {
+        Some(to) if name == "DELETE_RANGE" => {
+            json.set("to", JsonValue::Hex(to));
+        }
+        Some(value) if values => {
+            json.set("value", JsonValue::Hex(value));
+        }
+        _ => {}
+    }
+    json
+}

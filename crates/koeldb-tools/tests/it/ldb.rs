@@ -1,0 +1,162 @@
+use super::{Scratch, fail, golden, succeed};
+
+fn ldb(scratch: &Scratch, words: &[&str]) -> String {
+    let db = scratch.db();
+    succeed("ldb", &[&[db.as_str()][..], words].concat())
+}
+
+#[test]
+fn keys_are_put_read_and_deleted() {
+    let scratch = Scratch::new();
+    assert!(fail("ldb", &[&scratch.db(), "put", "a", "b"]).starts_with("Failed: "));
+    assert_eq!(
+        ldb(&scratch, &["--create_if_missing", "put", "a", "1"]),
+        "OK\n"
+    );
+    assert_eq!(ldb(&scratch, &["put", "--hex", "0x6b00", "0x00ff"]), "OK\n");
+    assert_eq!(ldb(&scratch, &["batchput", "x", "1", "y", "2"]), "OK\n");
+    assert_eq!(ldb(&scratch, &["get", "a"]), "1\n");
+    assert_eq!(ldb(&scratch, &["get", "nosuch"]), "Key not found\n");
+    assert_eq!(
+        ldb(&scratch, &["multi_get", "a", "b"]),
+        "a ==> 1\nKey not found: b\n"
+    );
+    assert_eq!(ldb(&scratch, &["delete", "y"]), "OK\n");
+    assert_eq!(
+        ldb(&scratch, &["scan", "--hex"]),
+        "0x61 ==> 0x31\n0x6B00 ==> 0x00FF\n0x78 ==> 0x31\n"
+    );
+    let scan = [
+        "scan",
+        "--from=b",
+        "--no_value",
+        "--max_keys=1",
+        "--key_hex",
+    ];
+    assert!(
+        fail("ldb", &[&[scratch.db().as_str()][..], &scan].concat()).contains("Must start with 0x")
+    );
+    assert_eq!(
+        ldb(
+            &scratch,
+            &["scan", "--from=b", "--no_value", "--max_keys=1"]
+        ),
+        "k\0\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["scan", "--json", "--to=b"]),
+        "{\"key\":\"61\",\"value\":\"31\"}\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["idump", "--from=x"]),
+        "'x' seq:3, type:1 => 1\n'y' seq:5, type:0 => \n'y' seq:4, type:1 => 2\nInternal keys in range: 3\n"
+    );
+    assert_eq!(ldb(&scratch, &["deleterange", "a", "z"]), "OK\n");
+    assert_eq!(ldb(&scratch, &["dump"]), "Keys in range: 0\n");
+}
+
+#[test]
+fn families_are_created_listed_and_dropped() {
+    let scratch = Scratch::new();
+    ldb(&scratch, &["--create_if_missing", "put", "a", "1"]);
+    assert_eq!(ldb(&scratch, &["create_column_family", "birds"]), "OK\n");
+    assert_eq!(
+        ldb(
+            &scratch,
+            &["put", "--column_family=birds", "koel", "Eudynamys"]
+        ),
+        "OK\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["scan", "--column_family=birds"]),
+        "koel ==> Eudynamys\n"
+    );
+    assert_eq!(ldb(&scratch, &["scan"]), "a ==> 1\n");
+    assert!(ldb(&scratch, &["list_column_families"]).ends_with("\n{default, birds}\n"));
+    assert_eq!(ldb(&scratch, &["drop_column_family", "birds"]), "OK\n");
+    assert!(ldb(&scratch, &["list_column_families"]).ends_with("\n{default}\n"));
+    assert!(fail("ldb", &[&scratch.db(), "scan", "--column_family=birds"]).contains("birds"));
+}
+
+#[test]
+fn compactions_checks_and_repairs_keep_the_data() {
+    let scratch = Scratch::new();
+    ldb(
+        &scratch,
+        &["--create_if_missing", "batchput", "a", "1", "b", "2"],
+    );
+    ldb(&scratch, &["compact"]);
+    assert_eq!(ldb(&scratch, &["checkconsistency"]), "OK\n");
+    let tree = ldb(&scratch, &["manifest_dump"]);
+    assert!(
+        tree.contains("['a' seq:") && tree.contains(" .. 'b' seq:"),
+        "{tree}"
+    );
+    assert_eq!(ldb(&scratch, &["repair"]), "OK\n");
+    assert_eq!(ldb(&scratch, &["scan"]), "a ==> 1\nb ==> 2\n");
+    assert_eq!(
+        ldb(&scratch, &["get_property", "rocksdb.estimate-num-keys"]),
+        "rocksdb.estimate-num-keys: 2\n"
+    );
+}
+
+/// The lines that a golden database holds in the default family, as a scan prints them.
+fn expected(name: &str) -> String {
+    let path = golden().join(format!("{name}.expected.tsv"));
+    let text = std::fs::read_to_string(path).expect("expected entries");
+    let rows = text.lines().filter_map(|line| {
+        let mut columns = line.split('\t');
+        (columns.next() == Some("default")).then_some(())?;
+        let (key, value) = (columns.next()?, columns.next().unwrap_or(""));
+        Some(format!(
+            "0x{} ==> 0x{}\n",
+            key.to_uppercase(),
+            value.to_uppercase()
+        ))
+    });
+    rows.collect()
+}
+
+#[test]
+fn databases_of_rocksdb_are_scanned() {
+    for name in [
+        "block-v7",
+        "deletes-ranges-single",
+        "merge-stringappend",
+        "wal-zstd",
+        "reverse-comparator",
+    ] {
+        let db = format!("--db={}", golden().join(name).display());
+        assert_eq!(
+            succeed("ldb", &[&db, "scan", "--hex"]),
+            expected(name),
+            "{name}"
+        );
+        assert_eq!(succeed("ldb", &[&db, "checkconsistency"]), "OK\n", "{name}");
+        succeed("ldb", &[&db, "idump", "--count_only"]);
+        succeed("ldb", &[&db, "manifest_dump", "--verbose"]);
+        succeed("ldb", &[&db, "manifest_dump", "--json"]);
+    }
+}
+
+#[test]
+fn a_log_is_printed_batch_by_batch() {
+    let path = golden()
+        .join("merge-uint64add-wal/000008.log")
+        .display()
+        .to_string();
+    let wal = format!("--walfile={path}");
+    let out = succeed("ldb", &["dump_wal", &wal, "--header", "--print_value"]);
+    let mut lines = out.lines();
+    assert_eq!(
+        lines.next(),
+        Some("Sequence,Count,ByteSize,Physical Offset,Key(s) : value ")
+    );
+    assert_eq!(
+        lines.next(),
+        Some("302,1,26,0,MERGE(0) : 0x633235 : 0x6701000000000000 ")
+    );
+    let out = succeed("ldb", &["dump_wal", &wal, "--json"]);
+    let first = "{\"sequence\":302,\"count\":1,\"bytes\":26,\"offset\":0,\"entries\":[{\"op\":\"MERGE\",\"cf\":0,\"key\":\"633235\"}]}";
+    assert_eq!(out.lines().next(), Some(first));
+}
