@@ -294,3 +294,6 @@ impl<'b> View<'b> {
         Ok(low.saturating_sub(1))
     }
 }
+
+#[cfg(test)]
+mod tests;

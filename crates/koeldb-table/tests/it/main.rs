@@ -11,6 +11,8 @@ mod judge;
 #[cfg(test)]
 mod read_speed;
 #[cfg(test)]
+mod reading;
+#[cfg(test)]
 mod sst_dump;
 #[cfg(test)]
 mod write_speed;

@@ -1,0 +1,378 @@
+//! What a reader is told to do: caches, reading ahead, prefixes, files from outside.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::codec::Compression;
+use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
+use koeldb_base::prefix::FixedPrefix;
+use koeldb_base::range_del::RangeTombstone;
+use koeldb_base::stats::{Statistics, Ticker};
+use koeldb_base::{Cursor, ErrorKind, KeyOrder, Lookup, Result};
+use koeldb_cache::{Cache, CacheOptions};
+use koeldb_fs::{
+    FileSystem, MemoryFileSystem, OpenOptions, Purpose, TraceDetail, TraceFileSystem, WriteOptions,
+};
+use koeldb_table::TableReader;
+use koeldb_table::block_based::format::IndexType;
+use koeldb_table::builder::{TableBuildContext, TableBuilder};
+use koeldb_table::filter::FilterPolicy;
+use koeldb_table::properties::names;
+use koeldb_table::reader::{BlockBasedReadOptions, TableCursorOptions, TableReadContext};
+use koeldb_table::source::{BlockReadOptions, BlockingSource, CachedBlock};
+
+use crate::judge::{self, FileBytes, blocking};
+
+const PATH: &str = "/table.sst";
+
+/// The bytes of a table of `count` keys `key000000`, …, of sequence number `seqno`.
+fn written(context: &TableBuildContext, count: usize, seqno: u64) -> Vec<u8> {
+    let fs = MemoryFileSystem::new();
+    let path = Path::new(PATH);
+    let file = fs.create(path, &WriteOptions::new(Purpose::Flush)).unwrap();
+    let mut builder = TableBuilder::create(file, context).unwrap();
+    for number in 0..count {
+        let key = encode(&user_key(number), seqno, ValueType::Value);
+        builder.add(&key, &value(number)).unwrap();
+    }
+    builder.finish().unwrap();
+    fs.read_all(path, 1 << 30, Purpose::Read).unwrap()
+}
+
+fn user_key(number: usize) -> Vec<u8> {
+    format!("key{number:06}").into_bytes()
+}
+
+fn value(number: usize) -> Vec<u8> {
+    format!("value{number}-{}", "x".repeat(number % 90)).into_bytes()
+}
+
+fn open(bytes: &[u8], context: &TableReadContext) -> Result<Arc<TableReader>> {
+    TableReader::open(FileBytes::new(Path::new(PATH), bytes.to_vec()), context)
+}
+
+fn cached() -> TableReadContext {
+    TableReadContext {
+        cache: Some(Cache::<CachedBlock>::new(&CacheOptions::default())),
+        statistics: Some(Statistics::new()),
+        ..TableReadContext::default()
+    }
+}
+
+fn get(table: &TableReader, key: &[u8], source: &mut BlockingSource) -> Result<Option<Vec<u8>>> {
+    let mut lookup = Lookup::new(key, MAX_SEQNO);
+    blocking(table.search(&mut lookup, source))?;
+    Ok(lookup.finish(None)?.map(|value| value.to_vec()))
+}
+
+#[test]
+fn a_read_confined_to_the_cache_reads_nothing() {
+    let bytes = written(&TableBuildContext::default(), 1000, 1);
+    let context = cached();
+    let table = open(&bytes, &context).unwrap();
+    let mut confined = BlockingSource::new(BlockReadOptions {
+        cache_only: true,
+        ..BlockReadOptions::default()
+    });
+    let error = get(&table, &user_key(7), &mut confined).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incomplete);
+    let without_filling = BlockReadOptions {
+        fill_cache: false,
+        ..BlockReadOptions::default()
+    };
+    let mut source = BlockingSource::new(without_filling);
+    assert_eq!(
+        get(&table, &user_key(7), &mut source).unwrap(),
+        Some(value(7))
+    );
+    assert!(get(&table, &user_key(7), &mut confined).is_err());
+    let mut filling = BlockingSource::default();
+    assert_eq!(
+        get(&table, &user_key(7), &mut filling).unwrap(),
+        Some(value(7))
+    );
+    assert_eq!(
+        get(&table, &user_key(7), &mut confined).unwrap(),
+        Some(value(7))
+    );
+    let statistics = context.statistics.unwrap();
+    assert_eq!(statistics.ticker(Ticker::BlockCacheDataAdd), 1);
+    assert_eq!(statistics.ticker(Ticker::BlockCacheDataHit), 1);
+    assert_eq!(statistics.ticker(Ticker::BlockCacheDataMiss), 4);
+    let cache = context.cache.unwrap();
+    assert!(cache.usage() > 4096, "{}", cache.usage());
+}
+
+#[test]
+fn a_damaged_block_is_read_when_nobody_verifies() {
+    let mut context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    context.format.block_restart_interval = 1;
+    let mut bytes = written(&context, 1000, 1);
+    // The last letter of the first entry's value: `value0-` and nothing else.
+    let at = bytes
+        .windows(7)
+        .position(|seven| seven == b"value0-")
+        .unwrap();
+    bytes[at + 6] = b'!';
+    let table = open(&bytes, &TableReadContext::default()).unwrap();
+    let error = get(&table, &user_key(0), &mut BlockingSource::default()).unwrap_err();
+    assert!(error.is_corruption());
+    assert_eq!(
+        error.detail(),
+        Some(koeldb_base::error::ErrorDetail::ChecksumMismatch)
+    );
+    assert_eq!(error.file().unwrap().path, Path::new(PATH));
+    let mut trusting = BlockingSource::new(BlockReadOptions {
+        verify_checksums: false,
+        ..BlockReadOptions::default()
+    });
+    let found = get(&table, &user_key(0), &mut trusting).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"value0!"[..]));
+    assert!(table.verify_checksums(&mut |_| ()).is_err());
+    assert!(
+        get(&table, &user_key(999), &mut BlockingSource::default())
+            .unwrap()
+            .is_some()
+    );
+}
+
+/// The reads a whole scan makes, and what it finds.
+fn scan_reads(bytes: &[u8], options: BlockReadOptions) -> (u64, usize) {
+    let memory = MemoryFileSystem::new();
+    let path = Path::new(PATH);
+    let mut file = memory
+        .create(path, &WriteOptions::new(Purpose::Flush))
+        .unwrap();
+    file.append(bytes).unwrap();
+    file.close().unwrap();
+    let fs = TraceFileSystem::new(Arc::new(memory), TraceDetail::Counts);
+    let file = fs.open(path, &OpenOptions::default()).unwrap();
+    let table = TableReader::open(file, &TableReadContext::default()).unwrap();
+    let reads = || fs.total_counts().reads;
+    let before = reads();
+    let source = BlockingSource::new(options);
+    let mut cursor = table.cursor(source, &TableCursorOptions::default());
+    let mut entries = 0;
+    blocking(cursor.seek_to_first()).unwrap();
+    while cursor.valid() {
+        assert_eq!(cursor.value(), value(entries));
+        entries += 1;
+        blocking(cursor.next()).unwrap();
+    }
+    (reads() - before, entries)
+}
+
+#[test]
+fn reading_ahead_reads_less_often_and_the_same() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    let bytes = written(&context, 20_000, 1);
+    let plain = BlockReadOptions::default();
+    let (each, entries) = scan_reads(&bytes, plain);
+    assert_eq!(entries, 20_000);
+    let ahead = BlockReadOptions {
+        readahead_bytes: 256 << 10,
+        ..plain
+    };
+    let (few, entries) = scan_reads(&bytes, ahead);
+    assert_eq!(entries, 20_000);
+    let adaptive = BlockReadOptions {
+        adaptive_readahead: true,
+        ..plain
+    };
+    let (some, entries) = scan_reads(&bytes, adaptive);
+    assert_eq!(entries, 20_000);
+    assert!(each > 200, "{each} blocks");
+    assert!(few <= bytes.len() as u64 / (256 << 10) + 1, "{few} reads");
+    assert!(some < each / 10, "{some} reads, and {each} blocks");
+}
+
+#[test]
+fn a_seek_within_one_prefix_asks_the_filter() {
+    for (partitioned, index_type) in [
+        (false, IndexType::BinarySearch),
+        (true, IndexType::TwoLevel),
+    ] {
+        let mut context = TableBuildContext {
+            prefix_extractor: Some(Arc::new(FixedPrefix::new(8))),
+            ..TableBuildContext::default()
+        };
+        context.format.filter = FilterPolicy::bloom(10.0);
+        context.format.whole_key_filtering = false;
+        context.format.partition_filters = partitioned;
+        context.format.index_type = index_type;
+        let bytes = written(&context, 5000, 1);
+        let options = TableCursorOptions {
+            prefix_filter: true,
+        };
+        let known = TableReadContext {
+            prefix_extractor: context.prefix_extractor.clone(),
+            ..cached()
+        };
+        let table = open(&bytes, &known).unwrap();
+        let mut cursor = table.cursor(BlockingSource::default(), &options);
+        for number in (0..5000).step_by(97) {
+            blocking(cursor.seek(&encode(&user_key(number), 5, ValueType::FOR_SEEK))).unwrap();
+            assert!(cursor.valid());
+            assert_eq!(cursor.value(), value(number));
+            let found = get(&table, &user_key(number), &mut BlockingSource::default()).unwrap();
+            assert_eq!(found, Some(value(number)));
+        }
+        let mut hidden = 0;
+        for number in 0..100 {
+            let absent = format!("kez{number:06}");
+            blocking(cursor.seek(&encode(absent.as_bytes(), 5, ValueType::FOR_SEEK))).unwrap();
+            assert!(!cursor.valid(), "behind all keys");
+            let absent = format!("kea{number:06}");
+            blocking(cursor.seek(&encode(absent.as_bytes(), 5, ValueType::FOR_SEEK))).unwrap();
+            hidden += usize::from(!cursor.valid());
+        }
+        assert!(hidden > 90, "{hidden} of 100");
+        let useful = known
+            .statistics
+            .unwrap()
+            .ticker(Ticker::BloomFilterPrefixUseful);
+        assert!(useful > 90, "{useful}");
+        // Another extractor makes other prefixes: the filter is not asked.
+        let other = TableReadContext {
+            prefix_extractor: Some(Arc::new(FixedPrefix::new(3))),
+            ..TableReadContext::default()
+        };
+        let table = open(&bytes, &other).unwrap();
+        let mut cursor = table.cursor(BlockingSource::default(), &options);
+        blocking(cursor.seek(&encode(b"kea", 5, ValueType::FOR_SEEK))).unwrap();
+        assert!(cursor.valid());
+    }
+}
+
+/// A table as a tool outside of a database writes it, with `recorded` as its sequence number.
+fn external(version: u32, recorded: Option<u64>) -> Vec<u8> {
+    let mut context = TableBuildContext::default();
+    let properties = &mut context.user_properties;
+    properties.insert(
+        names::EXTERNAL_VERSION.into(),
+        version.to_le_bytes().to_vec(),
+    );
+    if let Some(recorded) = recorded {
+        let seqno = recorded.to_le_bytes().to_vec();
+        properties.insert(names::GLOBAL_SEQNO.into(), seqno);
+    }
+    let fs = MemoryFileSystem::new();
+    let path = Path::new(PATH);
+    let file = fs.create(path, &WriteOptions::new(Purpose::Flush)).unwrap();
+    let mut builder = TableBuilder::create(file, &context).unwrap();
+    for number in 0..500 {
+        let key = encode(&user_key(number), 0, ValueType::Value);
+        builder.add(&key, &value(number)).unwrap();
+    }
+    builder.add_tombstone(&RangeTombstone {
+        start: b"a".to_vec(),
+        end: b"b".to_vec(),
+        seqno: 0,
+    });
+    builder.finish().unwrap();
+    fs.read_all(path, 1 << 30, Purpose::Read).unwrap()
+}
+
+#[test]
+fn entries_of_an_ingested_file_have_its_sequence_number() {
+    let bytes = external(2, Some(0));
+    let ingested = TableReadContext {
+        largest_seqno: Some(77),
+        ..TableReadContext::default()
+    };
+    let table = open(&bytes, &ingested).unwrap();
+    let entries = judge::judge(&table, &KeyOrder::Bytewise, 20);
+    for (number, (key, _)) in entries.iter().enumerate() {
+        assert_eq!(*key, encode(&user_key(number), 77, ValueType::Value));
+    }
+    assert_eq!(judge::find(&table, &user_key(3), 76).unwrap().1, None);
+    assert!(judge::find(&table, &user_key(3), 77).unwrap().1.is_some());
+    assert_eq!(table.tombstones().unwrap().seqno_max(), 77);
+    // Before it is ingested, its entries are as old as can be.
+    let table = open(&bytes, &TableReadContext::default()).unwrap();
+    assert!(judge::find(&table, &user_key(3), 0).unwrap().1.is_some());
+}
+
+#[test]
+fn a_sequence_number_written_over_is_accepted_and_nothing_else() {
+    let bytes = external(2, Some(0));
+    let name = bytes
+        .windows(names::GLOBAL_SEQNO.len())
+        .position(|window| window == names::GLOBAL_SEQNO.as_bytes());
+    let Some(at) = name.map(|at| at + names::GLOBAL_SEQNO.len()) else {
+        // The name shares its beginning with the one before it.
+        let suffix = b"global_seqno";
+        let at = bytes
+            .windows(suffix.len())
+            .position(|w| w == suffix)
+            .unwrap();
+        return overwritten(bytes, at + suffix.len());
+    };
+    overwritten(bytes, at);
+}
+
+fn overwritten(mut bytes: Vec<u8>, at: usize) {
+    assert_eq!(bytes[at..at + 8], [0; 8]);
+    bytes[at..at + 8].copy_from_slice(&55_u64.to_le_bytes());
+    let expecting = |largest_seqno| TableReadContext {
+        largest_seqno,
+        ..TableReadContext::default()
+    };
+    for largest_seqno in [None, Some(55)] {
+        let table = open(&bytes, &expecting(largest_seqno)).unwrap();
+        assert!(judge::find(&table, &user_key(3), 55).unwrap().1.is_some());
+        assert!(judge::find(&table, &user_key(3), 54).unwrap().1.is_none());
+    }
+    assert!(
+        open(&bytes, &expecting(Some(56)))
+            .unwrap_err()
+            .is_corruption()
+    );
+    bytes[at + 8] ^= 1;
+    assert!(open(&bytes, &expecting(None)).unwrap_err().is_corruption());
+}
+
+#[test]
+fn contradictory_external_properties_are_refused() {
+    for (version, recorded) in [(1, Some(0)), (3, None), (2, Some(u64::MAX))] {
+        let error = open(&external(version, recorded), &TableReadContext::default());
+        assert!(error.unwrap_err().is_corruption(), "{version} {recorded:?}");
+    }
+    open(&external(1, None), &TableReadContext::default()).unwrap();
+}
+
+#[test]
+fn what_the_cache_does_not_hold_is_accounted_for() {
+    let mut context = TableBuildContext::default();
+    context.format.filter = FilterPolicy::bloom(10.0);
+    let bytes = written(&context, 20_000, 1);
+    let held = open(&bytes, &cached()).unwrap().memory_bytes();
+    let left = TableReadContext {
+        block_based: BlockBasedReadOptions {
+            cache_index_and_filter_blocks: true,
+            ..BlockBasedReadOptions::default()
+        },
+        ..cached()
+    };
+    let table = open(&bytes, &left).unwrap();
+    let properties = table.properties();
+    let metadata = properties.filter_bytes + properties.index_bytes;
+    assert!(held >= table.memory_bytes() + metadata, "{held}");
+    assert!(left.cache.unwrap().usage() >= metadata);
+    let pinned = TableReadContext {
+        block_based: BlockBasedReadOptions {
+            cache_index_and_filter_blocks: true,
+            pin_l0_filter_and_index_blocks: true,
+            ..BlockBasedReadOptions::default()
+        },
+        level: Some(0),
+        ..cached()
+    };
+    assert_eq!(open(&bytes, &pinned).unwrap().memory_bytes(), held);
+}
