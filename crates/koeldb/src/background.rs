@@ -157,7 +157,7 @@ impl DbInner {
                 picked = true;
                 // More may be due beside this one.
                 self.schedule();
-                match self.guarded(|| self.compact(&family, &plan)) {
+                match self.compact(&family, plan) {
                     Err(error) if error.kind() != ErrorKind::Aborted => {
                         self.background_error("compaction", error)
                     }
@@ -478,14 +478,15 @@ impl DbInner {
 
     // Compactions.
 
-    /// Runs a plan whose inputs are marked, and unmarks them.
+    /// Runs a plan whose inputs are marked, unmarks them, and removes those that nobody reads any more.
     fn compact(
         self: &Arc<Self>,
         family: &Arc<FamilyData>,
-        plan: &CompactionPlan,
+        plan: CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let outcome = self.try_compact(family, plan);
+        let outcome = self.guarded(|| self.try_compact(family, &plan));
         plan.mark(false);
+        drop(plan);
         self.background.notify();
         let files = outcome?;
         self.update_stall();
@@ -800,13 +801,11 @@ impl DbInner {
         });
         match plan {
             None => Ok(Vec::new()),
-            Some(plan) => self
-                .guarded(|| self.compact(family, &plan))
-                .inspect_err(|error| {
-                    if error.is_corruption() {
-                        self.background_error("compaction", error.clone());
-                    }
-                }),
+            Some(plan) => self.compact(family, plan).inspect_err(|error| {
+                if error.is_corruption() {
+                    self.background_error("compaction", error.clone());
+                }
+            }),
         }
     }
 
