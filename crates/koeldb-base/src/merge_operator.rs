@@ -115,6 +115,62 @@ impl<'a> IntoIterator for MergeOperands<'a> {
     }
 }
 
+/// An operator from a function of two values that may be applied in any grouping: sums, unions, maxima.
+///
+/// `merge(key, older, newer, result)` writes what the two make into `result`, which is empty; an only operand is the
+/// value itself.
+pub fn associative_merge<F>(name: impl Into<String>, merge: F) -> impl MergeOperator
+where
+    F: Fn(&[u8], &[u8], &[u8], &mut Vec<u8>) -> Result<(), BoxError> + Send + Sync + 'static,
+{
+    Associative {
+        name: name.into(),
+        merge,
+    }
+}
+
+struct Associative<F> {
+    name: String,
+    merge: F,
+}
+
+impl<F> MergeOperator for Associative<F>
+where
+    F: Fn(&[u8], &[u8], &[u8], &mut Vec<u8>) -> Result<(), BoxError> + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn full_merge(
+        &self,
+        key: &[u8],
+        existing: Option<&[u8]>,
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        let mut values = existing.into_iter().chain(operands);
+        result.extend_from_slice(values.next().unwrap_or_default());
+        let mut merged = Vec::new();
+        for newer in values {
+            merged.clear();
+            (self.merge)(key, result, newer, &mut merged)?;
+            std::mem::swap(result, &mut merged);
+        }
+        Ok(())
+    }
+
+    fn partial_merge(
+        &self,
+        key: &[u8],
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<bool, BoxError> {
+        self.full_merge(key, None, operands, result)?;
+        Ok(true)
+    }
+}
+
 /// Runs `operator`, catching a panic, and returns the merged value.
 ///
 /// # Errors
@@ -427,6 +483,20 @@ mod tests {
         let sum = merge_values(Some(&Uint64Add), b"k", Some(b"odd"), &[&one, &one]).unwrap();
         assert_eq!(sum, 2_u64.to_le_bytes());
         assert!(merge_values(None, b"k", None, &[&one]).is_err());
+    }
+
+    #[test]
+    fn an_associative_function_is_an_operator() {
+        let longest = associative_merge("longest", |_, older, newer, result| {
+            result.extend_from_slice(if newer.len() > older.len() {
+                newer
+            } else {
+                older
+            });
+            Ok(())
+        });
+        let value = merge_values(Some(&longest), b"k", Some(b"ab"), &[b"x", b"abc"]).unwrap();
+        assert_eq!(value, b"abc");
     }
 
     struct Panics;

@@ -3,12 +3,40 @@
 use std::fmt;
 use std::sync::Arc;
 
-use koeldb_lsm::job::CompactionFilterFactory;
+use koeldb_lsm::job::{
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
+};
 
 use crate::env::Env;
 use crate::info_log::Logger;
 use crate::listener::EventListener;
 use crate::options::Options;
+
+type FilterFunction = dyn Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync;
+
+/// A function as compaction filter and as its factory: it has no state of one compaction.
+struct FunctionFilter {
+    name: String,
+    filter: Arc<FilterFunction>,
+}
+
+struct Calls(Arc<FilterFunction>);
+
+impl CompactionFilter for Calls {
+    fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision {
+        (self.0)(level, key, value)
+    }
+}
+
+impl CompactionFilterFactory for FunctionFilter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn create(&self, _context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        Some(Box::new(Calls(Arc::clone(&self.filter))))
+    }
+}
 
 /// The plug-ins of a database.
 #[derive(Clone, Default)]
@@ -45,6 +73,18 @@ impl Options {
     pub fn set_logger(&mut self, logger: impl Logger) -> &mut Self {
         self.plugins.logger = Some(Arc::new(logger));
         self
+    }
+
+    /// Asks `filter` about the values that compactions meet, in every family: level, key, value.
+    pub fn set_compaction_filter(
+        &mut self,
+        name: impl Into<String>,
+        filter: impl Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.set_compaction_filter_factory(FunctionFilter {
+            name: name.into(),
+            filter: Arc::new(filter),
+        })
     }
 
     /// Asks filters made by `factory` about the values that compactions meet, in every family.
