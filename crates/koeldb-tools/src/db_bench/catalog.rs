@@ -43,7 +43,6 @@ pub(crate) enum Needs {
     Nothing,
     MergeOperator,
     NoAutoCompactions,
-    RowCacheAndExistingKeys,
 }
 
 impl Needs {
@@ -58,14 +57,6 @@ impl Needs {
             Needs::NoAutoCompactions if !flags.disable_auto_compactions => Err(Failure::new(
                 "Please disable_auto_compactions in FillDeterministic benchmark",
             )),
-            Needs::RowCacheAndExistingKeys
-                if !flags.use_existing_keys || flags.row_cache_size == 0 =>
-            {
-                Err(Failure::new(
-                    "Please set use_existing_keys to true and specify a row cache size in \
-                     readtorowcache benchmark",
-                ))
-            }
             _ => Ok(()),
         }
     }
@@ -254,14 +245,6 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
             "readtocache",
             "readseq of everything, one thread",
             scan::forwards,
-        )
-    },
-    Benchmark {
-        needs: Needs::RowCacheAndExistingKeys,
-        ..threads(
-            "readtorowcache",
-            "reads every existing key in order",
-            read::to_row_cache,
         )
     },
     threads("newiterator", "makes and drops cursors", scan::new_iterator),

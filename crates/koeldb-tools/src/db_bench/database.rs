@@ -1,9 +1,14 @@
 //! The databases of a run: their options, how they are opened, which one a step takes.
 
 use std::cmp::Reverse;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use koeldb::{ColumnFamily, ConfigOptions, Db, LiveFile, Options};
+use koeldb::statistics::Statistics;
+use koeldb::{
+    Cache, ColumnFamily, CompactionFilter, CompactionFilterContext, CompactionFilterFactory,
+    ConfigOptions, Db, Decision, LiveFile, LogLevel, Logger, Options,
+};
 
 use super::flags::Flags;
 use super::options::{self, OptionText};
@@ -107,9 +112,74 @@ fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
         .collect()
 }
 
+/// What is made once and outlives the databases, which some benchmarks make anew.
+#[derive(Clone, Debug)]
+pub(crate) struct Components {
+    /// A block cache that option strings cannot describe.
+    cache: Option<Cache>,
+    pub(crate) statistics: Option<Statistics>,
+}
+
+impl Components {
+    pub(crate) fn new(flags: &Flags) -> Outcome<Self> {
+        let clock_bytes = options::clock_cache_bytes(flags).map_err(Failure::new)?;
+        Ok(Components {
+            cache: clock_bytes.map(Cache::new_clock_cache),
+            statistics: flags.statistics.then(Statistics::new),
+        })
+    }
+
+    fn install(&self, options: &mut Options) {
+        options.set_statistics(self.statistics.clone());
+        let block_based = options.get_table_format().block_based().cloned();
+        if let (Some(cache), Some(mut block_based)) = (&self.cache, block_based) {
+            block_based.set_block_cache(cache);
+            options.set_block_based_table_factory(&block_based);
+        }
+    }
+}
+
+/// Keeps every value: shows what asking a filter costs.
+#[derive(Debug)]
+struct KeepFilter;
+
+impl CompactionFilter for KeepFilter {
+    fn filter(&mut self, _level: u32, _key: &[u8], _value: &[u8]) -> Decision {
+        Decision::Keep
+    }
+}
+
+impl CompactionFilterFactory for KeepFilter {
+    fn name(&self) -> &str {
+        "KeepFilter"
+    }
+
+    fn create(&self, _context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        Some(Box::new(KeepFilter))
+    }
+}
+
+/// Writes the information log to standard error.
+#[derive(Debug)]
+struct StderrLogger;
+
+impl Logger for StderrLogger {
+    fn log(&self, _level: LogLevel, message: fmt::Arguments<'_>) {
+        eprintln!("{message}");
+    }
+}
+
 /// Makes the options, prints what RocksDB's program prints meanwhile, and opens.
-pub(crate) fn open(flags: &Flags) -> Outcome<Databases> {
-    let options = make_options(flags)?;
+pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases> {
+    let mut options = make_options(flags)?;
+    components.install(&mut options);
+    if flags.use_keep_filter {
+        options.set_compaction_filter_factory(KeepFilter);
+        println!("A noop compaction filter is used");
+    }
+    if flags.use_stderr_info_logger {
+        options.set_logger(StderrLogger);
+    }
     let mut all = Vec::new();
     for (path, wal_dir) in directories(flags) {
         let mut options = options.clone();

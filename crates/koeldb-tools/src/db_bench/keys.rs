@@ -92,13 +92,6 @@ impl KeyBuffer {
     }
 }
 
-impl AsRef<[u8]> for KeyBuffer {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 /// Writes the low bytes of `number`, big-endian, at the start of `place`.
 #[expect(
     clippy::big_endian_bytes,

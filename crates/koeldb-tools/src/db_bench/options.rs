@@ -287,6 +287,12 @@ fn database_choices(
     }
     database.set("skip_stats_update_on_db_open", skip_stats);
     database.set("db_write_buffer_size", flags.db_write_buffer_size);
+    if flags.rate_limiter_bytes_per_sec > 0 {
+        database.set(
+            "rate_limiter_bytes_per_sec",
+            flags.rate_limiter_bytes_per_sec,
+        );
+    }
     if flags.file_checksum {
         database.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory");
     }
@@ -382,7 +388,8 @@ fn block_based_choices(
     if flags.bloom_bits > 0 {
         table.set("filter_policy", filter_policy(flags));
     }
-    out.lines.push(blob_cache_line(flags));
+    out.lines
+        .push("Integrated BlobDB: blob cache disabled".to_owned());
     Ok(())
 }
 
@@ -401,12 +408,32 @@ pub(crate) fn text_over_a_file(flags: &Flags) -> String {
     members.0
 }
 
+/// The block cache as a text, which knows LRU caches only; [`clock_cache_bytes`] tells of others.
 fn block_cache(flags: &Flags) -> Option<String> {
     let mut cache = Members::default();
     cache.set("capacity", flags.cache_size);
     cache.set("num_shard_bits", flags.cache_numshardbits);
     cache.set("high_pri_pool_ratio", flags.cache_high_pri_pool_ratio);
+    cache.set("low_pri_pool_ratio", flags.cache_low_pri_pool_ratio);
     (flags.cache_size > 0).then(|| cache.braced())
+}
+
+/// The bytes of the block cache, if it is to be one with the clock policy.
+///
+/// # Errors
+///
+/// A sentence if `--cache_type` names no cache.
+pub(crate) fn clock_cache_bytes(flags: &Flags) -> Result<Option<u64>, String> {
+    match flags.cache_type.as_str() {
+        "lru_cache" => Ok(None),
+        "clock_cache"
+        | "hyper_clock_cache"
+        | "auto_hyper_clock_cache"
+        | "fixed_hyper_clock_cache" => Ok(u64::try_from(flags.cache_size)
+            .ok()
+            .filter(|&bytes| bytes > 0)),
+        other => Err(format!("Cache type not supported: {other}")),
+    }
 }
 
 fn filter_policy(flags: &Flags) -> String {
@@ -438,27 +465,6 @@ fn index_type(flags: &Flags, warnings: &mut Vec<String>) -> Result<&'static str,
         (false, true) => "kHashSearch",
         (false, false) => "kBinarySearch",
     })
-}
-
-fn blob_cache_line(flags: &Flags) -> String {
-    if !flags.use_blob_cache {
-        return "Integrated BlobDB: blob cache disabled".to_owned();
-    }
-    let shared = flags.use_shared_block_and_blob_cache;
-    let own = if shared {
-        String::new()
-    } else {
-        format!(
-            ", blob cache size {}, blob cache num shard bits: {}",
-            flags.blob_cache_size, flags.blob_cache_numshardbits
-        )
-    };
-    format!(
-        "Integrated BlobDB: blob cache enabled, block and blob caches shared: {}{own}, \
-         blob cache prepopulated: {}",
-        i32::from(shared),
-        flags.prepopulate_blob_cache
-    )
 }
 
 #[cfg(test)]

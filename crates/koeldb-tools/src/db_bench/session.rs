@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::catalog::{self, Benchmark, Request, TellsBatch, Work};
-use super::database::{self, Databases};
+use super::database::{self, Components, Databases};
 use super::flags::CommandLine;
 use super::header::{self, Environment};
 use super::options;
@@ -23,6 +23,7 @@ use crate::json::Json;
 pub(crate) struct Session<'a> {
     line: &'a CommandLine,
     seed: u64,
+    components: Components,
     /// `None` only while it is being reopened.
     databases: Option<Databases>,
     existing_keys: ExistingKeys,
@@ -37,10 +38,11 @@ impl<'a> Session<'a> {
         let flags = &line.flags;
         // Impossible numbers are told before anything is destroyed.
         Plan::new(flags, seed, None)?;
+        let components = Components::new(flags)?;
         if !flags.use_existing_db {
             database::destroy(flags)?;
         }
-        let databases = database::open(flags)?;
+        let databases = database::open(flags, &components)?;
         let existing_keys = if flags.use_existing_keys {
             Some(Arc::new(all_keys(&databases)?))
         } else {
@@ -63,6 +65,7 @@ impl<'a> Session<'a> {
         Ok(Session {
             line,
             seed,
+            components,
             databases: Some(databases),
             existing_keys,
             threads_started: 0,
@@ -86,11 +89,8 @@ impl<'a> Session<'a> {
             self.run_benchmark(benchmark, &request)?;
             flush_stdout();
         }
-        if line.flags.statistics {
-            let databases = self.databases()?;
-            for database in databases.all() {
-                println!("STATISTICS:\n{}", database.db.statistics());
-            }
+        if let Some(statistics) = &self.components.statistics {
+            println!("STATISTICS:\n{statistics}");
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         } else {
             database::destroy(flags)?;
         }
-        self.databases = Some(database::open(flags)?);
+        self.databases = Some(database::open(flags, &self.components)?);
         Ok(!flags.use_existing_db)
     }
 

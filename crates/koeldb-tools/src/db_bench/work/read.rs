@@ -2,9 +2,7 @@
 
 use koeldb::PinnedSlices;
 
-use crate::db_bench::keys::KeyBuffer;
 use crate::db_bench::plan::{Failure, Outcome};
-use crate::db_bench::random::Mersenne64;
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
@@ -136,52 +134,59 @@ pub(crate) fn random_fast(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Every key once, in order, so that the row cache has them all.
-pub(crate) fn to_row_cache(worker: &mut Worker<'_>) -> Outcome {
-    let plan = worker.plan();
-    let mut key = plan.key_buffer();
-    let (mut read, mut found, mut bytes) = (0, 0, 0);
-    for number in 0..plan.key_count {
-        let database = worker.select();
-        let key = key.key(number);
-        let family = database.family(number);
-        let result = family.get_with(key, &plan.read_options, <[u8]>::len);
-        read += 1;
-        if let Some(value_bytes) =
-            result.map_err(|error| Failure::of("Get returned an error", &error))?
-        {
-            found += 1;
-            add_bytes(&mut bytes, key.len(), value_bytes);
-        }
-        worker.pace_reads(read);
-        worker.finished(1, OpKind::Read);
-    }
-    worker.tally.bytes += bytes;
-    note_found(worker, found, read, "\n");
-    Ok(())
-}
-
 /// Batches of random keys, or of keys a stride apart.
 pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
+    // Keys of the usual lengths lie side by side.
+    match plan.layout.key_bytes {
+        _ if plan.existing_keys.is_some() => multi_random_of(worker, Vec::new()),
+        8 => multi_random_of(worker, [0; 8]),
+        16 => multi_random_of(worker, [0; 16]),
+        32 => multi_random_of(worker, [0; 32]),
+        bytes => multi_random_of(worker, vec![0; bytes]),
+    }
+}
+
+/// A key of a batch: as many bytes as all others, in which it is made.
+trait BatchKey: AsRef<[u8]> + Clone {
+    fn set(&mut self, key: &[u8]);
+}
+
+impl<const BYTES: usize> BatchKey for [u8; BYTES] {
+    #[inline]
+    fn set(&mut self, key: &[u8]) {
+        if let Some(key) = key.first_chunk() {
+            *self = *key;
+        }
+    }
+}
+
+impl BatchKey for Vec<u8> {
+    fn set(&mut self, key: &[u8]) {
+        key.clone_into(self);
+    }
+}
+
+fn multi_random_of<K: BatchKey>(worker: &mut Worker<'_>, blank: K) -> Outcome {
+    let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);
     let numbers = plan.read_numbers();
-    let mut keys: Vec<KeyBuffer> = (0..plan.batch).map(|_| plan.key_buffer()).collect();
+    let mut maker = plan.key_buffer();
+    let mut keys = vec![blank; koeldb_base::coding::to_usize(plan.batch)];
     let mut values = PinnedSlices::new();
     let (mut read, mut found, mut bytes, mut batches) = (0, 0, 0, 0u64);
     while !limit.done(plan.batch) {
         let database = worker.select();
-        let draw = |random: &mut Mersenne64| numbers.take(random);
         if plan.stride > 0 {
-            let start = draw(&mut worker.random);
+            let start = numbers.take(&mut worker.random);
             let mut number = stride_start(start, plan.batch, plan.stride, plan.key_count);
             for key in &mut keys {
-                key.key(number);
+                key.set(maker.key(number));
                 number += plan.stride;
             }
         } else {
             for key in &mut keys {
-                key.key(draw(&mut worker.random));
+                key.set(maker.key(numbers.take(&mut worker.random)));
             }
         }
         let family = database.default_family();
@@ -192,7 +197,7 @@ pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
             let value = value.map_err(|error| Failure::of("MultiGet returned an error", &error))?;
             if let Some(value) = value {
                 found += 1;
-                add_bytes(&mut bytes, key.bytes().len(), value.len());
+                add_bytes(&mut bytes, key.as_ref().len(), value.len());
             }
         }
         if let Some(pacer) = &worker.shared.read_pacer
