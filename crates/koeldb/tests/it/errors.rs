@@ -9,7 +9,7 @@ use koeldb::{
     RecoveryMode, ReverseBytewiseComparator,
 };
 
-use crate::golden::{REFUSED, expected, golden};
+use crate::golden::{REFUSED, expected, golden, is_readable};
 use crate::rocksdb::Holder;
 use crate::scratch::{ScratchDir, data_files};
 
@@ -273,6 +273,9 @@ fn a_damaged_block_is_an_error_of_those_who_read_it() {
     for name in [
         "block-v2", "block-v3", "block-v4", "block-v5", "block-v6", "block-v7",
     ] {
+        if !is_readable(name) {
+            continue;
+        }
         let dir = ScratchDir::copy_of(&golden(name));
         change_byte(&dir.join("000009.sst"), 700);
         let before = data_files(dir.path());

@@ -14,14 +14,18 @@ use crate::golden;
 use crate::rocksdb::{Java, Tool, Verdict};
 use crate::scratch::{ScratchDir, data_files};
 
-const CODECS: [(&str, Compression); 6] = [
-    ("default", Compression::Lz4),
-    ("none", Compression::None),
-    ("snappy", Compression::Snappy),
-    ("zlib", Compression::Zlib),
-    ("lz4hc", Compression::Lz4hc),
-    ("zstd", Compression::Zstd),
-];
+/// A family for each codec of this build.
+fn codecs() -> impl Iterator<Item = (&'static str, Compression)> {
+    let all = [
+        ("default", Compression::Lz4),
+        ("none", Compression::None),
+        ("snappy", Compression::Snappy),
+        ("zlib", Compression::Zlib),
+        ("lz4hc", Compression::Lz4hc),
+        ("zstd", Compression::Zstd),
+    ];
+    all.into_iter().filter(|(_, codec)| codec.is_available())
+}
 
 /// The families with an order of their own, for RocksDB: it must be told.
 const REVERSED: &str = "comparator:reversed=reverse";
@@ -67,7 +71,7 @@ fn open(dir: &Path, format_version: u32, filter: FilterPolicy) -> Db {
         .create_if_missing(true)
         .create_missing_column_families(true);
     let mut builder = Db::builder(&options);
-    for (name, codec) in CODECS {
+    for (name, codec) in codecs() {
         let family = family_options(codec, format_version, filter);
         builder.column_family(ColumnFamilyDescriptor::new(name, family));
     }
@@ -216,7 +220,7 @@ fn rocksdb_7_8_writes_into_our_directory() {
     let filter = FilterPolicy::bloom(10.0);
     let mut written = write(Stage::Mixed, 5, filter);
     let db_flag = format!("--db={}", written.dir.path().display());
-    for (name, _) in CODECS {
+    for (name, _) in codecs() {
         let family_flag = format!("--column_family={name}");
         ldb.run(&[
             &db_flag,
@@ -239,7 +243,7 @@ fn rocksdb_7_8_writes_into_our_directory() {
     }
     ldb.run(&[
         &db_flag,
-        "--column_family=zstd",
+        "--column_family=zlib",
         "--try_load_options",
         "compact",
     ]);
