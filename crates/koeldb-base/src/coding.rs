@@ -2,7 +2,7 @@
 //!
 //! Everything is little-endian. Varints are LEB128: seven bits a byte, least significant group first, bit 7
 //! set when more follows; at most 5 bytes for 32 bits and 10 for 64. Over-long forms are read, never
-//! written; bits beyond the type are corruption (`docs/formats/directory.md`).
+//! written; bits beyond the type are corruption (`docs/formats/README.md`).
 //!
 //! `take_*` functions consume from the front of a slice; they never read past it.
 #![deny(

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The order is user key ascending, then footer descending: newer entries first. Numbers and meanings are
-//! RocksDB's (`db/dbformat.h`; `docs/formats/directory.md`).
+//! RocksDB's (`db/dbformat.h`; `docs/formats/keys.md`).
 
 use crate::error::{Error, Result};
 

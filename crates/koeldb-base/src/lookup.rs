@@ -244,7 +244,7 @@ impl Lookup {
     }
 }
 
-/// The value of the anonymous column of a wide-column entity (`docs/formats/directory.md`), empty if it has
+/// The value of the anonymous column of a wide-column entity (`docs/formats/keys.md`), empty if it has
 /// none.
 ///
 /// # Errors

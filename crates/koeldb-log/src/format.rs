@@ -10,7 +10,7 @@
 //! checksum = mask(crc32c(everything from the type byte to the end of the payload))
 //! ```
 //!
-//! Source: `docs/formats/directory.md`; RocksDB `db/log_format.h`.
+//! Source: `docs/formats/log.md`; RocksDB `db/log_format.h`.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,

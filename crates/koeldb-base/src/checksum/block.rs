@@ -1,4 +1,4 @@
-//! The checksums of table blocks (`docs/formats/block_based.md`, block trailer and checksums).
+//! The checksums of table blocks (`docs/formats/block-based-table.md`, block trailer and checksums).
 //!
 //! A block is followed by the byte of its compression and a checksum over both. [`ChecksumKind::Xxh3`] mixes
 //! that last byte in by multiplication; the others hash it with the rest. From format version 6 on, a

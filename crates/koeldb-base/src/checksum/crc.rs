@@ -1,5 +1,5 @@
 //! CRC-32C, and the masking under which it is stored, so that a checksum over bytes that hold a checksum
-//! stays a good one (`docs/formats/directory.md`).
+//! stays a good one (`docs/formats/README.md`).
 
 /// What masking adds after the rotation.
 const MASK_DELTA: u32 = 0xa282_ead8;

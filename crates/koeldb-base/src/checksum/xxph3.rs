@@ -1,7 +1,7 @@
 //! XXPH3: the preview of XXH3 that filters hash keys with.
 //!
 //! RocksDB froze it before XXH3 was final; results differ from the final function at every length
-//! (RocksDB `util/xxph3.h`, release 11.9; `docs/formats/block_based.md`). Filters hash unseeded, so the seed is
+//! (RocksDB `util/xxph3.h`, release 11.9; `docs/formats/filters.md`). Filters hash unseeded, so the seed is
 //! left out. It runs for every key written and every filter asked: lengths up to 16 take a handful of
 //! instructions, and nothing allocates.
 

@@ -12,7 +12,7 @@
 //! against what the codec can reach before anything is allocated, and the result has exactly that size.
 //!
 //! Each codec is a cargo feature; where one is left out, `absent` stands in for its module and the error
-//! names the feature (`docs/formats/block_based.md`, compression).
+//! names the feature (`docs/formats/block-based-table.md`, compression).
 
 mod compression;
 mod compressor;

@@ -1,4 +1,4 @@
-//! Compression of log records: one zstd frame with a checksum per record (`docs/formats/directory.md`, WAL
+//! Compression of log records: one zstd frame with a checksum per record (`docs/formats/log.md`, WAL
 //! compression). The writer cuts the frame into fragments; the reader hands them over as they come.
 #![deny(
     clippy::expect_used,

@@ -5,7 +5,7 @@
 //! file  = level number bytes smallest largest smallest_seqno largest_seqno (varint32 tag, lp value)… 1
 //! ```
 //!
-//! Tags, payloads and the order of fields are RocksDB's (`db/version_edit.cc`; `docs/formats/directory.md`). Tags
+//! Tags, payloads and the order of fields are RocksDB's (`db/version_edit.cc`; `docs/formats/manifest.md`). Tags
 //! with bit 13 set may be skipped by those who do not know them, except four old ones that lack a length.
 #![deny(
     clippy::expect_used,

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A filter of 5 bytes or fewer says "no" for every key. Everything that is malformed or unknown says "yes":
-//! a filter may cost a read, never an answer (`docs/formats/block-based-table.md`, filters).
+//! a filter may cost a read, never an answer (`docs/formats/filters.md`).
 //!
 //! - [`policy`]: the option, as text and as a choice of algorithm for one table.
 //! - [`reader`]: asks a stored filter. `builder`: collects hashes and makes one.

@@ -6,7 +6,7 @@
 //! block is column i at slot r of that block. The first blocks may have one column fewer than the rest.
 //!
 //! Formulas: RocksDB `util/ribbon_impl.h`, release 6.15 (`Standard128Ribbon`);
-//! `docs/formats/block-based-table.md`.
+//! `docs/formats/filters.md`.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Family 0 always uses the tag without id. The sequence number is 0 until the batch is committed.
-//! (`docs/formats/directory.md`; RocksDB: `db/write_batch.cc`.)
+//! (`docs/formats/write-batch.md`; RocksDB: `db/write_batch.cc`.)
 
 use koeldb_base::coding::{self, put_length_prefixed, put_varint32};
 use koeldb_base::{Error, Result, SeqNo};
