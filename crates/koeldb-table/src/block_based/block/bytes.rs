@@ -23,6 +23,9 @@ use koeldb_base::{Buffer, PinnedSlice};
 
 use super::ValueRange;
 
+/// The bytes that are fetched together.
+pub(super) const LINE_BYTES: usize = 64;
+
 /// The uncompressed bytes of a block, on the heap or in a mapped file.
 #[derive(Clone)]
 pub struct BlockBytes {

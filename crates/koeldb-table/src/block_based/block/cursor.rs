@@ -11,8 +11,12 @@ use koeldb_base::key::{FOOTER_BYTES, footer_of};
 use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 
 use super::super::format::BlockHandle;
+use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::bad_entry;
 use super::{Block, EntryLayout, ValueRange, View};
+
+/// How far ahead of an entry a cursor fetches.
+const SCAN_AHEAD_BYTES: usize = 1024;
 
 /// How the keys of a block are to be read.
 #[derive(Clone, Debug)]
@@ -240,7 +244,12 @@ impl BlockCursor {
     /// Makes the entry at a restart point the next one.
     fn start_at(&mut self, restart: usize) {
         self.valid = false;
-        self.next = View::new(&self.block, self.layout).restart_offset(restart);
+        let view = View::new(&self.block, self.layout);
+        self.next = view.restart_offset(restart);
+        let end = self.next.saturating_add(SCAN_AHEAD_BYTES);
+        for line in (self.next..end).step_by(LINE_BYTES) {
+            prefetch(view.entries, line);
+        }
         self.restart_ahead = restart;
         self.key_place = KeyPlace::Buffer;
         self.key.clear();
@@ -264,6 +273,10 @@ impl BlockCursor {
         if at >= view.entries.len() {
             return Ok(());
         }
+        // Entries say only where the next one is, so what is behind them is fetched before they are reached.
+        let ahead = at.saturating_add(SCAN_AHEAD_BYTES);
+        prefetch(view.entries, ahead);
+        prefetch(view.entries, ahead.saturating_add(LINE_BYTES));
         let entry = match self.layout {
             EntryLayout::Interleaved => view.entry(at, false, 0),
             EntryLayout::Separated => {

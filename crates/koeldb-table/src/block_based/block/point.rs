@@ -11,7 +11,7 @@ use koeldb_base::checksum::hash32;
 use koeldb_base::key::{FOOTER_BYTES, footer_of};
 use koeldb_base::{KeyOrder, Result};
 
-use super::bytes::prefetch;
+use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::{Entry, KeyBuffer, bad_entry};
 use super::{Block, EntryLayout, FEW_RESTARTS, ValueRange, View};
 
@@ -22,7 +22,6 @@ const BUCKET_COLLISION: u8 = 254;
 /// How much of a restart interval is fetched at once when a scan begins: each entry says only where the next one
 /// is, so that without this every entry would be waited for.
 const SCAN_AHEAD_BYTES: usize = 2048;
-const LINE_BYTES: usize = 64;
 
 /// What a point search in one block came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

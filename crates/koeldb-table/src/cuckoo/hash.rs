@@ -1,0 +1,235 @@
+//! From a user key to the first slot of each of its windows.
+//!
+//! ```text
+//! raw(i) = Murmur(user key, seed = 816922183 * i mod 2^32)
+//! raw(0) = the first 8 bytes of the user key as a little-endian number, if the file says so
+//! slot   = raw mod N, or raw AND (N - 1) where N is a power of two
+//! ```
+//!
+//! Which Murmur depends on the machine RocksDB was compiled for and is recorded nowhere; a reader tries what it
+//! finds in the file against both (`util/murmurhash.cc`, RocksDB 11.9; `docs/formats/cuckoo-table.md`).
+
+const SEED_STEP: u32 = 816_922_183;
+
+/// The most hash functions a table may use.
+pub const FUNCTIONS_MAX: u32 = 64;
+
+/// The Murmur variants RocksDB was compiled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Family {
+    /// `MurmurHash64A`: on x86-64. What KoelDB writes.
+    #[default]
+    Murmur64A,
+    /// `MurmurHashNeutral2`, 32 bits: everywhere else.
+    Neutral2,
+}
+
+impl Family {
+    #[inline]
+    fn hash(self, key: &[u8], seed: u32) -> u64 {
+        match self {
+            Family::Murmur64A => murmur64a(key, seed),
+            Family::Neutral2 => u64::from(murmur_neutral2(key, seed)),
+        }
+    }
+}
+
+/// `MurmurHash64A` over little-endian words.
+#[inline]
+#[must_use]
+pub fn murmur64a(key: &[u8], seed: u32) -> u64 {
+    const M: u64 = 0xc6a4_a793_5bd1_e995;
+    const R: u32 = 47;
+    let mut hash = u64::from(seed) ^ (key.len() as u64).wrapping_mul(M);
+    let (words, rest) = key.as_chunks::<8>();
+    for word in words {
+        let mut k = u64::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> R;
+        hash = (hash ^ k.wrapping_mul(M)).wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        let tail = rest
+            .iter()
+            .rev()
+            .fold(0, |tail, &byte| (tail << 8) | u64::from(byte));
+        hash = (hash ^ tail).wrapping_mul(M);
+    }
+    hash ^= hash >> R;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> R)
+}
+
+/// `MurmurHashNeutral2` over little-endian words.
+#[must_use]
+pub fn murmur_neutral2(key: &[u8], seed: u32) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    const R: u32 = 24;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the definition counts in 32 bits"
+    )]
+    let mut hash = seed ^ key.len() as u32;
+    let (words, rest) = key.as_chunks::<4>();
+    for word in words {
+        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> R;
+        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        let tail = rest
+            .iter()
+            .rev()
+            .fold(0, |tail, &byte| (tail << 8) | u32::from(byte));
+        hash = (hash ^ tail).wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+/// How a hash becomes a slot.
+#[derive(Clone, Copy, Debug)]
+enum Reduction {
+    /// The number of slots is a power of two; this is one less.
+    Mask(u64),
+    /// The remainder, without a division.
+    Remainder {
+        divisor: u64,
+        /// `2^64 / divisor`, rounded down from a numerator that is smaller by one.
+        reciprocal: u64,
+    },
+}
+
+impl Reduction {
+    #[inline]
+    fn apply(self, raw: u64) -> u64 {
+        match self {
+            Reduction::Mask(mask) => raw & mask,
+            Reduction::Remainder {
+                divisor,
+                reciprocal,
+            } => {
+                // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.
+                let quotient = (u128::from(raw) * u128::from(reciprocal)) >> 64;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "the upper half of a product of two 64-bit numbers"
+                )]
+                let quotient = quotient as u64;
+                let rest = raw.wrapping_sub(quotient.wrapping_mul(divisor));
+                if rest >= divisor { rest - divisor } else { rest }
+            }
+        }
+    }
+}
+
+/// The hash functions of one table.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotHash {
+    family: Family,
+    identity_first: bool,
+    reduction: Reduction,
+}
+
+impl SlotHash {
+    /// Functions into `table_size` slots, at least one: by remainder, or else by masking, for which `table_size`
+    /// must be a power of two.
+    ///
+    /// # Panics
+    /// If `table_size` is not as said.
+    #[must_use]
+    pub fn new(family: Family, identity_first: bool, use_module: bool, table_size: u64) -> Self {
+        assert!(
+            table_size > 0 && (use_module || table_size.is_power_of_two()),
+            "hash functions into {table_size} slots"
+        );
+        SlotHash {
+            family,
+            identity_first,
+            reduction: if use_module {
+                Reduction::Remainder {
+                    divisor: table_size,
+                    reciprocal: u64::MAX / table_size,
+                }
+            } else {
+                Reduction::Mask(table_size - 1)
+            },
+        }
+    }
+
+    /// The first slot of the window of hash function `function`.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, function: u32, user_key: &[u8]) -> u64 {
+        let raw = if function == 0 && self.identity_first {
+            // Keys shorter than 8 bytes have no such file.
+            user_key
+                .first_chunk()
+                .map_or(0, |word| u64::from_le_bytes(*word))
+        } else {
+            self.family
+                .hash(user_key, SEED_STEP.wrapping_mul(function))
+        };
+        self.reduction.apply(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hashes_are_those_of_rocksdb() {
+        let seeds = [0, SEED_STEP, SEED_STEP.wrapping_mul(2), SEED_STEP.wrapping_mul(7)];
+        let known: &[(&[u8], [u64; 3], u64)] = &[
+            (b"", [0, 0x765a_0209_bdce_32e7, 0xecb4_0413_7b9c_65ce], 0xe0a4_24af_30a9_d50d),
+            (b"a", [0x0717_17d2_d36b_6b11, 0x158c_faf9_d798_5c96, 0x2ea7_f595_af06_6408], 0xe710_485f_538e_0bfa),
+            (b"hello", [0x1e68_d17c_457b_f117, 0x74ec_4f43_d542_7796, 0xbcbc_b942_1d4f_87f4], 0x96bc_5b96_0ba1_41bc),
+            (b"00000000", [0x1b32_ec60_7048_25ce, 0xe993_509d_0e6f_d0e5, 0xa959_4e34_7eb2_b85a], 0xd9d7_a998_988a_de29),
+            (b"0123456789", [0xa824_7417_c790_9865, 0x378a_52ca_b97c_0495, 0x5e95_0ee7_3823_690d], 0x15c0_2683_55ea_ace8),
+        ];
+        for (key, [h0, h1, h2], h7) in known {
+            let hashes = seeds.map(|seed| murmur64a(key, seed));
+            assert_eq!(hashes, [*h0, *h1, *h2, *h7], "{key:?}");
+        }
+        for (key, h0, h1) in [
+            (&b"abcdefg"[..], 0x241a_a52b_0a62_005d, 0xc4e7_b6aa_add9_16b8),
+            (b"abcdefgh", 0xafdb_0257_ff41_aa98, 0x9318_53cf_7ca9_9351),
+            (b"abcdefghi", 0xc9b9_d843_5614_6ac2, 0x8d3c_a257_6eed_6410),
+            (b"user00000001", 0x196e_e809_7cf1_3cf5, 0x86e2_b0fa_e23c_378b),
+            (&1_u64.to_le_bytes(), 0x8fbb_8d81_5c9e_092e, 0x1caf_37e2_e8c6_6008_u64),
+        ] {
+            assert_eq!([murmur64a(key, 0), murmur64a(key, SEED_STEP)], [h0, h1]);
+        }
+        for (key, h0, h1) in [
+            (&b""[..], 0, 0xbef8_b115),
+            (b"a", 0x9268_5f5e, 0x6a5f_c1a8),
+            (b"hello", 0xe561_29cb, 0x3832_81a5),
+            (b"00000000", 0x1a28_903c, 0x7ac9_6422_u32),
+        ] {
+            let hashes = [0, SEED_STEP].map(|seed| murmur_neutral2(key, seed));
+            assert_eq!(hashes, [h0, h1], "{key:?}");
+        }
+    }
+
+    #[test]
+    fn remainders_without_division_are_exact() {
+        let mut raw = 0x9e37_79b9_7f4a_7c15_u64;
+        for divisor in [1, 2, 3, 5, 7, 1111, 4096, u64::from(u32::MAX), 1 << 32, (1 << 63) + 1, u64::MAX] {
+            let reduction = SlotHash::new(Family::Murmur64A, false, true, divisor).reduction;
+            for _ in 0..200 {
+                raw = raw.wrapping_mul(0xd129_0d5a_2f1f_6f31).wrapping_add(0x1405_7b7e_f767_814f);
+                for raw in [raw, raw >> 32, divisor - 1, divisor, raw - raw % divisor, u64::MAX, 0] {
+                    assert_eq!(reduction.apply(raw), raw % divisor, "{raw} mod {divisor}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_function_may_be_the_key_itself() {
+        let hash = SlotHash::new(Family::Murmur64A, true, true, 1000);
+        assert_eq!(hash.slot(0, &123_456_u64.to_le_bytes()), 456);
+        assert_ne!(hash.slot(1, &123_456_u64.to_le_bytes()), 456);
+    }
+}

@@ -1,0 +1,23 @@
+//! RocksDB's cuckoo table: one hash table of slots of one size, for point reads.
+//!
+//! A key lies in one of a few *windows* of neighbouring slots, each chosen by a hash function. A read looks
+//! through the windows in order; most keys lie in the first, so a hit costs one or two cache lines and no index.
+//! There is no order, no compression and no checksum: a scan sorts the slots first, and what a file says of its
+//! shape is checked when it is opened.
+//!
+//! The invariant all readers, RocksDB's too, rely on: on the way to a stored key, through its windows in order,
+//! every slot is occupied. So a search ends at the first empty slot.
+//!
+//! - `format`: the bytes and the properties. [`hash`]: from keys to slots.
+//! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches.
+//! - [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
+
+pub mod cursor;
+pub mod examine;
+mod format;
+pub mod hash;
+mod open;
+pub mod reader;
+mod slots;
+
+pub use format::CuckooLayout;
