@@ -84,3 +84,8 @@ pub mod fs {
 pub mod statistics {
     pub use koeldb_base::stats::*;
 }
+
+/// The programs in the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
