@@ -4,10 +4,10 @@
 //! data blocks | filter | index | dictionary | range tombstones | properties | metaindex | footer
 //! ```
 //!
-//! - [`format`]: footer, handles, trailers; [`metaindex`]: the names of the metadata blocks.
+//! - [`mod@format`]: footer, handles, trailers; [`metaindex`]: the names of the metadata blocks.
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
 //! - [`fetch`]: from a handle to a verified, decompressed, cached block.
-//! - [`reader`], [`cursor`]: point reads and scans.
+//! - `open`: from the end of a file to a reader. [`reader`], [`cursor`]: point reads and scans.
 //! - [`builder`], `write_options`: writing a table. `block_builder`, [`index_builder`], `uniformity`,
 //!   `filter_builder`, `dictionary`, `block_writer`: its parts.
 

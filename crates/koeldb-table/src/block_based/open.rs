@@ -177,9 +177,13 @@ impl<'c> Opening<'c> {
         }
     }
 
-    /// The stored bytes of a block with its trailer, if they lie in the tail.
+    /// The stored bytes of a block with its trailer, if they lie in the tail. A mapped file is better read where
+    /// it is.
     fn stored(&self, handle: BlockHandle) -> Result<Option<&[u8]>> {
         let end = handle.end_within(self.file.blocks_end)?;
+        if self.file.file.mapped().is_some() {
+            return Ok(None);
+        }
         let Some(from) = handle.offset.checked_sub(self.tail_offset) else {
             return Ok(None);
         };

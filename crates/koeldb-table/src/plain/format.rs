@@ -1,0 +1,581 @@
+//! The bytes of a plain table: rows one behind the other, and the names of what follows them.
+//!
+//! ```text
+//! row:   key | varint32 value length | value
+//! key:   plain    [varint32 user key length] | user key | tail         no length where the table fixes it
+//!        prefix   full                            full key | tail
+//!               | [prefix length] suffix length   rest of the key | tail
+//! tail:  ff                                      sequence number 0, a value
+//!      | fixed64 (sequence number << 8 | type)   anything else; the type is never ff
+//!
+//! lengths of the prefix encoding:   u8  kind << 6 | n       kind 0 full, 1 prefix, 2 suffix
+//!                                   n = 3f: 3f + the varint32 that follows
+//! ```
+//!
+//! In the prefix encoding a key is written whole at the start of each prefix and again from time to time; the
+//! key behind it announces how many of its first bytes are the prefix, and it and all up to the next whole key
+//! hold the rest only. So a row can be read where a whole key stands, or by whoever knows the [`Base`] of the
+//! row (`table/plain/plain_table_key_coding.cc`, RocksDB 11.9; `docs/formats/plain-table.md`).
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+
+use koeldb_base::coding;
+use koeldb_base::key::{FOOTER_BYTES, ValueType, pack};
+use koeldb_base::{Error, KeyOrder, Result};
+
+/// The largest file: offsets have 31 bits.
+pub const FILE_BYTES_MAX: u64 = (1 << 31) - 1;
+
+/// The block of the metaindex that holds the index.
+pub const INDEX_BLOCK: &str = "PlainTableIndexBlock";
+/// The block of the metaindex that holds the Bloom filter.
+pub const BLOOM_BLOCK: &str = "kBloomBlock";
+
+/// The property that holds the encoding: fixed32.
+pub const ENCODING: &str = "rocksdb.plain.table.encoding.type";
+/// The property that says which kind of Bloom filter goes with a stored index: `1`.
+pub const BLOOM_VERSION: &str = "rocksdb.plain.table.bloom.version";
+/// The property that holds the cache lines of a stored filter, 0 if it has no lines: varint32.
+pub const BLOOM_LINES: &str = "rocksdb.plain.table.bloom.numblocks";
+
+/// What stands for sequence number 0 and a value.
+const SHORT_TAIL: u8 = 0xff;
+const SHORT_FOOTER: u64 = pack(0, ValueType::Value);
+
+const KIND_FULL: u8 = 0;
+const KIND_PREFIX: u8 = 1;
+const KIND_SUFFIX: u8 = 2;
+const KIND_SHIFT: u32 = 6;
+const INLINE_LENGTH_MAX: u8 = 0x3f;
+
+/// How keys are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// Each key whole.
+    #[default]
+    Plain,
+    /// The prefix once for several keys.
+    Prefix,
+}
+
+impl Encoding {
+    /// The recorded number.
+    #[must_use]
+    pub const fn to_number(self) -> u32 {
+        match self {
+            Encoding::Plain => 0,
+            Encoding::Prefix => 1,
+        }
+    }
+
+    /// The encoding recorded as `number`.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Encoding::Plain),
+            1 => Some(Encoding::Prefix),
+            _ => None,
+        }
+    }
+}
+
+/// How the rows of a table are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RowFormat {
+    /// How keys are encoded.
+    pub encoding: Encoding,
+    /// The length of all user keys in the plain encoding; 0 if it varies.
+    pub user_key_bytes: u32,
+}
+
+/// What the rows behind a whole key are put together with. It is handed from row to row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Base {
+    /// Where the bytes of the last whole key begin.
+    key_at: u32,
+    key_len: u32,
+    /// How many of them are the prefix of the rows that follow; [`Base::UNKNOWN`] until a row says so.
+    prefix_len: u32,
+}
+
+impl Base {
+    const UNKNOWN: u32 = u32::MAX;
+
+    /// Where nothing is known, as before a whole key.
+    pub(crate) const NONE: Base = Base {
+        key_at: 0,
+        key_len: 0,
+        prefix_len: Self::UNKNOWN,
+    };
+}
+
+/// One row of a table, in the bytes of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'d> {
+    /// What the user key begins with, if it is not stored whole here.
+    prefix: &'d [u8],
+    /// The rest of the user key.
+    rest: &'d [u8],
+    /// Where `rest` begins.
+    rest_at: u32,
+    /// Sequence number and type.
+    pub(crate) footer: u64,
+    /// Whether the footer is stored behind the user key, and not abbreviated.
+    has_footer: bool,
+    pub(crate) value: &'d [u8],
+    pub(crate) value_at: u32,
+    /// Where the next row begins.
+    pub(crate) next: u32,
+    /// Whether the key is stored whole.
+    pub(crate) is_full: bool,
+}
+
+impl<'d> Row<'d> {
+    /// The user key, put together in `scratch` if it is not stored whole.
+    #[inline]
+    pub(crate) fn user_key<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8]
+    where
+        'd: 's,
+    {
+        if self.prefix.is_empty() {
+            return self.rest;
+        }
+        scratch.clear();
+        scratch.extend_from_slice(self.prefix);
+        scratch.extend_from_slice(self.rest);
+        scratch
+    }
+
+    /// Where the whole internal key is stored in one piece, and how long it is.
+    #[inline]
+    pub(crate) fn stored_key(&self) -> Option<(u32, u32)> {
+        let len = u32::try_from(self.rest.len()).ok()?;
+        let whole = self.has_footer && self.prefix.is_empty();
+        whole.then(|| (self.rest_at, len.saturating_add(FOOTER_BYTES as u32)))
+    }
+
+    /// Puts the internal key together in `out`.
+    pub(crate) fn key_into(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.prefix);
+        out.extend_from_slice(self.rest);
+        out.extend_from_slice(&self.footer.to_le_bytes());
+    }
+
+    /// The bytes of the internal key.
+    pub(crate) fn key_len(&self) -> usize {
+        self.prefix
+            .len()
+            .saturating_add(self.rest.len())
+            .saturating_add(FOOTER_BYTES)
+    }
+
+    /// Compares the user key with another one.
+    #[inline]
+    pub(crate) fn compare_user(&self, order: &KeyOrder, user_key: &[u8]) -> Ordering {
+        if self.prefix.is_empty() {
+            return order.compare(self.rest, user_key);
+        }
+        match order {
+            KeyOrder::Bytewise => match user_key.split_at_checked(self.prefix.len()) {
+                Some((prefix, rest)) => self.prefix.cmp(prefix).then_with(|| self.rest.cmp(rest)),
+                // The shorter one cannot be equal, and precedes what it is the beginning of.
+                None => self.prefix.cmp(user_key),
+            },
+            KeyOrder::ReverseBytewise => self
+                .compare_user(&KeyOrder::Bytewise, user_key)
+                .reverse(),
+            KeyOrder::Uint64 | KeyOrder::Custom(_) => {
+                order.compare(self.user_key(&mut Vec::new()), user_key)
+            }
+        }
+    }
+
+    /// Compares the internal key with the one that `user_key` and `footer` make up.
+    #[inline]
+    pub(crate) fn compare(&self, order: &KeyOrder, user_key: &[u8], footer: u64) -> Ordering {
+        self.compare_user(order, user_key)
+            .then_with(|| footer.cmp(&self.footer))
+    }
+}
+
+/// The rows of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'d> {
+    /// All rows and nothing else; at most [`FILE_BYTES_MAX`] bytes.
+    pub(crate) data: &'d [u8],
+    pub(crate) format: RowFormat,
+}
+
+impl<'d> Rows<'d> {
+    /// Where the last row ends.
+    #[inline]
+    pub(crate) fn end(&self) -> u32 {
+        u32::try_from(self.data.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Reads the row at `at`. `base` is what is known there, and afterwards what is known behind it.
+    #[inline]
+    pub(crate) fn row(&self, at: u32, base: &mut Base) -> Result<Row<'d>> {
+        let mut input = self.data.get(at as usize..).unwrap_or_default();
+        match self.format.encoding {
+            Encoding::Plain => {
+                let len = match self.format.user_key_bytes {
+                    0 => coding::take_varint32(&mut input)
+                        .map_err(|_| bad("Unexpected EOF when reading size of the key", at))?,
+                    fixed => fixed,
+                };
+                self.rest(at, input, &[], len, true)
+            }
+            Encoding::Prefix => self.prefix_row(at, input, base),
+        }
+    }
+
+    fn prefix_row(&self, at: u32, mut input: &'d [u8], base: &mut Base) -> Result<Row<'d>> {
+        let (mut kind, mut len) = take_length(&mut input, at)?;
+        if kind == KIND_PREFIX {
+            if len > base.key_len {
+                return Err(bad("a prefix longer than the key it is taken from", at));
+            }
+            base.prefix_len = len;
+            (kind, len) = take_length(&mut input, at)?;
+            if kind != KIND_SUFFIX {
+                return Err(bad("a prefix without a suffix", at));
+            }
+        }
+        match kind {
+            KIND_FULL => {
+                let row = self.rest(at, input, &[], len, true)?;
+                *base = Base {
+                    key_at: row.rest_at,
+                    key_len: len,
+                    prefix_len: Base::UNKNOWN,
+                };
+                Ok(row)
+            }
+            KIND_SUFFIX if base.prefix_len != Base::UNKNOWN => {
+                let start = base.key_at as usize;
+                let end = start.saturating_add(base.prefix_len as usize);
+                let prefix = self.data.get(start..end).unwrap_or_default();
+                self.rest(at, input, prefix, len, false)
+            }
+            KIND_SUFFIX => Err(bad("a suffix where the prefix is not known", at)),
+            _ => Err(bad("Un-identified size flag.", at)),
+        }
+    }
+
+    /// Reads what follows the lengths of the row at `at`: `len` bytes of the user key, the tail, the value.
+    #[inline]
+    fn rest(
+        &self,
+        at: u32,
+        mut input: &'d [u8],
+        prefix: &'d [u8],
+        len: u32,
+        is_full: bool,
+    ) -> Result<Row<'d>> {
+        let rest_at = self.offset(input);
+        let (rest, behind) = input
+            .split_at_checked(len as usize)
+            .ok_or_else(|| bad("a key that is longer than what is left", at))?;
+        let (&first, short_rest) = behind
+            .split_first()
+            .ok_or_else(|| bad("a key without its end", at))?;
+        let has_footer = first != SHORT_TAIL;
+        let footer = if has_footer {
+            let (footer, behind) = behind
+                .split_first_chunk::<FOOTER_BYTES>()
+                .ok_or_else(|| bad("a key without its end", at))?;
+            input = behind;
+            if !is_point(first) {
+                return Err(bad_type(first, at));
+            }
+            u64::from_le_bytes(*footer)
+        } else {
+            input = short_rest;
+            SHORT_FOOTER
+        };
+        let value_len = coding::take_varint32(&mut input)
+            .map_err(|_| bad("Unexpected EOF when reading the next value's size.", at))?;
+        let value_at = self.offset(input);
+        let (value, behind) = input
+            .split_at_checked(value_len as usize)
+            .ok_or_else(|| bad("a value that is longer than what is left", at))?;
+        Ok(Row {
+            prefix,
+            rest,
+            rest_at,
+            footer,
+            has_footer,
+            value,
+            value_at,
+            next: self.offset(behind),
+            is_full,
+        })
+    }
+
+    /// Where `rest`, the last bytes of the rows, begins.
+    #[inline]
+    fn offset(&self, rest: &[u8]) -> u32 {
+        let offset = self.data.len().saturating_sub(rest.len());
+        u32::try_from(offset).unwrap_or(u32::MAX)
+    }
+}
+
+/// Whether an entry of this type may stand in a table.
+#[inline]
+fn is_point(type_byte: u8) -> bool {
+    ValueType::from_byte(type_byte).is_some_and(|kind| kind != ValueType::RangeDeletion)
+}
+
+#[inline]
+fn take_length(input: &mut &[u8], at: u32) -> Result<(u8, u32)> {
+    const EOF: &str = "Unexpected EOF when reading size of the key";
+    let byte = coding::take_u8(input).map_err(|_| bad(EOF, at))?;
+    let kind = byte >> KIND_SHIFT;
+    let inline = byte & INLINE_LENGTH_MAX;
+    if inline < INLINE_LENGTH_MAX {
+        return Ok((kind, u32::from(inline)));
+    }
+    let more = coding::take_varint32(input).map_err(|_| bad(EOF, at))?;
+    let len = more
+        .checked_add(u32::from(INLINE_LENGTH_MAX))
+        .ok_or_else(|| bad("a key of 4 GiB", at))?;
+    Ok((kind, len))
+}
+
+#[cold]
+fn bad(what: &str, at: u32) -> Error {
+    Error::corruption(format!("{what} (row at {at})"))
+}
+
+#[cold]
+fn bad_type(type_byte: u8, at: u32) -> Error {
+    Error::corruption(format!(
+        "Corrupted key found during next key read: an entry of type {type_byte:#04x} (row at {at})"
+    ))
+}
+
+/// Appends the lengths, and the key's part, of a row's key; no tail.
+fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
+    match u8::try_from(len) {
+        Ok(len) if len < INLINE_LENGTH_MAX => out.push(kind << KIND_SHIFT | len),
+        _ => {
+            out.push(kind << KIND_SHIFT | INLINE_LENGTH_MAX);
+            coding::put_varint32(out, len.saturating_sub(u32::from(INLINE_LENGTH_MAX)));
+        }
+    }
+}
+
+/// Appends what follows the lengths: `rest` of the user key, the tail, the value.
+fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result<()> {
+    out.extend_from_slice(rest);
+    if footer == SHORT_FOOTER {
+        out.push(SHORT_TAIL);
+    } else {
+        out.extend_from_slice(&footer.to_le_bytes());
+    }
+    coding::put_varint32(out, coding::to_u32(value.len(), "value")?);
+    out.extend_from_slice(value);
+    Ok(())
+}
+
+/// Encodes rows: what it must remember of those before.
+#[derive(Debug)]
+pub(crate) struct RowEncoder {
+    format: RowFormat,
+    /// A key is written whole after so many of its prefix; at least 1.
+    whole_interval: u64,
+    /// The rows since the last whole key, that one included; 0 before the first row.
+    since_whole: u64,
+    last_prefix: Vec<u8>,
+}
+
+impl RowEncoder {
+    pub(crate) fn new(format: RowFormat, index_sparseness: u64) -> Self {
+        RowEncoder {
+            format,
+            whole_interval: index_sparseness.max(1),
+            since_whole: 0,
+            last_prefix: Vec::new(),
+        }
+    }
+
+    /// Appends a row. `prefix`, the beginning of `user_key`, matters to the prefix encoding only.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if key or value have 4 GiB or more.
+    pub(crate) fn put(
+        &mut self,
+        out: &mut Vec<u8>,
+        prefix: &[u8],
+        user_key: &[u8],
+        footer: u64,
+        value: &[u8],
+    ) -> Result<()> {
+        let user_len = coding::to_u32(user_key.len(), "key")?;
+        match self.format.encoding {
+            Encoding::Plain => {
+                if self.format.user_key_bytes == 0 {
+                    coding::put_varint32(out, user_len);
+                }
+                put_rest(out, user_key, footer, value)
+            }
+            Encoding::Prefix => {
+                let is_due = self
+                    .since_whole
+                    .checked_rem(self.whole_interval)
+                    .unwrap_or(0)
+                    == 0;
+                if is_due || prefix != self.last_prefix {
+                    self.since_whole = 1;
+                    self.last_prefix.clear();
+                    self.last_prefix.extend_from_slice(prefix);
+                    put_length(out, KIND_FULL, user_len);
+                    return put_rest(out, user_key, footer, value);
+                }
+                self.since_whole = self.since_whole.saturating_add(1);
+                let prefix_len = coding::to_u32(prefix.len(), "key")?;
+                if self.since_whole == 2 {
+                    put_length(out, KIND_PREFIX, prefix_len);
+                }
+                put_length(out, KIND_SUFFIX, user_len.saturating_sub(prefix_len));
+                let rest = user_key.get(prefix.len()..).unwrap_or_default();
+                put_rest(out, rest, footer, value)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use koeldb_base::key::encode;
+    use proptest::prelude::*;
+
+    fn rows(data: &[u8], encoding: Encoding) -> Rows<'_> {
+        Rows {
+            data,
+            format: RowFormat {
+                encoding,
+                user_key_bytes: 0,
+            },
+        }
+    }
+
+    fn decode(rows: Rows<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let (mut at, mut base, mut entries) = (0, Base::NONE, Vec::new());
+        while at < rows.end() {
+            let row = rows.row(at, &mut base)?;
+            let mut key = Vec::new();
+            row.key_into(&mut key);
+            assert_eq!(row.key_len(), key.len());
+            assert!(row.next > at, "no progress");
+            entries.push((key, row.value.to_vec()));
+            at = row.next;
+        }
+        Ok(entries)
+    }
+
+    #[test]
+    fn prefixes_are_written_as_rocksdb_writes_them() {
+        let format = RowFormat {
+            encoding: Encoding::Prefix,
+            user_key_bytes: 0,
+        };
+        let mut encoder = RowEncoder::new(format, 16);
+        let mut out = Vec::new();
+        for (key, value) in [("p00000000", "v0"), ("p00000030", "v30"), ("p00000060", "v60")] {
+            let key = key.as_bytes();
+            encoder
+                .put(&mut out, &key[..3], key, SHORT_FOOTER, value.as_bytes())
+                .unwrap();
+        }
+        let expected = b"\x09p00000000\xff\x02v0\x43\x86000030\xff\x03v30\x86000060\xff\x03v60";
+        assert_eq!(out, expected);
+        let entries = decode(rows(&out, Encoding::Prefix)).unwrap();
+        assert_eq!(entries[2].0, encode(b"p00000060", 0, ValueType::Value));
+    }
+
+    #[test]
+    fn rows_that_need_what_is_not_there_are_refused() {
+        for damaged in [
+            &b"\x86000030\xff\x03v30"[..],
+            b"\x43\x86000030\xff\x03v30",
+            b"\x09p00000000\xff\x02v0\x86000030\xff\x03v30",
+            b"\x09p00000000\xff\x02v0\x4a\x80\xff\x03v30",
+            b"\x09p00000000\xff\x02v0\x43\x43\x86000030\xff\x03v30",
+            b"\xc9p00000000\xff\x02v0",
+            b"\x01p\x0f\0\0\0\0\0\0\0\0",
+            b"\x3f\xff\xff\xff\xff\x0f",
+        ] {
+            assert!(decode(rows(damaged, Encoding::Prefix)).is_err(), "{damaged:?}");
+        }
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Vec<u8>)>> {
+        let key = prop::collection::vec(b'a'..=b'c', 2..90);
+        let footer = (0_u64..3, any::<bool>()).prop_map(|(seqno, is_value)| {
+            let kind = if is_value { ValueType::Value } else { ValueType::Deletion };
+            pack(seqno, kind)
+        });
+        let value = prop::collection::vec(any::<u8>(), 0..200);
+        prop::collection::vec((key, footer, value), 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn rows_round_trip(entries in entries(), prefix_len in 0_usize..3, interval in 0_u64..5) {
+            for encoding in [Encoding::Plain, Encoding::Prefix] {
+                let format = RowFormat { encoding, user_key_bytes: 0 };
+                let mut encoder = RowEncoder::new(format, interval);
+                let mut out = Vec::new();
+                for (key, footer, value) in &entries {
+                    encoder.put(&mut out, &key[..prefix_len], key, *footer, value).unwrap();
+                }
+                let expected: Vec<_> = entries.iter().map(|(key, footer, value)| {
+                    ([key, &footer.to_le_bytes()[..]].concat(), value.clone())
+                }).collect();
+                prop_assert_eq!(decode(rows(&out, encoding)).unwrap(), expected);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_rows_or_an_error(bytes: Vec<u8>, fixed in 0_u32..4) {
+            for encoding in [Encoding::Plain, Encoding::Prefix] {
+                let format = RowFormat { encoding, user_key_bytes: fixed };
+                let _ = decode(Rows { data: &bytes, format });
+            }
+        }
+
+        #[test]
+        fn a_row_compares_as_its_key(
+            full in prop::collection::vec(b'a'..=b'c', 0..6),
+            rest in prop::collection::vec(b'a'..=b'c', 0..4),
+            other in prop::collection::vec(b'a'..=b'c', 0..8),
+            prefix_len in 0_usize..6,
+        ) {
+            let prefix_len = prefix_len.min(full.len());
+            let mut out = Vec::new();
+            put_length(&mut out, KIND_FULL, u32::try_from(full.len()).unwrap());
+            put_rest(&mut out, &full, SHORT_FOOTER, b"").unwrap();
+            let second = u32::try_from(out.len()).unwrap();
+            put_length(&mut out, KIND_PREFIX, u32::try_from(prefix_len).unwrap());
+            put_length(&mut out, KIND_SUFFIX, u32::try_from(rest.len()).unwrap());
+            put_rest(&mut out, &rest, SHORT_FOOTER, b"").unwrap();
+            let rows = rows(&out, Encoding::Prefix);
+            let mut base = Base::NONE;
+            rows.row(0, &mut base).unwrap();
+            let row = rows.row(second, &mut base).unwrap();
+            let key = [&full[..prefix_len], &rest].concat();
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+                prop_assert_eq!(row.compare_user(&order, &other), order.compare(&key, &other));
+            }
+        }
+    }
+}
