@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::random::{Mersenne64, shuffle};
+use super::random::{Mersenne64, Modulus, shuffle};
 use koeldb_base::coding::to_usize;
 
 /// The layout of keys.
@@ -118,6 +118,7 @@ pub(crate) enum FillOrder {
 pub(crate) struct FillNumbers {
     order: FillOrder,
     key_count: u64,
+    modulus: Modulus,
     next: u64,
     permutation: Vec<u64>,
 }
@@ -133,6 +134,7 @@ impl FillNumbers {
         FillNumbers {
             order,
             key_count,
+            modulus: Modulus::new(key_count),
             next: 0,
             permutation,
         }
@@ -146,7 +148,7 @@ impl FillNumbers {
                 self.next += 1;
                 number
             }
-            FillOrder::Random => random.below(self.key_count),
+            FillOrder::Random => self.modulus.remainder(random.draw()),
             FillOrder::UniqueRandom => {
                 // More steps than keys begin again at the first.
                 let number = self.permutation[to_usize(self.next)];
@@ -165,19 +167,24 @@ impl FillNumbers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadNumbers {
     key_count: u64,
+    modulus: Modulus,
     skew: f64,
 }
 
 impl ReadNumbers {
     pub(crate) fn new(key_count: u64, skew: f64) -> Self {
-        ReadNumbers { key_count, skew }
+        ReadNumbers {
+            key_count,
+            modulus: Modulus::new(key_count),
+            skew,
+        }
     }
 
     #[inline]
     pub(crate) fn take(&self, random: &mut Mersenne64) -> u64 {
         let draw = random.draw();
         if self.skew == 0.0 {
-            draw % self.key_count
+            self.modulus.remainder(draw)
         } else {
             self.skewed(draw)
         }

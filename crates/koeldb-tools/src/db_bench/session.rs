@@ -1,11 +1,12 @@
 //! A run of the program: opens the database, runs the benchmarks one after the other, reports.
 
+use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::catalog::{self, Benchmark, Request, TellsBatch, Work};
@@ -252,13 +253,18 @@ impl<'a> Session<'a> {
             return None;
         }
         let template = if duration > 0 {
-            format!("{{msg}} {{elapsed}} of {duration}s, {{pos}} ops, {{per_sec}}")
+            format!("{{msg}} {{elapsed}} of {duration}s, {{pos}} ops, {{rate}}")
         } else {
-            "{msg} [{bar:30}] {pos}/{len} ops, {per_sec}, {eta} left".to_owned()
+            "{msg} [{bar:30}] {pos}/{len} ops, {rate}, {eta} left".to_owned()
         };
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         // The template is one of two that are known to be well formed.
         if let Ok(style) = ProgressStyle::with_template(&template) {
+            let style =
+                style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                    // Nothing is lost if the terminal does not show the rate.
+                    let _ = write!(out, "{:.0} ops/s", state.per_sec());
+                });
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_message(name.to_owned());

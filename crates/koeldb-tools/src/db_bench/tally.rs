@@ -240,7 +240,8 @@ impl Tally {
         let latencies = slot.get_or_insert_with(|| Box::new(Latencies::new(fine)));
         latencies.micros.record(micros);
         if let Some(nanos) = &mut latencies.nanos {
-            nanos.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            // It grows as needed: only a value beyond all measure could be refused.
+            let _ = nanos.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
         if micros >= self.watch.slow_micros && self.watch.interval_ops == 0 {
             eprintln!("long op: {micros} micros");
@@ -314,6 +315,14 @@ mod tests {
         assert!(reads.micros.to_string().starts_with("Count: 10 "));
         assert_eq!(reads.nanos.as_ref().expect("nanoseconds").len(), 10);
         assert_eq!(tally.done, 81);
+    }
+
+    #[test]
+    fn fine_latencies_are_not_cut() {
+        let mut latencies = Latencies::new(true);
+        let nanos = latencies.nanos.as_mut().expect("fine latencies");
+        nanos.record(3_000_000_000).expect("three seconds fit");
+        assert!(nanos.max() >= 3_000_000_000);
     }
 
     #[test]

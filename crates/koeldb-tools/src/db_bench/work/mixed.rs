@@ -1,6 +1,7 @@
 //! Reads and writes by the same threads.
 
 use super::read::add_bytes;
+use crate::db_bench::keys::ReadNumbers;
 use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
@@ -16,12 +17,13 @@ pub(crate) fn read_random_write_random(worker: &mut Worker<'_>) -> Outcome {
     let mut limit = worker.limit(plan.duration, plan.reads_and_writes);
     let mut values = plan.value_source();
     let mut key = plan.key_buffer();
+    let numbers = ReadNumbers::new(plan.key_count, 0.0);
     let mut value = Vec::new();
     let (mut reads, mut writes, mut found) = (0, 0, 0);
     let mut step = 0;
     while !limit.done(1) {
         let database = worker.select();
-        let key = key.key(worker.random.below(plan.key_count));
+        let key = key.key(numbers.take(&mut worker.random));
         let family = database.default_family();
         if step < reads_per_cycle {
             match family.get_into(key, &plan.read_options, &mut value) {
@@ -75,11 +77,12 @@ fn update(worker: &mut Worker<'_>, change: Change) -> Outcome {
     let mut limit = worker.limit(plan.duration, plan.reads_and_writes);
     let mut values = plan.value_source();
     let mut key = plan.key_buffer();
+    let numbers = ReadNumbers::new(plan.key_count, 0.0);
     let mut value = Vec::new();
     let (mut found, mut bytes) = (0, 0);
     while !limit.done(1) {
         let database = worker.select();
-        let key = key.key(worker.random.below(plan.key_count));
+        let key = key.key(numbers.take(&mut worker.random));
         let family = database.default_family();
         let is_found = family
             .get_into(key, &plan.read_options, &mut value)

@@ -6,6 +6,7 @@ use koeldb::{DbCursor, ReadOptions};
 
 use super::read::{add_bytes, note_found};
 use crate::db_bench::database::Database;
+use crate::db_bench::keys::{FillOrder, KeyBuffer, ReadNumbers};
 use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
@@ -83,6 +84,7 @@ pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let databases = worker.databases();
     let mut seeker = Seeker::new(worker);
+    let numbers = ReadNumbers::new(plan.key_count, 0.0);
     let mut limit = worker.limit(plan.duration, plan.reads);
     let mut tailing: Vec<DbCursor> = Vec::new();
     if flags.use_tailing_iterator {
@@ -90,7 +92,7 @@ pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
         tailing.extend(families.map(|family| family.cursor_opt(&seeker.options)));
     }
     while !limit.done(1) {
-        let number = worker.random.below(plan.key_count);
+        let number = numbers.take(&mut worker.random);
         seeker.aim(number);
         // Unlike reads, seeks draw the choice of database only if there is one.
         let index = if databases.are_several() {
@@ -121,8 +123,8 @@ pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
 /// What seeks keep from one to the next.
 struct Seeker {
     options: ReadOptions,
-    key: crate::db_bench::keys::KeyBuffer,
-    bound: crate::db_bench::keys::KeyBuffer,
+    key: KeyBuffer,
+    bound: KeyBuffer,
     key_count: u64,
     max_distance: u64,
     missing_prefix: bool,
@@ -225,11 +227,7 @@ impl Seeker {
 /// After a sequential fill that is not measured: seeks to each key, steps, and seeks to where that led.
 pub(crate) fn seek_sequential(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
-    super::write::fill(
-        worker,
-        crate::db_bench::keys::FillOrder::Sequential,
-        plan.key_count,
-    )?;
+    super::write::fill(worker, FillOrder::Sequential, plan.key_count)?;
     worker.tally.restart();
     let database = worker.select();
     let options = options_of(worker, database);
