@@ -6,6 +6,7 @@
     clippy::disallowed_methods,
     reason = "directories are prepared, damaged and compared without the code under test"
 )]
+#![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
 mod api;
 mod errors;
