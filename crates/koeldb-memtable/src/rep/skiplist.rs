@@ -525,13 +525,22 @@ mod tests {
     }
 
     fn count() -> u64 {
-        if cfg!(miri) { 120 } else { 30_000 }
+        if cfg!(miri) { 80 } else { 15_000 }
     }
 
     #[test]
     fn the_index_leads_next_to_every_target() {
         type Key = fn(u64) -> Vec<u8>;
-        let keys: [(&str, Key); 7] = [
+        let keys: [(&str, Key); 8] = [
+            ("strays at last", |n| {
+                let prefix = ["message", "a", "z"][usize::try_from(n % 3).unwrap()];
+                let prefix = if n < count() / 10 * 9 {
+                    "message"
+                } else {
+                    prefix
+                };
+                format!("{prefix}{:020}", shuffled(n)).into_bytes()
+            }),
             ("ascending", |n| format!("user{n:012}").into_bytes()),
             ("descending", |n| {
                 format!("user{:012}", 99_999 - n).into_bytes()
@@ -555,7 +564,7 @@ mod tests {
             KeyOrder::new(Disguised),
         ];
         for order in orders {
-            for (name, key) in keys {
+            for (name, key) in keys.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
                 let list = SkipList::new(order.clone(), SharedArena::new(1 << 20));
                 for number in 0..count() {
                     insert(&list, &key(number), number);
@@ -574,12 +583,13 @@ mod tests {
         let tree = list.index.tree().unwrap();
         let locked = tree.first();
         assert!(locked.try_lock_page());
-        for number in 0..count() / 20 {
-            insert(&list, format!("k{number:08}").as_bytes(), number);
+        let left_out: u32 = if cfg!(miri) { 60 } else { 1000 };
+        for number in 0..left_out {
+            insert(&list, format!("k{number:08}").as_bytes(), number.into());
         }
-        assert!(steps_per_search(&list) > 5.0);
+        assert!(steps_per_search(&list) > f64::from(left_out) / 3.0);
         locked.unlock_page();
-        for number in 0..count() / 20 {
+        for number in 0..left_out {
             list.search(format!("k{number:08}12345678").as_bytes());
         }
         let steps = steps_per_search(&list);
