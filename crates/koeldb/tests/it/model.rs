@@ -19,6 +19,10 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % bound
     }
+
+    fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -90,7 +94,7 @@ fn run(seed: u64, options: &Options, steps: u64) {
             0..45 => {
                 let (key, value) = (
                     key(&mut random),
-                    format!("value{step}-{}", "x".repeat(random.below(200) as usize)),
+                    format!("value{step}-{}", "x".repeat(random.index(200))),
                 );
                 db.put(&key, &value).unwrap();
                 model.insert(key, value.into_bytes());
@@ -145,7 +149,7 @@ fn run(seed: u64, options: &Options, steps: u64) {
             88..91 => snapshots.push((db.snapshot(), model.clone())),
             91..94 => {
                 if !snapshots.is_empty() {
-                    let index = random.below(snapshots.len() as u64) as usize;
+                    let index = random.index(snapshots.len());
                     drop(snapshots.swap_remove(index));
                 }
             }
