@@ -240,9 +240,16 @@ fn make_options(flags: &Flags) -> Outcome<Options> {
         options::option_text(flags).map_err(Failure::new)?
     } else {
         let path = &flags.options_file;
-        let loaded = Options::load_file(path, &config).map_err(|error| {
+        // Plug-ins that are not here do not keep the rest of the file from being measured.
+        let mut lenient = ConfigOptions::default();
+        lenient.set_ignore_unsupported_options(true);
+        let loaded = Options::load_file(path, &lenient).map_err(|error| {
             Failure::new(format!("Unable to load options file {path} --- {error}"))
         })?;
+        for option in &loaded.ignored {
+            let (name, value, reason) = (&option.name, &option.value, &option.reason);
+            eprintln!("Note: {name}={value} is not applied: {reason}");
+        }
         options = loaded.options;
         OptionText {
             text: options::text_over_a_file(flags),

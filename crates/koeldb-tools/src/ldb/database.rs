@@ -66,10 +66,11 @@ pub(super) struct Settings {
 impl Settings {
     /// The options of the newest OPTIONS file, if there is one, with what the command line changes.
     pub(super) fn load(global: &Global, path: &Path) -> Outcome<Self> {
+        // A plug-in that is not here, a listener say, is no reason not to look at the data.
         let mut config = ConfigOptions::new();
         config
             .set_ignore_unknown_options(global.ignore_unknown_options)
-            .set_ignore_unsupported_options(global.ignore_unknown_options);
+            .set_ignore_unsupported_options(true);
         let mut settings = Settings {
             options: Options::new(),
             families: Vec::new(),
@@ -77,6 +78,10 @@ impl Settings {
         if global.try_load_options.unwrap_or(true) {
             match Options::load_latest(path, &config) {
                 Ok(loaded) => {
+                    for option in &loaded.ignored {
+                        let (name, value, reason) = (&option.name, &option.value, &option.reason);
+                        eprintln!("Note: {name}={value} is not applied: {reason}");
+                    }
                     settings.options = loaded.options;
                     settings.families = loaded.column_families;
                 }
