@@ -125,6 +125,21 @@ impl PinnedSlice {
         }
     }
 
+    /// `bytes`, which lie at `start` of `owner`; short ones are copied inside without a look at the owner.
+    ///
+    /// # Panics
+    /// If there are 4 GiB or more.
+    #[inline]
+    #[must_use]
+    pub fn pin_bytes(owner: &Arc<Buffer>, start: u64, bytes: &[u8]) -> Self {
+        if bytes.len() <= INLINE_BYTES {
+            return Self::inline(bytes);
+        }
+        let len = u32::try_from(bytes.len()).expect("values are under 4 GiB");
+        debug_assert_eq!(owner.slice(start, len), bytes);
+        Self::pin(owner, start, len)
+    }
+
     /// A copy of `bytes`.
     ///
     /// # Panics

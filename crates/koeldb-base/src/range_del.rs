@@ -131,8 +131,16 @@ impl FragmentedTombstones {
     /// The fragments cut down to user keys in `[from, to)`; an absent bound does not cut.
     #[must_use]
     pub fn clipped(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Self {
-        let mut clipped = self.clone();
-        clipped.fragments.retain_mut(|fragment| {
+        let first = from.map_or(0, |from| {
+            self.fragments
+                .partition_point(|f| self.order.compare(&f.end, from) != Ordering::Greater)
+        });
+        let mut fragments = Vec::new();
+        for fragment in &self.fragments[first..] {
+            if to.is_some_and(|to| self.order.compare(&fragment.start, to) != Ordering::Less) {
+                break;
+            }
+            let mut fragment = fragment.clone();
             if let Some(from) = from
                 && self.order.compare(&fragment.start, from) == Ordering::Less
             {
@@ -143,9 +151,13 @@ impl FragmentedTombstones {
             {
                 fragment.end = to.to_vec();
             }
-            self.order.compare(&fragment.start, &fragment.end) == Ordering::Less
-        });
-        clipped
+            fragments.push(fragment);
+        }
+        FragmentedTombstones {
+            order: self.order.clone(),
+            fragments,
+            seqno_max: self.seqno_max,
+        }
     }
 
     /// The fragments as tombstones, one for each sequence number.

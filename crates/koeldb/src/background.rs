@@ -18,14 +18,14 @@ use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
 use koeldb_lsm::job::{CompactionFilterContext, CompactionJob, OutputSpec};
 use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
-use koeldb_lsm::version::VersionEdit;
+use koeldb_lsm::version::{VersionEdit, VersionSet};
 use koeldb_lsm::{FileMeta, Version};
 use koeldb_table::builder::TableReason;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use crate::db::DbInner;
 use crate::env::JobPriority;
-use crate::family::FamilyData;
+use crate::family::{FamilyData, FamilyState};
 use crate::listener::{CompactionJobInfo, Event, FlushJobInfo};
 use crate::options::{
     BottommostLevelCompaction, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
@@ -39,7 +39,36 @@ use crate::tables::{Place, pick_settings};
 struct Running {
     flushes: u32,
     compactions: u32,
+    /// Calls of users that change the directory.
+    foreground: u32,
     shut_down: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SlotKind {
+    Flush,
+    Compaction,
+    Foreground,
+}
+
+/// A piece of work that is counted while it runs, however it ends.
+#[derive(Debug)]
+pub(crate) struct Slot<'b> {
+    background: &'b Background,
+    kind: SlotKind,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut running = lock(&self.background.running);
+        match self.kind {
+            SlotKind::Flush => running.flushes -= 1,
+            SlotKind::Compaction => running.compactions -= 1,
+            SlotKind::Foreground => running.foreground -= 1,
+        }
+        drop(running);
+        self.background.changed.notify_all();
+    }
 }
 
 /// What is running in the background.
@@ -71,9 +100,25 @@ impl Background {
         self.cancelled.store(true, Ordering::Relaxed);
         let mut running = lock(&self.running);
         running.shut_down = true;
-        while running.flushes + running.compactions > 0 {
+        while running.flushes + running.compactions + running.foreground > 0 {
             running = self.wait(running, Duration::from_millis(100));
         }
+    }
+
+    /// Registers a call that changes the directory; a close waits for it.
+    pub(crate) fn enter(&self) -> Result<Slot<'_>> {
+        let mut running = lock(&self.running);
+        if running.shut_down {
+            return Err(Error::with_kind(
+                ErrorKind::ShutdownInProgress,
+                "the database is closed",
+            ));
+        }
+        running.foreground += 1;
+        Ok(Slot {
+            background: self,
+            kind: SlotKind::Foreground,
+        })
     }
 
     pub(crate) fn counts(&self) -> (u32, u32) {
@@ -84,11 +129,7 @@ impl Background {
 
 impl DbInner {
     fn slots(&self) -> (u32, u32) {
-        let options = self
-            .mutable
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        sanitize::background_slots(&options)
+        sanitize::background_slots(&self.mutable_options())
     }
 
     /// Starts what background work is due and has a slot.
@@ -125,12 +166,16 @@ impl DbInner {
     }
 
     fn run_flush(self: &Arc<Self>) {
+        let slot = Slot {
+            background: &self.background,
+            kind: SlotKind::Flush,
+        };
         let mut progress = false;
         while !self.background.cancelled.load(Ordering::Relaxed) {
             let Some(family) = self.flush_due() else {
                 break;
             };
-            match self.guarded(|| self.flush_sealed(&family)) {
+            match self.flush_sealed(&family) {
                 Ok(done) => progress |= done,
                 Err(error) => {
                     self.background_error("flush", error);
@@ -138,15 +183,19 @@ impl DbInner {
                 }
             }
         }
+        self.report_failures();
         self.announce_stall();
-        lock(&self.background.running).flushes -= 1;
-        self.background.changed.notify_all();
+        drop(slot);
         if progress {
             self.schedule();
         }
     }
 
     fn run_compaction(self: &Arc<Self>) {
+        let slot = Slot {
+            background: &self.background,
+            kind: SlotKind::Compaction,
+        };
         let mut picked = false;
         if !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
             let now = self.factory.unix_secs();
@@ -157,20 +206,25 @@ impl DbInner {
                 picked = true;
                 // More may be due beside this one.
                 self.schedule();
-                match self.compact(&family, plan) {
-                    Err(error) if error.kind() != ErrorKind::Aborted => {
-                        self.background_error("compaction", error)
-                    }
-                    _ => {}
+                if let Err(error) = self.compact(&family, plan) {
+                    self.compaction_failed(error);
                 }
                 break;
             }
         }
+        self.report_failures();
         self.announce_stall();
-        lock(&self.background.running).compactions -= 1;
-        self.background.changed.notify_all();
+        drop(slot);
         if picked {
             self.schedule();
+        }
+    }
+
+    /// A compaction that was given up is nothing; any other failure stops writes.
+    fn compaction_failed(&self, error: Error) {
+        let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
+        if !is_given_up {
+            self.background_error("compaction", error);
         }
     }
 
@@ -236,12 +290,26 @@ impl DbInner {
         if taken.is_empty() {
             return Ok(false);
         }
-        let outcome = self.flush_memtables(family, &taken);
+        let outcome = self.guarded(|| self.flush_memtables(family, &taken));
         if outcome.is_err() {
             family.note(|state| state.flushing = 0);
         }
         self.background.notify();
         outcome.map(|()| true)
+    }
+
+    /// Flushes everything sealed of `family`, also what somebody else has begun to flush.
+    pub(crate) fn flush_to_the_end(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<()> {
+        while family.read(|state| !state.sealed.is_empty()) {
+            if family.is_dropped() {
+                return Ok(());
+            }
+            if !self.flush_sealed(family)? {
+                let running = lock(&self.background.running);
+                drop(self.background.wait(running, Duration::from_millis(10)));
+            }
+        }
+        Ok(())
     }
 
     fn flush_memtables(
@@ -259,26 +327,36 @@ impl DbInner {
             TableReason::Flush,
         )?;
         let file = file.map(Arc::new);
-        if family.is_dropped() {
-            return self.discard_flushed(family, taken.len(), file.as_ref());
+        // Before a flush is recorded while several families share logs, the logs behind it are made durable: otherwise
+        // a power cut could leave one family ahead of the others (O7).
+        if self.all_families().len() > 1 {
+            self.sync_closed_logs().map_err(|error| {
+                self.fail_writes(
+                    error
+                        .context("syncing closed logs")
+                        .with_severity(Severity::Hard),
+                )
+            })?;
         }
-        self.sync_closed_logs()?;
-        {
+        let is_installed = {
             let mut versions = lock(&self.versions);
             let mut edit = VersionEdit::of(family.id);
             edit.log_number = Some(family.first_log_behind(taken.len()));
             edit.added_files
                 .extend(file.iter().map(|file| (0, Arc::clone(file))));
-            versions.raise_last_seqno(self.visible_seqno());
             self.note_empty_families(&mut versions);
-            let installed = versions.log_and_apply(vec![edit])?;
-            for (_, version) in installed {
-                family.change(self.delayed_write_rate(), |state| {
-                    state.sealed.drain(..taken.len());
-                    state.flushing = 0;
-                    state.version = version;
-                });
-            }
+            self.log_edit(&mut versions, family, edit, |state| {
+                state.sealed.drain(..taken.len());
+                state.flushing = 0;
+            })?
+        };
+        if !is_installed {
+            family.change(self.delayed_write_rate(), |state| {
+                state.sealed.drain(..taken.len());
+                state.flushing = 0;
+            });
+            self.discard(file.iter());
+            return Ok(());
         }
         self.update_stall();
         let bytes = file.as_ref().map_or(0, |file| file.bytes);
@@ -303,44 +381,38 @@ impl DbInner {
         Ok(())
     }
 
-    /// The family was dropped while its memtables were written.
-    fn discard_flushed(
-        &self,
-        family: &FamilyData,
-        count: usize,
-        file: Option<&Arc<FileMeta>>,
-    ) -> Result<()> {
-        family.change(self.delayed_write_rate(), |state| {
-            state.sealed.drain(..count);
-            state.flushing = 0;
-        });
-        if let Some(file) = file {
-            self.fs.remove_file(&koeldb_base::file_name::table(
-                self.factory.directory(),
-                file.number,
-            ))?;
+    /// Removes tables that did not become part of any version.
+    fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+        for file in files {
+            // What cannot be removed now is an orphan that the next open removes.
+            let path = koeldb_base::file_name::table(self.factory.directory(), file.number);
+            let _ = self.fs.remove_file(&path);
         }
-        Ok(())
     }
 
-    /// Before a flush is recorded while several families share logs, the logs behind it are made durable: otherwise a
-    /// power cut could leave one family ahead of the others (O7).
-    fn sync_closed_logs(&self) -> Result<()> {
-        if self.all_families().len() < 2 {
-            return Ok(());
+    /// Logs an edit of one family and makes its version the current one, together with what `change` does; `false` if the
+    /// family was dropped meanwhile, and nothing was done.
+    fn log_edit(
+        &self,
+        versions: &mut VersionSet,
+        family: &FamilyData,
+        edit: VersionEdit,
+        change: impl FnOnce(&mut FamilyState),
+    ) -> Result<bool> {
+        if versions.family(family.id).is_none() {
+            return Ok(false);
         }
-        let mut leadership = self.queue.lead();
-        let Some(wal) = leadership.commit.wal.as_mut() else {
-            return Ok(());
-        };
-        let synced = wal.sync_closed();
-        synced.map_err(|error| {
-            self.fail_writes(
-                error
-                    .context("syncing closed logs")
-                    .with_severity(Severity::Hard),
-            )
-        })
+        versions.raise_last_seqno(self.visible_seqno());
+        let installed = versions
+            .log_and_apply(vec![edit])
+            .map_err(|error| self.manifest_failed(error))?;
+        if let Some((_, version)) = installed.into_iter().next() {
+            family.change(self.delayed_write_rate(), |state| {
+                state.version = version;
+                change(state);
+            });
+        }
+        Ok(true)
     }
 
     /// Families without unflushed data need no log before the current one.
@@ -363,6 +435,7 @@ impl DbInner {
         options: &FlushOptions,
     ) -> Result<()> {
         self.check_writable()?;
+        let _foreground = self.background.enter()?;
         {
             let mut leadership = self.queue.lead();
             for family in families {
@@ -390,22 +463,22 @@ impl DbInner {
                     .map(|sealed| Arc::clone(&sealed.memtable))
             });
             let Some(target) = target else { continue };
-            let is_waiting = || {
-                family.read(|state| {
-                    state
-                        .sealed
-                        .iter()
-                        .any(|sealed| Arc::ptr_eq(&sealed.memtable, &target))
-                })
-            };
-            self.wait_while(is_waiting)?;
+            self.wait_while(|| {
+                if family.is_dropped() {
+                    return Err(dropped(family));
+                }
+                Ok(family.read(|state| {
+                    let mut sealed = state.sealed.iter();
+                    sealed.any(|sealed| Arc::ptr_eq(&sealed.memtable, &target))
+                }))
+            })?;
         }
         Ok(())
     }
 
     /// At close: what no log has must become tables.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
-        if self.db_options.avoid_flush_during_shutdown {
+        if self.mutable_options().avoid_flush_during_shutdown {
             return Ok(());
         }
         let unlogged: Vec<Arc<FamilyData>> = {
@@ -424,28 +497,23 @@ impl DbInner {
             unlogged
         };
         for family in unlogged {
-            while family.read(|state| !state.sealed.is_empty()) {
-                if !self.flush_sealed(&family)? {
-                    let running = lock(&self.background.running);
-                    drop(self.background.wait(running, Duration::from_millis(10)));
-                }
-            }
+            self.flush_to_the_end(&family)?;
         }
         Ok(())
     }
 
     /// Waits while `condition` holds, or until writes are refused or the database closes.
-    fn wait_while(self: &Arc<Self>, condition: impl Fn() -> bool) -> Result<()> {
-        let mut running = lock(&self.background.running);
-        while condition() {
+    fn wait_while(self: &Arc<Self>, condition: impl Fn() -> Result<bool>) -> Result<()> {
+        while condition()? {
             if let Some(failure) = self.failure() {
                 return Err(failure);
             }
             self.check_open()?;
-            running = self.background.wait(running, Duration::from_millis(50));
-            drop(running);
             self.schedule();
-            running = lock(&self.background.running);
+            let running = lock(&self.background.running);
+            if condition()? {
+                drop(self.background.wait(running, Duration::from_millis(50)));
+            }
         }
         Ok(())
     }
@@ -524,13 +592,19 @@ impl DbInner {
             .iter()
             .map(|(_, file)| Arc::clone(file))
             .collect();
-        if family.is_dropped() {
+        let is_installed = {
+            let mut versions = lock(&self.versions);
+            self.log_edit(&mut versions, family, edit, |_| ())?
+        };
+        if !is_installed {
+            if !plan.trivial_move {
+                self.discard(&outputs);
+            }
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
                 "the column family was dropped",
             ));
         }
-        self.install(family, edit)?;
         if !plan.trivial_move {
             self.purge.retire(plan.files().map(|(_, file)| file));
         }
@@ -569,27 +643,12 @@ impl DbInner {
             info.reason
         ));
         self.notify(&Event::CompactionCompleted(&info));
-        Ok(outputs)
-    }
-
-    /// Logs an edit of one family and makes its version the current one.
-    pub(crate) fn install(&self, family: &FamilyData, edit: VersionEdit) -> Result<()> {
-        let mut versions = lock(&self.versions);
-        versions.raise_last_seqno(self.visible_seqno());
-        let installed = versions.log_and_apply(vec![edit]).map_err(|error| {
-            let severity = if error.is_corruption() {
-                Severity::Unrecoverable
-            } else {
-                Severity::Hard
-            };
-            error
-                .context("writing the MANIFEST")
-                .with_severity(severity)
-        })?;
-        for (_, version) in installed {
-            family.change(self.delayed_write_rate(), |state| state.version = version);
-        }
-        Ok(())
+        // What was moved was not made by this compaction.
+        Ok(if plan.trivial_move {
+            Vec::new()
+        } else {
+            outputs
+        })
     }
 
     fn merge_tables(
@@ -615,11 +674,7 @@ impl DbInner {
                 target_file_bytes: plan.target_file_bytes,
             },
         );
-        let readahead = self
-            .mutable
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .compaction_readahead_size;
+        let readahead = self.mutable_options().compaction_readahead_size;
         let source = BlockingSource::new(BlockReadOptions {
             fill_cache: false,
             readahead_bytes: readahead,
@@ -685,6 +740,7 @@ impl DbInner {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         self.flush_families(std::slice::from_ref(family), &FlushOptions::new())?;
+        let _foreground = self.background.enter()?;
         family.manual_compactions.fetch_add(1, Ordering::AcqRel);
         let outcome = self.compact_range_exclusively(family, bounds, options);
         family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
@@ -736,18 +792,19 @@ impl DbInner {
         to: Option<&[u8]>,
         options: &CompactRangeOptions,
     ) -> Result<()> {
-        let version = family.version();
-        let overlapped = |level: usize| !version.overlapping(level, from, to).is_empty();
-        let Some(deepest) = (0..version.levels.len())
-            .rev()
-            .find(|&level| overlapped(level))
-        else {
+        let (level_count, deepest) = {
+            let version = family.version();
+            let overlapped = |level: usize| !version.overlapping(level, from, to).is_empty();
+            let count = version.levels.len();
+            (count, (0..count).rev().find(|&level| overlapped(level)))
+        };
+        let Some(deepest) = deepest else {
             return Ok(());
         };
         let mut made: Vec<FileNumber> = Vec::new();
         let mut level = 0;
         let settings = pick_settings(family_options);
-        while level < deepest.max(1) && level + 1 < version.levels.len() {
+        while level < deepest.max(1) && level + 1 < level_count {
             let base_level = leveled::level_targets(&family.version(), &settings).base_level;
             let output_level = if level == 0 { base_level } else { level + 1 };
             let files = self.compact_planned(family, |version, settings| {
@@ -787,26 +844,39 @@ impl DbInner {
         family: &Arc<FamilyData>,
         pick: impl Fn(&Version, &pick::PickSettings) -> Option<CompactionPlan>,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        self.wait_while(|| {
-            family
-                .version()
-                .files()
-                .any(|(_, file)| file.is_being_compacted())
-        })?;
         let settings = pick_settings(&family.options());
-        let plan = family.read(|state| {
-            let plan = pick(&state.version, &settings)?;
-            plan.mark(true);
-            Some(plan)
-        });
-        match plan {
-            None => Ok(Vec::new()),
-            Some(plan) => self.compact(family, plan).inspect_err(|error| {
-                if error.is_corruption() {
-                    self.background_error("compaction", error.clone());
-                }
-            }),
+        let plan = loop {
+            // Looked at and picked in one step: what another compaction has taken would be missing from the plan.
+            let picked = family.read(|state| {
+                let is_busy = state
+                    .version
+                    .files()
+                    .any(|(_, file)| file.is_being_compacted());
+                (!is_busy).then(|| {
+                    let plan = pick(&state.version, &settings);
+                    if let Some(plan) = &plan {
+                        plan.mark(true);
+                    }
+                    plan
+                })
+            });
+            if let Some(picked) = picked {
+                break picked;
+            }
+            self.wait_while(|| {
+                let version = family.version();
+                Ok(version.files().any(|(_, file)| file.is_being_compacted()))
+            })?;
+        };
+        let Some(plan) = plan else {
+            return Ok(Vec::new());
+        };
+        let compacted = self.compact(family, plan);
+        if let Err(error) = &compacted {
+            self.compaction_failed(error.clone());
+            self.report_failures();
         }
+        compacted
     }
 
     /// Compacts the named tables, and what lies between them, into `output_level`.
@@ -817,6 +887,7 @@ impl DbInner {
         output_level: usize,
     ) -> Result<Vec<PathBuf>> {
         self.check_writable()?;
+        let _foreground = self.background.enter()?;
         let numbers = table_numbers(files)?;
         family.manual_compactions.fetch_add(1, Ordering::AcqRel);
         let made = self.compact_numbers(family, &numbers, output_level);
@@ -854,6 +925,13 @@ impl DbInner {
             pick::manual::pick_files(version, settings, numbers, output_level)
         })
     }
+}
+
+fn dropped(family: &FamilyData) -> Error {
+    Error::with_kind(
+        ErrorKind::ColumnFamilyDropped,
+        format!("column family {:?} was dropped", family.name),
+    )
 }
 
 fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {

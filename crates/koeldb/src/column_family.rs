@@ -86,7 +86,9 @@ impl ColumnFamily {
         ONE.with_borrow_mut(|batch| {
             batch.clear();
             fill(batch, self.data.id);
-            self.inner().write(batch, options)
+            let written = self.inner().write(batch, options);
+            batch.shrink_to(ONE_BYTES_MAX);
+            written
         })
     }
 
@@ -459,6 +461,9 @@ impl ColumnFamily {
             .collect()
     }
 }
+
+/// What a thread keeps of the memory of its largest single write.
+const ONE_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
     /// The batch of single-operation writes of this thread.

@@ -77,11 +77,17 @@ pub(crate) struct DbInner {
     pub(crate) stall: WriteStall,
     pub(crate) background: Background,
     pub(crate) purge: Purge,
+    /// Logs no longer written and not yet durable. Taken after leadership, or without it.
+    pub(crate) unsynced_logs: Mutex<Vec<RecordWriter>>,
     /// Logs no longer written and not yet removed, with their bytes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
     has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
+    failure_count: AtomicU64,
+    /// Failures that listeners have not been told of: they run where no lock is held.
+    unreported: Mutex<Vec<Error>>,
+    resuming: Mutex<()>,
     /// What may change while the database is open.
     pub(crate) mutable: RwLock<DbOptions>,
     // Each inside its mutex.
@@ -135,7 +141,11 @@ impl DbInner {
             stall: WriteStall::default(),
             background: Background::default(),
             purge: Purge::default(),
+            unsynced_logs: Mutex::new(Vec::new()),
             closed_logs: Mutex::new(Vec::new()),
+            unreported: Mutex::new(Vec::new()),
+            failure_count: AtomicU64::new(0),
+            resuming: Mutex::new(()),
             life: AtomicU8::new(OPEN),
             has_failed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -192,13 +202,15 @@ impl DbInner {
         }
     }
 
-    pub(crate) fn delayed_write_rate(&self) -> u64 {
-        match self
-            .mutable
+    /// The options that may change, as they are now.
+    pub(crate) fn mutable_options(&self) -> std::sync::RwLockReadGuard<'_, DbOptions> {
+        self.mutable
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .delayed_write_rate
-        {
+    }
+
+    pub(crate) fn delayed_write_rate(&self) -> u64 {
+        match self.mutable_options().delayed_write_rate {
             0 => 16 << 20,
             rate => rate,
         }
@@ -215,12 +227,12 @@ impl DbInner {
 
     /// Lets writers observe what the families' states ask for now.
     pub(crate) fn update_stall(&self) {
-        let families = self.all_families();
-        self.stall.set(
+        self.stall.set(|| {
+            let families = self.all_families();
             families
-                .iter()
-                .map(|family| family.read(|state| state.stall)),
-        );
+                .into_iter()
+                .map(|family| family.read(|state| state.stall))
+        });
     }
 
     /// Tells listeners which families' conditions changed; called where no lock is held.
@@ -302,29 +314,69 @@ impl DbInner {
             }
         }
         self.has_failed.store(true, Ordering::Release);
-        self.info_log.log(
-            crate::options::LogLevel::Error,
-            format_args!("writes are refused: {error}"),
-        );
-        self.notify(&Event::BackgroundError(&error));
+        self.failure_count.fetch_add(1, Ordering::AcqRel);
+        lock(&self.unreported).push(error.clone());
         self.stall.notify();
         self.background.notify();
         error
     }
 
-    /// Takes writes again after what stopped them was repaired.
-    fn clear_failure(&self) {
-        *lock(&self.failure) = None;
-        self.has_failed.store(false, Ordering::Release);
+    /// Tells the log and the listeners of failures; called where no lock is held.
+    pub(crate) fn report_failures(&self) {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return;
+        }
+        let unreported = std::mem::take(&mut *lock(&self.unreported));
+        for error in unreported {
+            self.info_log.log(
+                crate::options::LogLevel::Error,
+                format_args!("writes are refused: {error}"),
+            );
+            self.notify(&Event::BackgroundError(&error));
+        }
+    }
+
+    /// What a failed change of the MANIFEST means: what it refused before writing concerns the caller alone; after that
+    /// nobody knows what is on disk, and writes stop (O21).
+    pub(crate) fn manifest_failed(&self, error: Error) -> Error {
+        let severity = match error.kind() {
+            ErrorKind::InvalidArgument | ErrorKind::ColumnFamilyDropped => return error,
+            ErrorKind::Corruption => Severity::Unrecoverable,
+            _ => Severity::Hard,
+        };
+        self.fail_writes(
+            error
+                .context("writing the MANIFEST")
+                .with_severity(severity),
+        )
+    }
+
+    /// Takes writes again after what stopped them was repaired; refuses if something else failed since `count` failures.
+    fn clear_failure(&self, count: u64) -> Result<()> {
+        {
+            let mut failure = lock(&self.failure);
+            if self.failure_count.load(Ordering::Acquire) != count
+                && let Some(newer) = &*failure
+            {
+                return Err(newer.clone());
+            }
+            *failure = None;
+            self.has_failed.store(false, Ordering::Release);
+        }
         self.info_log
             .info(format_args!("writes are accepted again"));
         self.notify(&Event::Resumed);
         self.stall.notify();
+        Ok(())
     }
 
     /// Repairs what a hard error left: every family is flushed past the failed log, which nobody writes to any more.
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
-        self.check_open()?;
+        let _foreground = self.background.enter()?;
+        let Ok(_only_one) = self.resuming.try_lock() else {
+            return Err(Error::with_kind(ErrorKind::Busy, "somebody else resumes"));
+        };
+        let count = self.failure_count.load(Ordering::Acquire);
         let Some(failure) = self.failure() else {
             return Ok(());
         };
@@ -339,9 +391,9 @@ impl DbInner {
             }
         }
         for family in self.all_families() {
-            while self.flush_sealed(&family)? {}
+            self.flush_to_the_end(&family)?;
         }
-        self.clear_failure();
+        self.clear_failure(count)?;
         self.schedule();
         Ok(())
     }
@@ -373,8 +425,11 @@ impl DbInner {
             no_slowdown: options.no_slowdown,
         };
         let begun = self.measures().then(|| self.clock.now());
-        self.queue
-            .write(self, batch.records(), batch.count(), how)?;
+        let written = self.queue.write(self, batch.records(), batch.count(), how);
+        if written.is_err() {
+            self.report_failures();
+        }
+        written?;
         if let Some(begun) = begun {
             self.record_elapsed(HistogramKind::DbWrite, begun);
         }
@@ -429,13 +484,21 @@ impl DbInner {
     }
 
     pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
-        self.check_writable()?;
-        let mut leadership = self.queue.lead();
-        if sync {
-            return self.sync_wal(&mut leadership.commit);
+        self.check_open()?;
+        if self.read_only {
+            return self.check_writable();
         }
-        let flushed = leadership.commit.wal()?.writer.flush();
-        flushed.map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))
+        let flushed = {
+            let mut leadership = self.queue.lead();
+            if sync {
+                self.sync_wal(&mut leadership.commit)
+            } else {
+                let flushed = leadership.commit.wal()?.writer.flush();
+                flushed.map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))
+            }
+        };
+        self.report_failures();
+        flushed
     }
 
     /// A new log file and its number.
@@ -463,19 +526,20 @@ impl DbInner {
             self.flush_unlogged()
         };
         self.background.shut_down();
-        let mut leadership = self.queue.lead();
-        let synced = match leadership.commit.wal.take() {
-            Some(mut wal) if !self.has_failed.load(Ordering::Acquire) => {
+        let wal = self.queue.lead().commit.wal.take();
+        let synced = match wal {
+            // A log that failed is never touched again; a healthy one is owed even if something else failed.
+            Some(mut wal) if wal.writer.failure().is_none() => {
                 wal.sync(self).and_then(|()| wal.writer.close())
             }
             _ => Ok(()),
         };
-        drop(leadership);
         self.remove_obsolete_files();
+        self.report_failures();
         self.life.store(CLOSED, Ordering::Release);
         *lock(&self.file_lock) = None;
         self.info_log.info(format_args!("closed"));
-        flushed.and(synced)
+        flushed.and(synced).and(self.failure().map_or(Ok(()), Err))
     }
 }
 

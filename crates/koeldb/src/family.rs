@@ -162,7 +162,9 @@ impl FamilyData {
             options: Arc::clone(&state.options),
         };
         // Installed under the mutex, so that readers never see an older state after a newer one.
-        self.super_version.install(next);
+        let replaced = self.super_version.install(next);
+        drop(state);
+        drop(replaced);
         result
     }
 

@@ -105,7 +105,7 @@ impl InfoLog {
                     .to_string()
                     .chars()
                     .flat_map(|c| {
-                        let (plain, escaped) = if c.is_control() && c != '\n' {
+                        let (plain, escaped) = if c.is_control() {
                             (None, Some(c.escape_default()))
                         } else {
                             (Some(c), None)

@@ -19,6 +19,7 @@ impl DbInner {
         options: &ColumnFamilyOptions,
     ) -> Result<Arc<FamilyData>> {
         self.check_writable()?;
+        let _foreground = self.background.enter()?;
         let mut options = options.clone();
         {
             let mut db = self.db_options.clone();
@@ -32,7 +33,8 @@ impl DbInner {
             // Beside no write, so that the family begins with the log that is current.
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
-            let family = add_family(&mut lock(&self.versions), &self.factory, name, options, log)?;
+            let family = add_family(&mut lock(&self.versions), &self.factory, name, options, log)
+                .map_err(|error| self.manifest_failed(error))?;
             let families = Arc::make_mut(&mut leadership.commit.families);
             families.push(ActiveFamily::of(&family));
             families.sort_by_key(|active| active.family.id);
@@ -53,6 +55,7 @@ impl DbInner {
 
     pub(crate) fn drop_family(&self, family: &Arc<FamilyData>) -> Result<()> {
         self.check_writable()?;
+        let _foreground = self.background.enter()?;
         if family.id == 0 {
             return Err(Error::invalid_argument(
                 "the default column family cannot be dropped",
@@ -66,7 +69,9 @@ impl DbInner {
         }
         {
             let mut leadership = self.queue.lead();
-            lock(&self.versions).drop_family(family.id)?;
+            lock(&self.versions)
+                .drop_family(family.id)
+                .map_err(|error| self.manifest_failed(error))?;
             family.dropped.store(true, Ordering::Release);
             Arc::make_mut(&mut leadership.commit.families)
                 .retain(|active| active.family.id != family.id);
@@ -91,21 +96,15 @@ impl DbInner {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
         self.check_writable()?;
-        let db = self
-            .mutable
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        let changed = Arc::new(mutable::changed_family(
-            &family.name,
-            &family.options(),
-            &db,
-            pairs,
-        )?);
+        let _foreground = self.background.enter()?;
         {
+            // Computed beside no other change, so that none is lost.
             let mut leadership = self.queue.lead();
+            let db = self.mutable_options().clone();
+            let current = family.options();
+            let changed = Arc::new(mutable::changed_family(&family.name, &current, &db, pairs)?);
             family.change(self.delayed_write_rate(), |state| {
-                state.options = Arc::clone(&changed)
+                state.options = Arc::clone(&changed);
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
                 Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
@@ -122,6 +121,7 @@ impl DbInner {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
         self.check_writable()?;
+        let _foreground = self.background.enter()?;
         {
             let mut current = self
                 .mutable

@@ -491,7 +491,6 @@ impl Opening {
             number,
             is_entry_synced: recovered.stopped_early,
             has_unsynced: false,
-            unsynced_before: Vec::new(),
         })
     }
 

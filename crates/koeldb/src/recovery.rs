@@ -230,6 +230,12 @@ impl Replay<'_> {
                     log.problem.get_or_insert_with(|| error.to_string());
                     match self.mode {
                         RecoveryMode::SkipAnyCorruptedRecords => {}
+                        RecoveryMode::PointInTime => {
+                            log.dropped_bytes =
+                                log.bytes.saturating_sub(reader.last_record().start);
+                            self.stopped_in = Some(number);
+                            return Ok(log);
+                        }
                         _ => return Err(error),
                     }
                 }
@@ -261,7 +267,7 @@ impl Replay<'_> {
                 "batch with the impossible sequence number {first}"
             )));
         }
-        if must_continue && self.next_seqno.is_some_and(|next| next != first) {
+        if must_continue && self.next_seqno != Some(first) {
             return Ok(Taken::Gap);
         }
         self.apply(&record[HEADER_BYTES..], first, number)?;

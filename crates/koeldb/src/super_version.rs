@@ -42,6 +42,11 @@ thread_local! {
 
 static NEXT_CELL: AtomicU64 = AtomicU64::new(1);
 
+/// Super-versions that nobody finds any more: freeing their memtables takes its time.
+pub(crate) struct Replaced {
+    _garbage: Vec<Arc<SuperVersion>>,
+}
+
 /// Where a family's current super-version is found.
 pub(crate) struct SuperVersionCell {
     id: u64,
@@ -74,28 +79,25 @@ impl SuperVersionCell {
         self.installed.load(Ordering::Relaxed)
     }
 
-    /// Makes `next` the current super-version.
-    pub(crate) fn install(&self, next: SuperVersion) {
+    /// Makes `next` the current super-version; what it replaces is given back, to be let go of without a lock held.
+    #[must_use]
+    pub(crate) fn install(&self, next: SuperVersion) -> Replaced {
         let next = Arc::new(next);
         let replaced = std::mem::replace(&mut *lock(&self.current), next);
         self.installed.fetch_add(1, Ordering::Release);
-        drop(replaced);
-        self.sweep();
+        let mut garbage = self.sweep();
+        garbage.push(replaced);
+        Replaced { _garbage: garbage }
     }
 
     /// Empties the slots of threads that are not reading.
-    fn sweep(&self) {
-        let mut swept = Vec::new();
+    fn sweep(&self) -> Vec<Arc<SuperVersion>> {
         let mut slots = lock(&self.slots);
         slots.retain(|slot| Arc::strong_count(slot) > 1);
-        for slot in slots.iter() {
-            if let Ok(mut held) = slot.held.try_lock() {
-                swept.push(held.take());
-            }
-        }
-        drop(slots);
-        // The super-versions are let go of without a lock held: freeing a memtable takes its time.
-        drop(swept);
+        let held = slots
+            .iter()
+            .filter_map(|slot| slot.held.try_lock().ok()?.take());
+        held.map(|(_, super_version)| super_version).collect()
     }
 
     /// Runs `read` on the current super-version.
@@ -123,7 +125,11 @@ impl SuperVersionCell {
             Some((_, super_version)) => read(super_version),
             None => read(&self.load()),
         };
-        if self.installed.load(Ordering::Relaxed) != installed {
+        drop(held);
+        // An install that met the slot locked relies on its owner to empty it.
+        if self.installed.load(Ordering::SeqCst) != installed
+            && let Ok(mut held) = slot.held.try_lock()
+        {
             let stale = held.take();
             drop(held);
             drop(stale);

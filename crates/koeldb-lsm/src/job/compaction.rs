@@ -180,19 +180,15 @@ impl CompactionJob<'_> {
         };
         let mut entries = CompactionCursor::new(MergingCursor::new(order, inputs), rules)?;
         let mut outputs = TableOutputs::new(self.output);
-        let cancelled = self.cancelled;
-        let written = entries.write_to(&mut outputs, cancelled).and_then(|()| match expected {
-            Some(expected) if self.verify_record_count && expected != entries.entries_read() => {
-                Err(Error::corruption(format!(
-                    "compaction read {} entries where the properties of its inputs promise {expected}",
-                    entries.entries_read()
-                )))
-            }
-            _ => Ok(()),
-        });
-        if let Err(error) = written {
-            outputs.abandon();
-            return Err(error);
+        entries.write_to(&mut outputs, self.cancelled)?;
+        let read = entries.entries_read();
+        if let Some(expected) = expected
+            && self.verify_record_count
+            && expected != read
+        {
+            return Err(Error::corruption(format!(
+                "compaction read {read} entries where the properties of its inputs promise {expected}"
+            )));
         }
         let files = outputs.finish(entries.tombstones())?;
         Ok(CompactionResult {

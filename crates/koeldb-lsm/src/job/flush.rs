@@ -46,15 +46,8 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         };
         let mut entries = CompactionCursor::new(input, rules)?;
         let mut outputs = TableOutputs::new(self.output);
-        match entries.write_to(&mut outputs, &AtomicBool::new(false)) {
-            Ok(()) => {
-                let mut files = outputs.finish(entries.tombstones())?;
-                Ok((files.pop(), entries.drops()))
-            }
-            Err(error) => {
-                outputs.abandon();
-                Err(error)
-            }
-        }
+        entries.write_to(&mut outputs, &AtomicBool::new(false))?;
+        let mut files = outputs.finish(entries.tombstones())?;
+        Ok((files.pop(), entries.drops()))
     }
 }

@@ -232,36 +232,28 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// Ends the last table, makes the directory entries durable, and gives the files.
+    /// Ends the last table, makes the directory entries durable, and gives the files. Dropped before, or after an error,
+    /// the outputs remove every file they made.
     ///
     /// # Errors
     /// What the file system fails with.
     pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Vec<FileMeta>> {
-        let ended = self.finish_table(None, tombstones).and_then(|()| {
-            if self.finished.is_empty() {
-                Ok(())
-            } else {
-                self.spec.fs.sync_dir(self.spec.directory)
-            }
-        });
-        match ended {
-            Ok(()) => Ok(std::mem::take(&mut self.finished)),
-            Err(error) => {
-                self.abandon();
-                Err(error)
-            }
+        self.finish_table(None, tombstones)?;
+        if !self.finished.is_empty() {
+            self.spec.fs.sync_dir(self.spec.directory)?;
         }
+        self.made.clear();
+        Ok(std::mem::take(&mut self.finished))
     }
+}
 
-    /// Removes every file made.
-    pub fn abandon(mut self) {
+impl Drop for TableOutputs<'_> {
+    fn drop(&mut self) {
         self.current = None;
         for &number in &self.made {
             // A file that cannot be removed now is an orphan that the next open removes.
-            let _ = self
-                .spec
-                .fs
-                .remove_file(&file_name::table(self.spec.directory, number));
+            let path = file_name::table(self.spec.directory, number);
+            let _ = self.spec.fs.remove_file(&path);
         }
     }
 }

@@ -58,10 +58,9 @@ pub fn pick_files(
             .filter(|file| numbers.contains(&file.number))
             .cloned()
             .collect();
-        let mut chosen = if level == 0 {
-            between_oldest_and_newest(&files.files, &named)
-        } else {
-            named
+        let mut chosen = match level {
+            0 => level0_inputs(&files.files, &named, output_level),
+            _ => named,
         };
         if let Some(range) = &range {
             let overlapped = range.overlapping(version, level);
@@ -106,7 +105,10 @@ pub fn pick_files(
     Some(CompactionPlan {
         reason: CompactionReason::ManualCompaction,
         output_level,
-        target_file_bytes: settings.target_file_bytes(output_level, base_level.min(output_level)),
+        target_file_bytes: match output_level {
+            0 => u64::MAX,
+            _ => settings.target_file_bytes(output_level, base_level.min(output_level)),
+        },
         max_grandparent_bytes: settings.max_compaction_bytes,
         grandparents,
         bottommost: !older_on_level0 && is_bottommost(version, output_level, &range),
@@ -116,16 +118,19 @@ pub fn pick_files(
     })
 }
 
-/// On level 0 the files between two named ones go with them: a run in the middle must not be left behind.
-fn between_oldest_and_newest(
+/// The files of level 0 that go with the named ones: those between them, for a run in the middle must not be left behind,
+/// and if the output lies deeper also all older ones, for they must not end up above it.
+fn level0_inputs(
     files: &[Arc<FileMeta>],
     named: &[Arc<FileMeta>],
+    output_level: usize,
 ) -> Vec<Arc<FileMeta>> {
     let is_named = |file: &Arc<FileMeta>| named.iter().any(|known| known.number == file.number);
     match (
         files.iter().position(is_named),
         files.iter().rposition(is_named),
     ) {
+        (Some(newest), Some(_)) if output_level > 0 => files[newest..].to_vec(),
         (Some(newest), Some(oldest)) => files[newest..=oldest].to_vec(),
         _ => Vec::new(),
     }

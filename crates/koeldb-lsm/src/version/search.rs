@@ -60,11 +60,16 @@ impl Version {
                 continue;
             }
             if run >= lookup.runs_searched() {
-                let index = files.find(&self.order, lookup.seek_key());
-                if let Some(file) = files.files.get(index)
+                let mut index = files.find(&self.order, lookup.seek_key());
+                while let Some(file) = files.files.get(index)
                     && self.covers(file, lookup.user_key())
                 {
                     tables.reader(file, level)?.search(lookup, source)?;
+                    // Writers of old left a key's versions on both sides of a border.
+                    if lookup.is_settled() || lookup.user_key() != file.largest_user_key() {
+                        break;
+                    }
+                    index += 1;
                 }
                 lookup.checkpoint();
                 if lookup.is_settled() {

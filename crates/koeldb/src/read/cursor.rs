@@ -94,6 +94,8 @@ pub struct DbCursor {
     bounds: KeyBounds,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<MergingCursor<RunCursor>>>,
+    /// The range set last is none under this comparator.
+    range_failure: Option<Error>,
     failure: Option<Error>,
 }
 
@@ -112,15 +114,13 @@ impl DbCursor {
             options: options.clone(),
             pinned,
             scan: None,
+            range_failure: failure,
             failure: None,
         };
         cursor.bounds = options
             .bounds()
             .clone()
             .narrowed(order, bounds.unwrap_or_default());
-        if let Some(failure) = failure {
-            cursor.pinned = Err(failure);
-        }
         cursor
     }
 
@@ -219,6 +219,9 @@ impl DbCursor {
         run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         self.family.inner().check_open()?;
+        if let Some(failure) = &self.range_failure {
+            return Err(failure.clone());
+        }
         if is_seek {
             self.failure = None;
         }
@@ -359,12 +362,13 @@ impl DbCursor {
         let order = self.family.data().order.clone();
         match range.into_bounds(&order) {
             Some(bounds) => {
+                self.range_failure = None;
                 self.bounds = self.options.bounds().narrowed(&order, bounds);
                 if let Some(scan) = &mut self.scan {
                     scan.set_bounds(self.bounds.clone());
                 }
             }
-            None => self.pinned = Err(no_prefix_range(order.name())),
+            None => self.range_failure = Some(no_prefix_range(order.name())),
         }
     }
 
@@ -376,6 +380,7 @@ impl DbCursor {
             bounds: self.bounds.clone(),
             pinned: self.pinned.clone(),
             scan: None,
+            range_failure: None,
             failure: None,
         }
     }

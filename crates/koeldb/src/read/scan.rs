@@ -238,8 +238,8 @@ impl<C: Cursor> Scan<C> {
                 continue;
             }
             if entry.seqno > self.view.seqno {
-                skips += 1;
-                if skips > SKIPS_BEFORE_SEEK {
+                let is_same_key = skips > 0 && !skipping && entry.user_key == self.key.as_slice();
+                if is_same_key && skips > SKIPS_BEFORE_SEEK {
                     encode_into(
                         &mut self.target,
                         entry.user_key,
@@ -248,9 +248,16 @@ impl<C: Cursor> Scan<C> {
                     );
                     self.inner.seek(&self.target)?;
                     skips = 0;
-                } else {
-                    self.inner.next()?;
+                    continue;
                 }
+                if !is_same_key {
+                    skips = 0;
+                    skipping = false;
+                    self.key.clear();
+                    self.key.extend_from_slice(entry.user_key);
+                }
+                skips += 1;
+                self.inner.next()?;
                 continue;
             }
             if self.leaves_prefix(entry.user_key) {

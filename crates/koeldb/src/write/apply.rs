@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use koeldb_base::{Error, Result, SeqNo, ValueType};
+use koeldb_base::error::ErrorDetail;
+use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 
 use super::batch::{BatchEntry, BatchIter};
 use super::commit::ActiveFamily;
@@ -57,22 +58,11 @@ impl SharedApply {
     pub(crate) fn help(&self) {
         while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
             let records = &self.records[part.records.clone()];
-            let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                insert(&self.families, records, self.first + part.first)
-            }));
-            match inserted {
-                Ok(Ok(is_full)) => {
-                    if is_full {
-                        self.is_full.store(true, Ordering::Relaxed);
-                    }
-                }
-                Ok(Err(error)) => {
+            match insert(&self.families, records, self.first + part.first) {
+                Ok(true) => self.is_full.store(true, Ordering::Relaxed),
+                Ok(false) => {}
+                Err(error) => {
                     let _ = self.failure.set(error);
-                }
-                Err(_) => {
-                    let _ = self
-                        .failure
-                        .set(Error::corruption("inserting into a memtable panicked"));
                 }
             }
             self.finished.fetch_add(1, Ordering::Release);
@@ -108,8 +98,19 @@ pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
     }
 }
 
-/// Inserts operations into the memtables of their families, numbered from `first`; says whether one is full.
+/// Inserts operations into the memtables of their families, numbered from `first`; says whether one is full. A panic,
+/// as of a comparator, is an error.
 pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+    let run = std::panic::AssertUnwindSafe(|| insert_all(families, records, first));
+    std::panic::catch_unwind(run).unwrap_or_else(|_| {
+        Err(
+            Error::with_kind(ErrorKind::Aborted, "inserting into a memtable panicked")
+                .with_detail(ErrorDetail::PluginPanicked),
+        )
+    })
+}
+
+fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut seqno = first;
     let mut is_full = false;
     for entry in BatchIter::new(records) {

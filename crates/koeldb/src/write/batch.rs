@@ -351,6 +351,13 @@ impl WriteBatch {
         self.rep
     }
 
+    /// Gives memory beyond `bytes` back; forgets all operations then.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if self.rep.capacity() > bytes {
+            *self = Self::new();
+        }
+    }
+
     /// The records without the header.
     pub(crate) fn records(&self) -> &[u8] {
         &self.rep[HEADER_BYTES..]

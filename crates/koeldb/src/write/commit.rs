@@ -24,7 +24,7 @@ use crate::db::DbInner;
 use crate::family::FamilyData;
 use crate::super_version::lock;
 
-/// The log being written, and those before it that were not synced yet.
+/// The log being written.
 pub(crate) struct Wal {
     pub(crate) writer: RecordWriter,
     pub(crate) number: FileNumber,
@@ -32,25 +32,12 @@ pub(crate) struct Wal {
     pub(crate) is_entry_synced: bool,
     /// Records since the last sync.
     pub(crate) has_unsynced: bool,
-    /// Closed for writing, oldest first, and not synced.
-    pub(crate) unsynced_before: Vec<RecordWriter>,
 }
 
 impl Wal {
-    /// Makes the logs before this one durable.
-    pub(crate) fn sync_closed(&mut self) -> Result<()> {
-        for older in &mut self.unsynced_before {
-            older.sync()?;
-        }
-        for older in self.unsynced_before.drain(..) {
-            older.close()?;
-        }
-        Ok(())
-    }
-
-    /// Makes everything written so far durable.
+    /// Makes everything written so far durable, the logs before this one first (O6).
     pub(crate) fn sync(&mut self, inner: &DbInner) -> Result<()> {
-        self.sync_closed()?;
+        inner.sync_closed_logs()?;
         if self.has_unsynced || !self.is_entry_synced {
             self.writer.sync()?;
             self.has_unsynced = false;
@@ -247,10 +234,12 @@ impl DbInner {
         let begun = self.clock.now();
         while self.stall.is_stopped() {
             self.schedule();
+            self.update_stall();
             self.stall.wait(Duration::from_millis(100));
             self.check_writable()?;
         }
-        self.stall.delay(&*self.clock, bytes);
+        self.stall
+            .delay(&*self.clock, bytes, || self.check_writable())?;
         let waited = self.clock.now().saturating_sub(begun);
         self.count(
             Ticker::StallMicros,
@@ -283,7 +272,7 @@ impl DbInner {
         if commit.families.len() < 2 {
             return false;
         }
-        let limit = match self.db_options.max_total_wal_size {
+        let limit = match self.mutable_options().max_total_wal_size {
             0 => commit
                 .families
                 .iter()
@@ -342,6 +331,23 @@ impl DbInner {
         Ok(())
     }
 
+    /// Makes the logs that are no longer written durable, with their directory entries. Needs no leadership: a flush
+    /// calls it while the leader may be waiting for that flush.
+    pub(crate) fn sync_closed_logs(&self) -> Result<()> {
+        let mut unsynced = lock(&self.unsynced_logs);
+        if unsynced.is_empty() {
+            return Ok(());
+        }
+        for log in unsynced.iter_mut() {
+            log.sync()?;
+        }
+        self.fs.sync_dir(&self.wal_dir)?;
+        for log in unsynced.drain(..) {
+            log.close()?;
+        }
+        Ok(())
+    }
+
     /// Gives up a log that failed, without touching it again, and begins a new one.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let wal = commit.wal()?;
@@ -351,7 +357,7 @@ impl DbInner {
         wal.number = number;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
-        wal.unsynced_before.clear();
+        lock(&self.unsynced_logs).clear();
         Ok(())
     }
 
@@ -366,15 +372,16 @@ impl DbInner {
             .map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))?;
         let (number, writer) = self.create_wal()?;
         let previous = std::mem::replace(&mut wal.writer, writer);
+        let is_durable = !wal.has_unsynced && wal.is_entry_synced;
         lock(&self.closed_logs).push((wal.number, previous.len()));
         wal.number = number;
-        if wal.has_unsynced || !wal.is_entry_synced {
-            wal.unsynced_before.push(previous);
-        } else {
-            previous.close()?;
-        }
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
+        if !is_durable {
+            lock(&self.unsynced_logs).push(previous);
+        } else if let Err(error) = previous.close() {
+            self.info_log.warn(format_args!("closing a log: {error}"));
+        }
         // A family without unflushed data needs none of the older logs.
         for active in commit.families.iter() {
             active.family.note(|state| {

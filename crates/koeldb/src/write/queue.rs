@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::error::WriteOutcome;
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use super::apply::{Part, SharedApply, insert};
 use super::commit::CommitState;
@@ -95,6 +96,26 @@ impl Ticket {
             drop(parked);
             std::thread::park();
         }
+    }
+}
+
+/// Tells the members of a group how it went, also if its leader panics.
+struct Settle<'t>(&'t Ticket);
+
+impl Settle<'_> {
+    fn done(self) {
+        self.0.set(DONE);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Settle<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.failure.set(
+            Error::with_kind(ErrorKind::Aborted, "the leader of the write group panicked")
+                .with_outcome(WriteOutcome::Indeterminate),
+        );
+        self.0.set(DONE);
     }
 }
 
@@ -212,6 +233,7 @@ impl WriteQueue {
             .groups
             .pop_front()
             .and_then(|group| group.records);
+        let settle = Settle(&ticket);
         let mut leadership = self.leadership();
         let led = Self::lead_group(
             inner,
@@ -222,7 +244,7 @@ impl WriteQueue {
         if let Err(error) = &led {
             let _ = ticket.failure.set(error.clone());
         }
-        ticket.set(DONE);
+        settle.done();
         led
     }
 

@@ -148,9 +148,14 @@ impl Default for WriteStall {
 }
 
 impl WriteStall {
-    /// Sets what holds from now on: the worst of `conditions`.
-    pub(crate) fn set(&self, conditions: impl IntoIterator<Item = StallCondition>) {
-        let rate = conditions
+    /// Sets what holds from now on: the worst of what `conditions` finds. Found and set in one step, so that an older
+    /// finding never replaces a newer one.
+    pub(crate) fn set<I: IntoIterator<Item = StallCondition>>(
+        &self,
+        conditions: impl FnOnce() -> I,
+    ) {
+        let mut changed = lock(&self.changed);
+        let rate = conditions()
             .into_iter()
             .map(|condition| match condition {
                 StallCondition::Normal => NORMAL,
@@ -162,7 +167,8 @@ impl WriteStall {
             .min()
             .unwrap_or(NORMAL);
         self.rate.store(rate, Ordering::Release);
-        self.notify();
+        *changed += 1;
+        self.wake.notify_all();
     }
 
     /// Wakes writers that wait, to look again.
@@ -197,10 +203,15 @@ impl WriteStall {
         }
     }
 
-    /// Sleeps as long as writing `bytes` bytes at the permitted rate takes.
-    pub(crate) fn delay(&self, clock: &dyn Clock, bytes: usize) -> Duration {
+    /// Sleeps as long as writing `bytes` bytes at the permitted rate takes, in slices, asking `go_on` between them.
+    pub(crate) fn delay(
+        &self,
+        clock: &dyn Clock,
+        bytes: usize,
+        go_on: impl Fn() -> koeldb_base::Result<()>,
+    ) -> koeldb_base::Result<()> {
         let Some(rate) = self.delayed_rate() else {
-            return Duration::ZERO;
+            return Ok(());
         };
         let now = clock.now();
         let nanos = (bytes as u64).saturating_mul(1_000_000_000) / rate;
@@ -210,12 +221,17 @@ impl WriteStall {
             *next_free
         };
         // Short debts are carried over: a sleep takes at least 50 us whatever it is asked for.
-        let wait = until.saturating_sub(now);
-        if wait < Duration::from_millis(1) {
-            return Duration::ZERO;
+        if until.saturating_sub(now) < Duration::from_millis(1) {
+            return Ok(());
         }
-        clock.sleep(wait);
-        wait
+        loop {
+            let left = until.saturating_sub(clock.now());
+            if left.is_zero() || self.is_normal() {
+                return Ok(());
+            }
+            clock.sleep(left.min(Duration::from_millis(50)));
+            go_on()?;
+        }
     }
 }
 
