@@ -11,7 +11,7 @@ use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
 use crate::arena::SharedArena;
 use crate::bloom::MemtableBloom;
-use crate::rep::{EntryParts, MemtableCursor, MemtableRep, RepKind};
+use crate::rep::{BATCH, EntryParts, MemtableCursor, MemtableRep, RepEntries, RepKind};
 use crate::tombstones::Tombstones;
 
 /// The settings of a memtable.
@@ -173,24 +173,71 @@ impl Memtable {
     /// What the look-up says about an entry.
     #[inline]
     pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        if self.cover(lookup) {
+            let entries = self.rep.entries_from(lookup.seek_key());
+            self.offer(lookup, entries)?;
+        }
+        Ok(())
+    }
+
+    /// As [`search`](Self::search) for all look-ups that are not settled, a few at a time, so that they wait for
+    /// memory together. `fail` is told which failed, and with what.
+    pub fn search_batch(&self, lookups: &mut [Lookup], mut fail: impl FnMut(usize, Error)) {
+        let mut waiting = [0; BATCH];
+        let mut count = 0;
+        for at in 0..lookups.len() {
+            if !lookups[at].is_settled() && self.cover(&mut lookups[at]) {
+                waiting[count] = at;
+                count += 1;
+            }
+            if count == BATCH || at + 1 == lookups.len() {
+                self.offer_batch(lookups, &waiting[..count], &mut fail);
+                count = 0;
+            }
+        }
+    }
+
+    /// Offers to the look-ups at the positions `waiting`, at most [`BATCH`].
+    fn offer_batch(
+        &self,
+        lookups: &mut [Lookup],
+        waiting: &[usize],
+        fail: &mut impl FnMut(usize, Error),
+    ) {
+        let mut keys: [&[u8]; BATCH] = [&[]; BATCH];
+        for (key, &at) in keys.iter_mut().zip(waiting) {
+            *key = lookups[at].seek_key();
+        }
+        let entries = self.rep.entries_from_batch(&keys[..waiting.len()]);
+        for (entries, &at) in entries.into_iter().zip(waiting) {
+            if let Err(error) = self.offer(&mut lookups[at], entries) {
+                fail(at, error);
+            }
+        }
+    }
+
+    /// Raises the covering range tombstone, and says whether there may be entries of the key.
+    #[inline]
+    fn cover(&self, lookup: &mut Lookup) -> bool {
         let covering =
             self.tombstones
                 .covering_seqno(&self.order, lookup.user_key(), lookup.snapshot());
         if covering > 0 {
             lookup.cover(covering);
         }
-        if let Some(filter) = &self.bloom
-            && !filter.may_contain(lookup)
-        {
-            return Ok(());
-        }
-        for entry in self.rep.entries_from(lookup.seek_key()) {
+        let filter = self.bloom.as_ref();
+        filter.is_none_or(|filter| filter.may_contain(lookup))
+    }
+
+    /// Offers those of `entries`, which begin with the newest visible one, that are of the key.
+    #[inline]
+    fn offer(&self, lookup: &mut Lookup, entries: RepEntries<'_>) -> Result<()> {
+        for entry in entries {
             let (user_key, footer) = entry.user_key_and_footer();
             if self.order.compare(user_key, lookup.user_key()).is_ne() {
                 break;
             }
-            let value_type = type_of(footer);
-            if lookup.offer(footer >> 8, value_type, || entry.pinned_value())? {
+            if lookup.offer(footer >> 8, type_of(footer), || entry.pinned_value())? {
                 break;
             }
         }

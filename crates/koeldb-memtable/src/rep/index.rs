@@ -47,6 +47,8 @@ const SLOTS_BUILT: usize = 21;
 const REBUILT_LEVEL_MAX: u32 = 3;
 const BASE_BYTES_MAX: usize = 64;
 const HINT_BYTES: usize = size_of::<u64>();
+/// So many searches go on together: enough to keep the memory busy, few enough to stay in the first cache.
+pub(crate) const BATCH: usize = 16;
 
 struct Slot {
     hint: AtomicU64,
@@ -401,6 +403,36 @@ impl Tree {
             .expect("a tree has a level of leaves")
     }
 
+    /// Where searches for up to [`BATCH`] targets begin. They go down together, so that what one waits for is fetched
+    /// while another is looked at.
+    pub(super) fn guess_batch<'list>(
+        &'list self,
+        list: &SkipList,
+        targets: &[Target<'_>],
+    ) -> [Guess<'list>; BATCH] {
+        let root = self.root();
+        let start = Guess {
+            tree: self,
+            page: root,
+            position: 0,
+        };
+        let mut guesses = [start; BATCH];
+        for level in (0..=root.level).rev() {
+            for (guess, target) in guesses.iter_mut().zip(targets) {
+                *guess = self.position(guess.page, list, target);
+                if level > 0 {
+                    let index = guess.position - 1;
+                    Page::prefetch(guess.page.item(index).cast());
+                    guess.page = self.child(guess.page, index);
+                }
+            }
+        }
+        for guess in &guesses[..targets.len()] {
+            guess.prefetch_neighbours();
+        }
+        guesses
+    }
+
     /// A guess for the first node.
     pub(super) fn first(&self) -> Guess<'_> {
         let mut page = self.root();
@@ -515,11 +547,9 @@ impl Tree {
             let target = list.target_of(right.low(), self);
             let address = ptr::from_ref(right).cast_mut().cast::<u8>();
             let Some(guess) = self.descend(right.level + 1, list, &target) else {
-                let left = self.root.load(Ordering::Acquire);
-                // SAFETY: there is a root, since one of its pages was split (I1).
-                let left_page = unsafe { Self::page(left) }.expect("a split has a root above it");
-                let root = Page::new(right.level + 1, left_page.low, left_page.low_hint);
-                root.put(0, left_page.low_hint, left.cast());
+                let left = self.root();
+                let root = Page::new(right.level + 1, left.low, left.low_hint);
+                root.put(0, left.low_hint, ptr::from_ref(left).cast_mut().cast());
                 root.put(1, right.low_hint, address);
                 self.root.store(allocate(list, root), Ordering::Release);
                 return;
@@ -534,17 +564,13 @@ impl Tree {
 
     /// A tree of all nodes of the list, with the base that suits them; none if the list is empty.
     fn build(list: &SkipList) -> Option<Tree> {
-        let mut nodes = list.nodes();
-        let first = nodes.next()?;
-        let base = list.base_of_all();
         let mut tree = Tree {
-            base,
+            base: list.base_of_all(),
             root: AtomicPtr::new(ptr::null_mut()),
             growing: AtomicBool::new(false),
         };
-        let mut items: Vec<(u64, *mut u8, *mut Node)> = [first]
-            .into_iter()
-            .chain(nodes)
+        let mut items: Vec<(u64, *mut u8, *mut Node)> = list
+            .nodes()
             .map(|node| {
                 let hint = list.target_of(node, &tree).hint;
                 (hint, node.address().cast(), node.address())
@@ -555,7 +581,7 @@ impl Tree {
             items = Self::build_level(list, level, &items);
             level += 1;
         }
-        let (_, root, _) = items[0];
+        let &(_, root, _) = items.first()?;
         tree.root = AtomicPtr::new(root.cast());
         Some(tree)
     }

@@ -16,12 +16,14 @@ mod index;
 mod skiplist;
 mod vector;
 
+use std::array;
 use std::fmt;
 use std::sync::Arc;
 
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, PinnedSlice};
 
 pub(crate) use entry::{Entry, EntryParts};
+pub(crate) use index::BATCH;
 use skiplist::{SkipList, SkipListCursor, SkipListEntries};
 use vector::{Vector, VectorCursor, VectorEntries};
 
@@ -76,6 +78,19 @@ impl MemtableRep {
         match self {
             MemtableRep::SkipList(list) => RepEntries::SkipList(list.entries_from(internal_key)),
             MemtableRep::Vector(vector) => RepEntries::Vector(vector.entries_from(internal_key)),
+        }
+    }
+
+    /// The entries at or after each of up to [`BATCH`] internal keys.
+    pub(crate) fn entries_from_batch(&self, internal_keys: &[&[u8]]) -> [RepEntries<'_>; BATCH] {
+        match self {
+            MemtableRep::SkipList(list) => list
+                .entries_from_batch(internal_keys)
+                .map(RepEntries::SkipList),
+            MemtableRep::Vector(vector) => array::from_fn(|at| {
+                let internal_key = internal_keys.get(at).copied().unwrap_or_default();
+                RepEntries::Vector(vector.entries_from(internal_key))
+            }),
         }
     }
 

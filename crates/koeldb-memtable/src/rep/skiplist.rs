@@ -22,6 +22,7 @@
     reason = "a node with its entry inside costs one cache miss where boxes cost three"
 )]
 
+use std::array;
 use std::cmp::Ordering as Order;
 use std::iter;
 use std::marker::PhantomData;
@@ -34,7 +35,7 @@ use koeldb_base::key::footer_of;
 
 use super::Duplicate;
 use super::entry::{Entry, EntryParts};
-use super::index::{Base, Guess, Index, Lookahead, Tree};
+use super::index::{BATCH, Base, Guess, Index, Lookahead, Tree};
 use crate::arena::SharedArena;
 
 /// Who walks past more nodes than this puts one in the index.
@@ -359,6 +360,29 @@ impl SkipList {
             list: self,
             node: found.node,
         }
+    }
+
+    /// As [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys at once, whose misses of the cache
+    /// overlap.
+    pub(crate) fn entries_from_batch<'list>(
+        &'list self,
+        internal_keys: &[&[u8]],
+    ) -> [SkipListEntries<'list>; BATCH] {
+        let tree = self.index.tree();
+        let mut targets = [self.target(None, b"", 0); BATCH];
+        for (target, internal_key) in targets.iter_mut().zip(internal_keys) {
+            let (user_key, footer) = footer_of(internal_key);
+            *target = self.target(tree, user_key, footer);
+        }
+        let targets = &targets[..internal_keys.len()];
+        let guesses = tree.map(|tree| tree.guess_batch(self, targets));
+        array::from_fn(|at| {
+            let node = targets.get(at).and_then(|target| {
+                let guess = guesses.map(|guesses| guesses[at]);
+                self.walk(self.start(guess, target), guess, target).1
+            });
+            SkipListEntries { list: self, node }
+        })
     }
 
     /// Whether a node has this internal key.

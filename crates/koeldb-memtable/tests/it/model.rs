@@ -324,6 +324,7 @@ fn check_whole(memtable: &Arc<Memtable>, model: &Model) {
             }
         }
     }
+    check_batches(memtable, model);
     for sealed in [false, true] {
         if sealed {
             memtable.seal();
@@ -345,6 +346,30 @@ fn check_whole(memtable: &Arc<Memtable>, model: &Model) {
         }
         backward.reverse();
         assert_eq!(backward, sorted);
+    }
+}
+
+/// Look-ups of all keys at some snapshots, in one batch, one of them settled before.
+fn check_batches(memtable: &Memtable, model: &Model) {
+    let wanted: Vec<(&[u8], SeqNo)> = [2, 11, MAX_SEQNO]
+        .into_iter()
+        .flat_map(|snapshot| KEYS.map(|key| (key, snapshot)))
+        .collect();
+    let mut lookups: Vec<Lookup> = wanted
+        .iter()
+        .map(|&(key, snapshot)| Lookup::new(key, snapshot))
+        .collect();
+    let settled = 5;
+    let own = || PinnedSlice::copy_of(b"settled");
+    lookups[settled].offer(1, ValueType::Value, own).unwrap();
+    memtable.search_batch(&mut lookups, |at, error| panic!("{at}: {error}"));
+    for (at, (lookup, (key, snapshot))) in lookups.into_iter().zip(wanted).enumerate() {
+        let found = lookup.finish(Some(&StringAppend::default())).unwrap();
+        if at == settled {
+            assert_eq!(found.as_deref(), Some(&b"settled"[..]));
+        } else {
+            assert_eq!(found.as_deref(), model.get(key, snapshot).as_deref());
+        }
     }
 }
 

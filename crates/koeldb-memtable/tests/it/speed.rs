@@ -90,6 +90,18 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     }
     let get = start.elapsed();
 
+    let start = Stopwatch::start();
+    for batch in 0..ENTRIES / 32 {
+        let mut lookups: Vec<Lookup> = (batch * 32..batch * 32 + 32)
+            .map(|number| Lookup::new(&key(mix(number) % ENTRIES), SeqNo::MAX >> 8))
+            .collect();
+        memtable.search_batch(&mut lookups, |_, error| panic!("{error}"));
+        for lookup in lookups {
+            found += u64::from(lookup.finish(None).unwrap().is_some());
+        }
+    }
+    let get_batch = start.elapsed();
+
     let mut cursor = memtable.cursor();
     let start = Stopwatch::start();
     let mut bytes = 0;
@@ -100,9 +112,10 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     }
     let scan = start.elapsed();
     println!(
-        "{name:24} insert {} get {} ({found} found) scan {} memory {:.1} bytes/entry, {bytes} scanned",
+        "{name:24} insert {} get {} by 32 {} ({found} found) scan {} memory {:.1} bytes/entry, {bytes} scanned",
         per_op(insert, ENTRIES),
         per_op(get, ENTRIES),
+        per_op(get_batch, ENTRIES),
         per_op(scan, ENTRIES),
         memtable.memory_bytes() as f64 / ENTRIES as f64,
     );
