@@ -6,13 +6,14 @@
 //!
 //! - [`reader`]: the open table, whatever its format. [`builder`]: a table being written.
 //! - [`source`]: where blocks come from, and how a missing one suspends a read.
-//! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters.
+//! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its hash tables.
 //! - [`properties`]: what a table says of itself.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
 
 pub mod block_based;
 pub mod builder;
+pub mod cuckoo;
 pub mod filter;
 pub mod properties;
 pub mod reader;

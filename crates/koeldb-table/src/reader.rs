@@ -16,8 +16,11 @@ use koeldb_fs::RandomAccessFile;
 use crate::block_based::cursor::BlockBasedCursor;
 use crate::block_based::format::{Footer, TableKind};
 use crate::block_based::index::IndexSearch;
+use crate::block_based::metaindex::Metaindex;
 use crate::block_based::open::read_tail;
 use crate::block_based::reader::BlockBasedReader;
+use crate::cuckoo::cursor::CuckooCursor;
+use crate::cuckoo::reader::CuckooReader;
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
 
@@ -88,6 +91,24 @@ impl fmt::Debug for TableReadContext {
     }
 }
 
+impl TableReadContext {
+    /// Compares the unique id of a table with the one recorded of it, if there is one.
+    ///
+    /// # Errors
+    /// `Corruption` if they differ.
+    pub(crate) fn check_unique_id(&self, properties: &TableProperties) -> Result<()> {
+        match self.unique_id {
+            None | Some([0, 0]) => Ok(()),
+            expected if properties.unique_id() == expected => Ok(()),
+            Some(expected) => Err(Error::corruption(format!(
+                "Mismatch in unique ID on table file: {:016x?} is recorded, and the table has {:016x?}",
+                expected,
+                properties.unique_id().unwrap_or_default()
+            ))),
+        }
+    }
+}
+
 /// How a table is scanned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableCursorOptions {
@@ -101,6 +122,8 @@ pub struct TableCursorOptions {
 pub enum TableReader {
     /// A block-based table.
     BlockBased(Arc<BlockBasedReader>),
+    /// A cuckoo table.
+    Cuckoo(Arc<CuckooReader>),
 }
 
 impl TableReader {
@@ -118,7 +141,11 @@ impl TableReader {
                 let reader = BlockBasedReader::open(file, footer, tail, context)?;
                 Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
             }
-            kind @ (TableKind::Plain | TableKind::Cuckoo) => {
+            TableKind::Cuckoo => {
+                let reader = CuckooReader::open(&*file, &footer, context)?;
+                Ok(Arc::new(TableReader::Cuckoo(Arc::new(reader))))
+            }
+            kind @ TableKind::Plain => {
                 let message = format!("tables of the format {kind:?}");
                 Err(Error::not_supported(message).in_file(file.path(), None, "open"))
             }
@@ -139,19 +166,23 @@ impl TableReader {
     ) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableReader::BlockBased(reader) => reader.search(lookup, source),
+            TableReader::Cuckoo(reader) => Ok(reader.search(lookup)?),
         }
     }
 
-    /// Searches for several look-ups, sorted by user key, and gives the outcome of each, by its index, to
-    /// `outcome`: as [`TableReader::search`].
+    /// Searches for several look-ups, sorted by user key, and gives the outcome of each, by its index and in any
+    /// order, to `outcome`: as [`TableReader::search`].
     pub fn search_batch<S: BlockSource>(
         &self,
         lookups: &mut [&mut Lookup],
         source: &mut S,
-        outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
+        mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
         match self {
             TableReader::BlockBased(reader) => reader.search_batch(lookups, source, outcome),
+            TableReader::Cuckoo(reader) => reader.search_batch(lookups, |index, result| {
+                outcome(index, result.map_err(Fault::Error));
+            }),
         }
     }
 
@@ -166,6 +197,7 @@ impl TableReader {
     ) -> Result<bool, Fault<S::Suspend>> {
         match self {
             TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
+            TableReader::Cuckoo(_) => Ok(true),
         }
     }
 
@@ -180,6 +212,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => {
                 TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, *options))
             }
+            TableReader::Cuckoo(reader) => TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(reader))),
         }
     }
 
@@ -189,6 +222,7 @@ impl TableReader {
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
+            TableReader::Cuckoo(_) => None,
         }
     }
 
@@ -197,6 +231,16 @@ impl TableReader {
     pub fn properties(&self) -> &TableProperties {
         match self {
             TableReader::BlockBased(reader) => reader.properties(),
+            TableReader::Cuckoo(reader) => reader.properties(),
+        }
+    }
+
+    /// The metadata blocks by name.
+    #[must_use]
+    pub fn metaindex(&self) -> &Metaindex {
+        match self {
+            TableReader::BlockBased(reader) => reader.metaindex(),
+            TableReader::Cuckoo(reader) => reader.metaindex(),
         }
     }
 
@@ -207,16 +251,23 @@ impl TableReader {
     pub fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         match self {
             TableReader::BlockBased(reader) => reader.approximate_offset(target),
+            TableReader::Cuckoo(reader) => reader.approximate_offset(target),
         }
     }
 
-    /// Reads every block, past the cache, and compares its checksum. `progress` is told the bytes of each.
+    /// Reads every block, past the cache, and compares its checksum. `progress` is told the bytes of each. Of a
+    /// table without checksums every key is looked for where it is.
     ///
     /// # Errors
     /// If a block cannot be read or is damaged.
     pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         match self {
             TableReader::BlockBased(reader) => reader.verify_checksums(progress),
+            TableReader::Cuckoo(reader) => {
+                reader.examine()?;
+                progress(reader.layout().data_bytes());
+                Ok(())
+            }
         }
     }
 
@@ -225,14 +276,21 @@ impl TableReader {
     pub fn memory_bytes(&self) -> u64 {
         match self {
             TableReader::BlockBased(reader) => reader.memory_bytes(),
+            TableReader::Cuckoo(reader) => reader.memory_bytes(),
         }
     }
 }
 
 /// A cursor over the point entries of a table.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and a cursor is made once a scan"
+)]
 pub enum TableCursor<S: BlockSource> {
     /// In a block-based table.
     BlockBased(BlockBasedCursor<S>),
+    /// In a cuckoo table.
+    Cuckoo(CuckooCursor),
 }
 
 impl<S: BlockSource> Cursor for TableCursor<S> {
@@ -242,30 +300,35 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn valid(&self) -> bool {
         match self {
             TableCursor::BlockBased(cursor) => cursor.valid(),
+            TableCursor::Cuckoo(cursor) => cursor.valid(),
         }
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek_to_first(),
+            TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_first()?),
         }
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek_to_last(),
+            TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_last()?),
         }
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek(target),
+            TableCursor::Cuckoo(cursor) => Ok(cursor.seek(target)?),
         }
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek_for_prev(target),
+            TableCursor::Cuckoo(cursor) => Ok(cursor.seek_for_prev(target)?),
         }
     }
 
@@ -273,6 +336,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn next(&mut self) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.next(),
+            TableCursor::Cuckoo(cursor) => Ok(cursor.next()?),
         }
     }
 
@@ -280,6 +344,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn prev(&mut self) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.prev(),
+            TableCursor::Cuckoo(cursor) => Ok(cursor.prev()?),
         }
     }
 
@@ -287,6 +352,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn key(&self) -> &[u8] {
         match self {
             TableCursor::BlockBased(cursor) => cursor.key(),
+            TableCursor::Cuckoo(cursor) => cursor.key(),
         }
     }
 
@@ -294,12 +360,14 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn value(&self) -> &[u8] {
         match self {
             TableCursor::BlockBased(cursor) => cursor.value(),
+            TableCursor::Cuckoo(cursor) => cursor.value(),
         }
     }
 
     fn pinned_value(&self) -> PinnedSlice {
         match self {
             TableCursor::BlockBased(cursor) => cursor.pinned_value(),
+            TableCursor::Cuckoo(cursor) => cursor.pinned_value(),
         }
     }
 }

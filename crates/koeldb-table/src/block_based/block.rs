@@ -37,6 +37,7 @@ use koeldb_base::{Error, Result};
 use super::format::PackedFooter;
 
 pub use bytes::BlockBytes;
+pub(crate) use bytes::prefetch;
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(super) use entry::{Entry, KeyBuffer, bad_entry};

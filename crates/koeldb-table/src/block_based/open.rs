@@ -262,17 +262,7 @@ impl<'c> Opening<'c> {
             ));
         }
         check_compression_name(footer.format_version, &properties.compression_name)?;
-        if let Some(expected) = self.context.unique_id
-            && expected != [0, 0]
-            && properties.unique_id() != Some(expected)
-        {
-            return Err(Error::corruption(format!(
-                "Mismatch in unique ID on table file: {:016x?} is recorded, and the table has {:016x?}",
-                expected,
-                properties.unique_id().unwrap_or_default()
-            )));
-        }
-        Ok(())
+        self.context.check_unique_id(properties)
     }
 
     fn read_dictionary(&mut self, metaindex: &Metaindex) -> Result<()> {

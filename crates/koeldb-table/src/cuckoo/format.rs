@@ -134,7 +134,10 @@ impl CuckooLayout {
             entry_count: properties.entry_count,
         };
         if properties.entry_count == 0 {
-            expect(properties.data_bytes == 0, "slots in a table without entries")?;
+            expect(
+                properties.data_bytes == 0,
+                "slots in a table without entries",
+            )?;
             return Ok(layout);
         }
         let footer_bytes = if is_last_level { 0 } else { FOOTER_BYTES };
@@ -259,7 +262,9 @@ impl<'p> Properties<'p> {
         match self.array(name, what)? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [byte] => Err(Error::corruption(format!("property {name} of value {byte}"))),
+            [byte] => Err(Error::corruption(format!(
+                "property {name} of value {byte}"
+            ))),
         }
     }
 

@@ -111,13 +111,13 @@ impl Reduction {
             } => {
                 // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.
                 let quotient = (u128::from(raw) * u128::from(reciprocal)) >> 64;
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "the upper half of a product of two 64-bit numbers"
-                )]
                 let quotient = quotient as u64;
                 let rest = raw.wrapping_sub(quotient.wrapping_mul(divisor));
-                if rest >= divisor { rest - divisor } else { rest }
+                if rest >= divisor {
+                    rest - divisor
+                } else {
+                    rest
+                }
             }
         }
     }
@@ -167,8 +167,7 @@ impl SlotHash {
                 .first_chunk()
                 .map_or(0, |word| u64::from_le_bytes(*word))
         } else {
-            self.family
-                .hash(user_key, SEED_STEP.wrapping_mul(function))
+            self.family.hash(user_key, SEED_STEP.wrapping_mul(function))
         };
         self.reduction.apply(raw)
     }
@@ -180,24 +179,77 @@ mod tests {
 
     #[test]
     fn the_hashes_are_those_of_rocksdb() {
-        let seeds = [0, SEED_STEP, SEED_STEP.wrapping_mul(2), SEED_STEP.wrapping_mul(7)];
+        let seeds = [
+            0,
+            SEED_STEP,
+            SEED_STEP.wrapping_mul(2),
+            SEED_STEP.wrapping_mul(7),
+        ];
         let known: &[(&[u8], [u64; 3], u64)] = &[
-            (b"", [0, 0x765a_0209_bdce_32e7, 0xecb4_0413_7b9c_65ce], 0xe0a4_24af_30a9_d50d),
-            (b"a", [0x0717_17d2_d36b_6b11, 0x158c_faf9_d798_5c96, 0x2ea7_f595_af06_6408], 0xe710_485f_538e_0bfa),
-            (b"hello", [0x1e68_d17c_457b_f117, 0x74ec_4f43_d542_7796, 0xbcbc_b942_1d4f_87f4], 0x96bc_5b96_0ba1_41bc),
-            (b"00000000", [0x1b32_ec60_7048_25ce, 0xe993_509d_0e6f_d0e5, 0xa959_4e34_7eb2_b85a], 0xd9d7_a998_988a_de29),
-            (b"0123456789", [0xa824_7417_c790_9865, 0x378a_52ca_b97c_0495, 0x5e95_0ee7_3823_690d], 0x15c0_2683_55ea_ace8),
+            (
+                b"",
+                [0, 0x765a_0209_bdce_32e7, 0xecb4_0413_7b9c_65ce],
+                0xe0a4_24af_30a9_d50d,
+            ),
+            (
+                b"a",
+                [
+                    0x0717_17d2_d36b_6b11,
+                    0x158c_faf9_d798_5c96,
+                    0x2ea7_f595_af06_6408,
+                ],
+                0xe710_485f_538e_0bfa,
+            ),
+            (
+                b"hello",
+                [
+                    0x1e68_d17c_457b_f117,
+                    0x74ec_4f43_d542_7796,
+                    0xbcbc_b942_1d4f_87f4,
+                ],
+                0x96bc_5b96_0ba1_41bc,
+            ),
+            (
+                b"00000000",
+                [
+                    0x1b32_ec60_7048_25ce,
+                    0xe993_509d_0e6f_d0e5,
+                    0xa959_4e34_7eb2_b85a,
+                ],
+                0xd9d7_a998_988a_de29,
+            ),
+            (
+                b"0123456789",
+                [
+                    0xa824_7417_c790_9865,
+                    0x378a_52ca_b97c_0495,
+                    0x5e95_0ee7_3823_690d,
+                ],
+                0x15c0_2683_55ea_ace8,
+            ),
         ];
         for (key, [h0, h1, h2], h7) in known {
             let hashes = seeds.map(|seed| murmur64a(key, seed));
             assert_eq!(hashes, [*h0, *h1, *h2, *h7], "{key:?}");
         }
         for (key, h0, h1) in [
-            (&b"abcdefg"[..], 0x241a_a52b_0a62_005d, 0xc4e7_b6aa_add9_16b8),
+            (
+                &b"abcdefg"[..],
+                0x241a_a52b_0a62_005d,
+                0xc4e7_b6aa_add9_16b8,
+            ),
             (b"abcdefgh", 0xafdb_0257_ff41_aa98, 0x9318_53cf_7ca9_9351),
             (b"abcdefghi", 0xc9b9_d843_5614_6ac2, 0x8d3c_a257_6eed_6410),
-            (b"user00000001", 0x196e_e809_7cf1_3cf5, 0x86e2_b0fa_e23c_378b),
-            (&1_u64.to_le_bytes(), 0x8fbb_8d81_5c9e_092e, 0x1caf_37e2_e8c6_6008_u64),
+            (
+                b"user00000001",
+                0x196e_e809_7cf1_3cf5,
+                0x86e2_b0fa_e23c_378b,
+            ),
+            (
+                &1_u64.to_le_bytes(),
+                0x8fbb_8d81_5c9e_092e,
+                0x1caf_37e2_e8c6_6008_u64,
+            ),
         ] {
             assert_eq!([murmur64a(key, 0), murmur64a(key, SEED_STEP)], [h0, h1]);
         }
@@ -215,11 +267,33 @@ mod tests {
     #[test]
     fn remainders_without_division_are_exact() {
         let mut raw = 0x9e37_79b9_7f4a_7c15_u64;
-        for divisor in [1, 2, 3, 5, 7, 1111, 4096, u64::from(u32::MAX), 1 << 32, (1 << 63) + 1, u64::MAX] {
+        for divisor in [
+            1,
+            2,
+            3,
+            5,
+            7,
+            1111,
+            4096,
+            u64::from(u32::MAX),
+            1 << 32,
+            (1 << 63) + 1,
+            u64::MAX,
+        ] {
             let reduction = SlotHash::new(Family::Murmur64A, false, true, divisor).reduction;
             for _ in 0..200 {
-                raw = raw.wrapping_mul(0xd129_0d5a_2f1f_6f31).wrapping_add(0x1405_7b7e_f767_814f);
-                for raw in [raw, raw >> 32, divisor - 1, divisor, raw - raw % divisor, u64::MAX, 0] {
+                raw = raw
+                    .wrapping_mul(0xd129_0d5a_2f1f_6f31)
+                    .wrapping_add(0x1405_7b7e_f767_814f);
+                for raw in [
+                    raw,
+                    raw >> 32,
+                    divisor - 1,
+                    divisor,
+                    raw - raw % divisor,
+                    u64::MAX,
+                    0,
+                ] {
                     assert_eq!(reduction.apply(raw), raw % divisor, "{raw} mod {divisor}");
                 }
             }

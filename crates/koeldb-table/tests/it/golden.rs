@@ -84,7 +84,7 @@ fn every_table_of_rocksdb_is_read_whole() {
 }
 
 /// Keys and values of a directory's default column family, as RocksDB read them.
-fn expected(directory: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(crate) fn expected(directory: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let hex = |text: &str| -> Vec<u8> {
         (0..text.len())
             .step_by(2)

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod any_settings;
 #[cfg(test)]
+mod cuckoo;
+#[cfg(test)]
 mod damage;
 #[cfg(test)]
 mod golden;

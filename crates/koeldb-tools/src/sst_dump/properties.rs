@@ -184,7 +184,7 @@ pub(super) fn write_meta_blocks(
     json: bool,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let blocks = table.block_based().metaindex().iter();
+    let blocks = table.reader.metaindex().iter();
     if json {
         let mut list = Json::array();
         for (name, handle) in blocks {

@@ -1,4 +1,5 @@
-//! The whole layout of a block-based table: footer, metadata, index, every block with its entries.
+//! The whole layout of a block-based table: footer, metadata, index, every block with its entries. Of a cuckoo table
+//! what its searches cost.
 
 use std::cmp::Ordering;
 use std::io::{BufWriter, Write};
@@ -9,7 +10,7 @@ use koeldb_base::key::{self, InternalKey};
 use koeldb_base::{Cursor, Error, coding};
 use koeldb_table::block_based::format::BlockHandle;
 use koeldb_table::block_based::reader::BlockBasedReader;
-use koeldb_table::reader::TableCursor;
+use koeldb_table::reader::{TableCursor, TableReader};
 use koeldb_table::source::BlockingSource;
 
 use super::properties::write_lines;
@@ -27,18 +28,28 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
     let path = PathBuf::from(name);
     #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
     let file = std::fs::File::create(&path)?;
-    let mut dump = Dump {
-        table,
-        reader: table.block_based(),
-        with_seqno: args.show_sequence_number_type,
-        out: BufWriter::new(file),
-    };
-    dump.write_footer()?;
-    dump.write_metadata()?;
-    dump.write_index()?;
-    dump.write_tombstones()?;
-    dump.write_data()?;
-    dump.out.flush()?;
+    let mut out = BufWriter::new(file);
+    match &*table.reader {
+        TableReader::BlockBased(reader) => {
+            let mut dump = Dump {
+                table,
+                reader,
+                with_seqno: args.show_sequence_number_type,
+                out: &mut out,
+            };
+            dump.write_footer()?;
+            dump.write_metadata()?;
+            dump.write_index()?;
+            dump.write_tombstones()?;
+            dump.write_data()?;
+        }
+        TableReader::Cuckoo(reader) => {
+            writeln!(out, "Table Properties:\n{RULE}")?;
+            write_lines(table, &mut out)?;
+            writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.examine()?)?;
+        }
+    }
+    out.flush()?;
     Ok(path)
 }
 

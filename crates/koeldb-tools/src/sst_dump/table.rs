@@ -6,7 +6,6 @@ use std::sync::Arc;
 use koeldb_base::{ErrorKind, KeyOrder, Result};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{FileSystem, OpenOptions, Purpose};
-use koeldb_table::block_based::reader::BlockBasedReader;
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use koeldb_table::{TableProperties, TableReader};
@@ -63,12 +62,7 @@ impl OpenTable {
     pub(super) fn format_name(&self) -> &'static str {
         match &*self.reader {
             TableReader::BlockBased(_) => "block-based",
-        }
-    }
-
-    pub(super) fn block_based(&self) -> &BlockBasedReader {
-        match &*self.reader {
-            TableReader::BlockBased(reader) => reader,
+            TableReader::Cuckoo(_) => "cuckoo",
         }
     }
 

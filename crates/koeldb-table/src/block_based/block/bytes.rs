@@ -136,7 +136,7 @@ impl AsRef<[u8]> for BlockBytes {
 
 /// Begins to fetch the cache line at `at`, if the slice has it.
 #[inline]
-pub(super) fn prefetch(bytes: &[u8], at: usize) {
+pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     if let Some(byte) = bytes.get(at) {
         prefetch_line(byte);
     }

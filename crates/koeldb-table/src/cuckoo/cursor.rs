@@ -1,0 +1,279 @@
+//! Scans of a cuckoo table, which has no order: the slots are sorted once, for all cursors of the table.
+//!
+//! The first cursor that is positioned reads every slot and sorts the occupied ones: four bytes a key are kept as
+//! long as the table is open. Every step then is a jump to another slot; the slots of the next steps are fetched
+//! ahead. Slow beside any other format, and meant for compactions and tools.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::key::footer_of;
+use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
+
+use super::reader::CuckooReader;
+
+/// How many entries ahead of the cursor slots are fetched.
+const FETCH_AHEAD: usize = 16;
+
+impl CuckooReader {
+    /// The occupied slots in the order of their keys.
+    ///
+    /// # Errors
+    /// `Corruption` if there are more or fewer than entries, or a key twice; `MemoryLimit` if there is no memory.
+    pub(super) fn sorted(&self) -> Result<&[u32]> {
+        if let Some(sorted) = self.sorted.get() {
+            return Ok(sorted);
+        }
+        let _one_at_a_time = self.sorting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sorted) = self.sorted.get() {
+            return Ok(sorted);
+        }
+        let sorted = self
+            .sort()
+            .map_err(|e| e.in_file(&self.path, None, "scan"))?;
+        Ok(self.sorted.get_or_init(|| sorted))
+    }
+
+    /// Where in the file the entries from `target` on would begin, were they in order.
+    pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
+        let before = self.lower_bound(target)? as u64;
+        let of = u128::from(self.layout.entry_count.max(1));
+        let bytes = u128::from(before).saturating_mul(u128::from(self.layout.data_bytes()));
+        Ok(u64::try_from(bytes.checked_div(of).unwrap_or(0)).unwrap_or(u64::MAX))
+    }
+
+    /// The number of entries before the internal key `target`.
+    fn lower_bound(&self, target: &[u8]) -> Result<usize> {
+        let (user_key, footer) = footer_of(target);
+        let sorted = self.sorted()?;
+        let at = sorted.partition_point(|&slot| {
+            let key = self.user_key_in(self.slot(slot));
+            self.order.compare(key, user_key) == Ordering::Less
+        });
+        let Some(&slot) = sorted.get(at) else {
+            return Ok(at);
+        };
+        let bytes = self.slot(slot);
+        let is_newer = self.user_key_in(bytes) == user_key && self.footer_of(bytes)?.0 > footer;
+        Ok(at.saturating_add(usize::from(is_newer)))
+    }
+
+    fn sort(&self) -> Result<Box<[u32]>> {
+        let expected = self.layout.entry_count;
+        let mut keyed: Vec<(u64, u32)> = Vec::new();
+        keyed
+            .try_reserve_exact(to_usize(expected))
+            .map_err(|_| no_memory(expected))?;
+        for slot in 0..self.layout.slot_count {
+            let key = self.user_key_in(self.slot(slot));
+            if key == self.layout.empty_user_key {
+                continue;
+            }
+            if keyed.len() as u64 == expected {
+                return Err(miscounted(expected, "more"));
+            }
+            keyed.push((rank(&self.order, key), slot));
+        }
+        if (keyed.len() as u64) < expected {
+            return Err(miscounted(expected, "fewer"));
+        }
+        let compare = |a: &(u64, u32), b: &(u64, u32)| {
+            a.0.cmp(&b.0).then_with(|| {
+                let [a, b] = [a, b].map(|entry| self.user_key_in(self.slot(entry.1)));
+                self.order.compare(a, b)
+            })
+        };
+        keyed.sort_unstable_by(compare);
+        if keyed
+            .windows(2)
+            .any(|pair| matches!(pair, [a, b] if compare(a, b) != Ordering::Less))
+        {
+            return Err(Error::corruption("cuckoo table: a key in two slots"));
+        }
+        let sorted: Vec<u32> = keyed.into_iter().map(|(_, slot)| slot).collect();
+        Ok(sorted.into_boxed_slice())
+    }
+}
+
+/// A number that orders keys as far as 8 bytes can: equal numbers say nothing.
+fn rank(order: &KeyOrder, key: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    for (byte, of_key) in word.iter_mut().zip(key) {
+        *byte = *of_key;
+    }
+    let little = u64::from_le_bytes(word);
+    match order {
+        KeyOrder::Bytewise => little.swap_bytes(),
+        KeyOrder::ReverseBytewise => !little.swap_bytes(),
+        KeyOrder::Uint64 if key.len() == word.len() => little,
+        KeyOrder::Uint64 | KeyOrder::Custom(_) => 0,
+    }
+}
+
+/// A position in the sorted entries of a cuckoo table.
+pub struct CuckooCursor {
+    reader: Arc<CuckooReader>,
+    /// The index among the sorted slots; behind the last for a cursor that is not valid.
+    at: usize,
+    slot: u32,
+    key: Vec<u8>,
+}
+
+impl CuckooCursor {
+    /// A cursor that stands nowhere.
+    #[must_use]
+    pub fn new(reader: Arc<CuckooReader>) -> Self {
+        CuckooCursor {
+            reader,
+            at: usize::MAX,
+            slot: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.at != usize::MAX
+    }
+
+    /// Moves to entry number `at`, if there is one, on the way to `ahead`.
+    fn go(&mut self, at: Option<usize>, ahead: Option<usize>) -> Result<()> {
+        self.at = usize::MAX;
+        let reader = &*self.reader;
+        let sorted = reader.sorted()?;
+        let Some((at, slot)) = at.and_then(|at| Some((at, *sorted.get(at)?))) else {
+            return Ok(());
+        };
+        if let Some(ahead) = ahead.and_then(|ahead| sorted.get(ahead)) {
+            let slot_bytes = reader.layout.slot_bytes();
+            let start = u64::from(*ahead).saturating_mul(slot_bytes as u64);
+            reader.slots.prefetch(start, slot_bytes);
+        }
+        let bytes = reader.slot(slot);
+        let (footer, _) = reader.footer_of(bytes)?;
+        self.key.clear();
+        self.key.extend_from_slice(reader.user_key_in(bytes));
+        self.key.extend_from_slice(&footer.to_le_bytes());
+        self.slot = slot;
+        self.at = at;
+        Ok(())
+    }
+
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// `Corruption` if the slots are not as recorded, here and in all that follow.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.go(Some(0), None)
+    }
+
+    /// Moves to the last entry.
+    ///
+    /// # Errors
+    /// As [`CuckooCursor::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        let last = self.reader.sorted()?.len().checked_sub(1);
+        self.go(last, None)
+    }
+
+    /// Moves to the first entry at or after the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`CuckooCursor::seek_to_first`].
+    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let at = self.reader.lower_bound(target)?;
+        self.go(Some(at), None)
+    }
+
+    /// Moves to the last entry at or before the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`CuckooCursor::seek_to_first`].
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        let at = self.reader.lower_bound(target)?;
+        self.go(Some(at), None)?;
+        if self.valid() && self.key == target {
+            return Ok(());
+        }
+        self.go(at.checked_sub(1), None)
+    }
+
+    /// Moves to the next entry. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`CuckooCursor::seek_to_first`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor's step, not an iterator's"
+    )]
+    pub fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        self.go(self.at.checked_add(1), self.at.checked_add(FETCH_AHEAD))
+    }
+
+    /// Moves to the previous entry. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`CuckooCursor::seek_to_first`].
+    pub fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        self.go(self.at.checked_sub(1), self.at.checked_sub(FETCH_AHEAD))
+    }
+
+    /// The internal key of the entry. The cursor must be valid.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        debug_assert!(self.valid());
+        &self.key
+    }
+
+    /// The value of the entry. The cursor must be valid.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        debug_assert!(self.valid());
+        let key_bytes = self.reader.layout.key_bytes as usize;
+        (self.reader.slot(self.slot).get(key_bytes..)).unwrap_or_default()
+    }
+
+    /// The value of the entry, owned. The cursor must be valid.
+    #[must_use]
+    pub fn pinned_value(&self) -> PinnedSlice {
+        let layout = &self.reader.layout;
+        let start = u64::from(self.slot)
+            .saturating_mul(layout.slot_bytes() as u64)
+            .saturating_add(u64::from(layout.key_bytes));
+        self.reader.slots.pin(start, self.value())
+    }
+}
+
+impl fmt::Debug for CuckooCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CuckooCursor")
+            .field("reader", &self.reader)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn miscounted(expected: u64, how: &str) -> Error {
+    Error::corruption(format!(
+        "cuckoo table: {expected} entries are recorded and there are {how}"
+    ))
+}
+
+#[cold]
+fn no_memory(entries: u64) -> Error {
+    Error::with_kind(
+        koeldb_base::ErrorKind::MemoryLimit,
+        format!("no memory to sort {entries} entries of a cuckoo table"),
+    )
+}

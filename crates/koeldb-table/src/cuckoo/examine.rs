@@ -1,0 +1,228 @@
+//! What a cuckoo table costs its readers, and whether they find every key in it.
+//!
+//! Every stored key is looked for as a reader does. It must be found in the very slot it was read from: that
+//! shows at once that it lies in one of its windows, that no slot on the way is empty, and that it is there once.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::fmt;
+
+use koeldb_base::{Error, Result};
+
+use super::hash::murmur64a;
+use super::reader::CuckooReader;
+
+const LINE_BYTES: u64 = 64;
+
+/// The absent keys looked for.
+const MISSES: u64 = 20_000;
+
+/// The costs of a table, counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Examination {
+    /// The entries.
+    pub entry_count: u64,
+    /// The slots, those behind the range of the hash functions included.
+    pub slot_count: u64,
+    /// The bytes of a slot.
+    pub slot_bytes: u64,
+    /// The slots of a window.
+    pub window_slots: u64,
+    /// The entries found by the first hash function, by the second, and so on.
+    pub found_by_function: Vec<u64>,
+    /// What finding a key costs.
+    pub hit: Costs,
+    /// What not finding a key costs, as measured with pseudo-random keys.
+    pub miss: Costs,
+}
+
+/// Mean costs of one search.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Costs {
+    /// Windows looked at.
+    pub windows: f64,
+    /// Slots compared.
+    pub slots: f64,
+    /// Cache lines touched.
+    pub lines: f64,
+}
+
+/// The path of one search.
+#[derive(Clone, Copy, Default)]
+struct Path {
+    windows: u64,
+    slots: u64,
+    lines: u64,
+    found: Option<u64>,
+}
+
+#[derive(Default)]
+struct Sum {
+    searches: u64,
+    windows: u64,
+    slots: u64,
+    lines: u64,
+}
+
+impl Sum {
+    fn add(&mut self, path: Path) {
+        self.searches = self.searches.saturating_add(1);
+        self.windows = self.windows.saturating_add(path.windows);
+        self.slots = self.slots.saturating_add(path.slots);
+        self.lines = self.lines.saturating_add(path.lines);
+    }
+
+    fn mean(&self) -> Costs {
+        #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+        let mean = |sum: u64| sum as f64 / self.searches.max(1) as f64;
+        Costs {
+            windows: mean(self.windows),
+            slots: mean(self.slots),
+            lines: mean(self.lines),
+        }
+    }
+}
+
+impl CuckooReader {
+    /// Looks for every key of the table, and for some that are not in it.
+    ///
+    /// # Errors
+    /// `Corruption` if a key is not found where it is, or the number of entries is not the recorded one.
+    pub fn examine(&self) -> Result<Examination> {
+        self.examine_unnamed()
+            .map_err(|error| error.in_file(&self.path, None, "verify"))
+    }
+
+    fn examine_unnamed(&self) -> Result<Examination> {
+        let layout = &self.layout;
+        let mut found_by_function = vec![0_u64; layout.function_count as usize];
+        let mut hits = Sum::default();
+        for slot in (0..layout.slot_count).filter(|&slot| self.is_occupied(slot)) {
+            let bytes = self.slot(slot);
+            self.footer_of(bytes)?;
+            let path = self.path_of(self.user_key_in(bytes));
+            if path.found != Some(u64::from(slot)) {
+                return Err(Error::corruption(format!(
+                    "cuckoo table: a search for the key in slot {slot} ends elsewhere"
+                )));
+            }
+            let by = path.windows.checked_sub(1).and_then(|index| {
+                let index = usize::try_from(index).ok()?;
+                found_by_function.get_mut(index)
+            });
+            if let Some(count) = by {
+                *count = count.saturating_add(1);
+            }
+            hits.add(path);
+        }
+        if hits.searches != layout.entry_count {
+            return Err(Error::corruption(format!(
+                "cuckoo table: {} entries are recorded and there are {}",
+                layout.entry_count, hits.searches
+            )));
+        }
+        Ok(Examination {
+            entry_count: layout.entry_count,
+            slot_count: u64::from(layout.slot_count),
+            slot_bytes: layout.slot_bytes() as u64,
+            window_slots: u64::from(layout.window_slots),
+            found_by_function,
+            hit: hits.mean(),
+            miss: self.misses().mean(),
+        })
+    }
+
+    fn misses(&self) -> Sum {
+        let mut misses = Sum::default();
+        if self.layout.slot_count == 0 {
+            return misses;
+        }
+        let mut key = vec![0; self.layout.user_key_bytes as usize];
+        for number in 0..MISSES {
+            let mut word = number;
+            for bytes in key.chunks_mut(8) {
+                word = murmur64a(&word.to_le_bytes(), 1);
+                for (byte, random) in bytes.iter_mut().zip(word.to_le_bytes()) {
+                    *byte = random;
+                }
+            }
+            let path = self.path_of(&key);
+            if path.found.is_none() {
+                misses.add(path);
+            }
+        }
+        misses
+    }
+
+    /// Searches for a key and counts.
+    fn path_of(&self, user_key: &[u8]) -> Path {
+        let layout = &self.layout;
+        let slot_bytes = layout.slot_bytes() as u64;
+        let mut path = Path::default();
+        for function in 0..layout.function_count {
+            path.windows = path.windows.saturating_add(1);
+            let first = self.hash.slot(function, user_key);
+            let line = |byte: u64| byte.checked_div(LINE_BYTES).unwrap_or(0);
+            let first_line = line(first.saturating_mul(slot_bytes));
+            let lines_before = path.lines;
+            for slot in first..first.saturating_add(u64::from(layout.window_slots)) {
+                path.slots = path.slots.saturating_add(1);
+                let end = slot.saturating_add(1).saturating_mul(slot_bytes);
+                let lines = line(end.saturating_sub(1)).saturating_sub(first_line);
+                path.lines = lines_before.saturating_add(lines).saturating_add(1);
+                let bytes = self
+                    .slots
+                    .bytes(slot.saturating_mul(slot_bytes), layout.slot_bytes());
+                let key = self.user_key_in(bytes);
+                if key == layout.empty_user_key {
+                    return path;
+                }
+                if key == user_key {
+                    path.found = Some(slot);
+                    return path;
+                }
+            }
+        }
+        path
+    }
+}
+
+impl fmt::Display for Examination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "shares for people")]
+        let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+        let empty = self.slot_count.saturating_sub(self.entry_count);
+        writeln!(
+            f,
+            "{} entries in {} slots of {} bytes: load {:.1} %, {} bytes in empty slots",
+            self.entry_count,
+            self.slot_count,
+            self.slot_bytes,
+            share(self.entry_count, self.slot_count),
+            empty.saturating_mul(self.slot_bytes),
+        )?;
+        write!(f, "windows of {} slots; found in", self.window_slots)?;
+        for (index, count) in self.found_by_function.iter().enumerate() {
+            let number = index.saturating_add(1);
+            write!(
+                f,
+                " window {number}: {:.1} %",
+                share(*count, self.entry_count)
+            )?;
+        }
+        writeln!(f)?;
+        for (name, costs) in [("hit", self.hit), ("miss", self.miss)] {
+            writeln!(
+                f,
+                "a {name} looks at {:.3} windows, {:.2} slots, {:.2} cache lines",
+                costs.windows, costs.slots, costs.lines
+            )?;
+        }
+        Ok(())
+    }
+}

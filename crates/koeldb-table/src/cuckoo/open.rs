@@ -1,0 +1,141 @@
+//! Opening a cuckoo table: footer, metaindex, properties, shape, and which hash the file was written with.
+//!
+//! Nothing in a cuckoo table is covered by a checksum. What its properties say is compared with one another, with
+//! the file, and with a sample of the slots, so that a table that lies is refused and not read out of bounds.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::{Mutex, OnceLock};
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Error, Result};
+use koeldb_fs::RandomAccessFile;
+
+use super::format::CuckooLayout;
+use super::hash::{Family, SlotHash};
+use super::reader::CuckooReader;
+use super::slots::Slots;
+use crate::block_based::block::{Block, BlockBytes};
+use crate::block_based::fetch::read_bytes;
+use crate::block_based::format::{BlockHandle, Footer};
+use crate::block_based::metaindex::{self, Metaindex, named_entries};
+use crate::properties::TableProperties;
+use crate::reader::TableReadContext;
+
+/// The largest metaindex or properties block accepted.
+const META_BYTES_MAX: u64 = 16 << 20;
+
+/// The occupied slots whose place is checked.
+const SAMPLES: u64 = 64;
+
+impl CuckooReader {
+    /// Opens a table with this footer.
+    ///
+    /// # Errors
+    /// `Corruption` if the file is damaged or not what is expected of it; `NotSupported` beyond the limits of this
+    /// implementation; otherwise as the system fails.
+    pub(crate) fn open(
+        file: &dyn RandomAccessFile,
+        footer: &Footer,
+        context: &TableReadContext,
+    ) -> Result<Self> {
+        Self::open_unnamed(file, footer, context)
+            .map_err(|error| error.in_file(file.path(), None, "open"))
+    }
+
+    fn open_unnamed(
+        file: &dyn RandomAccessFile,
+        footer: &Footer,
+        context: &TableReadContext,
+    ) -> Result<Self> {
+        let blocks_end = file.len().saturating_sub(footer.bytes() as u64);
+        let metaindex = Metaindex::parse(&read_block(file, footer.metaindex, blocks_end)?)?;
+        let handle = metaindex
+            .get(metaindex::PROPERTIES)
+            .ok_or_else(|| Error::corruption("the table has no properties block"))?;
+        let entries = named_entries(&read_block(file, handle, blocks_end)?)?;
+        let properties = TableProperties::decode(
+            entries
+                .iter()
+                .map(|(name, value)| (name.as_slice(), value.as_slice())),
+        )?;
+        context.check_unique_id(&properties)?;
+        let layout = CuckooLayout::decode(&properties, handle.offset)?;
+        let slots = Slots::load(file, layout.data_bytes(), layout.window_bytes())?;
+        let mut reader = CuckooReader {
+            hash: SlotHash::new(
+                Family::default(),
+                layout.identity_first,
+                true,
+                layout.table_size.max(1),
+            ),
+            order: context.order.clone(),
+            layout,
+            slots,
+            sorted: OnceLock::new(),
+            sorting: Mutex::new(()),
+            properties,
+            metaindex,
+            path: file.path().to_owned(),
+        };
+        if reader.layout.slot_count > 0 {
+            reader.recognise_hash()?;
+        }
+        Ok(reader)
+    }
+
+    /// Finds the hash family under which a sample of keys lies where it should.
+    fn recognise_hash(&mut self) -> Result<()> {
+        let samples = self.sample_slots();
+        if samples.is_empty() {
+            return Err(Error::corruption(
+                "cuckoo table: entries are recorded and all slots are empty",
+            ));
+        }
+        for family in [Family::Murmur64A, Family::Neutral2] {
+            let layout = &self.layout;
+            self.hash = SlotHash::new(
+                family,
+                layout.identity_first,
+                layout.use_module,
+                layout.table_size,
+            );
+            if samples.iter().all(|&slot| self.function_of(slot).is_some()) {
+                return Ok(());
+            }
+        }
+        Err(Error::corruption(
+            "cuckoo table: keys lie where no hash function puts them",
+        ))
+    }
+
+    /// Up to [`SAMPLES`] occupied slots, spread over the table.
+    fn sample_slots(&self) -> Vec<u32> {
+        let count = self.layout.slot_count;
+        let step = u64::from(count).div_ceil(SAMPLES).max(1);
+        (0..count)
+            .step_by(to_usize(step))
+            .filter_map(|from| {
+                let to = u64::from(from).saturating_add(step);
+                let to = u32::try_from(to).unwrap_or(count).min(count);
+                (from..to).find(|&slot| self.is_occupied(slot))
+            })
+            .collect()
+    }
+}
+
+/// A block of entries as cuckoo tables store it: without a trailer.
+fn read_block(file: &dyn RandomAccessFile, handle: BlockHandle, blocks_end: u64) -> Result<Block> {
+    let end = handle.offset.checked_add(handle.size);
+    if handle.size > META_BYTES_MAX || end.is_none_or(|end| end > blocks_end) {
+        return Err(Error::corruption(format!(
+            "cuckoo table: a block of {} bytes at {} where {blocks_end} bytes have blocks",
+            handle.size, handle.offset
+        )));
+    }
+    let bytes = read_bytes(file, handle.offset, to_usize(handle.size))?;
+    Block::parse(BlockBytes::from(bytes))
+}

@@ -1,0 +1,316 @@
+//! The open cuckoo table: point reads, alone and in batches.
+//!
+//! A read costs one or two cache lines that are in no cache, so what counts is how many such misses are under way
+//! at once. A single read fetches both lines of its first window before it looks at either. A batch first hashes
+//! its keys and begins to fetch all their first windows, and then compares; keys that have to go on to their next
+//! window begin to fetch it and wait for the next round.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
+
+use koeldb_base::key::{FOOTER_BYTES, ValueType};
+use koeldb_base::{Error, KeyOrder, Lookup, Result};
+
+use super::format::CuckooLayout;
+use super::hash::SlotHash;
+use super::slots::Slots;
+use crate::block_based::metaindex::Metaindex;
+use crate::properties::TableProperties;
+
+/// The look-ups of a batch that are under way at once.
+const RING: usize = 64;
+
+/// Batches below this size are not worth the rounds.
+const BATCH_MIN: usize = 4;
+
+/// An open cuckoo table. Shared by threads.
+pub struct CuckooReader {
+    pub(super) order: KeyOrder,
+    pub(super) layout: CuckooLayout,
+    pub(super) hash: SlotHash,
+    pub(super) slots: Slots,
+    /// The occupied slots in key order, since the first scan.
+    pub(super) sorted: OnceLock<Box<[u32]>>,
+    /// Held by the thread that sorts.
+    pub(super) sorting: Mutex<()>,
+    pub(super) properties: TableProperties,
+    pub(super) metaindex: Metaindex,
+    pub(super) path: PathBuf,
+}
+
+/// A user key, compared as a number where it has the length of one.
+pub(super) trait SlotKey {
+    /// Whether the slot begins with the key.
+    fn begins(&self, slot: &[u8]) -> bool;
+}
+
+struct Key8(u64);
+struct Key16(u128);
+struct KeyBytes<'k>(&'k [u8]);
+
+impl SlotKey for Key8 {
+    #[inline]
+    fn begins(&self, slot: &[u8]) -> bool {
+        (slot.first_chunk()).is_some_and(|word| u64::from_le_bytes(*word) == self.0)
+    }
+}
+
+impl SlotKey for Key16 {
+    #[inline]
+    fn begins(&self, slot: &[u8]) -> bool {
+        (slot.first_chunk()).is_some_and(|word| u128::from_le_bytes(*word) == self.0)
+    }
+}
+
+impl SlotKey for KeyBytes<'_> {
+    #[inline]
+    fn begins(&self, slot: &[u8]) -> bool {
+        slot.starts_with(self.0)
+    }
+}
+
+/// What one window says of a key.
+enum Found<'r> {
+    /// The key is in this slot, which begins here.
+    Here(&'r [u8], u64),
+    /// The table does not have the key.
+    Absent,
+    /// The key may be in its next window.
+    NotYet,
+}
+
+/// A look-up of a batch that was not answered yet.
+struct Waiting {
+    index: usize,
+    /// Where its window begins.
+    start: u64,
+}
+
+impl CuckooReader {
+    /// The shape of the table.
+    #[must_use]
+    pub fn layout(&self) -> &CuckooLayout {
+        &self.layout
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The metadata blocks by name.
+    #[must_use]
+    pub fn metaindex(&self) -> &Metaindex {
+        &self.metaindex
+    }
+
+    /// Where window `function` of a key begins, in bytes.
+    #[inline]
+    fn window_start(&self, function: u32, user_key: &[u8]) -> u64 {
+        let slot = self.hash.slot(function, user_key);
+        slot.wrapping_mul(self.layout.slot_bytes() as u64)
+    }
+
+    /// Whether the table can have the key at all: all its keys have one length, and one key marks empty slots.
+    #[inline]
+    fn admits(&self, user_key: &[u8]) -> bool {
+        user_key.len() == self.layout.user_key_bytes as usize
+            && self.layout.slot_count != 0
+            && user_key != self.layout.empty_user_key
+    }
+
+    #[inline]
+    fn look(&self, start: u64, user_key: &[u8]) -> Found<'_> {
+        let empty = self.layout.empty_user_key.as_slice();
+        if let (Ok(key), Ok(empty)) = (user_key.try_into(), empty.try_into()) {
+            let [key, empty] = [key, empty].map(u64::from_le_bytes);
+            return self.look_for(start, &Key8(key), &Key8(empty));
+        }
+        if let (Ok(key), Ok(empty)) = (user_key.try_into(), empty.try_into()) {
+            let [key, empty] = [key, empty].map(u128::from_le_bytes);
+            return self.look_for(start, &Key16(key), &Key16(empty));
+        }
+        self.look_for(start, &KeyBytes(user_key), &KeyBytes(empty))
+    }
+
+    #[inline]
+    fn look_for<K: SlotKey>(&self, start: u64, key: &K, empty: &K) -> Found<'_> {
+        let slot_bytes = self.layout.slot_bytes();
+        let window = self.slots.bytes(start, self.layout.window_bytes());
+        let mut at = start;
+        for slot in window.chunks_exact(slot_bytes.max(1)) {
+            if key.begins(slot) {
+                return Found::Here(slot, at);
+            }
+            if empty.begins(slot) {
+                return Found::Absent;
+            }
+            at = at.wrapping_add(slot_bytes as u64);
+        }
+        Found::NotYet
+    }
+
+    /// As `TableReader::search`; nothing has to be waited for.
+    #[inline]
+    pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        if !self.admits(lookup.user_key()) {
+            return Ok(());
+        }
+        for function in 0..self.layout.function_count {
+            let start = self.window_start(function, lookup.user_key());
+            self.slots.prefetch(start, self.layout.window_bytes());
+            match self.look(start, lookup.user_key()) {
+                Found::Here(slot, at) => return self.offer(lookup, slot, at),
+                Found::Absent => return Ok(()),
+                Found::NotYet => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// As `TableReader::search_batch`; the look-ups may come in any order.
+    pub(crate) fn search_batch(
+        &self,
+        lookups: &mut [&mut Lookup],
+        mut outcome: impl FnMut(usize, Result<()>),
+    ) {
+        if lookups.len() < BATCH_MIN {
+            for (index, lookup) in lookups.iter_mut().enumerate() {
+                outcome(index, self.search(lookup));
+            }
+            return;
+        }
+        let mut waiting = Vec::with_capacity(lookups.len().min(RING));
+        for from in (0..lookups.len()).step_by(RING) {
+            let to = from.saturating_add(RING).min(lookups.len());
+            for (index, lookup) in lookups.iter().enumerate().take(to).skip(from) {
+                if self.admits(lookup.user_key()) {
+                    waiting.push(self.begin(0, index, lookup.user_key()));
+                } else {
+                    outcome(index, Ok(()));
+                }
+            }
+            for next_function in 1..=self.layout.function_count {
+                waiting.retain_mut(|waiter| {
+                    let Some(lookup) = lookups.get_mut(waiter.index) else {
+                        return false;
+                    };
+                    let result = match self.look(waiter.start, lookup.user_key()) {
+                        Found::Here(slot, at) => self.offer(lookup, slot, at),
+                        Found::NotYet if next_function < self.layout.function_count => {
+                            *waiter = self.begin(next_function, waiter.index, lookup.user_key());
+                            return true;
+                        }
+                        Found::Absent | Found::NotYet => Ok(()),
+                    };
+                    outcome(waiter.index, result);
+                    false
+                });
+                if waiting.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Begins to fetch a window of a key.
+    #[inline]
+    fn begin(&self, function: u32, index: usize, user_key: &[u8]) -> Waiting {
+        let start = self.window_start(function, user_key);
+        self.slots.prefetch(start, self.layout.window_bytes());
+        Waiting { index, start }
+    }
+
+    /// Gives the entry in a slot that begins at `at` to a look-up of its key, if the look-up sees it.
+    #[inline]
+    fn offer(&self, lookup: &mut Lookup, slot: &[u8], at: u64) -> Result<()> {
+        let (footer, value_type) = self.footer_of(slot)?;
+        if footer >> 8 > lookup.snapshot() {
+            return Ok(());
+        }
+        let value = slot
+            .get(self.layout.key_bytes as usize..)
+            .unwrap_or_default();
+        let value_at = at.saturating_add(u64::from(self.layout.key_bytes));
+        lookup.offer(footer >> 8, value_type, || self.slots.pin(value_at, value))?;
+        Ok(())
+    }
+
+    /// The footer of the internal key in a slot, and its type.
+    #[inline]
+    pub(super) fn footer_of(&self, slot: &[u8]) -> Result<(u64, ValueType)> {
+        if self.layout.is_last_level {
+            return Ok((ValueType::Value as u64, ValueType::Value));
+        }
+        let footer = slot
+            .get(self.layout.user_key_bytes as usize..)
+            .and_then(|rest| rest.first_chunk::<FOOTER_BYTES>())
+            .copied()
+            .unwrap_or_default();
+        let [type_byte, ..] = footer;
+        match ValueType::from_byte(type_byte) {
+            Some(value_type) => Ok((u64::from_le_bytes(footer), value_type)),
+            None => Err(self.unknown_type(type_byte)),
+        }
+    }
+
+    #[cold]
+    fn unknown_type(&self, type_byte: u8) -> Error {
+        Error::corruption(format!(
+            "corrupted key: entry of unknown type {type_byte:#04x}"
+        ))
+        .in_file(&self.path, None, "read")
+    }
+
+    /// The bytes of slot number `slot`.
+    #[inline]
+    pub(super) fn slot(&self, slot: u32) -> &[u8] {
+        let slot_bytes = self.layout.slot_bytes();
+        let start = u64::from(slot).saturating_mul(slot_bytes as u64);
+        self.slots.bytes(start, slot_bytes)
+    }
+
+    /// The user key in a slot's bytes.
+    #[inline]
+    pub(super) fn user_key_in<'s>(&self, slot: &'s [u8]) -> &'s [u8] {
+        slot.get(..self.layout.user_key_bytes as usize)
+            .unwrap_or_default()
+    }
+
+    /// Whether a key is in slot number `slot`.
+    #[inline]
+    pub(super) fn is_occupied(&self, slot: u32) -> bool {
+        self.user_key_in(self.slot(slot)) != self.layout.empty_user_key
+    }
+
+    /// The first hash function whose window over its key has slot number `slot`.
+    pub(super) fn function_of(&self, slot: u32) -> Option<u32> {
+        let key = self.user_key_in(self.slot(slot));
+        (0..self.layout.function_count).find(|&function| {
+            let behind = u64::from(slot).checked_sub(self.hash.slot(function, key));
+            behind.is_some_and(|behind| behind < u64::from(self.layout.window_slots))
+        })
+    }
+
+    /// The memory held as long as the table is open: a copied file, and the order of its keys.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let sorted = self.sorted.get().map_or(0, |sorted| size_of_val(&**sorted));
+        self.slots.copied_bytes().saturating_add(sorted as u64)
+    }
+}
+
+impl fmt::Debug for CuckooReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CuckooReader")
+            .field("path", &self.path)
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! The slots of a table in memory: the mapped file, or a copy of it.
+//!
+//! A read is a slice of one segment; segments begin 2 GiB apart and each runs on for a window's length, so that
+//! a window that begins in a segment lies in it whole. All but the largest tables have one.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::Arc;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Buffer, Error, ErrorKind, PinnedSlice, Result};
+use koeldb_fs::RandomAccessFile;
+
+use crate::block_based::block::{BlockBytes, prefetch};
+
+const SEGMENT_BYTES: u64 = 1 << 31;
+
+/// How much of a file is read at once into a copy.
+const READ_BYTES: usize = 1 << 20;
+
+/// The slots of a table.
+#[derive(Debug)]
+pub(super) struct Slots {
+    first: BlockBytes,
+    rest: Vec<BlockBytes>,
+    buffer: Arc<Buffer>,
+    copied_bytes: u64,
+}
+
+impl Slots {
+    /// The first `data_bytes` bytes of a file at least as long, to be read in pieces of up to `window_bytes`, at
+    /// most 1 GiB: mapped if the file is, otherwise copied.
+    ///
+    /// # Errors
+    /// If the system fails, or there is no memory for the copy.
+    pub(super) fn load(
+        file: &dyn RandomAccessFile,
+        data_bytes: u64,
+        window_bytes: usize,
+    ) -> Result<Self> {
+        let (buffer, is_mapped) = match file.mapped() {
+            Some(mapped) => (Arc::clone(mapped), true),
+            None => (
+                Arc::new(Buffer::from_vec(copy(file, to_usize(data_bytes))?)),
+                false,
+            ),
+        };
+        let segment = |start: u64| {
+            let len = data_bytes
+                .saturating_sub(start)
+                .min(SEGMENT_BYTES.saturating_add(window_bytes as u64));
+            let len = u32::try_from(len)
+                .map_err(|_| Error::not_supported("cuckoo table: a window above 1 GiB"))?;
+            Ok::<_, Error>(if is_mapped {
+                BlockBytes::mapped(Arc::clone(&buffer), start, len)
+            } else {
+                BlockBytes::new(Arc::clone(&buffer), start, len)
+            })
+        };
+        let mut rest = Vec::new();
+        let mut start = SEGMENT_BYTES;
+        while start < data_bytes {
+            rest.push(segment(start)?);
+            start = start.saturating_add(SEGMENT_BYTES);
+        }
+        Ok(Slots {
+            first: segment(0)?,
+            rest,
+            buffer,
+            copied_bytes: if is_mapped { 0 } else { data_bytes },
+        })
+    }
+
+    /// The segment that a piece beginning at `start` lies in, and where in it.
+    #[inline]
+    fn segment(&self, start: u64) -> (&[u8], usize) {
+        if start < SEGMENT_BYTES {
+            return (self.first.as_slice(), to_usize(start));
+        }
+        let index = to_usize(start >> 31).saturating_sub(1);
+        let bytes = self.rest.get(index).map_or(&[][..], BlockBytes::as_slice);
+        (bytes, to_usize(start & (SEGMENT_BYTES - 1)))
+    }
+
+    /// The `len` bytes at `start`, at most a window's; nothing if they are not all there.
+    #[inline]
+    pub(super) fn bytes(&self, start: u64, len: usize) -> &[u8] {
+        let (bytes, at) = self.segment(start);
+        bytes.get(at..at.saturating_add(len)).unwrap_or_default()
+    }
+
+    /// Begins to fetch the first and the last cache line of the `len` bytes at `start`.
+    #[inline]
+    pub(super) fn prefetch(&self, start: u64, len: usize) {
+        let (bytes, at) = self.segment(start);
+        prefetch(bytes, at);
+        prefetch(bytes, at.saturating_add(len).saturating_sub(1));
+    }
+
+    /// A value at `start`, made to outlive the table.
+    #[inline]
+    pub(super) fn pin(&self, start: u64, value: &[u8]) -> PinnedSlice {
+        PinnedSlice::pin_bytes(&self.buffer, start, value)
+    }
+
+    /// The memory of the copy; nothing for a mapped file.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
+}
+
+fn copy(file: &dyn RandomAccessFile, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| {
+        Error::with_kind(
+            ErrorKind::MemoryLimit,
+            format!("no memory for a cuckoo table of {len} bytes"),
+        )
+    })?;
+    bytes.resize(len, 0);
+    let mut offset = 0;
+    for piece in bytes.chunks_mut(READ_BYTES) {
+        file.read_exact_at(offset, piece)?;
+        offset = offset.saturating_add(piece.len() as u64);
+    }
+    Ok(bytes)
+}
