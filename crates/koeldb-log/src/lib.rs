@@ -5,7 +5,7 @@
 //! damage (fail, stop, go on) is left to those who read it; which damage is reported is decided here, by the
 //! [`RecoveryMode`].
 //!
-//! - [`format`]: the bytes. [`writer`]: records to a file. [`reader`]: records from a file, whatever it holds.
+//! - [`format`](mod@format): the bytes. [`writer`]: records to a file. [`reader`]: records from a file, whatever it holds.
 //! - [`wal`]: the files of the write-ahead log: their names, their order, their life.
 //!
 //! Writers and readers belong to one thread at a time; nothing is shared between them.

@@ -4,7 +4,7 @@
 //!
 //! A [`VersionSet`] stands behind a mutex of its own, which is held while an edit is written and synced. Reads and
 //! writes of the database need it for nothing: they go on with the `Arc<Version>` they have. What is needed at any
-//! time without the mutex is handed out once as shared counters: [`FileNumbers`] and [`Epochs`]. Whoever commits
+//! time without the mutex is handed out once as shared counters: [`FileNumbers`] and [`Epochs`](super::Epochs). Whoever commits
 //! takes the mutex, calls [`VersionSet::log_and_apply`], and before letting it go installs the versions returned
 //! under the database's lock: so versions are installed in the order they were recorded. The mutex is taken before
 //! the database's lock, never after.
