@@ -31,149 +31,27 @@
     reason = "pages lie in the arena and lead to each other and to nodes by address"
 )]
 
+mod hint;
+mod lookahead;
+mod page;
+
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use koeldb_base::KeyOrder;
 
+pub(super) use hint::Base;
+pub(super) use lookahead::Lookahead;
+use page::{LINE, Page, SLOTS};
+
 use super::skiplist::{Node, NodeRef, SkipList, Target, prefetch};
 
-/// A page is then eight cache lines, which are fetched together.
-const SLOTS: usize = 29;
-const LINE: usize = 64;
 /// Slots that a page built for a known list gets.
 const SLOTS_BUILT: usize = 21;
 /// Trees of more levels are not built again: it would hold up an insert for milliseconds.
 const REBUILT_LEVEL_MAX: u32 = 3;
-const BASE_BYTES_MAX: usize = 64;
-const HINT_BYTES: usize = size_of::<u64>();
 /// So many searches go on together: enough to keep the memory busy, few enough to stay in the first cache.
 pub(crate) const BATCH: usize = 16;
-
-struct Slot {
-    hint: AtomicU64,
-    item: AtomicPtr<u8>,
-}
-
-#[repr(C, align(64))]
-pub(super) struct Page {
-    right: AtomicPtr<Page>,
-    low: *mut Node,
-    low_hint: u64,
-    count: AtomicU32,
-    level: u32,
-    locked: AtomicBool,
-    slots: [Slot; SLOTS],
-}
-
-const _: () = assert!(size_of::<Page>() == 512);
-
-impl Page {
-    fn new(level: u32, low: *mut Node, low_hint: u64) -> Self {
-        Page {
-            right: AtomicPtr::new(ptr::null_mut()),
-            low,
-            low_hint,
-            count: AtomicU32::new(0),
-            level,
-            locked: AtomicBool::new(false),
-            slots: [const {
-                Slot {
-                    hint: AtomicU64::new(u64::MAX),
-                    item: AtomicPtr::new(ptr::null_mut()),
-                }
-            }; SLOTS],
-        }
-    }
-
-    #[inline]
-    fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire) as usize
-    }
-
-    fn set_count(&self, count: usize) {
-        #[expect(clippy::cast_possible_truncation, reason = "at most SLOTS")]
-        self.count.store(count as u32, Ordering::Release);
-    }
-
-    #[inline]
-    fn item(&self, index: usize) -> *mut u8 {
-        self.slots[index].item.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    fn hint(&self, index: usize) -> u64 {
-        self.slots[index].hint.load(Ordering::Acquire)
-    }
-
-    /// The node in a slot of a leaf page.
-    #[inline]
-    fn node(&self, index: usize) -> Option<NodeRef<'_>> {
-        debug_assert!(self.level == 0);
-        let node = self.item(index).cast();
-        // SAFETY: slots of leaf pages hold nothing or nodes, loaded with acquire (I1).
-        unsafe { NodeRef::new(node) }
-    }
-
-    /// The low node.
-    #[inline]
-    fn low(&self) -> NodeRef<'_> {
-        // SAFETY: the low node was put in the page before it was published (I1).
-        unsafe { NodeRef::new(self.low) }.expect("every page has a low node")
-    }
-
-    /// Asks for all lines of a page.
-    #[inline]
-    fn prefetch(page: *const Page) {
-        for line in 0..size_of::<Page>() / LINE {
-            prefetch(page.wrapping_byte_add(line * LINE).cast());
-        }
-    }
-
-    /// The number of slots before the first whose hint is at or above `hint`, or with `through` above it. The first
-    /// slot of an inner page counts always: it stands for everything before the second.
-    #[inline]
-    fn hints_below(&self, count: usize, hint: u64, through: bool) -> usize {
-        let below = |index: usize| {
-            let at = self.hint(index);
-            at < hint || (through && at == hint)
-        };
-        let mut first = usize::from(self.level > 0);
-        let mut left = count - first;
-        while left > 1 {
-            let half = left / 2;
-            // Without a branch: which way it goes nobody can predict.
-            first += usize::from(below(first + half - 1)) * half;
-            left -= half;
-        }
-        first + usize::from(left == 1 && below(first))
-    }
-
-    /// Makes room at `position` and fills it (I2, I3).
-    fn put(&self, position: usize, hint: u64, item: *mut u8) {
-        let count = self.count();
-        debug_assert!(position <= count && count < SLOTS);
-        for index in (position..count).rev() {
-            let (from, to) = (&self.slots[index], &self.slots[index + 1]);
-            to.item
-                .store(from.item.load(Ordering::Relaxed), Ordering::Release);
-            to.hint
-                .store(from.hint.load(Ordering::Relaxed), Ordering::Release);
-        }
-        let slot = &self.slots[position];
-        slot.item.store(item, Ordering::Release);
-        slot.hint.store(hint, Ordering::Release);
-        self.set_count(count + 1);
-    }
-
-    fn try_lock(&self) -> bool {
-        !self.locked.swap(true, Ordering::Acquire)
-    }
-
-    fn unlock(&self) {
-        self.locked.store(false, Ordering::Release);
-    }
-}
 
 /// What the index knows about a target: the leaf page and the number of its slots before the target.
 #[derive(Clone, Copy)]
@@ -208,59 +86,6 @@ impl<'list> Guess<'list> {
         for slot in self.page.slots.iter().skip(before).take(2) {
             prefetch(slot.item.load(Ordering::Relaxed).cast());
         }
-    }
-}
-
-/// The bytes in front of those that hints are made of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Base {
-    len: usize,
-    bytes: [u8; BASE_BYTES_MAX],
-}
-
-impl Base {
-    pub(super) const EMPTY: Base = Base {
-        len: 0,
-        bytes: [0; BASE_BYTES_MAX],
-    };
-
-    /// The base for keys between `first` and `last`: what they share, but for two bytes, so that keys numbered in
-    /// sequence keep their base as they rise.
-    pub(super) fn between(order: &KeyOrder, first: &[u8], last: &[u8]) -> Self {
-        let mut base = Self::EMPTY;
-        let bytewise = matches!(order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise);
-        // One key alone says nothing about others.
-        if bytewise && first != last {
-            let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-            base.len = shared.saturating_sub(2).min(BASE_BYTES_MAX);
-            base.bytes[..base.len].copy_from_slice(&first[..base.len]);
-        }
-        base
-    }
-
-    /// A number that never falls when keys rise; equal numbers say nothing.
-    #[inline]
-    fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
-        match order {
-            KeyOrder::Bytewise => self.bytewise_hint(user_key),
-            KeyOrder::ReverseBytewise => !self.bytewise_hint(user_key),
-            KeyOrder::Uint64 => <[u8; 8]>::try_from(user_key).map_or(u64::MAX, u64::from_le_bytes),
-            KeyOrder::Custom(_) => 0,
-        }
-    }
-
-    #[inline]
-    fn bytewise_hint(&self, user_key: &[u8]) -> u64 {
-        let base = &self.bytes[..self.len];
-        let Some(rest) = user_key.strip_prefix(base) else {
-            return if user_key < base { 0 } else { u64::MAX };
-        };
-        let first = rest.first_chunk().copied().unwrap_or_else(|| {
-            let mut padded = [0; HINT_BYTES];
-            padded[..rest.len()].copy_from_slice(rest);
-            padded
-        });
-        u64::from_le_bytes(first).swap_bytes()
     }
 }
 
@@ -671,63 +496,5 @@ impl Index {
             self.tree.store(allocate(list, tree), Ordering::Release);
         }
         self.building.store(false, Ordering::Release);
-    }
-}
-
-/// Runs ahead of a scan and asks for the nodes it will come to.
-#[derive(Clone, Copy)]
-pub(super) struct Lookahead {
-    page: *const Page,
-    index: usize,
-}
-
-/// So many nodes a scan's memory is asked for in advance.
-const AHEAD: usize = 6;
-
-impl Lookahead {
-    /// Nothing is asked for.
-    pub(super) const NONE: Lookahead = Lookahead {
-        page: ptr::null(),
-        index: 0,
-    };
-
-    /// For a scan from the target of `guess` on.
-    pub(super) fn new(guess: Option<Guess<'_>>) -> Self {
-        let Some(Guess { page, position, .. }) = guess else {
-            return Self::NONE;
-        };
-        let mut ahead = Lookahead {
-            page,
-            index: position,
-        };
-        for _ in 0..AHEAD {
-            // SAFETY: the guess borrows the list.
-            unsafe { ahead.step() };
-        }
-        ahead
-    }
-
-    /// Called for each step of the scan.
-    ///
-    /// # Safety
-    /// The list that the guess came from must still live.
-    #[inline]
-    pub(super) unsafe fn step(&mut self) {
-        // SAFETY: the page was reached under I1 and lives as long as the list.
-        while let Some(page) = unsafe { self.page.as_ref() } {
-            if self.index < page.count() {
-                let node = page.item(self.index);
-                prefetch(node.cast());
-                prefetch(node.wrapping_add(LINE).cast());
-                self.index += 1;
-                return;
-            }
-            self.page = page.right.load(Ordering::Acquire);
-            self.index = 0;
-            // SAFETY: as above.
-            if let Some(page) = unsafe { self.page.as_ref() } {
-                Page::prefetch(page.right.load(Ordering::Relaxed));
-            }
-        }
     }
 }

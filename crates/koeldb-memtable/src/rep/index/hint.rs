@@ -1,0 +1,59 @@
+//! Hints: eight bytes of a key as a number, to be compared in its place.
+
+use koeldb_base::KeyOrder;
+
+const BASE_BYTES_MAX: usize = 64;
+const HINT_BYTES: usize = size_of::<u64>();
+
+/// The bytes in front of those that hints are made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::rep) struct Base {
+    len: usize,
+    bytes: [u8; BASE_BYTES_MAX],
+}
+
+impl Base {
+    pub(in crate::rep) const EMPTY: Base = Base {
+        len: 0,
+        bytes: [0; BASE_BYTES_MAX],
+    };
+
+    /// The base for keys between `first` and `last`: what they share, but for two bytes, so that keys numbered in
+    /// sequence keep their base as they rise.
+    pub(in crate::rep) fn between(order: &KeyOrder, first: &[u8], last: &[u8]) -> Self {
+        let mut base = Self::EMPTY;
+        let bytewise = matches!(order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise);
+        // One key alone says nothing about others.
+        if bytewise && first != last {
+            let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+            base.len = shared.saturating_sub(2).min(BASE_BYTES_MAX);
+            base.bytes[..base.len].copy_from_slice(&first[..base.len]);
+        }
+        base
+    }
+
+    /// A number that never falls when keys rise; equal numbers say nothing.
+    #[inline]
+    pub(super) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
+        match order {
+            KeyOrder::Bytewise => self.bytewise_hint(user_key),
+            KeyOrder::ReverseBytewise => !self.bytewise_hint(user_key),
+            KeyOrder::Uint64 => <[u8; 8]>::try_from(user_key).map_or(u64::MAX, u64::from_le_bytes),
+            KeyOrder::Custom(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn bytewise_hint(&self, user_key: &[u8]) -> u64 {
+        let base = &self.bytes[..self.len];
+        let Some(rest) = user_key.strip_prefix(base) else {
+            return if user_key < base { 0 } else { u64::MAX };
+        };
+        let first = rest.first_chunk().copied().unwrap_or_else(|| {
+            let mut padded = [0; HINT_BYTES];
+            padded[..rest.len()].copy_from_slice(rest);
+            padded
+        });
+        u64::from_le_bytes(first).swap_bytes()
+    }
+}

@@ -1,0 +1,139 @@
+//! A page of the index: slots in order, with what it takes to search, fill and lock them.
+//!
+//! The invariants are the index's (I1 to I5).
+#![expect(unsafe_code, reason = "slots lead to nodes by address")]
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::rep::skiplist::{Node, NodeRef, prefetch};
+
+/// A page is then eight cache lines, which are fetched together.
+pub(super) const SLOTS: usize = 29;
+pub(super) const LINE: usize = 64;
+
+/// A key's hint, and the node or page it leads to.
+pub(super) struct Slot {
+    hint: AtomicU64,
+    pub(super) item: AtomicPtr<u8>,
+}
+
+#[repr(C, align(64))]
+pub(in crate::rep) struct Page {
+    pub(super) right: AtomicPtr<Page>,
+    pub(super) low: *mut Node,
+    pub(super) low_hint: u64,
+    count: AtomicU32,
+    pub(super) level: u32,
+    locked: AtomicBool,
+    pub(super) slots: [Slot; SLOTS],
+}
+
+const _: () = assert!(size_of::<Page>() == 512);
+
+impl Page {
+    pub(super) fn new(level: u32, low: *mut Node, low_hint: u64) -> Self {
+        Page {
+            right: AtomicPtr::new(ptr::null_mut()),
+            low,
+            low_hint,
+            count: AtomicU32::new(0),
+            level,
+            locked: AtomicBool::new(false),
+            slots: [const {
+                Slot {
+                    hint: AtomicU64::new(u64::MAX),
+                    item: AtomicPtr::new(ptr::null_mut()),
+                }
+            }; SLOTS],
+        }
+    }
+
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire) as usize
+    }
+
+    pub(super) fn set_count(&self, count: usize) {
+        #[expect(clippy::cast_possible_truncation, reason = "at most SLOTS")]
+        self.count.store(count as u32, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn item(&self, index: usize) -> *mut u8 {
+        self.slots[index].item.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn hint(&self, index: usize) -> u64 {
+        self.slots[index].hint.load(Ordering::Acquire)
+    }
+
+    /// The node in a slot of a leaf page.
+    #[inline]
+    pub(super) fn node(&self, index: usize) -> Option<NodeRef<'_>> {
+        debug_assert!(self.level == 0);
+        let node = self.item(index).cast();
+        // SAFETY: slots of leaf pages hold nothing or nodes, loaded with acquire (I1).
+        unsafe { NodeRef::new(node) }
+    }
+
+    /// The low node.
+    #[inline]
+    pub(super) fn low(&self) -> NodeRef<'_> {
+        // SAFETY: the low node was put in the page before it was published (I1).
+        unsafe { NodeRef::new(self.low) }.expect("every page has a low node")
+    }
+
+    /// Asks for all lines of a page.
+    #[inline]
+    pub(super) fn prefetch(page: *const Page) {
+        for line in 0..size_of::<Page>() / LINE {
+            prefetch(page.wrapping_byte_add(line * LINE).cast());
+        }
+    }
+
+    /// The number of slots before the first whose hint is at or above `hint`, or with `through` above it. The first
+    /// slot of an inner page counts always: it stands for everything before the second.
+    #[inline]
+    pub(super) fn hints_below(&self, count: usize, hint: u64, through: bool) -> usize {
+        let below = |index: usize| {
+            let at = self.hint(index);
+            at < hint || (through && at == hint)
+        };
+        let mut first = usize::from(self.level > 0);
+        let mut left = count - first;
+        while left > 1 {
+            let half = left / 2;
+            // Without a branch: which way it goes nobody can predict.
+            first += usize::from(below(first + half - 1)) * half;
+            left -= half;
+        }
+        first + usize::from(left == 1 && below(first))
+    }
+
+    /// Makes room at `position` and fills it (I2, I3).
+    pub(super) fn put(&self, position: usize, hint: u64, item: *mut u8) {
+        let count = self.count();
+        debug_assert!(position <= count && count < SLOTS);
+        for index in (position..count).rev() {
+            let (from, to) = (&self.slots[index], &self.slots[index + 1]);
+            to.item
+                .store(from.item.load(Ordering::Relaxed), Ordering::Release);
+            to.hint
+                .store(from.hint.load(Ordering::Relaxed), Ordering::Release);
+        }
+        let slot = &self.slots[position];
+        slot.item.store(item, Ordering::Release);
+        slot.hint.store(hint, Ordering::Release);
+        self.set_count(count + 1);
+    }
+
+    pub(super) fn try_lock(&self) -> bool {
+        !self.locked.swap(true, Ordering::Acquire)
+    }
+
+    pub(super) fn unlock(&self) {
+        self.locked.store(false, Ordering::Release);
+    }
+}
