@@ -7,6 +7,7 @@
 //! - [`reader`]: the open table, whatever its format. [`builder`]: a table being written.
 //! - [`source`]: where blocks come from, and how a missing one suspends a read.
 //! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its hash tables.
+//!   [`plain`]: its plain tables.
 //! - [`properties`]: what a table says of itself.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
@@ -15,6 +16,7 @@ pub mod block_based;
 pub mod builder;
 pub mod cuckoo;
 pub mod filter;
+pub mod plain;
 pub mod properties;
 pub mod reader;
 pub mod source;

@@ -21,6 +21,8 @@ use crate::block_based::open::read_tail;
 use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
 use crate::cuckoo::reader::CuckooReader;
+use crate::plain::cursor::PlainCursor;
+use crate::plain::reader::{PlainReadOptions, PlainTableReader};
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
 
@@ -60,6 +62,8 @@ pub struct TableReadContext {
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// For block-based tables.
     pub block_based: BlockBasedReadOptions,
+    /// For plain tables.
+    pub plain: PlainReadOptions,
     /// Where blocks are kept.
     pub cache: Option<Cache<CachedBlock>>,
     /// Where reads are counted.
@@ -124,6 +128,8 @@ pub enum TableReader {
     BlockBased(Arc<BlockBasedReader>),
     /// A cuckoo table.
     Cuckoo(Arc<CuckooReader>),
+    /// A plain table.
+    Plain(Arc<PlainTableReader>),
 }
 
 impl TableReader {
@@ -145,9 +151,9 @@ impl TableReader {
                 let reader = CuckooReader::open(&*file, &footer, context)?;
                 Ok(Arc::new(TableReader::Cuckoo(Arc::new(reader))))
             }
-            kind @ TableKind::Plain => {
-                let message = format!("tables of the format {kind:?}");
-                Err(Error::not_supported(message).in_file(file.path(), None, "open"))
+            TableKind::Plain => {
+                let reader = PlainTableReader::open(file, &footer, context)?;
+                Ok(Arc::new(TableReader::Plain(Arc::new(reader))))
             }
         }
     }
@@ -167,6 +173,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.search(lookup, source),
             TableReader::Cuckoo(reader) => Ok(reader.search(lookup)?),
+            TableReader::Plain(reader) => Ok(reader.search(lookup)?),
         }
     }
 
@@ -181,6 +188,9 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.search_batch(lookups, source, outcome),
             TableReader::Cuckoo(reader) => reader.search_batch(lookups, |index, result| {
+                outcome(index, result.map_err(Fault::Error));
+            }),
+            TableReader::Plain(reader) => reader.search_batch(lookups, |index, result| {
                 outcome(index, result.map_err(Fault::Error));
             }),
         }
@@ -198,6 +208,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
             TableReader::Cuckoo(_) => Ok(true),
+            TableReader::Plain(reader) => Ok(reader.may_contain(user_key)?),
         }
     }
 
@@ -213,6 +224,9 @@ impl TableReader {
                 TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, *options))
             }
             TableReader::Cuckoo(reader) => TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(reader))),
+            TableReader::Plain(reader) => {
+                TableCursor::Plain(PlainCursor::new(Arc::clone(reader), *options))
+            }
         }
     }
 
@@ -222,7 +236,7 @@ impl TableReader {
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
-            TableReader::Cuckoo(_) => None,
+            TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
         }
     }
 
@@ -232,6 +246,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.properties(),
             TableReader::Cuckoo(reader) => reader.properties(),
+            TableReader::Plain(reader) => reader.properties(),
         }
     }
 
@@ -241,6 +256,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.metaindex(),
             TableReader::Cuckoo(reader) => reader.metaindex(),
+            TableReader::Plain(reader) => reader.metaindex(),
         }
     }
 
@@ -252,6 +268,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.approximate_offset(target),
             TableReader::Cuckoo(reader) => reader.approximate_offset(target),
+            TableReader::Plain(reader) => reader.approximate_offset(target),
         }
     }
 
@@ -268,6 +285,7 @@ impl TableReader {
                 progress(reader.layout().data_bytes());
                 Ok(())
             }
+            TableReader::Plain(reader) => reader.verify_checksums(progress),
         }
     }
 
@@ -277,6 +295,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.memory_bytes(),
             TableReader::Cuckoo(reader) => reader.memory_bytes(),
+            TableReader::Plain(reader) => reader.memory_bytes(),
         }
     }
 }
@@ -291,6 +310,8 @@ pub enum TableCursor<S: BlockSource> {
     BlockBased(BlockBasedCursor<S>),
     /// In a cuckoo table.
     Cuckoo(CuckooCursor),
+    /// In a plain table.
+    Plain(PlainCursor),
 }
 
 impl<S: BlockSource> Cursor for TableCursor<S> {
@@ -301,6 +322,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.valid(),
             TableCursor::Cuckoo(cursor) => cursor.valid(),
+            TableCursor::Plain(cursor) => cursor.valid(),
         }
     }
 
@@ -308,6 +330,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek_to_first(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_first()?),
+            TableCursor::Plain(cursor) => Ok(cursor.seek_to_first()?),
         }
     }
 
@@ -315,6 +338,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek_to_last(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_last()?),
+            TableCursor::Plain(cursor) => Ok(cursor.seek_to_last()?),
         }
     }
 
@@ -322,6 +346,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek(target),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek(target)?),
+            TableCursor::Plain(cursor) => Ok(cursor.seek(target)?),
         }
     }
 
@@ -329,6 +354,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.seek_for_prev(target),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_for_prev(target)?),
+            TableCursor::Plain(cursor) => Ok(cursor.seek_for_prev(target)?),
         }
     }
 
@@ -337,6 +363,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.next(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.next()?),
+            TableCursor::Plain(cursor) => Ok(cursor.next()?),
         }
     }
 
@@ -345,6 +372,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.prev(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.prev()?),
+            TableCursor::Plain(cursor) => Ok(cursor.prev()?),
         }
     }
 
@@ -353,6 +381,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.key(),
             TableCursor::Cuckoo(cursor) => cursor.key(),
+            TableCursor::Plain(cursor) => cursor.key(),
         }
     }
 
@@ -361,6 +390,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.value(),
             TableCursor::Cuckoo(cursor) => cursor.value(),
+            TableCursor::Plain(cursor) => cursor.value(),
         }
     }
 
@@ -368,6 +398,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
         match self {
             TableCursor::BlockBased(cursor) => cursor.pinned_value(),
             TableCursor::Cuckoo(cursor) => cursor.pinned_value(),
+            TableCursor::Plain(cursor) => cursor.pinned_value(),
         }
     }
 }

@@ -372,7 +372,8 @@ impl Footer {
         let format_version = coding::take_fixed32(&mut input)?;
         let supported = match kind {
             TableKind::BlockBased => FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX,
-            TableKind::Plain | TableKind::Cuckoo => 1..=1,
+            TableKind::Plain => 0..=1,
+            TableKind::Cuckoo => 1..=1,
         };
         if !supported.contains(&format_version) {
             return Err(Error::corruption(format!(

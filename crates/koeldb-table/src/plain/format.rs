@@ -28,6 +28,9 @@ use koeldb_base::coding;
 use koeldb_base::key::{FOOTER_BYTES, ValueType, pack};
 use koeldb_base::{Error, KeyOrder, Result};
 
+use crate::block_based::block::ValueRange;
+use crate::block_based::format::{BlockHandle, LEGACY_FOOTER_BYTES, TableKind};
+
 /// The largest file: offsets have 31 bits.
 pub const FILE_BYTES_MAX: u64 = (1 << 31) - 1;
 
@@ -128,8 +131,9 @@ pub(crate) struct Row<'d> {
     /// Whether the footer is stored behind the user key, and not abbreviated.
     has_footer: bool,
     pub(crate) value: &'d [u8],
-    pub(crate) value_at: u32,
-    /// Where the next row begins.
+    value_at: u32,
+    /// Where the row begins, and the next one.
+    pub(crate) at: u32,
     pub(crate) next: u32,
     /// Whether the key is stored whole.
     pub(crate) is_full: bool,
@@ -154,9 +158,9 @@ impl<'d> Row<'d> {
     /// Where the whole internal key is stored in one piece, and how long it is.
     #[inline]
     pub(crate) fn stored_key(&self) -> Option<(u32, u32)> {
-        let len = u32::try_from(self.rest.len()).ok()?;
         let whole = self.has_footer && self.prefix.is_empty();
-        whole.then(|| (self.rest_at, len.saturating_add(FOOTER_BYTES as u32)))
+        let len = u32::try_from(self.key_len()).ok()?;
+        whole.then_some((self.rest_at, len))
     }
 
     /// Puts the internal key together in `out`.
@@ -165,6 +169,15 @@ impl<'d> Row<'d> {
         out.extend_from_slice(self.prefix);
         out.extend_from_slice(self.rest);
         out.extend_from_slice(&self.footer.to_le_bytes());
+    }
+
+    /// Where the value lies.
+    #[inline]
+    pub(crate) fn value_range(&self) -> ValueRange {
+        ValueRange {
+            start: self.value_at,
+            len: u32::try_from(self.value.len()).unwrap_or(0),
+        }
     }
 
     /// The bytes of the internal key.
@@ -187,9 +200,7 @@ impl<'d> Row<'d> {
                 // The shorter one cannot be equal, and precedes what it is the beginning of.
                 None => self.prefix.cmp(user_key),
             },
-            KeyOrder::ReverseBytewise => self
-                .compare_user(&KeyOrder::Bytewise, user_key)
-                .reverse(),
+            KeyOrder::ReverseBytewise => self.compare_user(&KeyOrder::Bytewise, user_key).reverse(),
             KeyOrder::Uint64 | KeyOrder::Custom(_) => {
                 order.compare(self.user_key(&mut Vec::new()), user_key)
             }
@@ -314,6 +325,7 @@ impl<'d> Rows<'d> {
             has_footer,
             value,
             value_at,
+            at,
             next: self.offset(behind),
             is_full,
         })
@@ -361,7 +373,24 @@ fn bad_type(type_byte: u8, at: u32) -> Error {
     ))
 }
 
-/// Appends the lengths, and the key's part, of a row's key; no tail.
+/// The footer of a table: of version 0, which is all that RocksDB writes.
+///
+/// # Errors
+/// `InvalidArgument` if the handle takes too many bytes; it is that of no file.
+pub(crate) fn legacy_footer(metaindex: BlockHandle) -> Result<Vec<u8>> {
+    let magic = TableKind::Plain.legacy_magic().unwrap_or_default();
+    let mut footer = metaindex.to_vec();
+    BlockHandle::NULL.encode_into(&mut footer);
+    let padded = LEGACY_FOOTER_BYTES.saturating_sub(size_of_val(&magic));
+    if footer.len() > padded {
+        return Err(Error::invalid_argument("the handles do not fit the footer"));
+    }
+    footer.resize(padded, 0);
+    coding::put_fixed64(&mut footer, magic);
+    Ok(footer)
+}
+
+/// Appends one of the lengths that the prefix encoding begins a row with.
 fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     match u8::try_from(len) {
         Ok(len) if len < INLINE_LENGTH_MAX => out.push(kind << KIND_SHIFT | len),
@@ -490,7 +519,11 @@ mod tests {
         };
         let mut encoder = RowEncoder::new(format, 16);
         let mut out = Vec::new();
-        for (key, value) in [("p00000000", "v0"), ("p00000030", "v30"), ("p00000060", "v60")] {
+        for (key, value) in [
+            ("p00000000", "v0"),
+            ("p00000030", "v30"),
+            ("p00000060", "v60"),
+        ] {
             let key = key.as_bytes();
             encoder
                 .put(&mut out, &key[..3], key, SHORT_FOOTER, value.as_bytes())
@@ -514,14 +547,21 @@ mod tests {
             b"\x01p\x0f\0\0\0\0\0\0\0\0",
             b"\x3f\xff\xff\xff\xff\x0f",
         ] {
-            assert!(decode(rows(damaged, Encoding::Prefix)).is_err(), "{damaged:?}");
+            assert!(
+                decode(rows(damaged, Encoding::Prefix)).is_err(),
+                "{damaged:?}"
+            );
         }
     }
 
     fn entries() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Vec<u8>)>> {
         let key = prop::collection::vec(b'a'..=b'c', 2..90);
         let footer = (0_u64..3, any::<bool>()).prop_map(|(seqno, is_value)| {
-            let kind = if is_value { ValueType::Value } else { ValueType::Deletion };
+            let kind = if is_value {
+                ValueType::Value
+            } else {
+                ValueType::Deletion
+            };
             pack(seqno, kind)
         });
         let value = prop::collection::vec(any::<u8>(), 0..200);

@@ -11,6 +11,8 @@ mod golden;
 #[cfg(test)]
 mod judge;
 #[cfg(test)]
+mod plain;
+#[cfg(test)]
 mod read_speed;
 #[cfg(test)]
 mod reading;

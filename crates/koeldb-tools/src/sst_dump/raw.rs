@@ -48,6 +48,16 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
             write_lines(table, &mut out)?;
             writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.examine()?)?;
         }
+        TableReader::Plain(reader) => {
+            writeln!(out, "Table Properties:\n{RULE}")?;
+            write_lines(table, &mut out)?;
+            let format = reader.format();
+            writeln!(
+                out,
+                "\nRows:\n{RULE}\n  encoding: {:?}\n  user key length: {}",
+                format.encoding, format.user_key_bytes
+            )?;
+        }
     }
     out.flush()?;
     Ok(path)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use koeldb_base::{ErrorKind, KeyOrder, Result};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{FileSystem, OpenOptions, Purpose};
+use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use koeldb_table::{TableProperties, TableReader};
@@ -36,6 +37,11 @@ impl OpenTable {
         for order in orders {
             let context = TableReadContext {
                 order: order.clone(),
+                // A scan needs neither index nor prefix extractor.
+                plain: PlainReadOptions {
+                    full_scan: true,
+                    ..PlainReadOptions::default()
+                },
                 ..TableReadContext::default()
             };
             match TableReader::open(Arc::clone(&file), &context) {
@@ -63,6 +69,7 @@ impl OpenTable {
         match &*self.reader {
             TableReader::BlockBased(_) => "block-based",
             TableReader::Cuckoo(_) => "cuckoo",
+            TableReader::Plain(_) => "plain",
         }
     }
 

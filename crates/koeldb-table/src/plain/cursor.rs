@@ -1,0 +1,289 @@
+//! Scans of a plain table.
+//!
+//! Rows follow each other, so forwards a cursor reads one after the other. Backwards it reads the rows from a
+//! mark up to where it stands, keeps their places, and goes back along these. A seek goes by the index where the
+//! index is sorted, or where the caller stays within a prefix; otherwise by the marks.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::Arc;
+
+use koeldb_base::key::footer_of;
+use koeldb_base::{PinnedSlice, Result};
+
+use super::bloom::hash;
+use super::format::{Base, Row};
+use super::marks::Mark;
+use super::reader::{Found, PlainTableReader};
+use crate::block_based::block::ValueRange;
+use crate::reader::TableCursorOptions;
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Where the row begins, and the one behind it.
+    at: u32,
+    next: u32,
+    /// What is known behind the row.
+    base: Base,
+    /// Where the internal key is stored whole; `None` if it is put together in the cursor.
+    key: Option<(u32, u32)>,
+    value: ValueRange,
+}
+
+/// A cursor over the rows of a plain table. It does not suspend: the rows are in memory.
+#[derive(Debug)]
+pub struct PlainCursor {
+    reader: Arc<PlainTableReader>,
+    options: TableCursorOptions,
+    place: Option<Place>,
+    key: Vec<u8>,
+    /// The places of the rows right before the one the cursor stands on, as far back as a mark; may be empty.
+    behind: Vec<Mark>,
+}
+
+impl PlainCursor {
+    pub(crate) fn new(reader: Arc<PlainTableReader>, options: TableCursorOptions) -> Self {
+        PlainCursor {
+            reader,
+            options,
+            place: None,
+            key: Vec::new(),
+            behind: Vec::new(),
+        }
+    }
+
+    /// Whether the cursor stands on a row.
+    #[inline]
+    #[must_use]
+    pub(crate) fn valid(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Moves somewhere: nowhere if that fails.
+    fn reposition(&mut self, step: impl FnOnce(&mut Self) -> Result<Option<Place>>) -> Result<()> {
+        match step(self) {
+            Ok(place) => {
+                self.place = place;
+                Ok(())
+            }
+            Err(error) => {
+                self.place = None;
+                self.behind.clear();
+                Err(self.reader.in_file(error))
+            }
+        }
+    }
+
+    /// Reads the row at a mark; `None` at the end of the rows.
+    #[inline]
+    fn read(&mut self, mark: Mark) -> Result<Option<Place>> {
+        let rows = self.reader.rows();
+        if mark.at >= rows.end() {
+            return Ok(None);
+        }
+        let mut base = mark.base;
+        let row = rows.row(mark.at, &mut base)?;
+        Ok(Some(place_of(&mut self.key, &row, base)))
+    }
+
+    /// Moves to the first row.
+    ///
+    /// # Errors
+    /// `Corruption` if rows are damaged, here and below.
+    pub(crate) fn seek_to_first(&mut self) -> Result<()> {
+        self.behind.clear();
+        self.reposition(|cursor| cursor.read(Mark::FIRST))
+    }
+
+    /// Moves to the next row. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`PlainCursor::seek_to_first`].
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<()> {
+        self.behind.clear();
+        self.reposition(|cursor| match cursor.place {
+            Some(place) => cursor.read(Mark {
+                at: place.next,
+                base: place.base,
+            }),
+            None => Ok(None),
+        })
+    }
+
+    /// Moves to the last row.
+    ///
+    /// # Errors
+    /// As [`PlainCursor::seek_to_first`].
+    pub(crate) fn seek_to_last(&mut self) -> Result<()> {
+        self.behind.clear();
+        let end = self.reader.rows().end();
+        self.reposition(|cursor| cursor.before(end))
+    }
+
+    /// Moves to the previous row. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`PlainCursor::seek_to_first`].
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        self.reposition(|cursor| match cursor.place {
+            Some(place) => cursor.before(place.at),
+            None => Ok(None),
+        })
+    }
+
+    /// Reads the row before the one at `at`.
+    fn before(&mut self, at: u32) -> Result<Option<Place>> {
+        if self.behind.is_empty() {
+            self.gather(at)?;
+        }
+        match self.behind.pop() {
+            Some(mark) => self.read(mark),
+            None => Ok(None),
+        }
+    }
+
+    /// Gathers the places of the rows from the last mark before `at` up to there.
+    fn gather(&mut self, at: u32) -> Result<()> {
+        let rows = self.reader.rows();
+        let Some(mut mark) = self.reader.marks()?.before_offset(at) else {
+            return Ok(());
+        };
+        while mark.at < at {
+            self.behind.push(mark);
+            let row = rows.row(mark.at, &mut mark.base)?;
+            mark.at = row.next;
+        }
+        Ok(())
+    }
+
+    /// Moves to the first row at or after the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`PlainCursor::seek_to_first`].
+    pub(crate) fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.behind.clear();
+        self.reposition(|cursor| cursor.find(target))
+    }
+
+    fn find(&mut self, target: &[u8]) -> Result<Option<Place>> {
+        let reader = &*self.reader;
+        let rows = reader.rows();
+        let (user_key, footer) = footer_of(target);
+        let Some((mut row, mut base)) = start(reader, self.options, target)? else {
+            return Ok(None);
+        };
+        while row.compare(&reader.order, user_key, footer).is_lt() {
+            if row.next >= rows.end() {
+                return Ok(None);
+            }
+            row = rows.row(row.next, &mut base)?;
+        }
+        Ok(Some(place_of(&mut self.key, &row, base)))
+    }
+
+    /// Moves to the last row at or before the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`PlainCursor::seek_to_first`].
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        // The row before a prefix belongs to another one, so prefixes are of no use.
+        let options = std::mem::take(&mut self.options);
+        let sought = self.seek(target);
+        self.options = options;
+        sought?;
+        match self.place {
+            None => self.seek_to_last(),
+            Some(_) => {
+                let order = &self.reader.order;
+                if order.compare_internal(self.key(), target).is_gt() {
+                    self.prev()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The internal key. The cursor must be valid.
+    #[inline]
+    #[must_use]
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.place.and_then(|place| place.key) {
+            Some((start, len)) => self.stored(start, len),
+            None => &self.key,
+        }
+    }
+
+    /// The value. The cursor must be valid.
+    #[inline]
+    #[must_use]
+    pub(crate) fn value(&self) -> &[u8] {
+        match self.place {
+            Some(Place { value, .. }) => self.stored(value.start, value.len),
+            None => &[],
+        }
+    }
+
+    /// The value, which outlives cursor and table. The cursor must be valid.
+    #[must_use]
+    pub(crate) fn pinned_value(&self) -> PinnedSlice {
+        match self.place {
+            Some(place) => self.reader.data.pin(place.value),
+            None => PinnedSlice::default(),
+        }
+    }
+
+    #[inline]
+    fn stored(&self, start: u32, len: u32) -> &[u8] {
+        let start = start as usize;
+        let end = start.saturating_add(len as usize);
+        self.reader
+            .data
+            .as_slice()
+            .get(start..end)
+            .unwrap_or_default()
+    }
+}
+
+/// Where a cursor stands that has read `row`, whose key goes into `key` if it is not stored whole.
+#[inline]
+fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> Place {
+    let stored = row.stored_key();
+    if stored.is_none() {
+        row.key_into(key);
+    }
+    Place {
+        at: row.at,
+        next: row.next,
+        base,
+        key: stored,
+        value: row.value_range(),
+    }
+}
+
+/// A row from which on the first one at or after `target` is found; `None` if there is none.
+fn start<'r>(
+    reader: &'r PlainTableReader,
+    options: TableCursorOptions,
+    target: &[u8],
+) -> Result<Option<Found<'r>>> {
+    match (&reader.index, &reader.prefix_extractor) {
+        (Some(index), None) => reader.listed_row(index, 0, target, None),
+        (Some(index), Some(extractor)) if options.prefix_filter => {
+            let (user_key, _) = footer_of(target);
+            let Some(prefix) = extractor.prefix(user_key) else {
+                return reader.marked_row(target);
+            };
+            let hash = hash(prefix);
+            if !reader.bloom_admits(|| hash) {
+                return Ok(None);
+            }
+            reader.listed_row(index, hash, target, Some((&**extractor, prefix)))
+        }
+        _ => reader.marked_row(target),
+    }
+}

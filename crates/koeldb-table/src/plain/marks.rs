@@ -1,0 +1,87 @@
+//! Places in the rows of a table from which they can be read: one in every few rows, in the order of the keys.
+//!
+//! A row alone does not say where the one before it begins, nor what its key begins with. The marks of a table
+//! say both of some rows; they are made once, by reading all rows, when the first cursor needs them, and shared.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::{KeyOrder, Result};
+
+use super::format::{Base, Row, Rows};
+
+/// The rows from one mark to the next: a mark takes 16 bytes.
+const ROWS_PER_MARK: usize = 16;
+
+/// A place that a row can be read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Where the row begins.
+    pub(crate) at: u32,
+    /// What is known there.
+    pub(crate) base: Base,
+}
+
+impl Mark {
+    /// The first row of a table.
+    pub(crate) const FIRST: Mark = Mark {
+        at: 0,
+        base: Base::NONE,
+    };
+}
+
+/// The marks of a table, in ascending order.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    marks: Vec<Mark>,
+    row_count: usize,
+}
+
+impl Marks {
+    /// Notes the next row.
+    pub(crate) fn add(&mut self, mark: Mark) {
+        if self.row_count.is_multiple_of(ROWS_PER_MARK) {
+            self.marks.push(mark);
+        }
+        self.row_count = self.row_count.saturating_add(1);
+    }
+
+    /// The last mark at or before the internal key of `user_key` and `footer`, or the first one. `None` if there
+    /// are no rows.
+    pub(crate) fn before_key(
+        &self,
+        rows: Rows<'_>,
+        order: &KeyOrder,
+        user_key: &[u8],
+        footer: u64,
+    ) -> Result<Option<Mark>> {
+        let (mut low, mut high) = (0_usize, self.marks.len());
+        // All marks before `low` are before the key, all from `high` on are not.
+        while low < high {
+            let mid = low.midpoint(high);
+            let Some(mut mark) = self.marks.get(mid).copied() else {
+                break;
+            };
+            let row: Row<'_> = rows.row(mark.at, &mut mark.base)?;
+            if row.compare(order, user_key, footer).is_le() {
+                low = mid.saturating_add(1);
+            } else {
+                high = mid;
+            }
+        }
+        Ok(self.marks.get(low.saturating_sub(1)).copied())
+    }
+
+    /// The last mark before the offset `at`; `None` if there is none.
+    pub(crate) fn before_offset(&self, at: u32) -> Option<Mark> {
+        let index = self.marks.partition_point(|mark| mark.at < at);
+        self.marks.get(index.checked_sub(1)?).copied()
+    }
+
+    /// The heap memory they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.marks.capacity().saturating_mul(size_of::<Mark>())
+    }
+}

@@ -1,0 +1,294 @@
+//! Opening a plain table: from the footer to rows, index and filter.
+//!
+//! There are no checksums, so what is said twice is compared: where the rows end, how many there are, and how
+//! long keys and values are together.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::{Arc, OnceLock};
+
+use koeldb_base::coding::{self, to_usize};
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::{Error, Result};
+use koeldb_fs::RandomAccessFile;
+
+use super::bloom::{BloomBuilder, PlainBloom, hash};
+use super::format::{
+    BLOOM_BLOCK, BLOOM_LINES, ENCODING, Encoding, FILE_BYTES_MAX, INDEX_BLOCK, RowFormat,
+};
+use super::index::{IndexBuilder, PlainIndex};
+use super::reader::{PlainReadOptions, PlainTableReader};
+use crate::block_based::block::{Block, BlockBytes};
+use crate::block_based::fetch::read_bytes;
+use crate::block_based::format::{BlockHandle, Footer};
+use crate::block_based::metaindex::{self, Metaindex, named_entries};
+use crate::properties::TableProperties;
+use crate::reader::TableReadContext;
+
+/// The longest metaindex or properties block accepted.
+const METADATA_BYTES_MAX: u64 = 256 << 20;
+
+/// So many buckets for each prefix are the most an index that is made here gets.
+const BUCKETS_PER_PREFIX_MAX: u32 = 16;
+
+impl PlainTableReader {
+    /// Opens a table whose footer was decoded.
+    ///
+    /// # Errors
+    /// `Corruption` if the file is damaged or not what is expected of it; `InvalidArgument` if it was written in
+    /// another order or with another prefix extractor; `NotSupported` if it is too large.
+    pub(crate) fn open(
+        file: Arc<dyn RandomAccessFile>,
+        footer: &Footer,
+        context: &TableReadContext,
+    ) -> Result<Self> {
+        let path = file.path().to_owned();
+        let opening = Opening {
+            blocks_end: file.len().saturating_sub(footer.bytes() as u64),
+            file,
+            context,
+        };
+        opening
+            .finish(footer)
+            .map_err(|error| error.in_file(&path, None, "open"))
+    }
+}
+
+struct Opening<'c> {
+    file: Arc<dyn RandomAccessFile>,
+    /// Where the footer begins.
+    blocks_end: u64,
+    context: &'c TableReadContext,
+}
+
+impl Opening<'_> {
+    fn finish(self, footer: &Footer) -> Result<PlainTableReader> {
+        let file_bytes = self.file.len();
+        if file_bytes > FILE_BYTES_MAX {
+            return Err(Error::not_supported(format!(
+                "File size {file_bytes} exceeds PlainTableReader max file size {FILE_BYTES_MAX}"
+            )));
+        }
+        let options = &self.context.plain;
+        let metaindex = Metaindex::parse(&self.entries(footer.metaindex)?)?;
+        let handle = metaindex
+            .get(metaindex::PROPERTIES)
+            .ok_or_else(|| Error::corruption("the table has no properties block"))?;
+        let entries = named_entries(&self.entries(handle)?)?;
+        let properties =
+            TableProperties::decode(entries.iter().map(|(name, value)| (&name[..], &value[..])))?;
+        self.check(&properties)?;
+        let prefix_extractor = self.prefix_extractor(&properties)?;
+        let format = row_format(&properties)?;
+        let mut reader = PlainTableReader {
+            order: self.context.order.clone(),
+            prefix_extractor,
+            format,
+            data: self.rows(&properties, &metaindex, footer.metaindex)?,
+            index: None,
+            bloom: None,
+            marks: OnceLock::new(),
+            metaindex,
+            properties,
+            file: Arc::clone(&self.file),
+        };
+        if options.full_scan {
+            return Ok(reader);
+        }
+        match reader.metaindex.get(INDEX_BLOCK) {
+            Some(handle) => {
+                let rows_end = reader.rows().end();
+                reader.index = Some(PlainIndex::parse(self.bytes(handle)?, rows_end)?);
+                reader.bloom = self.stored_bloom(&reader.metaindex, &reader.properties)?;
+            }
+            None => reader.make_index(options)?,
+        }
+        Ok(reader)
+    }
+
+    fn check(&self, properties: &TableProperties) -> Result<()> {
+        let name = String::from_utf8_lossy(&properties.comparator_name);
+        let order = &self.context.order;
+        if !name.is_empty() && name != order.name() {
+            return Err(Error::invalid_argument(format!(
+                "the table is ordered by {name}, and opened with {}",
+                order.name()
+            )));
+        }
+        if properties
+            .external_version()?
+            .is_some_and(|version| version != 1)
+        {
+            return Err(Error::not_supported(
+                "a plain table with one sequence number for all of its entries",
+            ));
+        }
+        self.context.check_unique_id(properties)
+    }
+
+    /// What index and filter of the table know prefixes by.
+    fn prefix_extractor(
+        &self,
+        properties: &TableProperties,
+    ) -> Result<Option<Arc<dyn PrefixExtractor>>> {
+        let given = self.context.prefix_extractor.clone();
+        let written = properties.prefix_extractor_name.as_slice();
+        match (written, given) {
+            // Made with whole keys, and so is a stored index.
+            (b"nullptr", _) => Ok(None),
+            // Old releases do not say.
+            (b"", given) => Ok(given),
+            (written, Some(given)) if written == given.name().as_bytes() => Ok(Some(given)),
+            _ if self.context.plain.full_scan => Ok(None),
+            (_, None) => Err(Error::invalid_argument(
+                "Prefix extractor is missing when opening a PlainTable built using a prefix extractor",
+            )),
+            (written, Some(given)) => Err(Error::invalid_argument(format!(
+                "Prefix extractor given doesn't match the one used to build PlainTable: {}, and {}",
+                given.name(),
+                written.escape_ascii()
+            ))),
+        }
+    }
+
+    /// The rows: all of the file before the first other block.
+    fn rows(
+        &self,
+        properties: &TableProperties,
+        metaindex: &Metaindex,
+        metaindex_handle: BlockHandle,
+    ) -> Result<BlockBytes> {
+        let first_block = metaindex
+            .iter()
+            .map(|(_, handle)| handle.offset)
+            .fold(metaindex_handle.offset, u64::min);
+        if properties.data_bytes != first_block {
+            return Err(Error::corruption(format!(
+                "rows that end at {}, where the blocks behind them begin at {first_block}",
+                properties.data_bytes
+            )));
+        }
+        self.bytes(BlockHandle {
+            offset: 0,
+            size: properties.data_bytes,
+        })
+    }
+
+    fn stored_bloom(
+        &self,
+        metaindex: &Metaindex,
+        properties: &TableProperties,
+    ) -> Result<Option<PlainBloom>> {
+        let Some(handle) = metaindex.get(BLOOM_BLOCK).filter(|handle| handle.size > 0) else {
+            return Ok(None);
+        };
+        let lines = match properties.user(BLOOM_LINES) {
+            Some(mut value) => coding::take_varint32(&mut value)?,
+            None => 0,
+        };
+        PlainBloom::stored(self.bytes(handle)?, lines).map(Some)
+    }
+
+    /// A block of names and values.
+    fn entries(&self, handle: BlockHandle) -> Result<Block> {
+        if handle.size > METADATA_BYTES_MAX {
+            return Err(Error::corruption(format!(
+                "a block of {} bytes of metadata",
+                handle.size
+            )));
+        }
+        Block::parse(self.bytes(handle)?)
+    }
+
+    /// The bytes of a block, which has no trailer: where they are mapped, or a copy.
+    fn bytes(&self, handle: BlockHandle) -> Result<BlockBytes> {
+        let end = handle.offset.checked_add(handle.size);
+        let len = u32::try_from(handle.size).ok();
+        let (Some(_), Some(len)) = (end.filter(|&end| end <= self.blocks_end), len) else {
+            return Err(Error::corruption(format!(
+                "bad block handle: block of {} bytes at {} where blocks end at {}",
+                handle.size, handle.offset, self.blocks_end
+            )));
+        };
+        match self.file.mapped() {
+            Some(mapped) => Ok(BlockBytes::mapped(Arc::clone(mapped), handle.offset, len)),
+            None => {
+                let bytes = read_bytes(&*self.file, handle.offset, to_usize(handle.size))?;
+                Ok(BlockBytes::from(bytes))
+            }
+        }
+    }
+}
+
+fn row_format(properties: &TableProperties) -> Result<RowFormat> {
+    let malformed = || Error::corruption("a plain table of an encoding that is not known");
+    let encoding = match properties.user(ENCODING) {
+        Some(value) => coding::fixed32_at(value, 0)
+            .and_then(Encoding::from_number)
+            .ok_or_else(malformed)?,
+        None => Encoding::Plain,
+    };
+    let user_key_bytes = u32::try_from(properties.fixed_key_bytes)
+        .ok()
+        .filter(|&bytes| u64::from(bytes) <= properties.data_bytes || properties.data_bytes == 0)
+        .ok_or_else(|| {
+            Error::corruption(format!(
+                "keys of {} bytes in {} bytes of rows",
+                properties.fixed_key_bytes, properties.data_bytes
+            ))
+        })?;
+    Ok(RowFormat {
+        encoding,
+        user_key_bytes,
+    })
+}
+
+impl PlainTableReader {
+    /// Makes index and filter of a table that has none stored, from all rows.
+    fn make_index(&mut self, options: &PlainReadOptions) -> Result<()> {
+        let mut builder = IndexBuilder::new(options.index_sparseness);
+        let bits = options.bloom_bits_per_key;
+        let (index, bloom) = match self.prefix_extractor.clone() {
+            None => {
+                // A row takes at least two bytes; the property is not to be trusted with an allocation.
+                let rows_max = (self.data.len() as u64).div_ceil(2);
+                let count = self.properties.entry_count.min(rows_max);
+                let mut bloom = BloomBuilder::new(count, bits, true);
+                let mut scratch = Vec::new();
+                self.survey(|mark, row| {
+                    if let Some(bloom) = &mut bloom {
+                        bloom.add(hash(row.user_key(&mut scratch)));
+                    }
+                    builder.add(&[], mark.at, row.is_full);
+                })?;
+                (builder.finish(1)?, bloom)
+            }
+            Some(extractor) => {
+                let mut hashes = Vec::new();
+                let mut scratch = Vec::new();
+                self.survey(|mark, row| {
+                    // A key without a prefix is found without the index.
+                    if let Some(prefix) = extractor.prefix(row.user_key(&mut scratch)) {
+                        hashes.extend(builder.add(prefix, mark.at, row.is_full));
+                    }
+                })?;
+                let mut bloom = BloomBuilder::new(hashes.len() as u64, bits, true);
+                if let Some(bloom) = &mut bloom {
+                    hashes.iter().for_each(|&hash| bloom.add(hash));
+                }
+                let most = builder
+                    .prefix_count()
+                    .saturating_add(1)
+                    .saturating_mul(BUCKETS_PER_PREFIX_MAX);
+                let buckets = builder.bucket_count(options.hash_table_ratio).min(most);
+                (builder.finish(buckets)?, bloom)
+            }
+        };
+        self.index = Some(PlainIndex::parse(index.into(), self.rows().end())?);
+        self.bloom = bloom.map(BloomBuilder::finish);
+        Ok(())
+    }
+}

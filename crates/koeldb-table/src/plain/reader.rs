@@ -1,0 +1,413 @@
+//! Point reads in a plain table.
+//!
+//! ```text
+//! prefix -> hash -> Bloom filter -> bucket -> (binary search of its rows) -> rows, one by one
+//! ```
+//!
+//! Rows are compared one by one from a listed row that is not behind the wanted key, or the first of its prefix.
+//! Wherever a listed row lies before the key, the rows from there on hold it if the table does, in whatever
+//! order prefixes come. Keys without a prefix, in a table with prefixes, are found through the [`Marks`].
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use koeldb_base::key::footer_of;
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::{Error, KeyOrder, Lookup, Result, ValueType};
+use koeldb_fs::RandomAccessFile;
+
+use super::bloom::{PlainBloom, hash};
+use super::format::{Base, Row, RowFormat, Rows};
+use super::index::{Listed, PlainIndex};
+use super::marks::{Mark, Marks};
+use crate::block_based::block::BlockBytes;
+use crate::block_based::metaindex::Metaindex;
+use crate::properties::TableProperties;
+
+/// How plain tables are read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlainReadOptions {
+    /// Bits for each prefix, or each key where there are no prefixes, of a filter that is made when a table
+    /// without a stored index is opened; 0 makes none.
+    pub bloom_bits_per_key: u32,
+    /// Prefixes for each bucket of an index that is made then; 0 makes one bucket, which is searched by halves.
+    pub hash_table_ratio: f64,
+    /// One row in so many of the same prefix is listed in such an index; 0 and 1 list all.
+    pub index_sparseness: u64,
+    /// Neither index nor filter is made or read, and single keys cannot be looked up.
+    pub full_scan: bool,
+}
+
+impl Default for PlainReadOptions {
+    fn default() -> Self {
+        PlainReadOptions {
+            bloom_bits_per_key: 10,
+            hash_table_ratio: 0.75,
+            index_sparseness: 16,
+            full_scan: false,
+        }
+    }
+}
+
+/// An open plain table.
+pub struct PlainTableReader {
+    pub(super) order: KeyOrder,
+    /// What index and filter know prefixes by; `None` if they know keys.
+    pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    pub(super) format: RowFormat,
+    /// All rows and nothing else.
+    pub(super) data: BlockBytes,
+    /// `None` if the table is opened for scans only.
+    pub(super) index: Option<PlainIndex>,
+    pub(super) bloom: Option<PlainBloom>,
+    pub(super) marks: OnceLock<Marks>,
+    pub(super) metaindex: Metaindex,
+    pub(super) properties: TableProperties,
+    pub(super) file: Arc<dyn RandomAccessFile>,
+}
+
+impl fmt::Debug for PlainTableReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlainTableReader")
+            .field("file", &self.file)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A row that was found, and what is known behind it.
+pub(super) type Found<'d> = (Row<'d>, Base);
+
+impl PlainTableReader {
+    #[inline]
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows {
+            data: self.data.as_slice(),
+            format: self.format,
+        }
+    }
+
+    /// As `TableReader::search`.
+    ///
+    /// # Errors
+    /// `Corruption` if rows are damaged; `InvalidArgument` if the table is open for scans only; what the look-up
+    /// refuses.
+    #[inline]
+    pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        self.search_rows(lookup)
+            .map_err(|error| self.in_file(error))
+    }
+
+    #[cold]
+    pub(super) fn in_file(&self, error: Error) -> Error {
+        error.in_file(self.file.path(), None, "read")
+    }
+
+    #[inline]
+    fn search_rows(&self, lookup: &mut Lookup) -> Result<()> {
+        let Some(index) = &self.index else {
+            return Err(Error::invalid_argument(
+                "Get() is not allowed in full scan mode.",
+            ));
+        };
+        let user_key = lookup.user_key();
+        let found = match &self.prefix_extractor {
+            None => {
+                if !self.bloom_admits(|| hash(user_key)) {
+                    return Ok(());
+                }
+                self.listed_row(index, 0, lookup.seek_key(), None)?
+            }
+            Some(extractor) => match extractor.prefix(user_key) {
+                Some(prefix) => {
+                    let hash = hash(prefix);
+                    if !self.bloom_admits(|| hash) {
+                        return Ok(());
+                    }
+                    let wanted = Some((&**extractor, prefix));
+                    self.listed_row(index, hash, lookup.seek_key(), wanted)?
+                }
+                None => self.marked_row(lookup.seek_key())?,
+            },
+        };
+        match found {
+            Some(found) => self.offer_rows(found, lookup),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn bloom_admits(&self, hash: impl FnOnce() -> u32) -> bool {
+        self.bloom
+            .as_ref()
+            .is_none_or(|bloom| bloom.may_contain(hash()))
+    }
+
+    /// A row that the index lists under `hash` and from which on the internal key `target` is found, if it is
+    /// there. With `wanted`, the row has this prefix, or there is none.
+    #[inline]
+    pub(super) fn listed_row(
+        &self,
+        index: &PlainIndex,
+        hash: u32,
+        target: &[u8],
+        wanted: Option<(&dyn PrefixExtractor, &[u8])>,
+    ) -> Result<Option<Found<'_>>> {
+        let rows = self.rows();
+        let has_prefix = |row: &Row<'_>| match wanted {
+            None => true,
+            Some((extractor, prefix)) => {
+                extractor.prefix(row.user_key(&mut Vec::new())) == Some(prefix)
+            }
+        };
+        match index.find(hash)? {
+            Listed::None => Ok(None),
+            Listed::Row(offset) => {
+                let found = whole_row(rows, offset)?;
+                Ok(has_prefix(&found.0).then_some(found))
+            }
+            Listed::Rows(offsets) => {
+                let (user_key, footer) = footer_of(target);
+                let (mut low, mut high) = (0_usize, offsets.len());
+                let row_at = |index: usize| {
+                    let offset = offsets.get(index).copied().unwrap_or([0xff; 4]);
+                    whole_row(rows, u32::from_le_bytes(offset))
+                };
+                // The row at `low` is before the target, or the first; the one at `high` is not before it.
+                while high.saturating_sub(low) > 1 {
+                    let mid = low.midpoint(high);
+                    let (row, _) = row_at(mid)?;
+                    if row.compare(&self.order, user_key, footer).is_lt() {
+                        low = mid;
+                    } else {
+                        high = mid;
+                    }
+                }
+                let found = row_at(low)?;
+                if has_prefix(&found.0) {
+                    return Ok(Some(found));
+                }
+                // The row at `low` ends the prefix before; the target may still be the first of its own.
+                let next = low.saturating_add(1);
+                if next >= offsets.len() {
+                    return Ok(None);
+                }
+                let found = row_at(next)?;
+                Ok(has_prefix(&found.0).then_some(found))
+            }
+        }
+    }
+
+    /// A marked row from which on the internal key `target` is found; `None` if there are no rows.
+    pub(super) fn marked_row(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
+        let rows = self.rows();
+        let (user_key, footer) = footer_of(target);
+        let marks = self.marks()?;
+        match marks.before_key(rows, &self.order, user_key, footer)? {
+            Some(mut mark) => {
+                let row = rows.row(mark.at, &mut mark.base)?;
+                Ok(Some((row, mark.base)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Offers the rows of a look-up's key, of which none is before the found row.
+    #[inline]
+    fn offer_rows(&self, found: Found<'_>, lookup: &mut Lookup) -> Result<()> {
+        let rows = self.rows();
+        let (mut row, mut base) = found;
+        loop {
+            let order = row.compare_user(&self.order, lookup.user_key());
+            if order.is_gt() {
+                return Ok(());
+            }
+            if order.is_eq() && self.offer(&row, lookup)? {
+                return Ok(());
+            }
+            if row.next >= rows.end() {
+                return Ok(());
+            }
+            row = rows.row(row.next, &mut base)?;
+        }
+    }
+
+    #[inline]
+    fn offer(&self, row: &Row<'_>, lookup: &mut Lookup) -> Result<bool> {
+        let [type_byte, ..] = row.footer.to_le_bytes();
+        let seqno = row.footer >> 8;
+        if seqno > lookup.snapshot() {
+            return Ok(false);
+        }
+        let value_type = ValueType::from_byte(type_byte)
+            .ok_or_else(|| Error::corruption("a row of unknown type"))?;
+        lookup.offer(seqno, value_type, || self.data.pin(row.value_range()))
+    }
+
+    /// As `TableReader::search_batch`.
+    pub fn search_batch(
+        &self,
+        lookups: &mut [&mut Lookup],
+        mut outcome: impl FnMut(usize, Result<()>),
+    ) {
+        for (index, lookup) in lookups.iter_mut().enumerate() {
+            outcome(index, self.search(lookup));
+        }
+    }
+
+    /// Whether the table may hold a user key, as far as filter and index know.
+    ///
+    /// # Errors
+    /// `Corruption` if the index is damaged.
+    pub fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
+        let Some(extractor) = &self.prefix_extractor else {
+            return Ok(self.bloom_admits(|| hash(user_key)));
+        };
+        let Some(prefix) = extractor.prefix(user_key) else {
+            return Ok(true);
+        };
+        let hash = hash(prefix);
+        if !self.bloom_admits(|| hash) {
+            return Ok(false);
+        }
+        match &self.index {
+            Some(index) => Ok(index.find(hash)? != Listed::None),
+            None => Ok(true),
+        }
+    }
+
+    /// The marks of the table, made if nobody needed them before.
+    pub(super) fn marks(&self) -> Result<&Marks> {
+        if let Some(marks) = self.marks.get() {
+            return Ok(marks);
+        }
+        let mut marks = Marks::default();
+        self.survey(|mark, _| marks.add(mark))?;
+        Ok(self.marks.get_or_init(|| marks))
+    }
+
+    /// Reads all rows, and checks that their keys ascend and that there are as many as the properties say.
+    ///
+    /// # Errors
+    /// `Corruption` if a row is damaged, or the rows are not those of the properties.
+    pub(super) fn survey<'d>(&'d self, mut visit: impl FnMut(Mark, &Row<'d>)) -> Result<()> {
+        let rows = self.rows();
+        let mut place = Mark::FIRST;
+        let (mut row_count, mut key_bytes, mut value_bytes) = (0_u64, 0_u64, 0_u64);
+        let mut last: Option<Row<'_>> = None;
+        let mut last_key = Vec::new();
+        while place.at < rows.end() {
+            let mark = place;
+            let row = rows.row(mark.at, &mut place.base)?;
+            if let Some(last) = &last {
+                let last_footer = last.footer;
+                let last_key = last.user_key(&mut last_key);
+                if row.compare(&self.order, last_key, last_footer).is_lt() {
+                    return Err(Error::corruption(format!(
+                        "rows that are not in the order of {}: the one at {}",
+                        self.order.name(),
+                        mark.at
+                    )));
+                }
+            }
+            visit(mark, &row);
+            place.at = row.next;
+            row_count = row_count.saturating_add(1);
+            key_bytes = key_bytes.saturating_add(row.key_len() as u64);
+            value_bytes = value_bytes.saturating_add(row.value.len() as u64);
+            last = Some(row);
+        }
+        let properties = &self.properties;
+        let expected = (
+            properties.entry_count,
+            properties.raw_key_bytes,
+            properties.raw_value_bytes,
+        );
+        if (row_count, key_bytes, value_bytes) != expected {
+            return Err(Error::corruption(format!(
+                "{row_count} rows with {key_bytes} bytes of keys and {value_bytes} of values, where the properties \
+                 say {}, {} and {}",
+                expected.0, expected.1, expected.2
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The metadata blocks by name.
+    #[must_use]
+    pub fn metaindex(&self) -> &Metaindex {
+        &self.metaindex
+    }
+
+    /// How the rows are laid out.
+    #[must_use]
+    pub fn format(&self) -> RowFormat {
+        self.format
+    }
+
+    /// The bytes before the internal key `target`.
+    ///
+    /// # Errors
+    /// `Corruption` if rows are damaged.
+    pub fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
+        let (user_key, footer) = footer_of(target);
+        let mark = self
+            .marks()
+            .and_then(|marks| marks.before_key(self.rows(), &self.order, user_key, footer));
+        match mark {
+            Ok(mark) => Ok(mark.map_or(0, |mark| u64::from(mark.at))),
+            Err(error) => Err(self.in_file(error)),
+        }
+    }
+
+    /// Reads all rows, and checks what can be checked without checksums: that every row is well-formed, that
+    /// the keys ascend, and that counts and sizes are those of the properties.
+    ///
+    /// # Errors
+    /// `Corruption` if something does not fit.
+    pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        const STEP: u32 = 1 << 20;
+        let mut told = 0;
+        self.survey(|mark, _| {
+            let passed = mark.at.saturating_sub(told);
+            if passed >= STEP {
+                progress(u64::from(passed));
+                told = mark.at;
+            }
+        })
+        .map_err(|error| self.in_file(error))?;
+        progress(u64::from(self.rows().end().saturating_sub(told)));
+        Ok(())
+    }
+
+    /// The memory the table takes as long as it is open.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let parts = [
+            self.data.heap_bytes(),
+            self.index.as_ref().map_or(0, PlainIndex::memory_bytes),
+            self.bloom.as_ref().map_or(0, PlainBloom::memory_bytes),
+            self.marks.get().map_or(0, Marks::memory_bytes),
+        ];
+        parts.iter().map(|&bytes| bytes as u64).sum()
+    }
+}
+
+/// The row at `offset`, whose key must be stored whole.
+#[inline]
+fn whole_row(rows: Rows<'_>, offset: u32) -> Result<Found<'_>> {
+    let mut base = Base::NONE;
+    let row = rows.row(offset, &mut base)?;
+    Ok((row, base))
+}
