@@ -6,7 +6,8 @@ use std::sync::Arc;
 use koeldb_base::error::ErrorKind;
 use koeldb_base::{Error, PinnedSlice, Result};
 
-use crate::db::{Db, DbInner, Handle};
+use crate::db::{Db, Handle};
+use crate::inner::DbInner;
 use crate::family::FamilyData;
 use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions,

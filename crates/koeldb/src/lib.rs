@@ -30,6 +30,7 @@ mod db;
 mod env;
 mod family;
 mod info_log;
+mod inner;
 pub mod listener;
 mod maintenance;
 mod open;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::{Error, ErrorKind, Result};
 
-use crate::db::DbInner;
+use crate::inner::DbInner;
 use crate::family::FamilyData;
 use crate::open::add_family;
 use crate::options::{ColumnFamilyOptions, mutable, sanitize};

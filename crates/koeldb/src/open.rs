@@ -19,7 +19,8 @@ use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
 use koeldb_lsm::version::{FamilyDescriptor, VersionEdit, VersionSet, VersionSetOptions};
 
 use crate::column_family::ColumnFamilyDescriptor;
-use crate::db::{Db, DbInner, Handle, NEXT_DATABASE, Parts};
+use crate::db::{Db, Handle};
+use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::env::Env;
 use crate::family::FamilyData;
 use crate::info_log::InfoLog;
@@ -466,7 +467,7 @@ impl Opening {
         if recovered.stopped_early {
             // The next recovery, ours or RocksDB's, recognises by this empty batch that nothing is missing (W2).
             let mut empty = [0; crate::write::batch::HEADER_BYTES];
-            empty[..8].copy_from_slice(&(recovered.last_seqno + 1).to_le_bytes());
+            empty[..8].copy_from_slice(&recovered.next_seqno.to_le_bytes());
             writer.add_record(&empty)?;
             writer.sync()?;
             self.fs.sync_dir(&self.wal_dir)?;
@@ -491,6 +492,8 @@ impl Opening {
             number,
             is_entry_synced: recovered.stopped_early,
             has_unsynced: false,
+            follows: None,
+            next_seqno: recovered.next_seqno,
         })
     }
 

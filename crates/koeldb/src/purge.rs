@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_lsm::FileMeta;
 
-use crate::db::DbInner;
+use crate::inner::DbInner;
 use crate::listener::Event;
 use crate::super_version::lock;
 

@@ -90,6 +90,8 @@ impl fmt::Display for RecoveryReport {
 pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
     pub(crate) last_seqno: SeqNo,
+    /// The sequence number that would have come next in the logs.
+    pub(crate) next_seqno: SeqNo,
     pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
     /// Replay stopped at damage, in point-in-time mode.
     pub(crate) stopped_early: bool,
@@ -106,6 +108,10 @@ struct Replay<'a> {
     last_seqno: SeqNo,
     /// The sequence number that the next batch has if nothing is missing.
     next_seqno: Option<SeqNo>,
+    /// Logs before this one hold nothing that is not in tables.
+    oldest_needed: FileNumber,
+    /// The log read last.
+    previous: Option<FileNumber>,
     /// The log at whose damage replay stopped.
     stopped_in: Option<FileNumber>,
     flushed: Vec<(u32, Arc<FileMeta>)>,
@@ -139,6 +145,8 @@ pub(crate) fn replay_logs(
         read_only,
         last_seqno: versions.last_seqno(),
         next_seqno: None,
+        oldest_needed,
+        previous: None,
         stopped_in: None,
         flushed: Vec::new(),
     };
@@ -149,6 +157,7 @@ pub(crate) fn replay_logs(
             continue;
         }
         let log = replay.replay(fs, directory, number)?;
+        replay.previous = Some(number);
         if log.ignored || (log.dropped_bytes > 0 && replay.stopped_in == Some(number)) {
             archive.push(number);
         }
@@ -163,6 +172,7 @@ pub(crate) fn replay_logs(
     Ok(Recovered {
         report,
         last_seqno: replay.last_seqno,
+        next_seqno: replay.next_seqno.unwrap_or(replay.last_seqno + 1),
         stopped_early: replay.stopped_in.is_some(),
         flushed: replay.flushed,
         archive,
@@ -193,10 +203,30 @@ impl Replay<'_> {
         let mut is_first = true;
         loop {
             let outcome = match reader.next_record()? {
-                Some(record) => self.take(record, number, follows_damage && is_first, &mut log),
+                Some(record) => {
+                    let gap = if is_first {
+                        self.gap_before(record)
+                    } else {
+                        None
+                    };
+                    is_first = false;
+                    match (gap, self.mode) {
+                        (Some(before), RecoveryMode::PointInTime) => {
+                            self.stopped_in.get_or_insert(before);
+                            Ok(Taken::Gap)
+                        }
+                        (Some(before), RecoveryMode::AbsoluteConsistency) => {
+                            let error = Error::corruption(missing_before(before));
+                            return Err(error.in_file(&path, Some(0), "replay"));
+                        }
+                        (gap, _) => {
+                            log.problem = gap.map(missing_before);
+                            self.take(record, number, &mut log)
+                        }
+                    }
+                }
                 None => Ok(Taken::End),
             };
-            is_first = false;
             if let Some(problem) = reader.take_problem() {
                 log.problem
                     .get_or_insert_with(|| problem.to_error(&*file).to_string());
@@ -253,22 +283,26 @@ impl Replay<'_> {
         Ok(log)
     }
 
-    fn take(
-        &mut self,
-        record: &[u8],
-        number: FileNumber,
-        must_continue: bool,
-        log: &mut LogReport,
-    ) -> Result<Taken> {
+    /// Whether something is missing in front of a log that begins with `record`: then the log before it, as far as
+    /// known. A log of ours says which one it follows and how that one ended; one of RocksDB's is believed unless the
+    /// log before it is damaged.
+    fn gap_before(&self, record: &[u8]) -> Option<FileNumber> {
+        let (first, _) = batch::header(record).ok()?;
+        let continues = self.next_seqno == Some(first);
+        match batch::link_to(record) {
+            Some(before) if before < self.oldest_needed => self.stopped_in,
+            Some(before) => (self.previous != Some(before) || !continues).then_some(before),
+            None => self.stopped_in.filter(|_| !continues),
+        }
+    }
+
+    fn take(&mut self, record: &[u8], number: FileNumber, log: &mut LogReport) -> Result<Taken> {
         let (first, _) = batch::header(record)?;
         let count = batch::check(record)?;
         if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
             return Err(Error::corruption(format!(
                 "batch with the impossible sequence number {first}"
             )));
-        }
-        if must_continue && self.next_seqno != Some(first) {
-            return Ok(Taken::Gap);
         }
         self.apply(&record[HEADER_BYTES..], first, number)?;
         log.batches += 1;
@@ -358,8 +392,12 @@ impl Replay<'_> {
 enum Taken {
     Applied,
     End,
-    /// The record does not continue a damaged log.
+    /// The record does not continue the log before.
     Gap,
+}
+
+fn missing_before(before: FileNumber) -> String {
+    format!("the end of log {before:06} is missing, which this log continues")
 }
 
 fn flush(

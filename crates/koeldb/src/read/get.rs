@@ -6,7 +6,7 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::source::BlockingSource;
 
-use crate::db::DbInner;
+use crate::inner::DbInner;
 use crate::family::FamilyData;
 use crate::options::{ReadOptions, ReadTier};
 use crate::super_version::SuperVersion;

@@ -9,7 +9,7 @@ use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_table::source::BlockingSource;
 
 use super::get::search_memtables;
-use crate::db::DbInner;
+use crate::inner::DbInner;
 use crate::family::FamilyData;
 use crate::options::{ReadOptions, ReadTier};
 

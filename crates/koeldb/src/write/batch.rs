@@ -6,9 +6,13 @@
 //! ```
 //!
 //! Family 0 always uses the tag without id. The sequence number is 0 until the batch is committed.
+//!
+//! A log that follows another one begins with a *link*: a batch without operations, with the sequence number that was to
+//! come next and a note naming the log before. By it recovery knows that nothing is missing between the two.
 //! (`docs/formats/write-batch.md`; RocksDB: `db/write_batch.cc`.)
 
 use koeldb_base::coding::{self, put_length_prefixed, put_varint32};
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, Result, SeqNo};
 
 use crate::column_family::ColumnFamily;
@@ -531,10 +535,47 @@ pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     Ok(count)
 }
 
+/// What the note of a link begins with; the number of the log before follows.
+const LINK: &[u8] = b"koeldb.follows:";
+
+/// The first record of a log that follows log `before`, in which the batch numbered `next` was to come next.
+pub(crate) fn link(before: FileNumber, next: SeqNo) -> Vec<u8> {
+    let mut rep = Vec::with_capacity(HEADER_BYTES + LINK.len() + 10);
+    rep.extend_from_slice(&next.to_le_bytes());
+    rep.extend_from_slice(&0_u32.to_le_bytes());
+    rep.push(tag::LOG_DATA);
+    put_length_prefixed(&mut rep, &[LINK, &before.to_le_bytes()].concat());
+    rep
+}
+
+/// The log that a record says it follows, if it is a link.
+pub(crate) fn link_to(rep: &[u8]) -> Option<FileNumber> {
+    let mut records = BatchIter::new(rep.get(HEADER_BYTES..)?);
+    match (records.next(), records.next()) {
+        (Some(Ok(BatchEntry::LogData(note))), None) => {
+            let number = note.strip_prefix(LINK)?;
+            (number.len() == 8).then(|| coding::fixed64_at(number, 0))?
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_link_is_a_batch_without_operations() {
+        let rep = link(7, 300);
+        assert_eq!(header(&rep).unwrap(), (300, 0));
+        assert_eq!(check(&rep).unwrap(), 0);
+        assert_eq!(link_to(&rep), Some(7));
+        let mut note = WriteBatch::new();
+        note.put_log_data("koeldb.follows:");
+        assert_eq!(link_to(note.data()), None);
+        assert_eq!(link_to(&[]), None);
+    }
 
     #[test]
     fn the_serialised_form_is_rocksdbs() {

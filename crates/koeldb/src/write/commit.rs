@@ -18,9 +18,9 @@ use koeldb_log::RecordWriter;
 use koeldb_memtable::Memtable;
 
 use super::apply::position_of;
-use super::batch::HEADER_BYTES;
+use super::batch::{HEADER_BYTES, link};
 use super::queue::CommitHow;
-use crate::db::DbInner;
+use crate::inner::DbInner;
 use crate::family::FamilyData;
 use crate::super_version::lock;
 
@@ -32,6 +32,10 @@ pub(crate) struct Wal {
     pub(crate) is_entry_synced: bool,
     /// Records since the last sync.
     pub(crate) has_unsynced: bool,
+    /// The log before this one, until the link to it is written.
+    pub(crate) follows: Option<FileNumber>,
+    /// The sequence number behind the batch logged last.
+    pub(crate) next_seqno: SeqNo,
 }
 
 impl Wal {
@@ -167,7 +171,11 @@ impl DbInner {
         let written = (|| {
             let wal = commit.wal()?;
             wal.has_unsynced = true;
+            if let Some(before) = wal.follows.take() {
+                wal.writer.add_record(&link(before, wal.next_seqno))?;
+            }
             wal.writer.add_record_of(&[&header, records])?;
+            wal.next_seqno = first + SeqNo::from(count);
             if sync {
                 wal.sync(self)
             } else if manual_flush {
@@ -355,6 +363,8 @@ impl DbInner {
         let failed = std::mem::replace(&mut wal.writer, writer);
         lock(&self.closed_logs).push((wal.number, failed.len()));
         wal.number = number;
+        // Before anything is written to it, every family is past the failed one.
+        wal.follows = None;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
         lock(&self.unsynced_logs).clear();
@@ -374,6 +384,7 @@ impl DbInner {
         let previous = std::mem::replace(&mut wal.writer, writer);
         let is_durable = !wal.has_unsynced && wal.is_entry_synced;
         lock(&self.closed_logs).push((wal.number, previous.len()));
+        wal.follows = Some(wal.number);
         wal.number = number;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;

@@ -15,7 +15,7 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use super::apply::{Part, SharedApply, insert};
 use super::commit::CommitState;
-use crate::db::DbInner;
+use crate::inner::DbInner;
 use crate::super_version::lock;
 
 /// Bytes of records after which a group takes no more members.

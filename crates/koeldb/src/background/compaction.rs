@@ -1,0 +1,208 @@
+//! Compactions that the tree asks for, and how any compaction runs and is installed.
+
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::Purpose;
+use koeldb_lsm::FileMeta;
+use koeldb_lsm::job::{CompactionFilterContext, CompactionJob, OutputSpec};
+use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled};
+use koeldb_lsm::version::VersionEdit;
+use koeldb_table::builder::TableReason;
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
+
+use crate::family::FamilyData;
+use crate::inner::DbInner;
+use crate::listener::{CompactionJobInfo, Event};
+use crate::super_version::lock;
+use crate::tables::{Place, pick_settings};
+
+impl DbInner {
+    /// Runs a plan whose inputs are marked, unmarks them, and removes those that nobody reads any more.
+    pub(super) fn compact(
+        self: &Arc<Self>,
+        family: &Arc<FamilyData>,
+        plan: CompactionPlan,
+    ) -> Result<Vec<Arc<FileMeta>>> {
+        let outcome = self.guarded(|| self.try_compact(family, &plan));
+        plan.mark(false);
+        drop(plan);
+        self.background.notify();
+        let files = outcome?;
+        self.update_stall();
+        self.remove_obsolete_files();
+        Ok(files)
+    }
+
+    fn try_compact(
+        self: &Arc<Self>,
+        family: &Arc<FamilyData>,
+        plan: &CompactionPlan,
+    ) -> Result<Vec<Arc<FileMeta>>> {
+        let begun = self.clock.now();
+        let mut edit = VersionEdit::of(family.id);
+        edit.deleted_files = plan
+            .files()
+            .map(|(level, file)| (level, file.number))
+            .collect();
+        let mut output_bytes = 0;
+        if plan.trivial_move {
+            edit.added_files = plan
+                .files()
+                .map(|(_, file)| (plan.output_level, Arc::clone(file)))
+                .collect();
+        } else if !plan.deletion_only {
+            let files = self.merge_tables(family, plan)?;
+            output_bytes = files.iter().map(|file| file.bytes).sum();
+            edit.added_files = files
+                .into_iter()
+                .map(|file| (plan.output_level, Arc::new(file)))
+                .collect();
+        }
+        let outputs: Vec<Arc<FileMeta>> = edit
+            .added_files
+            .iter()
+            .map(|(_, file)| Arc::clone(file))
+            .collect();
+        let is_installed = {
+            let mut versions = lock(&self.versions);
+            self.log_edit(&mut versions, family, edit, |_| ())?
+        };
+        if !is_installed {
+            if !plan.trivial_move {
+                self.discard(&outputs);
+            }
+            return Err(Error::with_kind(
+                ErrorKind::Aborted,
+                "the column family was dropped",
+            ));
+        }
+        if !plan.trivial_move {
+            self.purge.retire(plan.files().map(|(_, file)| file));
+        }
+        self.count(
+            Ticker::CompactReadBytes,
+            if plan.trivial_move {
+                0
+            } else {
+                plan.input_bytes()
+            },
+        );
+        self.count(Ticker::CompactWriteBytes, output_bytes);
+        self.record_elapsed(HistogramKind::CompactionTime, begun);
+        let info = CompactionJobInfo {
+            column_family: family.name.clone(),
+            reason: plan.reason,
+            inputs: plan
+                .files()
+                .map(|(level, file)| (level, file.number))
+                .collect(),
+            outputs: outputs.iter().map(|file| file.number).collect(),
+            output_level: plan.output_level,
+            input_bytes: plan.input_bytes(),
+            output_bytes,
+            elapsed: self.clock.now().saturating_sub(begun),
+        };
+        self.info_log.info(format_args!(
+            "[{}] compacted {} files, {} bytes, to {} files, {} bytes, on level {} in {:?} ({:?})",
+            family.name,
+            info.inputs.len(),
+            info.input_bytes,
+            info.outputs.len(),
+            output_bytes,
+            info.output_level,
+            info.elapsed,
+            info.reason
+        ));
+        self.notify(&Event::CompactionCompleted(&info));
+        // What was moved was not made by this compaction.
+        Ok(if plan.trivial_move {
+            Vec::new()
+        } else {
+            outputs
+        })
+    }
+
+    fn merge_tables(
+        &self,
+        family: &Arc<FamilyData>,
+        plan: &CompactionPlan,
+    ) -> Result<Vec<FileMeta>> {
+        let options = family.options();
+        let version = family.version();
+        let settings = pick_settings(&options);
+        let base_level = leveled::level_targets(&version, &settings).base_level;
+        let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
+        // After the plan was made, so that every snapshot that could see an input is in the list.
+        let snapshots = self.snapshots.all();
+        let context = self.factory.build_context(
+            family,
+            &options,
+            Place {
+                level: level(plan.output_level),
+                base_level: level(base_level),
+                bottommost: plan.bottommost,
+                reason: TableReason::Compaction,
+                target_file_bytes: plan.target_file_bytes,
+            },
+        );
+        let readahead = self.mutable_options().compaction_readahead_size;
+        let source = BlockingSource::new(BlockReadOptions {
+            fill_cache: false,
+            readahead_bytes: readahead,
+            ..BlockReadOptions::default()
+        });
+        let filter_context = CompactionFilterContext::new(
+            plan.bottommost,
+            plan.reason == CompactionReason::ManualCompaction,
+            family.id,
+            level(plan.output_level),
+        );
+        let next_file_number = || -> FileNumber { self.factory.numbers.next() };
+        let epoch = plan
+            .files()
+            .map(|(_, file)| file.epoch)
+            .filter(|&epoch| epoch > 0)
+            .min()
+            .unwrap_or(0);
+        let job = CompactionJob {
+            plan,
+            version: &version,
+            tables: &family.tables,
+            source,
+            snapshots: snapshots.clone(),
+            merge_operator: options.merge_operator.as_deref(),
+            filter: self
+                .plugins
+                .compaction_filter_factory
+                .as_ref()
+                .and_then(|factory| factory.create(&filter_context)),
+            output: OutputSpec {
+                fs: &*self.fs,
+                directory: self.factory.directory(),
+                write_options: self.factory.write_options(Purpose::Compaction),
+                context,
+                next_file_number: &next_file_number,
+                target_file_bytes: plan.target_file_bytes,
+                grandparents: &plan.grandparents,
+                max_grandparent_bytes: plan.max_grandparent_bytes,
+                snapshots: &snapshots,
+                bottommost: plan.bottommost,
+                epoch,
+            },
+            cancelled: &self.background.cancelled,
+            verify_record_count: self.db_options.compaction_verify_record_count,
+        };
+        let result = job.run()?;
+        self.count(Ticker::CompactionKeyDropNewerEntry, result.drops.hidden);
+        self.count(Ticker::CompactionKeyDropObsolete, result.drops.obsolete);
+        self.count(
+            Ticker::CompactionKeyDropRangeDel,
+            result.drops.range_deleted,
+        );
+        self.count(Ticker::CompactionKeyDropUser, result.drops.filtered);
+        Ok(result.files)
+    }
+}

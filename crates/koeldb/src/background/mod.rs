@@ -1,0 +1,286 @@
+//! Flushes and compactions: when they are due, in which thread, and how their result is installed.
+//!
+//! Work is scheduled after whatever may have made some due, by [`DbInner::schedule`]; it is cheap and may be called
+//! from anywhere. At most as many jobs run as the options allow; a job that ends schedules again. Jobs hold no lock
+//! while they read and write tables. Their edits are logged under the version set's mutex and installed before it is
+//! let go, so families see versions in the order the MANIFEST does.
+
+mod compaction;
+mod flush;
+mod manual;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use koeldb_base::error::{ErrorDetail, Severity};
+use koeldb_base::{Error, ErrorKind, Result};
+
+use crate::env::JobPriority;
+use crate::inner::DbInner;
+use crate::options::sanitize;
+use crate::super_version::lock;
+
+#[derive(Debug, Default)]
+struct Running {
+    flushes: u32,
+    compactions: u32,
+    /// Calls of users that change the directory.
+    foreground: u32,
+    shut_down: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SlotKind {
+    Flush,
+    Compaction,
+    Foreground,
+}
+
+/// A piece of work that is counted while it runs, however it ends.
+#[derive(Debug)]
+pub(crate) struct Slot<'b> {
+    background: &'b Background,
+    kind: SlotKind,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut running = lock(&self.background.running);
+        match self.kind {
+            SlotKind::Flush => running.flushes -= 1,
+            SlotKind::Compaction => running.compactions -= 1,
+            SlotKind::Foreground => running.foreground -= 1,
+        }
+        drop(running);
+        self.background.changed.notify_all();
+    }
+}
+
+/// What is running in the background.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    running: Mutex<Running>,
+    changed: Condvar,
+    pub(crate) cancelled: AtomicBool,
+}
+
+impl Background {
+    /// Wakes everybody who waits for background work.
+    pub(crate) fn notify(&self) {
+        drop(lock(&self.running));
+        self.changed.notify_all();
+    }
+
+    fn wait<'a>(
+        &self,
+        running: MutexGuard<'a, Running>,
+        limit: Duration,
+    ) -> MutexGuard<'a, Running> {
+        let waited = self.changed.wait_timeout(running, limit);
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    /// Starts nothing any more, gives running compactions up, and waits for what runs.
+    pub(crate) fn shut_down(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        let mut running = lock(&self.running);
+        running.shut_down = true;
+        while running.flushes + running.compactions + running.foreground > 0 {
+            running = self.wait(running, Duration::from_millis(100));
+        }
+    }
+
+    /// Registers a call that changes the directory; a close waits for it.
+    pub(crate) fn enter(&self) -> Result<Slot<'_>> {
+        let mut running = lock(&self.running);
+        if running.shut_down {
+            return Err(Error::with_kind(
+                ErrorKind::ShutdownInProgress,
+                "the database is closed",
+            ));
+        }
+        running.foreground += 1;
+        Ok(Slot {
+            background: self,
+            kind: SlotKind::Foreground,
+        })
+    }
+
+    pub(crate) fn counts(&self) -> (u32, u32) {
+        let running = lock(&self.running);
+        (running.flushes, running.compactions)
+    }
+}
+
+impl DbInner {
+    fn slots(&self) -> (u32, u32) {
+        sanitize::background_slots(&self.mutable_options())
+    }
+
+    /// Starts what background work is due and has a slot.
+    pub(crate) fn schedule(self: &Arc<Self>) {
+        if self.is_closing() || self.read_only || self.failure().is_some() {
+            return;
+        }
+        let (flush_slots, compaction_slots) = self.slots();
+        let mut running = lock(&self.background.running);
+        if running.shut_down {
+            return;
+        }
+        if running.flushes < flush_slots && self.flush_due().is_some() {
+            running.flushes += 1;
+            let inner = Arc::clone(self);
+            self.env
+                .pool
+                .submit(JobPriority::High, move || inner.run_flush());
+        }
+        if running.compactions < compaction_slots && self.compaction_may_be_due() {
+            running.compactions += 1;
+            let inner = Arc::clone(self);
+            self.env
+                .pool
+                .submit(JobPriority::Low, move || inner.run_compaction());
+        }
+    }
+
+    /// Whether some family has something to compact; looked at without marking anything.
+    fn compaction_may_be_due(&self) -> bool {
+        self.all_families()
+            .iter()
+            .any(|family| family.is_compaction_due(self.factory.unix_secs()))
+    }
+
+    fn run_flush(self: &Arc<Self>) {
+        let slot = Slot {
+            background: &self.background,
+            kind: SlotKind::Flush,
+        };
+        let mut progress = false;
+        while !self.background.cancelled.load(Ordering::Relaxed) {
+            let Some(family) = self.flush_due() else {
+                break;
+            };
+            match self.flush_sealed(&family) {
+                Ok(done) => progress |= done,
+                Err(error) => {
+                    self.background_error("flush", error);
+                    break;
+                }
+            }
+        }
+        self.report_failures();
+        self.announce_stall();
+        drop(slot);
+        if progress {
+            self.schedule();
+        }
+    }
+
+    fn run_compaction(self: &Arc<Self>) {
+        let slot = Slot {
+            background: &self.background,
+            kind: SlotKind::Compaction,
+        };
+        let mut picked = false;
+        if !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
+            let now = self.factory.unix_secs();
+            for family in self.all_families() {
+                let Some(plan) = family.pick_compaction(now) else {
+                    continue;
+                };
+                picked = true;
+                // More may be due beside this one.
+                self.schedule();
+                if let Err(error) = self.compact(&family, plan) {
+                    self.compaction_failed(error);
+                }
+                break;
+            }
+        }
+        self.report_failures();
+        self.announce_stall();
+        drop(slot);
+        if picked {
+            self.schedule();
+        }
+    }
+
+    /// A compaction that was given up is nothing; any other failure stops writes.
+    fn compaction_failed(&self, error: Error) {
+        let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
+        if !is_given_up {
+            self.background_error("compaction", error);
+        }
+    }
+
+    /// Runs a job; a panic in it becomes a fatal error.
+    fn guarded<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_else(|panic| {
+            let what = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no message".to_owned());
+            Err(Error::with_kind(
+                ErrorKind::Aborted,
+                format!("a background job panicked: {what}"),
+            )
+            .with_detail(ErrorDetail::PluginPanicked)
+            .with_severity(Severity::Fatal))
+        })
+    }
+
+    /// What a failed background job means for writes (`docs/reliability.md`, background-error states).
+    fn background_error(&self, what: &str, error: Error) {
+        let severity = match error.kind() {
+            _ if error.severity() > Severity::None => error.severity(),
+            ErrorKind::Corruption => Severity::Unrecoverable,
+            _ if error.detail() == Some(ErrorDetail::NoSpace) => Severity::Hard,
+            _ => Severity::Fatal,
+        };
+        self.fail_writes(error.context(what).with_severity(severity));
+    }
+
+    /// Waits while `condition` holds, or until writes are refused or the database closes.
+    fn wait_while(self: &Arc<Self>, condition: impl Fn() -> Result<bool>) -> Result<()> {
+        while condition()? {
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.check_open()?;
+            self.schedule();
+            let running = lock(&self.background.running);
+            if condition()? {
+                drop(self.background.wait(running, Duration::from_millis(50)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is running and nothing is due.
+    pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
+        let deadline = timeout.map(|timeout| self.clock.now() + timeout);
+        loop {
+            self.check_open()?;
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.schedule();
+            let running = lock(&self.background.running);
+            if running.flushes + running.compactions == 0
+                && self.flush_due().is_none()
+                && !self.compaction_may_be_due()
+            {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
+                return Err(Error::with_kind(
+                    ErrorKind::TimedOut,
+                    "background work goes on",
+                ));
+            }
+            drop(self.background.wait(running, Duration::from_millis(20)));
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! What all parts of an open database share, and its life: open, failed, resumed, closed.
+//!
+//! [`crate::db::Db`] and [`crate::ColumnFamily`] hold a handle; background work holds the [`DbInner`] beneath it. The last
+//! handle to go closes the database.
+//!
+//! Locks, in the order they are taken: leadership of the write queue, the version set, a family's state, everything
+//! else. Readers take none of them. Listeners and loggers run under none.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use koeldb_base::error::{Severity, WriteOutcome};
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_fs::{Clock, FileLock, FileSystem};
+use koeldb_log::RecordWriter;
+use koeldb_lsm::version::VersionSet;
+
+use crate::background::Background;
+use crate::env::Env;
+use crate::family::FamilyData;
+use crate::info_log::InfoLog;
+use crate::listener::{Event, EventListener};
+use crate::open::RecoveryReport;
+use crate::options::{DbOptions, WriteOptions};
+use crate::plugins::Plugins;
+use crate::purge::Purge;
+use crate::snapshot::SnapshotList;
+use crate::super_version::lock;
+use crate::tables::TableFactory;
+use crate::write::batch::WriteBatch;
+use crate::write::commit::check_entry;
+use crate::write::queue::{CommitHow, WriteQueue};
+use crate::write::stall::WriteStall;
+
+pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
+
+/// How far the life of a database has come.
+const OPEN: u8 = 0;
+const CLOSING: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// What all parts of an open database share.
+pub(crate) struct DbInner {
+    // Fixed after open.
+    /// Unique in this process.
+    pub(crate) id: u64,
+    pub(crate) env: Env,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    pub(crate) identity: String,
+    pub(crate) read_only: bool,
+    pub(crate) db_options: DbOptions,
+    pub(crate) statistics: Option<Statistics>,
+    pub(crate) listeners: Vec<Arc<dyn EventListener>>,
+    pub(crate) plugins: Plugins,
+    pub(crate) info_log: InfoLog,
+    pub(crate) recovery_report: RecoveryReport,
+    pub(crate) factory: TableFactory,
+    // Synchronizing itself.
+    pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
+    pub(crate) queue: WriteQueue,
+    visible: AtomicU64,
+    pub(crate) snapshots: SnapshotList,
+    pub(crate) stall: WriteStall,
+    pub(crate) background: Background,
+    pub(crate) purge: Purge,
+    /// Logs no longer written and not yet durable. Taken after leadership, or without it.
+    pub(crate) unsynced_logs: Mutex<Vec<RecordWriter>>,
+    /// Logs no longer written and not yet removed, with their bytes.
+    pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
+    life: AtomicU8,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    failure_count: AtomicU64,
+    /// Failures that listeners have not been told of: they run where no lock is held.
+    unreported: Mutex<Vec<Error>>,
+    resuming: Mutex<()>,
+    /// What may change while the database is open.
+    pub(crate) mutable: RwLock<DbOptions>,
+    // Each inside its mutex.
+    /// Held while the MANIFEST is written; readers and writers go on meanwhile.
+    pub(crate) versions: Mutex<VersionSet>,
+    pub(crate) file_lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+/// What `DbInner` is made of, for `open`.
+pub(crate) struct Parts {
+    pub(crate) env: Env,
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    pub(crate) identity: String,
+    pub(crate) read_only: bool,
+    pub(crate) db_options: DbOptions,
+    pub(crate) plugins: Plugins,
+    pub(crate) info_log: InfoLog,
+    pub(crate) recovery_report: RecoveryReport,
+    pub(crate) factory: TableFactory,
+    pub(crate) families: BTreeMap<u32, Arc<FamilyData>>,
+    pub(crate) commit: crate::write::commit::CommitState,
+    pub(crate) versions: VersionSet,
+    pub(crate) file_lock: Option<Box<dyn FileLock>>,
+}
+
+impl DbInner {
+    pub(crate) fn new(id: u64, parts: Parts) -> Self {
+        let last_seqno = parts.commit.last_seqno;
+        DbInner {
+            id,
+            fs: Arc::clone(&parts.env.fs),
+            clock: Arc::clone(&parts.env.clock),
+            env: parts.env,
+            path: parts.path,
+            wal_dir: parts.wal_dir,
+            identity: parts.identity,
+            read_only: parts.read_only,
+            statistics: parts.db_options.statistics.clone(),
+            mutable: RwLock::new(parts.db_options.clone()),
+            db_options: parts.db_options,
+            listeners: parts.plugins.listeners.clone(),
+            plugins: parts.plugins,
+            info_log: parts.info_log,
+            recovery_report: parts.recovery_report,
+            factory: parts.factory,
+            families: RwLock::new(parts.families),
+            queue: WriteQueue::new(parts.commit),
+            visible: AtomicU64::new(last_seqno),
+            snapshots: SnapshotList::default(),
+            stall: WriteStall::default(),
+            background: Background::default(),
+            purge: Purge::default(),
+            unsynced_logs: Mutex::new(Vec::new()),
+            closed_logs: Mutex::new(Vec::new()),
+            unreported: Mutex::new(Vec::new()),
+            failure_count: AtomicU64::new(0),
+            resuming: Mutex::new(()),
+            life: AtomicU8::new(OPEN),
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            versions: Mutex::new(parts.versions),
+            file_lock: Mutex::new(parts.file_lock),
+        }
+    }
+
+    /// The newest write that reads see.
+    #[inline]
+    pub(crate) fn visible_seqno(&self) -> SeqNo {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seqno` visible.
+    #[inline]
+    pub(crate) fn publish(&self, seqno: SeqNo) {
+        self.visible.store(seqno, Ordering::Release);
+    }
+
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        self.factory.numbers.next()
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, ticker: Ticker, count: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.add(ticker, count);
+        }
+    }
+
+    pub(crate) fn record(&self, histogram: HistogramKind, value: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.record(histogram, value);
+        }
+    }
+
+    pub(crate) fn record_elapsed(&self, histogram: HistogramKind, begun: Duration) {
+        let elapsed = self.clock.now().saturating_sub(begun);
+        self.record(
+            histogram,
+            u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+        );
+    }
+
+    pub(crate) fn notify(&self, event: &Event<'_>) {
+        for listener in &self.listeners {
+            let told =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.on_event(event)));
+            if told.is_err() {
+                self.info_log
+                    .warn(format_args!("an event listener panicked"));
+            }
+        }
+    }
+
+    /// The options that may change, as they are now.
+    pub(crate) fn mutable_options(&self) -> std::sync::RwLockReadGuard<'_, DbOptions> {
+        self.mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn delayed_write_rate(&self) -> u64 {
+        match self.mutable_options().delayed_write_rate {
+            0 => 16 << 20,
+            rate => rate,
+        }
+    }
+
+    /// Every live family, by id.
+    pub(crate) fn all_families(&self) -> Vec<Arc<FamilyData>> {
+        let families = self
+            .families
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        families.values().cloned().collect()
+    }
+
+    /// Lets writers observe what the families' states ask for now.
+    pub(crate) fn update_stall(&self) {
+        self.stall.set(|| {
+            let families = self.all_families();
+            families
+                .into_iter()
+                .map(|family| family.read(|state| state.stall))
+        });
+    }
+
+    /// Tells listeners which families' conditions changed; called where no lock is held.
+    pub(crate) fn announce_stall(&self) {
+        for family in self.all_families() {
+            let changed = family.note(|state| {
+                let is_same = std::mem::discriminant(&state.stall)
+                    == std::mem::discriminant(&state.announced);
+                state.announced = state.stall;
+                (!is_same).then_some(state.stall)
+            });
+            if let Some(condition) = changed {
+                self.info_log.info(format_args!(
+                    "[{}] stall condition: {condition:?}",
+                    family.name
+                ));
+                self.notify(&Event::StallConditionsChanged {
+                    column_family: &family.name,
+                    condition,
+                });
+            }
+        }
+    }
+
+    // The life of the database.
+
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.life.load(Ordering::Acquire) == OPEN {
+            return Ok(());
+        }
+        Err(Error::with_kind(
+            ErrorKind::ShutdownInProgress,
+            "the database is closed",
+        ))
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.life.load(Ordering::Acquire) != OPEN
+    }
+
+    /// Whether writes are accepted; the stored error if not.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if !self.read_only && !self.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.why_not_writable())
+    }
+
+    #[cold]
+    fn why_not_writable(&self) -> Error {
+        if self.read_only {
+            return Error::not_supported("the database was opened read-only")
+                .with_outcome(WriteOutcome::NotApplied);
+        }
+        match &*lock(&self.failure) {
+            Some(error) => error.clone().with_outcome(WriteOutcome::NotApplied),
+            None => Error::with_kind(ErrorKind::Busy, "the database resumes"),
+        }
+    }
+
+    /// The error that stopped writes, if one did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        lock(&self.failure).clone()
+    }
+
+    /// Stores the first error that stops writes, wakes everybody who waits, and gives the error back.
+    #[cold]
+    pub(crate) fn fail_writes(&self, error: Error) -> Error {
+        {
+            let mut failure = lock(&self.failure);
+            let is_worse = failure
+                .as_ref()
+                .is_none_or(|first| first.severity() < error.severity());
+            if is_worse {
+                *failure = Some(error.clone());
+            }
+        }
+        self.has_failed.store(true, Ordering::Release);
+        self.failure_count.fetch_add(1, Ordering::AcqRel);
+        lock(&self.unreported).push(error.clone());
+        self.stall.notify();
+        self.background.notify();
+        error
+    }
+
+    /// Tells the log and the listeners of failures; called where no lock is held.
+    pub(crate) fn report_failures(&self) {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return;
+        }
+        let unreported = std::mem::take(&mut *lock(&self.unreported));
+        for error in unreported {
+            self.info_log.log(
+                crate::options::LogLevel::Error,
+                format_args!("writes are refused: {error}"),
+            );
+            self.notify(&Event::BackgroundError(&error));
+        }
+    }
+
+    /// What a failed change of the MANIFEST means: what it refused before writing concerns the caller alone; after that
+    /// nobody knows what is on disk, and writes stop (O21).
+    pub(crate) fn manifest_failed(&self, error: Error) -> Error {
+        let severity = match error.kind() {
+            ErrorKind::InvalidArgument | ErrorKind::ColumnFamilyDropped => return error,
+            ErrorKind::Corruption => Severity::Unrecoverable,
+            _ => Severity::Hard,
+        };
+        self.fail_writes(
+            error
+                .context("writing the MANIFEST")
+                .with_severity(severity),
+        )
+    }
+
+    /// Takes writes again after what stopped them was repaired; refuses if something else failed since `count` failures.
+    fn clear_failure(&self, count: u64) -> Result<()> {
+        {
+            let mut failure = lock(&self.failure);
+            if self.failure_count.load(Ordering::Acquire) != count
+                && let Some(newer) = &*failure
+            {
+                return Err(newer.clone());
+            }
+            *failure = None;
+            self.has_failed.store(false, Ordering::Release);
+        }
+        self.info_log
+            .info(format_args!("writes are accepted again"));
+        self.notify(&Event::Resumed);
+        self.stall.notify();
+        Ok(())
+    }
+
+    /// Repairs what a hard error left: every family is flushed past the failed log, which nobody writes to any more.
+    pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
+        let _foreground = self.background.enter()?;
+        let Ok(_only_one) = self.resuming.try_lock() else {
+            return Err(Error::with_kind(ErrorKind::Busy, "somebody else resumes"));
+        };
+        let count = self.failure_count.load(Ordering::Acquire);
+        let Some(failure) = self.failure() else {
+            return Ok(());
+        };
+        if failure.severity() > Severity::Hard {
+            return Err(failure.context("this error needs a reopen"));
+        }
+        {
+            let mut leadership = self.queue.lead();
+            self.abandon_wal(&mut leadership.commit)?;
+            for index in 0..leadership.commit.families.len() {
+                self.switch_memtable(&mut leadership.commit, index)?;
+            }
+        }
+        for family in self.all_families() {
+            self.flush_to_the_end(&family)?;
+        }
+        self.clear_failure(count)?;
+        self.schedule();
+        Ok(())
+    }
+
+    // Writes.
+
+    #[inline]
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        if !batch.belongs_to(self.id) {
+            return Err(Error::invalid_argument(
+                "the batch names a column family of another database",
+            )
+            .with_outcome(WriteOutcome::NotApplied));
+        }
+        if options.sync && options.disable_wal {
+            return Err(
+                Error::invalid_argument("sync needs the log that disable_wal turns off")
+                    .with_outcome(WriteOutcome::NotApplied),
+            );
+        }
+        self.check_batch(batch)?;
+        let how = CommitHow {
+            sync: options.sync,
+            disable_wal: options.disable_wal,
+            no_slowdown: options.no_slowdown,
+        };
+        let begun = self.measures().then(|| self.clock.now());
+        let written = self.queue.write(self, batch.records(), batch.count(), how);
+        if written.is_err() {
+            self.report_failures();
+        }
+        written?;
+        if let Some(begun) = begun {
+            self.record_elapsed(HistogramKind::DbWrite, begun);
+        }
+        Ok(())
+    }
+
+    /// Refuses what must not reach the log: families that do not exist, keys no table could hold.
+    fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
+        let families = self
+            .families
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known: Option<&Arc<FamilyData>> = None;
+        for entry in batch {
+            use crate::write::batch::BatchEntry;
+            let entry = entry?;
+            let is_range = matches!(entry, BatchEntry::DeleteRange { .. });
+            let (cf, key, value) = match entry {
+                BatchEntry::Put { cf, key, value } => (cf, key, value),
+                BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {
+                    (cf, key, &[][..])
+                }
+                BatchEntry::DeleteRange { cf, from, to } => (cf, from, to),
+                BatchEntry::Merge { cf, key, operand } => (cf, key, operand),
+                BatchEntry::PutEntity { cf, key, entity } => (cf, key, entity),
+                BatchEntry::LogData(_) => continue,
+            };
+            let family = match known {
+                Some(family) if family.id == cf => family,
+                _ => {
+                    let found = families.get(&cf).filter(|family| !family.is_dropped());
+                    let family = found.ok_or_else(|| {
+                        Error::with_kind(
+                            ErrorKind::ColumnFamilyDropped,
+                            format!("the batch names column family {cf}, which was dropped or never existed"),
+                        )
+                        .with_outcome(WriteOutcome::NotApplied)
+                    })?;
+                    known = Some(family);
+                    family
+                }
+            };
+            if is_range && family.order.compare(key, value).is_gt() {
+                return Err(Error::invalid_argument(
+                    "delete_range: the end of the range comes before its start",
+                )
+                .with_outcome(WriteOutcome::NotApplied));
+            }
+            check_entry(&family.order, key, value)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return self.check_writable();
+        }
+        let flushed = {
+            let mut leadership = self.queue.lead();
+            if sync {
+                self.sync_wal(&mut leadership.commit)
+            } else {
+                let flushed = leadership.commit.wal()?.writer.flush();
+                flushed.map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))
+            }
+        };
+        self.report_failures();
+        flushed
+    }
+
+    /// A new log file and its number.
+    pub(crate) fn create_wal(&self) -> Result<(FileNumber, RecordWriter)> {
+        let number = self.new_file_number();
+        let writer = crate::open::new_wal(&*self.fs, &self.wal_dir, number, &self.db_options)?;
+        Ok((number, writer))
+    }
+
+    // Closing.
+
+    /// Closes for every handle: later calls fail, work in flight ends, the log is made durable.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if self
+            .life
+            .compare_exchange(OPEN, CLOSING, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            return Ok(());
+        }
+        self.stall.notify();
+        let flushed = if self.read_only || self.has_failed.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            self.flush_unlogged()
+        };
+        self.background.shut_down();
+        let wal = self.queue.lead().commit.wal.take();
+        let synced = match wal {
+            // A log that failed is never touched again; a healthy one is owed even if something else failed.
+            Some(mut wal) if wal.writer.failure().is_none() => {
+                wal.sync(self).and_then(|()| wal.writer.close())
+            }
+            _ => Ok(()),
+        };
+        self.remove_obsolete_files();
+        self.report_failures();
+        self.life.store(CLOSED, Ordering::Release);
+        *lock(&self.file_lock) = None;
+        self.info_log.info(format_args!("closed"));
+        flushed.and(synced).and(self.failure().map_or(Ok(()), Err))
+    }
+}
