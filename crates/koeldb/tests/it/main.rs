@@ -15,5 +15,6 @@ mod expected;
 mod golden;
 mod interop;
 mod model;
+mod regressions;
 mod rocksdb;
 mod scratch;
