@@ -10,6 +10,7 @@ use koeldb_base::{KeyOrder, Result};
 use koeldb_fs::WritableFile;
 
 use crate::block_based::builder::{BlockBasedTableBuilder, BlockBasedWriteOptions};
+use crate::cuckoo::builder::{CuckooTableBuilder, CuckooWriteOptions};
 use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID};
 
 /// Why a table is written.
@@ -26,11 +27,23 @@ pub enum TableReason {
     Other,
 }
 
+/// The format a table is to be written in.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum WriteFormat {
+    /// RocksDB's block-based format, with the settings of [`TableBuildContext::format`].
+    #[default]
+    BlockBased,
+    /// A cuckoo table; a block-based one where the entries cannot be in a cuckoo table.
+    Cuckoo(CuckooWriteOptions),
+}
+
 /// What a table builder is told of the table it is to write.
 #[derive(Clone)]
 pub struct TableBuildContext {
     /// The order of user keys.
     pub order: KeyOrder,
+    /// The format.
+    pub write_as: WriteFormat,
     /// The settings of the block-based format.
     pub format: BlockBasedWriteOptions,
     /// The codec of blocks.
@@ -75,6 +88,7 @@ impl Default for TableBuildContext {
     fn default() -> Self {
         TableBuildContext {
             order: KeyOrder::default(),
+            write_as: WriteFormat::default(),
             format: BlockBasedWriteOptions::default(),
             compression: Compression::default(),
             compression_options: CompressionOptions::default(),
@@ -102,6 +116,7 @@ impl std::fmt::Debug for TableBuildContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TableBuildContext")
             .field("order", &self.order)
+            .field("write_as", &self.write_as)
             .field("format", &self.format)
             .field("compression", &self.compression)
             .field("file_number", &self.file_number)
@@ -122,6 +137,8 @@ pub struct FinishedTable {
     pub properties: TableProperties,
     /// The internal unique id, from database, session and file number; all zero if these are not known.
     pub unique_id: [u64; 2],
+    /// Why the table is block-based, if it was to be written in another format.
+    pub fallback: Option<String>,
 }
 
 /// A table being written, whatever its format. One owner; dropping it leaves an incomplete file behind.
@@ -129,6 +146,8 @@ pub struct FinishedTable {
 pub enum TableBuilder {
     /// RocksDB's block-based format.
     BlockBased(Box<BlockBasedTableBuilder>),
+    /// RocksDB's cuckoo table.
+    Cuckoo(Box<CuckooTableBuilder>),
 }
 
 impl TableBuilder {
@@ -137,8 +156,16 @@ impl TableBuilder {
     /// # Errors
     /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the codec.
     pub fn create(file: Box<dyn WritableFile>, context: &TableBuildContext) -> Result<Self> {
-        let builder = BlockBasedTableBuilder::create(file, context)?;
-        Ok(TableBuilder::BlockBased(Box::new(builder)))
+        match &context.write_as {
+            WriteFormat::BlockBased => {
+                let builder = BlockBasedTableBuilder::create(file, context)?;
+                Ok(TableBuilder::BlockBased(Box::new(builder)))
+            }
+            WriteFormat::Cuckoo(options) => {
+                let builder = CuckooTableBuilder::create(file, options, context)?;
+                Ok(TableBuilder::Cuckoo(Box::new(builder)))
+            }
+        }
     }
 
     /// Adds an entry behind all others, in internal-key order. Range tombstones go through
@@ -151,6 +178,7 @@ impl TableBuilder {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             TableBuilder::BlockBased(builder) => builder.add(key, value),
+            TableBuilder::Cuckoo(builder) => builder.add(key, value),
         }
     }
 
@@ -158,14 +186,17 @@ impl TableBuilder {
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         match self {
             TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),
+            TableBuilder::Cuckoo(builder) => builder.add_tombstone(tombstone),
         }
     }
 
-    /// The bytes of the file so far: data blocks that were cut, held back ones uncompressed.
+    /// The bytes of the file so far: data blocks that were cut, held back ones uncompressed; of a cuckoo table what
+    /// it will have.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match self {
             TableBuilder::BlockBased(builder) => builder.file_bytes(),
+            TableBuilder::Cuckoo(builder) => builder.file_bytes(),
         }
     }
 
@@ -174,6 +205,7 @@ impl TableBuilder {
     pub fn entry_count(&self) -> u64 {
         match self {
             TableBuilder::BlockBased(builder) => builder.entry_count(),
+            TableBuilder::Cuckoo(builder) => builder.entry_count(),
         }
     }
 
@@ -190,6 +222,7 @@ impl TableBuilder {
     pub fn finish(self) -> Result<FinishedTable> {
         match self {
             TableBuilder::BlockBased(builder) => builder.finish(),
+            TableBuilder::Cuckoo(builder) => builder.finish(),
         }
     }
 

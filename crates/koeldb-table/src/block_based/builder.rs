@@ -290,6 +290,7 @@ impl BlockBasedTableBuilder {
             tail_bytes: file_bytes - tail_start,
             unique_id: self.properties.unique_id().unwrap_or_default(),
             properties: self.properties,
+            fallback: None,
         })
     }
 

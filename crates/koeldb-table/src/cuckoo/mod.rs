@@ -12,12 +12,20 @@
 //! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches.
 //! - [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
 
+//!
+//! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
+//!   of them goes into which slot.
+
+pub mod builder;
 pub mod cursor;
 pub mod examine;
 mod format;
 pub mod hash;
 mod open;
+mod placement;
 pub mod reader;
+mod records;
 mod slots;
 
 pub use format::CuckooLayout;
+pub use placement::Placement;

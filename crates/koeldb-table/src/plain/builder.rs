@@ -303,6 +303,7 @@ impl PlainTableBuilder {
             tail_bytes: self.offset - tail_start,
             unique_id: self.properties.unique_id().unwrap_or_default(),
             properties: self.properties,
+            fallback: None,
         })
     }
 

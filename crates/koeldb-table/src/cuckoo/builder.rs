@@ -1,0 +1,527 @@
+//! A cuckoo table being written, or the block-based table that stands in for it.
+//!
+//! All entries are held until the end, for only then the size of the table is known. If one of them cannot be in a
+//! cuckoo table, everything held goes to a block-based builder over the same file, and so does what follows: a format
+//! never makes a flush or a compaction fail. [`FinishedTable::fallback`] says why.
+
+use koeldb_base::checksum::ChecksumKind;
+use koeldb_base::coding::to_u32;
+use koeldb_base::range_del::RangeTombstone;
+use koeldb_base::{Error, KeyOrder, Result};
+use koeldb_fs::WritableFile;
+
+use super::format::{CuckooLayout, WINDOW_SLOTS_MAX};
+use super::hash::{Family, SlotHash};
+use super::placement::{EMPTY, Placed, Placement, place};
+use super::records::{FILLER, Obstacle, Possible, Records};
+use crate::block_based::block_builder::BlockBuilder;
+use crate::block_based::builder::BlockBasedTableBuilder;
+use crate::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind};
+use crate::block_based::metaindex;
+use crate::builder::{FinishedTable, TableBuildContext};
+use crate::properties::TableProperties;
+
+/// The bytes of all slots must stay below this: RocksDB's scans count them in 32 bits.
+const DATA_BYTES_MAX: u64 = (1 << 32) - 1;
+
+/// How many bytes of slots are handed to the file at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// How far ahead of the writing entries are fetched.
+const FETCH_AHEAD: usize = 16;
+
+/// How cuckoo tables are written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CuckooWriteOptions {
+    /// The share of slots to be used, above 0 and at most 1.
+    pub hash_table_ratio: f64,
+    /// How long a chain of moves may be.
+    pub depth_max: u32,
+    /// The slots of a window, up to 65536.
+    pub window_slots: u32,
+    /// The first hash is the key itself, its first 8 bytes.
+    pub identity_first: bool,
+    /// Any number of slots, chosen by remainder; or else a power of two.
+    pub use_module: bool,
+    /// How entries are placed.
+    pub placement: Placement,
+}
+
+impl Default for CuckooWriteOptions {
+    fn default() -> Self {
+        CuckooWriteOptions {
+            hash_table_ratio: 0.9,
+            depth_max: 100,
+            window_slots: 5,
+            identity_first: false,
+            use_module: true,
+            placement: Placement::default(),
+        }
+    }
+}
+
+impl CuckooWriteOptions {
+    fn check(&self) -> Result<()> {
+        let ratio = self.hash_table_ratio;
+        if !(ratio > 0.0 && ratio <= 1.0) {
+            return Err(Error::invalid_argument(format!(
+                "hash_table_ratio={ratio}: above 0 and at most 1"
+            )));
+        }
+        if !(1..=WINDOW_SLOTS_MAX).contains(&self.window_slots) {
+            return Err(Error::invalid_argument(format!(
+                "cuckoo_block_size={}: from 1 to {WINDOW_SLOTS_MAX}",
+                self.window_slots
+            )));
+        }
+        Ok(())
+    }
+
+    /// The slots wanted for so many entries.
+    fn wanted_slots(&self, entries: u64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "fewer than 2^32 entries")]
+        let entries = entries as f64;
+        entries / self.hash_table_ratio
+    }
+}
+
+/// The range of the hash functions, which grows with the entries.
+#[derive(Clone, Copy, Debug)]
+struct TableSize {
+    /// The power of two, if it is to be one.
+    power: u64,
+}
+
+impl TableSize {
+    const SMALLEST: Self = TableSize { power: 2 };
+
+    /// Notes that there are so many entries now, one more than before.
+    #[inline]
+    fn grow(&mut self, options: &CuckooWriteOptions, entries: u64) {
+        if self.is_exceeded(options, entries) {
+            self.power *= 2;
+        }
+    }
+
+    #[inline]
+    fn is_exceeded(self, options: &CuckooWriteOptions, entries: u64) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+        let power = self.power as f64;
+        !options.use_module && power < options.wanted_slots(entries)
+    }
+
+    fn get(self, options: &CuckooWriteOptions, entries: u64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "as RocksDB computes it: a positive number, cut off"
+        )]
+        if options.use_module {
+            options.wanted_slots(entries) as u64
+        } else {
+            self.power
+        }
+    }
+}
+
+/// A table being written. One owner.
+#[derive(Debug)]
+pub struct CuckooTableBuilder {
+    context: Box<TableBuildContext>,
+    options: CuckooWriteOptions,
+    state: State,
+    tombstones: Vec<RangeTombstone>,
+}
+
+#[derive(Debug)]
+enum State {
+    Collecting {
+        file: Box<dyn WritableFile>,
+        records: Records,
+        table_size: TableSize,
+    },
+    Instead {
+        builder: Box<BlockBasedTableBuilder>,
+        why: Obstacle,
+    },
+    /// A change of state failed.
+    Failed,
+}
+
+impl CuckooTableBuilder {
+    /// Begins a table in an empty file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if an option is out of its range.
+    pub fn create(
+        file: Box<dyn WritableFile>,
+        options: &CuckooWriteOptions,
+        context: &TableBuildContext,
+    ) -> Result<Self> {
+        options.check()?;
+        let mut builder = CuckooTableBuilder {
+            context: Box::new(context.clone()),
+            options: options.clone(),
+            state: State::Collecting {
+                file,
+                records: Records::default(),
+                table_size: TableSize::SMALLEST,
+            },
+            tombstones: Vec::new(),
+        };
+        if let KeyOrder::Custom(comparator) = &context.order {
+            let name = comparator.name().to_owned();
+            builder.fall_back(Obstacle::Order(name))?;
+        }
+        Ok(builder)
+    }
+
+    /// As `TableBuilder::add`.
+    ///
+    /// # Errors
+    /// `Corruption` if the key is malformed or not behind the last one; what the file system fails with.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match &mut self.state {
+            State::Instead { builder, .. } => builder.add(key, value),
+            State::Failed => Err(failed()),
+            State::Collecting {
+                records,
+                table_size,
+                ..
+            } => {
+                if let Err(obstacle) = records.add(&self.context.order, key, value)? {
+                    self.fall_back(obstacle)?;
+                    return self.add(key, value);
+                }
+                let entries = u64::from(records.count());
+                table_size.grow(&self.options, entries);
+                let bytes = table_size.get(&self.options, entries) * slot_bytes(records);
+                if self.options.identity_first && records.user_key_bytes() < 8 {
+                    let short = Obstacle::ShortKey(records.user_key_bytes());
+                    return self.fall_back(short);
+                }
+                if bytes >= DATA_BYTES_MAX {
+                    return self.fall_back(Obstacle::TooLarge);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives all entries held to a block-based builder.
+    fn fall_back(&mut self, why: Obstacle) -> Result<()> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Collecting { file, records, .. } => {
+                let mut builder = Box::new(BlockBasedTableBuilder::create(file, &self.context)?);
+                let order = &self.context.order;
+                records.replay(order, |key, value| builder.add(key, value))?;
+                self.state = State::Instead { builder, why };
+                Ok(())
+            }
+            instead @ State::Instead { .. } => {
+                self.state = instead;
+                Ok(())
+            }
+            State::Failed => Err(failed()),
+        }
+    }
+
+    /// As `TableBuilder::add_tombstone`.
+    pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
+        self.tombstones.push(tombstone.clone());
+    }
+
+    /// The bytes the file will have. With a power of two, the bytes after one more entry.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        match &self.state {
+            State::Instead { builder, .. } => builder.file_bytes(),
+            State::Failed => 0,
+            State::Collecting { records, .. } if records.count() == 0 => 0,
+            State::Collecting {
+                records,
+                table_size,
+                ..
+            } => {
+                let options = &self.options;
+                let entries = u64::from(records.count());
+                // A table of a power of two doubles at once: a job that waits until it is full must not go on for as
+                // long again.
+                let bytes = table_size.get(options, entries) * slot_bytes(records);
+                match (
+                    options.use_module,
+                    table_size.is_exceeded(options, entries + 1),
+                ) {
+                    (true, _) => bytes,
+                    (false, false) => bytes - 1,
+                    (false, true) => 2 * bytes - 1,
+                }
+            }
+        }
+    }
+
+    /// The entries added so far, tombstones included.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        let points = match &self.state {
+            State::Instead { builder, .. } => builder.entry_count(),
+            State::Collecting { records, .. } => u64::from(records.count()),
+            State::Failed => 0,
+        };
+        points + self.tombstones.len() as u64
+    }
+
+    /// As `TableBuilder::finish`.
+    ///
+    /// # Errors
+    /// What the file system fails with.
+    pub fn finish(mut self) -> Result<FinishedTable> {
+        if !self.tombstones.is_empty() {
+            self.fall_back(Obstacle::RangeDeletion)?;
+        }
+        if let State::Collecting {
+            records,
+            table_size,
+            ..
+        } = &self.state
+        {
+            let table_size = table_size.get(&self.options, u64::from(records.count()));
+            match prepare(records, table_size, &self.options) {
+                Ok(prepared) => return self.write(&prepared),
+                Err(obstacle) => self.fall_back(obstacle)?,
+            }
+        }
+        match self.state {
+            State::Instead { mut builder, why } => {
+                for tombstone in &self.tombstones {
+                    builder.add_tombstone(tombstone);
+                }
+                Ok(FinishedTable {
+                    fallback: Some(format!("no cuckoo table: {why}")),
+                    ..builder.finish()?
+                })
+            }
+            State::Collecting { .. } | State::Failed => Err(failed()),
+        }
+    }
+
+    fn write(self, prepared: &Prepared) -> Result<FinishedTable> {
+        let State::Collecting {
+            mut file, records, ..
+        } = self.state
+        else {
+            return Err(failed());
+        };
+        write_slots(&mut *file, &records, prepared)?;
+        let properties = properties(&self.context, &records, &prepared.layout);
+        let tail_start = prepared.layout.data_bytes();
+        let tail = encode_tail(&properties, tail_start)?;
+        file.append(&tail)?;
+        file.sync_data()?;
+        file.close()?;
+        let tail_bytes = tail.len() as u64;
+        Ok(FinishedTable {
+            file_bytes: tail_start + tail_bytes,
+            tail_bytes,
+            unique_id: properties.unique_id().unwrap_or_default(),
+            properties,
+            fallback: None,
+        })
+    }
+}
+
+fn slot_bytes(records: &Records) -> u64 {
+    let footer = if records.is_last_level() { 0 } else { 8 };
+    (records.user_key_bytes() + footer + records.value_bytes()) as u64
+}
+
+/// A table whose entries have their places.
+struct Prepared {
+    layout: CuckooLayout,
+    slots: Vec<u32>,
+}
+
+fn prepare(records: &Records, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
+    let user_key_bytes = records.user_key_bytes();
+    let key_bytes = user_key_bytes + if records.is_last_level() { 0 } else { 8 };
+    let number = |bytes: usize| to_u32(bytes, "entry").map_err(|_| Obstacle::TooLarge);
+    let mut layout = CuckooLayout {
+        function_count: 2,
+        table_size,
+        window_slots: options.window_slots,
+        slot_count: 0,
+        user_key_bytes: number(user_key_bytes)?,
+        key_bytes: if records.count() == 0 {
+            0
+        } else {
+            number(key_bytes)?
+        },
+        value_bytes: number(records.value_bytes())?,
+        is_last_level: records.count() > 0 && records.is_last_level(),
+        identity_first: options.identity_first,
+        use_module: options.use_module,
+        empty_user_key: Vec::new(),
+        entry_count: u64::from(records.count()),
+    };
+    if records.count() == 0 {
+        return Ok(Prepared {
+            layout,
+            slots: Vec::new(),
+        });
+    }
+    let slot_count = table_size + u64::from(options.window_slots) - 1;
+    if slot_count * slot_bytes(records) >= DATA_BYTES_MAX {
+        return Err(Obstacle::TooLarge);
+    }
+    layout.slot_count = u32::try_from(slot_count).map_err(|_| Obstacle::TooLarge)?;
+    let hash = SlotHash::new(
+        Family::Murmur64A,
+        options.identity_first,
+        options.use_module,
+        table_size,
+    );
+    let Placed {
+        slots,
+        function_count,
+    } = place(
+        records,
+        options.placement,
+        hash,
+        layout.slot_count - (options.window_slots - 1),
+        options.window_slots,
+        options.depth_max,
+    )?;
+    layout.function_count = function_count;
+    layout.empty_user_key = unused_key(records, |key| {
+        (0..function_count).any(|function| {
+            let first = koeldb_base::coding::to_usize(hash.slot(function, key));
+            slots[first..first + options.window_slots as usize]
+                .iter()
+                .any(|&entry| entry != EMPTY && records.user_key(entry) == key)
+        })
+    })?;
+    Ok(Prepared { layout, slots })
+}
+
+/// A key that is not in the table: the one before the smallest or the one behind the largest, as RocksDB has it, or
+/// else any.
+fn unused_key(records: &Records, is_used: impl Fn(&[u8]) -> bool) -> Possible<Vec<u8>> {
+    let step = |from: &[u8], by: u8, wraps_to: u8| {
+        let mut key = from.to_vec();
+        for byte in key.iter_mut().rev() {
+            *byte = byte.wrapping_add(by);
+            if *byte != wraps_to {
+                return Some(key);
+            }
+        }
+        None
+    };
+    if let Some(key) = step(records.smallest(), u8::MAX, u8::MAX) {
+        return Ok(key);
+    }
+    if let Some(key) = step(records.largest(), 1, 0) {
+        return Ok(key);
+    }
+    // One more key than there are entries is looked at, so one of them is unused if there are so many keys.
+    for number in 1..=u64::from(records.count()) {
+        let mut key = vec![0; records.user_key_bytes()];
+        for (byte, of_number) in key.iter_mut().zip(number.to_le_bytes()) {
+            *byte = of_number;
+        }
+        if !is_used(&key) {
+            return Ok(key);
+        }
+    }
+    Err(Obstacle::NoUnusedKey)
+}
+
+fn write_slots(file: &mut dyn WritableFile, records: &Records, prepared: &Prepared) -> Result<()> {
+    let layout = &prepared.layout;
+    let with_footer = !layout.is_last_level;
+    let mut empty = layout.empty_user_key.clone();
+    empty.extend_from_slice(layout.empty_footer());
+    empty.resize(layout.slot_bytes(), FILLER);
+    let mut piece = Vec::with_capacity(PIECE_BYTES + layout.slot_bytes());
+    for (at, &entry) in prepared.slots.iter().enumerate() {
+        if let Some(&ahead) = prepared.slots.get(at + FETCH_AHEAD)
+            && ahead != EMPTY
+        {
+            records.prefetch(ahead);
+        }
+        if entry == EMPTY {
+            piece.extend_from_slice(&empty);
+        } else {
+            records.append_slot(entry, with_footer, &mut piece);
+        }
+        if piece.len() >= PIECE_BYTES {
+            file.append(&piece)?;
+            piece.clear();
+        }
+    }
+    file.append(&piece)
+}
+
+/// What the table says of itself; RocksDB records nothing else of a cuckoo table.
+fn properties(
+    context: &TableBuildContext,
+    records: &Records,
+    layout: &CuckooLayout,
+) -> TableProperties {
+    let count = u64::from(records.count());
+    let mut properties = TableProperties {
+        original_file_number: context.file_number,
+        entry_count: count,
+        deletion_count: u64::from(records.deletion_count()),
+        raw_key_bytes: count * u64::from(layout.key_bytes),
+        raw_value_bytes: count * u64::from(layout.value_bytes),
+        data_block_count: 1,
+        column_family_id: context.column_family_id,
+        column_family_name: context.column_family_name.clone().into_bytes(),
+        db_id: context.db_id.clone().into_bytes(),
+        session_id: context.session_id.clone().into_bytes(),
+        user_collected: context.user_properties.clone(),
+        ..TableProperties::default()
+    };
+    layout.record(&mut properties);
+    properties
+}
+
+/// What stands behind the slots: properties, metaindex, footer.
+fn encode_tail(properties: &TableProperties, start: u64) -> Result<Vec<u8>> {
+    let mut block = BlockBuilder::new(u32::MAX, true);
+    let mut previous = Vec::new();
+    for (name, value) in properties.encode() {
+        block.add(&previous, &name, &value)?;
+        previous = name;
+    }
+    let mut tail = block.finish(false)?;
+    let handle = BlockHandle {
+        offset: start,
+        size: tail.len() as u64,
+    };
+    let mut block = BlockBuilder::new(1, true);
+    block.add(&[], metaindex::PROPERTIES.as_bytes(), &handle.to_vec())?;
+    let block = block.finish(false)?;
+    let footer = Footer {
+        kind: TableKind::Cuckoo,
+        format_version: 1,
+        checksum: ChecksumContext {
+            kind: ChecksumKind::None,
+            base: 0,
+        },
+        metaindex: BlockHandle {
+            offset: start + tail.len() as u64,
+            size: block.len() as u64,
+        },
+        index: BlockHandle::NULL,
+    };
+    tail.extend_from_slice(&block);
+    let footer = footer.encode(start + tail.len() as u64)?;
+    tail.extend_from_slice(&footer);
+    Ok(tail)
+}
+
+#[cold]
+fn failed() -> Error {
+    Error::invalid_argument("table builder: used after it failed")
+}

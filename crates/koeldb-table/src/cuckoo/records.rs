@@ -1,0 +1,309 @@
+//! The entries of a cuckoo table under construction: fixed sizes, no versions, and what breaks these rules.
+//!
+//! Entries come in order and are kept in it, values apart from deletions. A table asked for may not be possible; an
+//! [`Obstacle`] says why, and the records are still there, in order, for another format.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use koeldb_base::key::{FOOTER_BYTES, InternalKey, pack};
+use koeldb_base::{Error, KeyOrder, Result, ValueType};
+
+/// The most entries of a table, as RocksDB has it.
+const ENTRIES_MAX: u32 = (1 << 31) - 2;
+
+/// What fills the value of a deletion and of an empty slot.
+pub(super) const FILLER: u8 = b'a';
+
+/// Why entries cannot be a cuckoo table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    KeyBytes { expected: usize, found: usize },
+    ValueBytes { expected: usize, found: usize },
+    EmptyKey,
+    ShortKey(usize),
+    Kind(ValueType),
+    SecondVersion,
+    RangeDeletion,
+    TooMany,
+    TooLarge,
+    Collisions,
+    NoUnusedKey,
+    Order(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::KeyBytes { expected, found } => write!(
+                f,
+                "all keys have to be of one length, and there are keys of {expected} and {found} bytes"
+            ),
+            Obstacle::ValueBytes { expected, found } => write!(
+                f,
+                "all values have to be of one length, and there are values of {expected} and {found} bytes"
+            ),
+            Obstacle::EmptyKey => write!(f, "the empty key has no slot"),
+            Obstacle::ShortKey(bytes) => write!(
+                f,
+                "identity_as_first_hash needs keys of 8 bytes, and there are keys of {bytes}"
+            ),
+            Obstacle::Kind(kind) => write!(f, "entries of type {kind:?} have no slot"),
+            Obstacle::SecondVersion => {
+                write!(
+                    f,
+                    "a snapshot needs an older version of a key beside the newest"
+                )
+            }
+            Obstacle::RangeDeletion => write!(f, "range deletions have no slot"),
+            Obstacle::TooMany => write!(f, "there are 2^31 - 2 entries"),
+            Obstacle::TooLarge => write!(f, "the table would have 4 GiB"),
+            Obstacle::Collisions => write!(f, "too many keys have the same hashes"),
+            Obstacle::NoUnusedKey => write!(f, "every possible key is used"),
+            Obstacle::Order(name) => {
+                write!(f, "the comparator {name} may take different keys for equal")
+            }
+        }
+    }
+}
+
+/// The outcome of something that a rule of the format may stand in the way of.
+pub(super) type Possible<T> = std::result::Result<T, Obstacle>;
+
+/// Entries in order: values first, by index, then deletions.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    user_key_bytes: usize,
+    value_bytes: Option<usize>,
+    /// User key and value of each put.
+    puts: Vec<u8>,
+    put_count: u32,
+    /// The footers of the puts, unless all are those of sequence number 0.
+    put_footers: Option<Vec<u64>>,
+    /// The user keys of deletions.
+    deletions: Vec<u8>,
+    deletion_footers: Vec<u64>,
+    last_key: Vec<u8>,
+    last_footer: u64,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+}
+
+const LAST_LEVEL_FOOTER: u64 = pack(0, ValueType::Value);
+
+impl Records {
+    pub(super) fn count(&self) -> u32 {
+        self.put_count + self.deletion_count()
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^31 entries")]
+    pub(super) fn deletion_count(&self) -> u32 {
+        self.deletion_footers.len() as u32
+    }
+
+    pub(super) fn user_key_bytes(&self) -> usize {
+        self.user_key_bytes
+    }
+
+    pub(super) fn value_bytes(&self) -> usize {
+        self.value_bytes.unwrap_or(0)
+    }
+
+    /// Whether sequence numbers and types need not be stored.
+    pub(super) fn is_last_level(&self) -> bool {
+        self.put_footers.is_none() && self.deletion_footers.is_empty()
+    }
+
+    /// The smallest user key, bytewise.
+    pub(super) fn smallest(&self) -> &[u8] {
+        &self.smallest
+    }
+
+    /// The largest user key, bytewise.
+    pub(super) fn largest(&self) -> &[u8] {
+        &self.largest
+    }
+
+    /// Adds an entry behind all others, or says what stands in the way; nothing is added then.
+    ///
+    /// # Errors
+    /// `Corruption` if the key is malformed or not behind the last one.
+    pub(super) fn add(
+        &mut self,
+        order: &KeyOrder,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Possible<()>> {
+        let parsed = InternalKey::parse(key)?;
+        let footer = pack(parsed.seqno, parsed.value_type);
+        if self.count() > 0 {
+            let found = order.compare(&self.last_key, parsed.user_key);
+            if found == Ordering::Greater
+                || (found == Ordering::Equal && self.last_footer <= footer)
+            {
+                return Err(out_of_order(&self.last_key, key));
+            }
+            if found == Ordering::Equal {
+                return Ok(Err(Obstacle::SecondVersion));
+            }
+        }
+        if let Err(obstacle) = self.check(&parsed, value) {
+            return Ok(Err(obstacle));
+        }
+        self.append(&parsed, footer, value);
+        Ok(Ok(()))
+    }
+
+    fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
+        let (expected, found) = (self.user_key_bytes, key.user_key.len());
+        if found == 0 {
+            return Err(Obstacle::EmptyKey);
+        }
+        if self.count() > 0 && found != expected {
+            return Err(Obstacle::KeyBytes { expected, found });
+        }
+        match key.value_type {
+            ValueType::Deletion => {}
+            ValueType::Value => {
+                let found = value.len();
+                let expected = self.value_bytes.unwrap_or(found);
+                if found != expected {
+                    return Err(Obstacle::ValueBytes { expected, found });
+                }
+            }
+            other => return Err(Obstacle::Kind(other)),
+        }
+        if self.count() >= ENTRIES_MAX {
+            return Err(Obstacle::TooMany);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, key: &InternalKey<'_>, footer: u64, value: &[u8]) {
+        let user_key = key.user_key;
+        if self.count() == 0 {
+            self.user_key_bytes = user_key.len();
+            self.smallest = user_key.to_vec();
+            self.largest = user_key.to_vec();
+        } else if user_key < self.smallest.as_slice() {
+            self.smallest.copy_from_slice(user_key);
+        } else if user_key > self.largest.as_slice() {
+            self.largest.copy_from_slice(user_key);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(user_key);
+        self.last_footer = footer;
+        if key.value_type == ValueType::Deletion {
+            self.deletions.extend_from_slice(user_key);
+            self.deletion_footers.push(footer);
+            return;
+        }
+        self.value_bytes = Some(value.len());
+        self.puts.extend_from_slice(user_key);
+        self.puts.extend_from_slice(value);
+        match &mut self.put_footers {
+            Some(footers) => footers.push(footer),
+            None if footer == LAST_LEVEL_FOOTER => {}
+            None => {
+                let mut footers = vec![LAST_LEVEL_FOOTER; self.put_count as usize];
+                footers.push(footer);
+                self.put_footers = Some(footers);
+            }
+        }
+        self.put_count += 1;
+    }
+
+    fn stride(&self) -> usize {
+        self.user_key_bytes + self.value_bytes()
+    }
+
+    fn put(&self, index: u32) -> &[u8] {
+        let start = index as usize * self.stride();
+        &self.puts[start..start + self.stride()]
+    }
+
+    fn deleted_key(&self, index: u32) -> &[u8] {
+        let start = index as usize * self.user_key_bytes;
+        &self.deletions[start..start + self.user_key_bytes]
+    }
+
+    /// The user key of an entry.
+    #[inline]
+    pub(super) fn user_key(&self, index: u32) -> &[u8] {
+        match index.checked_sub(self.put_count) {
+            None => &self.put(index)[..self.user_key_bytes],
+            Some(index) => self.deleted_key(index),
+        }
+    }
+
+    /// Where in memory an entry that will be asked for soon begins.
+    pub(super) fn prefetch(&self, index: u32) {
+        crate::block_based::block::prefetch(&self.puts, index as usize * self.stride());
+    }
+
+    /// The footer and the value of a put.
+    fn rest_of_put(&self, index: u32) -> (u64, &[u8]) {
+        let footer = match &self.put_footers {
+            Some(footers) => footers[index as usize],
+            None => LAST_LEVEL_FOOTER,
+        };
+        (footer, &self.put(index)[self.user_key_bytes..])
+    }
+
+    /// Appends an entry as a slot holds it.
+    pub(super) fn append_slot(&self, index: u32, with_footer: bool, out: &mut Vec<u8>) {
+        if !with_footer {
+            out.extend_from_slice(self.put(index));
+            return;
+        }
+        out.extend_from_slice(self.user_key(index));
+        match index.checked_sub(self.put_count) {
+            None => {
+                let (footer, value) = self.rest_of_put(index);
+                out.extend_from_slice(&footer.to_le_bytes());
+                out.extend_from_slice(value);
+            }
+            Some(index) => {
+                out.extend_from_slice(&self.deletion_footers[index as usize].to_le_bytes());
+                out.resize(out.len() + self.value_bytes(), FILLER);
+            }
+        }
+    }
+
+    /// Gives all entries to `take` in the order they came in, as internal keys and values.
+    pub(super) fn replay(
+        &self,
+        order: &KeyOrder,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut key = Vec::with_capacity(self.user_key_bytes + FOOTER_BYTES);
+        let (mut put, mut deletion) = (0, 0);
+        while put < self.put_count || deletion < self.deletion_count() {
+            let is_put = deletion == self.deletion_count()
+                || (put < self.put_count
+                    && order
+                        .compare(self.user_key(put), self.deleted_key(deletion))
+                        .is_lt());
+            key.clear();
+            let (footer, value) = if is_put {
+                key.extend_from_slice(self.user_key(put));
+                put += 1;
+                self.rest_of_put(put - 1)
+            } else {
+                key.extend_from_slice(self.deleted_key(deletion));
+                deletion += 1;
+                (self.deletion_footers[deletion as usize - 1], &[][..])
+            };
+            key.extend_from_slice(&footer.to_le_bytes());
+            take(&key, value)?;
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn out_of_order(last: &[u8], key: &[u8]) -> Error {
+    Error::corruption(format!(
+        "table builder: internal key {key:02x?} added behind the user key {last:02x?}"
+    ))
+}
