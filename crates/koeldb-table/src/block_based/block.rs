@@ -30,6 +30,7 @@ mod entry;
 mod point;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use koeldb_base::coding;
 use koeldb_base::{Error, Result};
@@ -79,6 +80,15 @@ pub enum EntryLayout {
         /// Each handle is followed by the first key of its block.
         first_keys: bool,
     },
+}
+
+/// What a search among restart points came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// The entry at this restart point is the first at or behind the target, if there is one.
+    Found(usize),
+    /// This restart point is before the target, and the next one is not: a scan from here finds the entry.
+    Scan(usize),
 }
 
 /// A parsed block of entries.
@@ -232,6 +242,16 @@ pub(super) struct View<'b> {
     layout: EntryLayout,
 }
 
+impl Start {
+    /// The restart point to begin a scan at.
+    #[inline]
+    pub(super) fn restart(self) -> usize {
+        match self {
+            Start::Found(restart) | Start::Scan(restart) => restart,
+        }
+    }
+}
+
 impl<'b> View<'b> {
     #[inline]
     pub(super) fn new(block: &'b Block, layout: EntryLayout) -> Self {
@@ -248,6 +268,16 @@ impl<'b> View<'b> {
         }
     }
 
+    /// The number of restart points that have a key: a block without entries may have one that has none.
+    #[inline]
+    pub(super) fn restart_key_count(&self) -> usize {
+        if self.entries.is_empty() {
+            0
+        } else {
+            self.restarts.len()
+        }
+    }
+
     #[inline]
     pub(super) fn restart_offset(&self, index: usize) -> usize {
         self.restarts.get(index).map_or(self.entries.len(), |word| {
@@ -257,7 +287,7 @@ impl<'b> View<'b> {
 
     /// The key at a restart point.
     #[inline]
-    fn restart_key(&self, index: usize) -> Result<&'b [u8]> {
+    pub(super) fn restart_key(&self, index: usize) -> Result<&'b [u8]> {
         let at = self.restart_offset(index);
         let lengths = match self.layout {
             EntryLayout::Interleaved => Lengths::decode(self.entries, at),
@@ -274,26 +304,38 @@ impl<'b> View<'b> {
             .ok_or_else(|| bad_entry(at))
     }
 
-    /// The index of the last restart point whose key comes before the target; the first one if none does. A
-    /// key that equals the target is good too. A block without entries has a restart point without a key.
+    /// Finds the place of a target among the restart points by halving.
     #[inline]
-    pub(super) fn last_restart_before(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<usize> {
-        let mut low = 0_usize;
-        let mut high = if self.entries.is_empty() {
-            0
-        } else {
-            self.restarts.len()
-        };
-        while low < high {
-            let middle = low.midpoint(high);
-            match compare(self.restart_key(middle)?) {
-                Ordering::Less => low = middle.saturating_add(1),
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Ok(middle),
-            }
-        }
-        Ok(low.saturating_sub(1))
+    pub(super) fn halve(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<Start> {
+        halve(
+            0..self.restart_key_count(),
+            |index| self.restart_key(index),
+            compare,
+        )
     }
+}
+
+/// Finds the place of a target among the ascending keys of a range. `compare` compares a key with it.
+#[inline]
+pub(super) fn halve<'k>(
+    range: Range<usize>,
+    key_at: impl Fn(usize) -> Result<&'k [u8]>,
+    compare: impl Fn(&[u8]) -> Ordering,
+) -> Result<Start> {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low.midpoint(high);
+        match compare(key_at(middle)?) {
+            Ordering::Less => low = middle.saturating_add(1),
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Ok(Start::Found(middle)),
+        }
+    }
+    Ok(if low == range.start {
+        Start::Found(low)
+    } else {
+        Start::Scan(low.saturating_sub(1))
+    })
 }
 
 #[cfg(test)]

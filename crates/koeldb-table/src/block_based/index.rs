@@ -22,8 +22,13 @@ use std::cmp::Ordering;
 use koeldb_base::Result;
 use koeldb_base::coding;
 
-use super::block::{Block, BlockCursor, Entry, EntryLayout, KeyBuffer, KeyFormat, View, bad_entry};
+use super::block::{
+    Block, BlockCursor, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, View, bad_entry,
+};
 use super::format::BlockHandle;
+
+mod interpolation;
+mod number;
 
 /// How the restart points of an index block are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -31,9 +36,9 @@ pub enum IndexSearch {
     /// By halving.
     #[default]
     Binary,
-    /// By guessing from the keys' numbers; for the bytewise order only.
+    /// By guessing from the keys' numbers; for the bytewise order and its reverse.
     Interpolation,
-    /// By guessing where a block is marked as evenly spread.
+    /// By guessing where a block is marked as evenly spread and in bytewise order; otherwise by halving.
     Auto,
 }
 
@@ -46,6 +51,8 @@ pub struct IndexFormat {
     pub delta_values: bool,
     /// Whether handles are followed by the first key of their block.
     pub first_keys: bool,
+    /// How restart points are searched.
+    pub search: IndexSearch,
 }
 
 impl IndexFormat {
@@ -72,11 +79,26 @@ impl IndexFormat {
         Ok((handle, first_key))
     }
 
-    /// The restart point from which a linear scan finds the first separator at or behind the internal key
-    /// `target`: the last one in front of it.
+    /// Finds the place of the first separator at or behind the internal key `target` among the restart points.
     #[inline]
-    fn search_restarts(&self, view: &View<'_>, target: &[u8]) -> Result<usize> {
-        view.last_restart_before(|key| self.keys.compare(key, target))
+    fn search_restarts(&self, block: &Block, view: &View<'_>, target: &[u8]) -> Result<Start> {
+        if self.interpolates(block) {
+            let key_at = |index| view.restart_key(index);
+            interpolation::search(view.restart_key_count(), key_at, &self.keys, target)
+        } else {
+            view.halve(|key| self.keys.compare(key, target))
+        }
+    }
+
+    /// Whether a block is searched by guessing. The mark of a block in another than the bytewise order says
+    /// nothing: RocksDB sets it by the gaps between ascending numbers.
+    #[inline]
+    fn interpolates(&self, block: &Block) -> bool {
+        match self.search {
+            IndexSearch::Binary => false,
+            IndexSearch::Interpolation => true,
+            IndexSearch::Auto => block.is_uniform() && self.keys.order.is_bytewise(),
+        }
     }
 }
 
@@ -99,9 +121,16 @@ impl<'b> IndexScan<'b> {
     #[inline]
     pub fn seek(block: &'b Block, format: &'b IndexFormat, target: &[u8]) -> Result<Option<Self>> {
         let view = View::new(block, format.layout());
-        let restart = format.search_restarts(&view, target)?;
+        let start = format.search_restarts(block, &view, target)?;
+        let restart = start.restart();
         let behind = view.restart_offset(restart.saturating_add(1));
         let mut scan = Self::at_restart(view, format, restart);
+        if !scan.advance()? {
+            return Ok(None);
+        }
+        if start == Start::Found(restart) {
+            return Ok(Some(scan));
+        }
         loop {
             // The search put the next restart point behind the target.
             let found = scan.next == behind;
@@ -285,7 +314,12 @@ impl IndexCursor {
     /// # Errors
     /// As [`IndexCursor::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.cursor.seek(target)
+        let start = {
+            let block = self.cursor.block();
+            let view = View::new(block, self.format.layout());
+            self.format.search_restarts(block, &view, target)?
+        };
+        self.cursor.seek_from(start, target)
     }
 
     /// Moves to the next entry. The cursor must be valid.

@@ -151,6 +151,7 @@ impl<'c> Opening<'c> {
             },
             delta_values: properties.index_value_is_delta_encoded != 0,
             first_keys: index_type == IndexType::BinarySearchWithFirstKey,
+            search: self.context.block_based.index_search,
         };
         let index = self.read_index(&footer, &metaindex, index_type)?;
         let filter = self.read_filter(&metaindex, &properties, &index_format)?;
@@ -245,10 +246,10 @@ impl<'c> Opening<'c> {
             )));
         }
         if self.context.block_based.index_search == IndexSearch::Interpolation
-            && !order.is_bytewise()
+            && !matches!(order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise)
         {
             return Err(Error::invalid_argument(
-                "Interpolation search requires BytewiseComparator",
+                "Interpolation search requires BytewiseComparator or ReverseBytewiseComparator",
             ));
         }
         if properties.udi_is_primary_index == 1 {

@@ -115,7 +115,7 @@ option_section! {
         [core mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
             set_index_type(value: IndexType), get_index_type;
         /// Search inside index blocks.
-        [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator.",
+        [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator or its reverse (RocksDB: the former).",
             set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
         /// Hash index at the end of data blocks.
         [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
@@ -173,7 +173,8 @@ option_section! {
         /// Keys first, values last in each data block.
         [core mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
             set_separate_key_value_in_data_block(on: bool), get_separate_key_value_in_data_block;
-        /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).
+        /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto). RocksDB before 11.0
+        /// takes a marked block for a damaged one and cannot read the file.
         [core mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
             set_uniform_cv_threshold(ratio: f64), get_uniform_cv_threshold;
         /// Decompress each block after compressing it and compare.

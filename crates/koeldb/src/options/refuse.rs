@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 use koeldb_base::codec::Compression;
-use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_base::{Error, ErrorKind, KeyOrder, Result};
 use koeldb_table::block_based::format::IndexType;
 use koeldb_table::block_based::index::IndexSearch;
 
@@ -358,10 +358,13 @@ impl Refusals {
         );
         self.invalid(
             table.index_block_search_type == IndexSearch::Interpolation
-                && !cf.comparator.is_bytewise(),
+                && !matches!(
+                    cf.comparator,
+                    KeyOrder::Bytewise | KeyOrder::ReverseBytewise
+                ),
             "index_block_search_type",
             "kInterpolation",
-            "needs the comparator leveldb.BytewiseComparator",
+            "needs the comparator leveldb.BytewiseComparator or rocksdb.ReverseBytewiseComparator",
         );
         for (option, on) in [
             (

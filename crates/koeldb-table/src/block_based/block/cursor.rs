@@ -13,7 +13,7 @@ use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 use super::super::format::BlockHandle;
 use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::bad_entry;
-use super::{Block, EntryLayout, ValueRange, View};
+use super::{Block, EntryLayout, Start, ValueRange, View};
 
 /// How far ahead of an entry a cursor fetches.
 const SCAN_AHEAD_BYTES: usize = 1024;
@@ -51,6 +51,16 @@ impl KeyFormat {
         self.order
             .compare(user, target_user)
             .then_with(|| target_footer.cmp(&self.footer(footer)))
+    }
+
+    /// The user key of a stored key.
+    #[inline]
+    pub(in super::super) fn user_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        if self.user_keys {
+            key
+        } else {
+            footer_of(key).0
+        }
     }
 
     /// The footer that counts in place of a stored one.
@@ -199,14 +209,21 @@ impl BlockCursor {
     /// As [`BlockCursor::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
-        let restart = {
+        let start = {
             let view = View::new(&self.block, self.layout);
-            view.last_restart_before(|key| self.format.compare(key, target))?
+            view.halve(|key| self.format.compare(key, target))?
         };
-        self.start_at(restart);
+        self.seek_from(start, target)
+    }
+
+    /// The same, where the restart points were searched already.
+    pub(in super::super) fn seek_from(&mut self, start: Start, target: &[u8]) -> Result<()> {
+        self.start_at(start.restart());
         self.step()?;
-        while self.valid && self.format.compare(self.key(), target) == Ordering::Less {
-            self.step()?;
+        if start == Start::Scan(start.restart()) {
+            while self.valid && self.format.compare(self.key(), target) == Ordering::Less {
+                self.step()?;
+            }
         }
         Ok(())
     }

@@ -63,11 +63,15 @@ impl Block {
         let (user, footer) = footer_of(seek_key);
         let restart = match self.hashed_restart(view.contents, user) {
             Some(restart) => restart,
-            None if order.is_bytewise() => view.last_restart_before(|key| {
-                let (key_user, key_footer) = footer_of(key);
-                key_user.cmp(user).then(footer.cmp(&key_footer))
-            })?,
-            None => view.last_restart_before(|key| order.compare_internal(key, seek_key))?,
+            None if order.is_bytewise() => view
+                .halve(|key| {
+                    let (key_user, key_footer) = footer_of(key);
+                    key_user.cmp(user).then(footer.cmp(&key_footer))
+                })?
+                .restart(),
+            None => view
+                .halve(|key| order.compare_internal(key, seek_key))?
+                .restart(),
         };
         let steps = Steps::new(&view, restart);
         if order.is_bytewise() {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::block_based::block_builder::BlockBuilder;
 use crate::block_based::format::BlockHandle;
-use crate::block_based::index::{IndexCursor, IndexFormat, IndexScan};
+use crate::block_based::index::{IndexCursor, IndexFormat, IndexScan, IndexSearch};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Footers and values.
@@ -271,12 +271,15 @@ fn use_up(bytes: Vec<u8>) {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
         let _ = point(&block, &order, &target, most);
         for (delta_values, first_keys) in [(false, false), (true, false), (true, true)] {
-            let format = IndexFormat {
-                keys: internal(&order),
-                delta_values,
-                first_keys,
-            };
-            let _ = walk_index(&block, &format, &target, most);
+            for search in [IndexSearch::Binary, IndexSearch::Interpolation] {
+                let format = IndexFormat {
+                    keys: internal(&order),
+                    delta_values,
+                    first_keys,
+                    search,
+                };
+                let _ = walk_index(&block, &format, &target, most);
+            }
         }
     }
 }
@@ -382,6 +385,7 @@ fn an_index_gives_the_handles_that_were_put_in() {
                 },
                 delta_values,
                 first_keys,
+                search: IndexSearch::Binary,
             };
             for (n, handle) in handles.iter().enumerate() {
                 let target = encode(&[&key(n)[..8], b"r"].concat(), 1, ValueType::Value);

@@ -298,7 +298,7 @@ fn what_cannot_be_is_refused_by_name_and_value() {
             "index_type=kHashSearch",
         ),
         (
-            "table_factory.index_block_search_type=kInterpolation;comparator=rocksdb.ReverseBytewiseComparator",
+            "table_factory.index_block_search_type=kInterpolation;comparator=rocksdb.Uint64Comparator",
             "index_block_search_type=kInterpolation",
         ),
         (

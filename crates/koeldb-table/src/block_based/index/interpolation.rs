@@ -1,0 +1,116 @@
+//! Interpolation search among the restart keys of a block.
+//!
+//! Between two known keys the place of a third is guessed from their numbers, as if keys were evenly spread. A
+//! guess that leaves more than half of the window is followed by one halving, so any two probes at least halve it:
+//! no more than `2 * ceil(log2 n) + 2` keys are decoded, whatever they are, and some six of 16384 that are evenly
+//! spread. RocksDB (`table/block_based/block.cc`, 11.9) halves once after eight poor guesses in a row and then
+//! guesses again, which costs up to nine probes for every halving; the blocks and the answers are the same.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+
+use koeldb_base::Result;
+use koeldb_base::key::footer_of;
+
+use super::super::block::{KeyFormat, Start, halve};
+use super::number::Numbering;
+
+/// Below so many keys halving is as good, without the two ends.
+const FEW_KEYS: usize = 8;
+
+/// The widest window that is only halved.
+const NARROW: usize = 4;
+
+/// Finds the place of the internal key `target` among `count` ascending keys.
+#[inline]
+pub(super) fn search<'k>(
+    count: usize,
+    key_at: impl Fn(usize) -> Result<&'k [u8]>,
+    keys: &KeyFormat,
+    target: &[u8],
+) -> Result<Start> {
+    let last = count.saturating_sub(1);
+    if count <= FEW_KEYS {
+        return halve(0..count, key_at, |key| keys.compare(key, target));
+    }
+    let (first_key, last_key) = (key_at(0)?, key_at(last)?);
+    if keys.compare(first_key, target) != Ordering::Less {
+        return Ok(Start::Found(0));
+    }
+    match keys.compare(last_key, target) {
+        Ordering::Less => return Ok(Start::Scan(last)),
+        Ordering::Equal => return Ok(Start::Found(last)),
+        Ordering::Greater => {}
+    }
+    let (first_user, last_user) = (keys.user_part(first_key), keys.user_part(last_key));
+    let Some(numbering) = Numbering::new(&keys.order, first_user, last_user) else {
+        return halve(0..count, key_at, |key| keys.compare(key, target));
+    };
+    let wanted = numbering.number(footer_of(target).0);
+    let mut window = Window {
+        low: 0,
+        high: last,
+        low_number: numbering.number(first_user),
+        high_number: numbering.number(last_user),
+    };
+    let mut poor = false;
+    loop {
+        let width = window.width();
+        if width <= 1 {
+            return Ok(Start::Scan(window.low));
+        }
+        let guess = if poor { None } else { window.guess(wanted) };
+        let probe = guess.unwrap_or_else(|| window.low.midpoint(window.high));
+        let key = key_at(probe)?;
+        let number = numbering.number(keys.user_part(key));
+        // Only equal numbers leave the order open.
+        match number.cmp(&wanted).then_with(|| keys.compare(key, target)) {
+            Ordering::Less => (window.low, window.low_number) = (probe, number),
+            Ordering::Greater => (window.high, window.high_number) = (probe, number),
+            Ordering::Equal => return Ok(Start::Found(probe)),
+        }
+        poor = guess.is_some() && window.width() > width / 2;
+    }
+}
+
+/// Two keys, one before the target and one behind it.
+struct Window {
+    low: usize,
+    high: usize,
+    low_number: u64,
+    high_number: u64,
+}
+
+impl Window {
+    fn width(&self) -> usize {
+        self.high.saturating_sub(self.low)
+    }
+
+    /// Where between the two a number should be; `None` if the window is narrow or they do not tell.
+    #[inline]
+    fn guess(&self, wanted: u64) -> Option<usize> {
+        let width = self.width();
+        let range = self.high_number.checked_sub(self.low_number)?;
+        if width <= NARROW || range == 0 {
+            return None;
+        }
+        // There are fewer than 2^28 restart points, so 36 bits of both differences fit into a product.
+        let shift = 28_u32.saturating_sub(range.leading_zeros());
+        let part = wanted.saturating_sub(self.low_number).checked_shr(shift)?;
+        let steps = part
+            .saturating_mul(width as u64)
+            .checked_div(range.checked_shr(shift)?)?;
+        let steps = usize::try_from(steps).unwrap_or(width);
+        Some(
+            self.low
+                .saturating_add(steps.clamp(1, width.saturating_sub(1))),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Keys as numbers.
+//!
+//! A number is 8 bytes of a key, so unequal keys may have equal numbers. But never does a key with a smaller
+//! number come behind one with a larger: where numbers differ, they say what comparing the keys would say.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::KeyOrder;
+
+const NUMBER_BYTES: usize = 8;
+
+/// How the user keys of one block become numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbering {
+    /// The bytes behind a prefix that all keys have, the first one highest, missing ones zero.
+    Ascending(usize),
+    /// The complement of that, for the opposite order: there a key comes behind all that it is a prefix of.
+    Descending(usize),
+    /// Keys of 8 bytes are little-endian numbers. All others come behind them.
+    Integers,
+}
+
+impl Numbering {
+    /// The numbering of keys from `first` to `last` in `order`; `None` if the order is not known.
+    pub(super) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
+        let prefix = || first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        match order {
+            KeyOrder::Bytewise => Some(Numbering::Ascending(prefix())),
+            KeyOrder::ReverseBytewise => Some(Numbering::Descending(prefix())),
+            KeyOrder::Uint64 => Some(Numbering::Integers),
+            KeyOrder::Custom(_) => None,
+        }
+    }
+
+    /// The number of a key that has the prefix.
+    #[inline]
+    pub(super) fn number(self, user_key: &[u8]) -> u64 {
+        match self {
+            Numbering::Ascending(prefix) => leading_number(user_key, prefix),
+            Numbering::Descending(prefix) => !leading_number(user_key, prefix),
+            Numbering::Integers => {
+                <[u8; NUMBER_BYTES]>::try_from(user_key).map_or(u64::MAX, u64::from_le_bytes)
+            }
+        }
+    }
+}
+
+/// The 8 bytes from `at` on, the first one highest, missing ones zero.
+#[inline]
+fn leading_number(key: &[u8], at: usize) -> u64 {
+    let rest = key.get(at..).unwrap_or_default();
+    match rest.first_chunk::<NUMBER_BYTES>() {
+        Some(bytes) => u64::from_le_bytes(*bytes).swap_bytes(),
+        None => short_number(rest),
+    }
+}
+
+#[inline]
+fn short_number(rest: &[u8]) -> u64 {
+    let mut bytes = [0; NUMBER_BYTES];
+    for (to, from) in bytes.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    u64::from_le_bytes(bytes).swap_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use koeldb_base::KeyOrder;
+    use proptest::prelude::*;
+
+    fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let byte = prop::sample::select(vec![0_u8, 1, b'a', 0x80, 0xff]);
+        prop::collection::vec(prop::collection::vec(byte, 0..14), 2..20)
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_never_contradict_the_order(mut keys in keys(), prefix: [u8; 3]) {
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::Uint64] {
+                if order.name() != KeyOrder::Uint64.name() {
+                    for key in &mut keys {
+                        key.splice(0..0, prefix);
+                    }
+                }
+                keys.sort_by(|a, b| order.comparator().compare(a, b));
+                let numbering = Numbering::new(&order, &keys[0], keys.last().unwrap()).unwrap();
+                prop_assert!(keys.is_sorted_by_key(|key| numbering.number(key)));
+            }
+        }
+    }
+}
