@@ -11,6 +11,7 @@ use koeldb_fs::WritableFile;
 
 use crate::block_based::builder::{BlockBasedTableBuilder, BlockBasedWriteOptions};
 use crate::cuckoo::builder::{CuckooTableBuilder, CuckooWriteOptions};
+use crate::plain::builder::{PlainTableBuilder, PlainWriteOptions};
 use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID};
 
 /// Why a table is written.
@@ -35,6 +36,8 @@ pub enum WriteFormat {
     BlockBased,
     /// A cuckoo table; a block-based one where the entries cannot be in a cuckoo table.
     Cuckoo(CuckooWriteOptions),
+    /// A plain table; a block-based one where the entries cannot be in a plain table.
+    Plain(PlainWriteOptions),
 }
 
 /// What a table builder is told of the table it is to write.
@@ -148,6 +151,8 @@ pub enum TableBuilder {
     BlockBased(Box<BlockBasedTableBuilder>),
     /// RocksDB's cuckoo table.
     Cuckoo(Box<CuckooTableBuilder>),
+    /// RocksDB's plain table.
+    Plain(Box<PlainTableBuilder>),
 }
 
 impl TableBuilder {
@@ -165,6 +170,10 @@ impl TableBuilder {
                 let builder = CuckooTableBuilder::create(file, options, context)?;
                 Ok(TableBuilder::Cuckoo(Box::new(builder)))
             }
+            WriteFormat::Plain(options) => {
+                let builder = PlainTableBuilder::create(file, options, context);
+                Ok(TableBuilder::Plain(Box::new(builder)))
+            }
         }
     }
 
@@ -179,6 +188,7 @@ impl TableBuilder {
         match self {
             TableBuilder::BlockBased(builder) => builder.add(key, value),
             TableBuilder::Cuckoo(builder) => builder.add(key, value),
+            TableBuilder::Plain(builder) => builder.add(key, value),
         }
     }
 
@@ -187,6 +197,7 @@ impl TableBuilder {
         match self {
             TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),
             TableBuilder::Cuckoo(builder) => builder.add_tombstone(tombstone),
+            TableBuilder::Plain(builder) => builder.add_tombstone(tombstone),
         }
     }
 
@@ -197,6 +208,7 @@ impl TableBuilder {
         match self {
             TableBuilder::BlockBased(builder) => builder.file_bytes(),
             TableBuilder::Cuckoo(builder) => builder.file_bytes(),
+            TableBuilder::Plain(builder) => builder.file_bytes(),
         }
     }
 
@@ -206,6 +218,7 @@ impl TableBuilder {
         match self {
             TableBuilder::BlockBased(builder) => builder.entry_count(),
             TableBuilder::Cuckoo(builder) => builder.entry_count(),
+            TableBuilder::Plain(builder) => builder.entry_count(),
         }
     }
 
@@ -223,6 +236,7 @@ impl TableBuilder {
         match self {
             TableBuilder::BlockBased(builder) => builder.finish(),
             TableBuilder::Cuckoo(builder) => builder.finish(),
+            TableBuilder::Plain(builder) => builder.finish(),
         }
     }
 

@@ -1,30 +1,37 @@
-//! Writing a plain table: each entry becomes a row and is appended; index and filter follow at the end.
+//! A plain table being written, or the block-based table that stands in for it.
 //!
-//! What a plain table cannot hold is refused before any of it is written, by [`PlainTableBuilder::check`]: the
-//! table up to there is whole and can be finished.
+//! Rows are held until the end. If an entry cannot be a row, everything held goes to a block-based builder over
+//! the same file, and so does what follows: a format never makes a flush or a compaction fail.
+//! [`FinishedTable::fallback`] says why.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use koeldb_base::key::{FOOTER_BYTES, ValueType, pack};
 use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::{Error, InternalKey, KeyOrder, Result, coding};
 use koeldb_fs::WritableFile;
 
 use super::bloom::{BloomBuilder, hash};
 use super::format::{
-    BLOOM_BLOCK, BLOOM_LINES, BLOOM_VERSION, ENCODING, Encoding, FILE_BYTES_MAX, INDEX_BLOCK,
-    RowEncoder, RowFormat, legacy_footer,
+    BLOOM_BLOCK, BLOOM_LINES, BLOOM_VERSION, Base, ENCODING, Encoding, FILE_BYTES_MAX, INDEX_BLOCK,
+    RowEncoder, RowFormat, Rows, legacy_footer,
 };
 use super::index::IndexBuilder;
 use crate::block_based::block_builder::BlockBuilder;
+use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::block_based::format::BlockHandle;
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::properties::TableProperties;
 
-/// What is kept free for properties, metaindex and footer, user properties excluded.
-const TAIL_BYTES: u64 = 16 << 10;
+/// What is kept free for properties, metaindex and footer.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// How many bytes are handed to the file at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// How plain tables are written.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,34 +67,54 @@ impl Default for PlainWriteOptions {
     }
 }
 
-/// Writes a plain table.
-pub struct PlainTableBuilder {
-    // Fixed.
-    order: KeyOrder,
-    options: PlainWriteOptions,
-    format: RowFormat,
-    prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    // The file, and where it ends.
-    file: Box<dyn WritableFile>,
-    offset: u64,
-    failure: Option<Error>,
-    // What the next row depends on.
-    rows: RowEncoder,
-    row: Vec<u8>,
-    last_key: Vec<u8>,
-    // For the tail.
-    index: Option<IndexBuilder>,
-    hashes: Vec<u32>,
-    properties: TableProperties,
+/// Why entries cannot be rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Obstacle {
+    KeyBytes { expected: u32, found: usize },
+    NoPrefix { extractor: String, found: usize },
+    RangeDeletion,
+    TooLarge,
 }
 
-impl std::fmt::Debug for PlainTableBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PlainTableBuilder")
-            .field("options", &self.options)
-            .field("offset", &self.offset)
-            .finish_non_exhaustive()
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::KeyBytes { expected, found } => write!(
+                f,
+                "all keys have to be of {expected} bytes, the user_key_len, and there is one of {found}"
+            ),
+            Obstacle::NoPrefix { extractor, found } => {
+                write!(f, "{extractor} has no prefix for a key of {found} bytes")
+            }
+            Obstacle::RangeDeletion => write!(f, "range deletions have no row"),
+            Obstacle::TooLarge => {
+                write!(f, "the file would have more than {FILE_BYTES_MAX} bytes")
+            }
+        }
     }
+}
+
+/// A table being written. One owner.
+#[derive(Debug)]
+pub struct PlainTableBuilder {
+    context: Box<TableBuildContext>,
+    options: PlainWriteOptions,
+    state: State,
+    tombstones: Vec<RangeTombstone>,
+}
+
+#[derive(Debug)]
+enum State {
+    Collecting {
+        file: Box<dyn WritableFile>,
+        table: Box<Collected>,
+    },
+    Instead {
+        builder: Box<BlockBasedTableBuilder>,
+        why: Obstacle,
+    },
+    /// A change of state failed.
+    Failed,
 }
 
 impl PlainTableBuilder {
@@ -98,6 +125,160 @@ impl PlainTableBuilder {
         options: &PlainWriteOptions,
         context: &TableBuildContext,
     ) -> Self {
+        PlainTableBuilder {
+            context: Box::new(context.clone()),
+            options: options.clone(),
+            state: State::Collecting {
+                file,
+                table: Box::new(Collected::new(options, context)),
+            },
+            tombstones: Vec::new(),
+        }
+    }
+
+    /// As `TableBuilder::add`.
+    ///
+    /// # Errors
+    /// `Corruption` if the key is malformed or not behind the last one; `InvalidArgument` if key or value have
+    /// 4 GiB or more; what the file system fails with.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match &mut self.state {
+            State::Instead { builder, .. } => builder.add(key, value),
+            State::Failed => Err(failed()),
+            State::Collecting { table, .. } => {
+                let order = &self.context.order;
+                if let Err(obstacle) = table.add(order, &self.options, key, value)? {
+                    self.fall_back(obstacle)?;
+                    return self.add(key, value);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives all entries held to a block-based builder.
+    fn fall_back(&mut self, why: Obstacle) -> Result<()> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Collecting { file, table } => {
+                let mut builder = Box::new(BlockBasedTableBuilder::create(file, &self.context)?);
+                table.replay(|key, value| builder.add(key, value))?;
+                self.state = State::Instead { builder, why };
+                Ok(())
+            }
+            instead @ State::Instead { .. } => {
+                self.state = instead;
+                Ok(())
+            }
+            State::Failed => Err(failed()),
+        }
+    }
+
+    /// As `TableBuilder::add_tombstone`.
+    pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
+        self.tombstones.push(tombstone.clone());
+    }
+
+    /// The bytes of all rows so far.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        match &self.state {
+            State::Collecting { table, .. } => table.rows.len() as u64,
+            State::Instead { builder, .. } => builder.file_bytes(),
+            State::Failed => 0,
+        }
+    }
+
+    /// The entries added so far, tombstones included.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        let points = match &self.state {
+            State::Collecting { table, .. } => table.properties.entry_count,
+            State::Instead { builder, .. } => builder.entry_count(),
+            State::Failed => 0,
+        };
+        points + self.tombstones.len() as u64
+    }
+
+    /// As `TableBuilder::finish`.
+    ///
+    /// # Errors
+    /// What the file system fails with.
+    pub fn finish(mut self) -> Result<FinishedTable> {
+        if !self.tombstones.is_empty() {
+            self.fall_back(Obstacle::RangeDeletion)?;
+        }
+        let mut tail = Vec::new();
+        if let State::Collecting { table, .. } = &mut self.state {
+            tail = table.tail(&self.options)?;
+            if (table.rows.len() + tail.len()) as u64 > FILE_BYTES_MAX {
+                self.fall_back(Obstacle::TooLarge)?;
+            }
+        }
+        match self.state {
+            State::Collecting { mut file, table } => {
+                for piece in table
+                    .rows
+                    .chunks(PIECE_BYTES)
+                    .chain(tail.chunks(PIECE_BYTES))
+                {
+                    file.append(piece)?;
+                }
+                file.sync_data()?;
+                file.close()?;
+                Ok(FinishedTable {
+                    file_bytes: (table.rows.len() + tail.len()) as u64,
+                    tail_bytes: tail.len() as u64,
+                    unique_id: table.properties.unique_id().unwrap_or_default(),
+                    properties: table.properties,
+                    fallback: None,
+                })
+            }
+            State::Instead { mut builder, why } => {
+                for tombstone in &self.tombstones {
+                    builder.add_tombstone(tombstone);
+                }
+                Ok(FinishedTable {
+                    fallback: Some(format!("no plain table: {why}")),
+                    ..builder.finish()?
+                })
+            }
+            State::Failed => Err(failed()),
+        }
+    }
+}
+
+#[cold]
+fn failed() -> Error {
+    Error::with_kind(
+        koeldb_base::ErrorKind::Aborted,
+        "the table builder failed before",
+    )
+}
+
+/// The rows of a table, and what its tail is made from.
+struct Collected {
+    format: RowFormat,
+    prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    encoder: RowEncoder,
+    rows: Vec<u8>,
+    last_key: Vec<u8>,
+    index: Option<IndexBuilder>,
+    /// What goes into the stored filter.
+    hashes: Vec<u32>,
+    properties: TableProperties,
+}
+
+impl fmt::Debug for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collected")
+            .field("format", &self.format)
+            .field("row_bytes", &self.rows.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Collected {
+    fn new(options: &PlainWriteOptions, context: &TableBuildContext) -> Self {
         let format = RowFormat {
             encoding: match context.prefix_extractor {
                 Some(_) => options.encoding,
@@ -105,16 +286,11 @@ impl PlainTableBuilder {
             },
             user_key_bytes: options.user_key_bytes,
         };
-        PlainTableBuilder {
-            order: context.order.clone(),
-            options: options.clone(),
+        Collected {
             format,
             prefix_extractor: context.prefix_extractor.clone(),
-            file,
-            offset: 0,
-            failure: None,
-            rows: RowEncoder::new(format, options.index_sparseness),
-            row: Vec::new(),
+            encoder: RowEncoder::new(format, options.index_sparseness),
+            rows: Vec::new(),
             last_key: Vec::new(),
             index: options
                 .store_index
@@ -124,226 +300,169 @@ impl PlainTableBuilder {
         }
     }
 
-    /// Why the table cannot take an entry; nothing if it can.
-    ///
-    /// # Errors
-    /// `NotSupported` if the key has another length than all must have, has no prefix, or the entry is a range
-    /// tombstone or does not fit into the file; `Corruption` if the key is malformed.
-    pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let key = InternalKey::parse(key)?;
-        if key.value_type == ValueType::RangeDeletion {
-            return Err(Error::not_supported("Range deletion unsupported"));
-        }
-        let wanted = self.format.user_key_bytes;
-        if wanted != 0 && key.user_key.len() != wanted as usize {
-            return Err(Error::not_supported(format!(
-                "a key of {} bytes in a plain table for keys of {wanted} bytes (user_key_len)",
-                key.user_key.len()
-            )));
-        }
-        if let Some(extractor) = &self.prefix_extractor
-            && extractor.prefix(key.user_key).is_none()
-        {
-            return Err(Error::not_supported(format!(
-                "a key of {} bytes, for which {} has no prefix, in a plain table",
-                key.user_key.len(),
-                extractor.name()
-            )));
-        }
-        // Lengths take at most three times 5 bytes and 2 control bytes.
-        let row_bytes = (key.user_key.len() + FOOTER_BYTES + value.len() + 17) as u64;
-        if self.estimated_bytes(1) + row_bytes > FILE_BYTES_MAX {
-            return Err(Error::not_supported(format!(
-                "a plain table that would have more than {FILE_BYTES_MAX} bytes"
-            )));
-        }
-        Ok(())
-    }
-
-    /// About the bytes of the file, not fewer, if it ended after so many more entries of a few bytes.
-    fn estimated_bytes(&self, more: u64) -> u64 {
-        let mut bytes = self.offset + TAIL_BYTES;
-        if let Some(index) = &self.index {
-            let buckets = self.bucket_count(index).saturating_add(16);
-            bytes += index.estimated_bytes(buckets) + 16 * more;
-            let bits = (self.properties.entry_count + more)
-                .saturating_mul(u64::from(self.options.bloom_bits_per_key));
-            bytes += (bits / 8).min(1 << 29) + 128;
-        }
-        bytes
-    }
-
-    fn bucket_count(&self, index: &IndexBuilder) -> u32 {
-        match self.prefix_extractor {
-            Some(_) => index.bucket_count(self.options.hash_table_ratio),
-            None => 1,
-        }
-    }
-
-    /// Adds an entry behind all others, in internal-key order.
-    ///
-    /// # Errors
-    /// As [`PlainTableBuilder::check`], with nothing written; `Corruption` if the key is not behind the last one;
-    /// what the file system fails with.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_failure()?;
-        self.check(key, value)?;
+    /// Adds an entry, or says why it cannot be a row.
+    fn add(
+        &mut self,
+        order: &KeyOrder,
+        options: &PlainWriteOptions,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Result<(), Obstacle>> {
         let parsed = InternalKey::parse(key)?;
-        if !self.last_key.is_empty() && self.order.compare_internal(&self.last_key, key).is_ge() {
+        if parsed.value_type == ValueType::RangeDeletion {
+            return Err(Error::invalid_argument(
+                "table builder: a range tombstone added as a point entry",
+            ));
+        }
+        if !self.last_key.is_empty() && order.compare_internal(&self.last_key, key).is_ge() {
             return Err(Error::corruption(format!(
                 "table builder: internal key {key:02x?} added behind {:02x?}",
                 self.last_key
             )));
         }
-        let user_key = parsed.user_key;
-        let prefix = match &self.prefix_extractor {
-            Some(extractor) => extractor.prefix(user_key).unwrap_or_default(),
-            None => &[],
+        let prefix = match self.admit(options, parsed.user_key, value) {
+            Ok(prefix) => prefix,
+            Err(obstacle) => return Ok(Err(obstacle)),
         };
-        self.row.clear();
+        let offset = self.rows.len();
         let footer = pack(parsed.seqno, parsed.value_type);
-        self.rows
-            .put(&mut self.row, prefix, user_key, footer, value)?;
+        self.encoder
+            .put(&mut self.rows, prefix, parsed.user_key, footer, value)?;
         if let Some(index) = &mut self.index {
-            let offset = coding::to_u32(coding::to_usize(self.offset), "table")?;
-            index.add(prefix, offset, true);
-            if self.options.bloom_bits_per_key > 0 {
-                let is_keyed = self.prefix_extractor.is_none();
-                self.hashes
-                    .push(hash(if is_keyed { user_key } else { prefix }));
+            index.add(prefix, coding::to_u32(offset, "table")?, true);
+            if options.bloom_bits_per_key > 0 {
+                let filtered = match self.prefix_extractor {
+                    Some(_) => prefix,
+                    None => parsed.user_key,
+                };
+                self.hashes.push(hash(filtered));
             }
         }
-        let row = std::mem::take(&mut self.row);
-        let appended = self.append(&row);
-        self.row = row;
-        appended?;
-        self.count(parsed, key.len(), value.len());
+        self.count(parsed.value_type, key.len(), value.len());
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    fn count(&mut self, key: InternalKey<'_>, key_bytes: usize, value_bytes: usize) {
+    /// The prefix of a key, which is empty where there are none; or why the key cannot be a row.
+    fn admit<'k>(
+        &self,
+        options: &PlainWriteOptions,
+        user_key: &'k [u8],
+        value: &[u8],
+    ) -> Result<&'k [u8], Obstacle> {
+        let (expected, found) = (self.format.user_key_bytes, user_key.len());
+        if expected != 0 && found != expected as usize {
+            return Err(Obstacle::KeyBytes { expected, found });
+        }
+        // Two control bytes, three lengths and the footer are the most that a row has beside key and value.
+        let row_bytes = (found + value.len() + FOOTER_BYTES + 17) as u64;
+        if self.estimated_bytes(options) + row_bytes > FILE_BYTES_MAX {
+            return Err(Obstacle::TooLarge);
+        }
+        match &self.prefix_extractor {
+            None => Ok(&[]),
+            Some(extractor) => extractor
+                .prefix(user_key)
+                .ok_or_else(|| Obstacle::NoPrefix {
+                    extractor: extractor.name().to_owned(),
+                    found,
+                }),
+        }
+    }
+
+    /// The most bytes the file will have if there is one more row, that row's own excluded.
+    fn estimated_bytes(&self, options: &PlainWriteOptions) -> u64 {
+        let mut bytes = self.rows.len() as u64 + TAIL_BYTES;
+        if let Some(index) = &self.index {
+            bytes += index.estimated_bytes(self.bucket_count(index, options));
+            let filter_bits = self.properties.entry_count * u64::from(options.bloom_bits_per_key);
+            bytes += filter_bits / 8;
+        }
+        bytes
+    }
+
+    fn bucket_count(&self, index: &IndexBuilder, options: &PlainWriteOptions) -> u32 {
+        match self.prefix_extractor {
+            Some(_) => index.bucket_count(options.hash_table_ratio),
+            None => 1,
+        }
+    }
+
+    fn count(&mut self, value_type: ValueType, key_bytes: usize, value_bytes: usize) {
         let properties = &mut self.properties;
         properties.entry_count += 1;
         properties.raw_key_bytes += key_bytes as u64;
         properties.raw_value_bytes += value_bytes as u64;
-        match key.value_type {
+        match value_type {
             ValueType::Merge => properties.merge_operand_count += 1,
             ValueType::Deletion | ValueType::SingleDeletion => properties.deletion_count += 1,
             _ => {}
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.check_failure()?;
-        self.file
-            .append(bytes)
-            .inspect_err(|error| self.failure = Some(error.clone()))?;
-        self.offset += bytes.len() as u64;
+    /// Hands out all entries again.
+    fn replay(&self, mut add: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let rows = Rows {
+            data: &self.rows,
+            format: self.format,
+        };
+        let (mut at, mut base, mut key) = (0, Base::NONE, Vec::new());
+        while at < rows.end() {
+            let row = rows.row(at, &mut base)?;
+            row.key_into(&mut key);
+            add(&key, row.value)?;
+            at = row.next;
+        }
         Ok(())
     }
 
-    fn check_failure(&self) -> Result<()> {
-        match &self.failure {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
-    }
-
-    /// The bytes of the file so far.
-    #[must_use]
-    pub fn file_bytes(&self) -> u64 {
-        self.offset
-    }
-
-    /// Whether the table should end here, or the file gets too large to be opened: what is left is too little
-    /// for many versions of one key.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        const SPARE_BYTES: u64 = 256 << 20;
-        self.estimated_bytes(0) + SPARE_BYTES > FILE_BYTES_MAX
-    }
-
-    /// The entries added so far.
-    #[must_use]
-    pub fn entry_count(&self) -> u64 {
-        self.properties.entry_count
-    }
-
-    /// Writes what follows the rows, makes the file durable and closes it.
-    ///
-    /// # Errors
-    /// What the file system fails with; `NotSupported` if the file would be too large to be opened.
-    pub fn finish(mut self) -> Result<FinishedTable> {
-        self.check_failure()?;
-        let tail_start = self.offset;
-        self.properties.data_bytes = tail_start;
-        let mut meta: BTreeMap<&'static str, BlockHandle> = BTreeMap::new();
-        self.write_index(&mut meta)?;
-        let properties = names_block(u32::MAX, self.properties.encode())?;
-        let handle = self.write_block(&properties)?;
-        meta.insert(metaindex::PROPERTIES, handle);
-        let entries = meta
-            .iter()
-            .map(|(name, handle)| (name.as_bytes().to_vec(), handle.to_vec()));
-        let block = names_block(1, entries)?;
-        let metaindex = self.write_block(&block)?;
-        let footer = legacy_footer(metaindex)?;
-        if self.offset + footer.len() as u64 > FILE_BYTES_MAX {
-            return Err(Error::not_supported(format!(
-                "a plain table of more than {FILE_BYTES_MAX} bytes"
-            )));
-        }
-        self.append(&footer)?;
-        self.file.sync_data()?;
-        self.file.close()?;
-        Ok(FinishedTable {
-            file_bytes: self.offset,
-            tail_bytes: self.offset - tail_start,
-            unique_id: self.properties.unique_id().unwrap_or_default(),
-            properties: self.properties,
-            fallback: None,
-        })
-    }
-
-    fn write_index(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
-        let Some(index) = self.index.take() else {
-            return Ok(());
+    /// What follows the rows.
+    fn tail(&mut self, options: &PlainWriteOptions) -> Result<Vec<u8>> {
+        let start = self.rows.len() as u64;
+        let mut tail = Vec::new();
+        let put = |tail: &mut Vec<u8>, block: &[u8]| {
+            let handle = BlockHandle {
+                offset: start + tail.len() as u64,
+                size: block.len() as u64,
+            };
+            tail.extend_from_slice(block);
+            handle
         };
-        if self.properties.entry_count == 0 {
-            return Ok(());
-        }
-        if self.options.bloom_bits_per_key > 0 {
-            // Where the product is 0 modulo 2^32, which is more than fits into a file, nothing is written.
-            let bloom = BloomBuilder::new(
-                self.properties.entry_count,
-                self.options.bloom_bits_per_key,
-                self.options.bloom_lines,
-            );
-            if let Some(mut bloom) = bloom {
-                self.hashes.iter().for_each(|&hash| bloom.add(hash));
+        let mut meta: BTreeMap<&'static str, BlockHandle> = BTreeMap::new();
+        if self.properties.entry_count > 0 {
+            if let Some(bloom) = self.bloom(options) {
                 let mut lines = Vec::new();
                 coding::put_varint32(&mut lines, bloom.lines());
                 self.properties.set_user(BLOOM_LINES, lines);
-                let bytes = bloom.into_bytes();
-                self.properties.filter_bytes = bytes.len() as u64;
-                meta.insert(BLOOM_BLOCK, self.write_block(&bytes)?);
+                let block = bloom.into_bytes();
+                self.properties.filter_bytes = block.len() as u64;
+                meta.insert(BLOOM_BLOCK, put(&mut tail, &block));
+            }
+            if let Some(index) = &self.index {
+                let block = index.finish(self.bucket_count(index, options))?;
+                self.properties.index_bytes = block.len() as u64;
+                meta.insert(INDEX_BLOCK, put(&mut tail, &block));
             }
         }
-        let block = index.finish(self.bucket_count(&index))?;
-        self.properties.index_bytes = block.len() as u64;
-        meta.insert(INDEX_BLOCK, self.write_block(&block)?);
-        Ok(())
+        self.properties.data_bytes = start;
+        let properties = names_block(u32::MAX, self.properties.encode())?;
+        meta.insert(metaindex::PROPERTIES, put(&mut tail, &properties));
+        let entries = meta
+            .iter()
+            .map(|(name, handle)| (name.as_bytes().to_vec(), handle.to_vec()));
+        let metaindex = put(&mut tail, &names_block(1, entries)?);
+        tail.extend_from_slice(&legacy_footer(metaindex)?);
+        Ok(tail)
     }
 
-    fn write_block(&mut self, block: &[u8]) -> Result<BlockHandle> {
-        let handle = BlockHandle {
-            offset: self.offset,
-            size: block.len() as u64,
-        };
-        self.append(block)?;
-        Ok(handle)
+    /// The stored filter. Where its bits are 0 modulo 2^32, there is none.
+    fn bloom(&self, options: &PlainWriteOptions) -> Option<BloomBuilder> {
+        self.index.as_ref()?;
+        let count = self.properties.entry_count;
+        let mut bloom = BloomBuilder::new(count, options.bloom_bits_per_key, options.bloom_lines)?;
+        self.hashes.iter().for_each(|&hash| bloom.add(hash));
+        Some(bloom)
     }
 }
 

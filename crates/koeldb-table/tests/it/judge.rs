@@ -311,7 +311,7 @@ fn judge_seeks(table: &Arc<TableReader>, order: &KeyOrder, entries: &[Entry], mo
     assert_eq!(whole, entries, "suspended scan");
 }
 
-fn current<C: Cursor>(cursor: &C) -> Option<Entry> {
+pub(crate) fn current<C: Cursor>(cursor: &C) -> Option<Entry> {
     cursor
         .valid()
         .then(|| (cursor.key().to_vec(), cursor.value().to_vec()))
