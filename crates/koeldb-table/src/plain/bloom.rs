@@ -18,9 +18,10 @@
 )]
 
 use koeldb_base::checksum::hash32;
+use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 
-use crate::block_based::block::BlockBytes;
+use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEED: u32 = 397;
 const PROBES: u32 = 6;
@@ -131,9 +132,19 @@ impl PlainBloom {
     pub(crate) fn may_contain(&self, hash: u32) -> bool {
         let bytes = self.bytes.as_slice();
         self.layout.all(hash, |bit| {
-            let byte = usize::try_from(bit >> 3).ok().and_then(|at| bytes.get(at));
+            let byte = bytes.get(to_usize(bit >> 3));
             byte.is_none_or(|byte| byte & (1 << (bit & 7)) != 0)
         })
+    }
+
+    /// Begins to fetch what [`PlainBloom::may_contain`] will look at first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        let bit = match self.layout {
+            Layout::Scattered { bits } => u64::from(hash.checked_rem(bits).unwrap_or(0)),
+            Layout::Lines { .. } => self.layout.line_start(hash),
+        };
+        prefetch(self.bytes.as_slice(), to_usize(bit >> 3));
     }
 
     /// The heap memory it takes.
@@ -185,10 +196,7 @@ impl BloomBuilder {
     pub(crate) fn add(&mut self, hash: u32) {
         let bytes = &mut self.bytes;
         self.layout.all(hash, |bit| {
-            if let Some(byte) = usize::try_from(bit >> 3)
-                .ok()
-                .and_then(|at| bytes.get_mut(at))
-            {
+            if let Some(byte) = bytes.get_mut(to_usize(bit >> 3)) {
                 *byte |= 1 << (bit & 7);
             }
             true

@@ -22,7 +22,7 @@ use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
 use super::bloom::hash;
-use crate::block_based::block::BlockBytes;
+use crate::block_based::block::{BlockBytes, prefetch};
 
 const NO_ROW: u32 = 0x7fff_ffff;
 const LIST: u32 = 0x8000_0000;
@@ -122,6 +122,14 @@ impl PlainIndex {
         let at = (bucket as usize).saturating_mul(WORD);
         coding::fixed32_at(self.bytes.as_slice(), self.buckets_at.saturating_add(at))
             .ok_or_else(outside)
+    }
+
+    /// Begins to fetch what [`PlainIndex::find`] will look at first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        let bucket = hash.checked_rem(self.bucket_count).unwrap_or(0) as usize;
+        let at = self.buckets_at.saturating_add(bucket.saturating_mul(WORD));
+        prefetch(self.bytes.as_slice(), at);
     }
 
     /// What the index knows of the prefix of this hash.

@@ -25,7 +25,7 @@ use super::bloom::{PlainBloom, hash};
 use super::format::{Base, Row, RowFormat, Rows};
 use super::index::{Listed, PlainIndex};
 use super::marks::{Mark, Marks};
-use crate::block_based::block::BlockBytes;
+use crate::block_based::block::{BlockBytes, prefetch};
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 
@@ -80,6 +80,20 @@ impl fmt::Debug for PlainTableReader {
     }
 }
 
+/// So many look-ups of a batch are under way together.
+const GROUP: usize = 16;
+
+/// How a key is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    /// The filter knows keys, of which this is the hash; the index has one bucket.
+    Key(u32),
+    /// Filter and index know prefixes, of which this is the hash.
+    Prefix(u32),
+    /// The key has no prefix, and the table knows prefixes.
+    Marks,
+}
+
 /// A row that was found, and what is known behind it.
 pub(super) type Found<'d> = (Row<'d>, Base);
 
@@ -110,30 +124,53 @@ impl PlainTableReader {
 
     #[inline]
     fn search_rows(&self, lookup: &mut Lookup) -> Result<()> {
+        let route = self.route(lookup.user_key());
+        if !self.is_open_to(route) {
+            return Ok(());
+        }
+        self.search_route(lookup, route)
+    }
+
+    /// How a key is looked for.
+    #[inline]
+    fn route(&self, user_key: &[u8]) -> Route {
+        match &self.prefix_extractor {
+            None => Route::Key(self.bloom.as_ref().map_or(0, |_| hash(user_key))),
+            Some(extractor) => match extractor.prefix(user_key) {
+                Some(prefix) => Route::Prefix(hash(prefix)),
+                None => Route::Marks,
+            },
+        }
+    }
+
+    /// Whether the filter lets a key pass.
+    #[inline]
+    fn is_open_to(&self, route: Route) -> bool {
+        match route {
+            Route::Key(hash) | Route::Prefix(hash) => self.bloom_admits(|| hash),
+            Route::Marks => true,
+        }
+    }
+
+    /// Searches for a key that the filter let pass.
+    #[inline]
+    fn search_route(&self, lookup: &mut Lookup, route: Route) -> Result<()> {
         let Some(index) = &self.index else {
             return Err(Error::invalid_argument(
                 "Get() is not allowed in full scan mode.",
             ));
         };
-        let user_key = lookup.user_key();
-        let found = match &self.prefix_extractor {
-            None => {
-                if !self.bloom_admits(|| hash(user_key)) {
-                    return Ok(());
-                }
-                self.listed_row(index, 0, lookup.seek_key(), None)?
+        let target = lookup.seek_key();
+        let found = match route {
+            Route::Key(_) => self.listed_row(index, 0, target, None)?,
+            Route::Prefix(hash) => {
+                let wanted = self.prefix_extractor.as_ref().and_then(|extractor| {
+                    let prefix = extractor.prefix(lookup.user_key())?;
+                    Some((&**extractor, prefix))
+                });
+                self.listed_row(index, hash, target, wanted)?
             }
-            Some(extractor) => match extractor.prefix(user_key) {
-                Some(prefix) => {
-                    let hash = hash(prefix);
-                    if !self.bloom_admits(|| hash) {
-                        return Ok(());
-                    }
-                    let wanted = Some((&**extractor, prefix));
-                    self.listed_row(index, hash, lookup.seek_key(), wanted)?
-                }
-                None => self.marked_row(lookup.seek_key())?,
-            },
+            Route::Marks => self.marked_row(target)?,
         };
         match found {
             Some(found) => self.offer_rows(found, lookup),
@@ -249,14 +286,46 @@ impl PlainTableReader {
         lookup.offer(seqno, value_type, || self.data.pin(row.value_range()))
     }
 
-    /// As `TableReader::search_batch`.
+    /// As `TableReader::search_batch`. The memory that a few look-ups need next is fetched for all of them, before the
+    /// first one is searched.
     pub fn search_batch(
         &self,
         lookups: &mut [&mut Lookup],
         mut outcome: impl FnMut(usize, Result<()>),
     ) {
-        for (index, lookup) in lookups.iter_mut().enumerate() {
-            outcome(index, self.search(lookup));
+        for (group, lookups) in lookups.chunks_mut(GROUP).enumerate() {
+            let mut routes = [Some(Route::Marks); GROUP];
+            for (route, lookup) in routes.iter_mut().zip(&*lookups) {
+                let at = self.route(lookup.user_key());
+                if let (Some(bloom), Route::Key(hash) | Route::Prefix(hash)) = (&self.bloom, at) {
+                    bloom.prefetch(hash);
+                }
+                *route = Some(at);
+            }
+            for route in &mut routes {
+                *route = route.filter(|&route| self.is_open_to(route));
+                if let (Some(index), Some(Route::Prefix(hash))) = (&self.index, *route) {
+                    index.prefetch(hash);
+                }
+            }
+            for route in &routes {
+                if let (Some(index), Some(Route::Prefix(hash))) = (&self.index, *route)
+                    && let Ok(Listed::Row(offset)) = index.find(hash)
+                {
+                    prefetch(self.data.as_slice(), offset as usize);
+                }
+            }
+            let first = group.saturating_mul(GROUP);
+            for (at, (lookup, route)) in lookups.iter_mut().zip(&routes).enumerate() {
+                let searched = match *route {
+                    Some(route) => self.search_route(lookup, route),
+                    None => Ok(()),
+                };
+                outcome(
+                    first.saturating_add(at),
+                    searched.map_err(|error| self.in_file(error)),
+                );
+            }
         }
     }
 
