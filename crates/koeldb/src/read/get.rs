@@ -6,8 +6,8 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::source::BlockingSource;
 
-use crate::inner::DbInner;
 use crate::family::FamilyData;
+use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 use crate::super_version::SuperVersion;
 
@@ -106,10 +106,41 @@ pub(crate) fn search_memtables(
         lookup.checkpoint();
     }
     if options.read_tier == ReadTier::Memtable && !lookup.is_settled() {
-        return Err(Error::with_kind(
-            ErrorKind::Incomplete,
-            "the key is not decided by memtables alone",
-        ));
+        return Err(undecided());
     }
     Ok(())
+}
+
+/// Searches the memtables, newest first, for a batch of look-ups in key order; what one of them failed with goes to
+/// `fail`, with its index.
+pub(crate) fn search_memtables_batch(
+    super_version: &SuperVersion,
+    lookups: &mut [Lookup],
+    options: &ReadOptions,
+    fail: &mut impl FnMut(usize, Error),
+) {
+    if options.read_tier == ReadTier::Persisted {
+        return;
+    }
+    for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+        memtable.search_batch(lookups, &mut *fail);
+        for lookup in lookups.iter_mut().filter(|lookup| !lookup.is_settled()) {
+            lookup.checkpoint();
+        }
+    }
+    if options.read_tier == ReadTier::Memtable {
+        for (index, lookup) in lookups.iter().enumerate() {
+            if !lookup.is_settled() {
+                fail(index, undecided());
+            }
+        }
+    }
+}
+
+#[cold]
+fn undecided() -> Error {
+    Error::with_kind(
+        ErrorKind::Incomplete,
+        "the key is not decided by memtables alone",
+    )
 }

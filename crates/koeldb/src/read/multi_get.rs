@@ -8,9 +8,9 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_table::source::BlockingSource;
 
-use super::get::search_memtables;
-use crate::inner::DbInner;
+use super::get::search_memtables_batch;
 use crate::family::FamilyData;
+use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 
 /// The answers of one multi-get, in the order of its keys. Reusable: a later multi-get into it reuses its memory.
@@ -177,13 +177,9 @@ impl DbInner {
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
             lookups.clear();
-            for &index in order.iter() {
-                let mut lookup = Lookup::new(key_at(index), seqno);
-                if let Err(error) = search_memtables(super_version, &mut lookup, options) {
-                    answers[index as usize] = Err(error);
-                }
-                lookups.push(lookup);
-            }
+            lookups.extend(order.iter().map(|&index| Lookup::new(key_at(index), seqno)));
+            let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
+            search_memtables_batch(super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
                 let mut source = BlockingSource::new(options.block_read_options());
                 super_version.version.search_batch(
