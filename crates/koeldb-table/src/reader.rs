@@ -223,7 +223,9 @@ impl TableReader {
             TableReader::BlockBased(reader) => {
                 TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, *options))
             }
-            TableReader::Cuckoo(reader) => TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(reader))),
+            TableReader::Cuckoo(reader) => {
+                TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(reader)))
+            }
             TableReader::Plain(reader) => {
                 TableCursor::Plain(PlainCursor::new(Arc::clone(reader), *options))
             }
@@ -281,7 +283,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.verify_checksums(progress),
             TableReader::Cuckoo(reader) => {
-                reader.examine()?;
+                reader.verify()?;
                 progress(reader.layout().data_bytes());
                 Ok(())
             }

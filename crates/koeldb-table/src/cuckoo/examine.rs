@@ -94,11 +94,34 @@ impl CuckooReader {
     /// # Errors
     /// `Corruption` if a key is not found where it is, or the number of entries is not the recorded one.
     pub fn examine(&self) -> Result<Examination> {
-        self.examine_unnamed()
+        let (found_by_function, hits) = self.hits()?;
+        let layout = &self.layout;
+        Ok(Examination {
+            entry_count: layout.entry_count,
+            slot_count: u64::from(layout.slot_count),
+            slot_bytes: layout.slot_bytes() as u64,
+            window_slots: u64::from(layout.window_slots),
+            found_by_function,
+            hit: hits.mean(),
+            miss: self.misses().mean(),
+        })
+    }
+
+    /// Looks for every key of the table.
+    ///
+    /// # Errors
+    /// As [`CuckooReader::examine`].
+    pub(crate) fn verify(&self) -> Result<()> {
+        self.hits().map(|_| ())
+    }
+
+    /// Finds every key, and counts what that takes and by which function it was.
+    fn hits(&self) -> Result<(Vec<u64>, Sum)> {
+        self.find_all()
             .map_err(|error| error.in_file(&self.path, None, "verify"))
     }
 
-    fn examine_unnamed(&self) -> Result<Examination> {
+    fn find_all(&self) -> Result<(Vec<u64>, Sum)> {
         let layout = &self.layout;
         let mut found_by_function = vec![0_u64; layout.function_count as usize];
         let mut hits = Sum::default();
@@ -126,15 +149,7 @@ impl CuckooReader {
                 layout.entry_count, hits.searches
             )));
         }
-        Ok(Examination {
-            entry_count: layout.entry_count,
-            slot_count: u64::from(layout.slot_count),
-            slot_bytes: layout.slot_bytes() as u64,
-            window_slots: u64::from(layout.window_slots),
-            found_by_function,
-            hit: hits.mean(),
-            miss: self.misses().mean(),
-        })
+        Ok((found_by_function, hits))
     }
 
     fn misses(&self) -> Sum {

@@ -14,7 +14,7 @@ use koeldb_table::source::BlockingSource;
 use crate::golden::{bytes_of, expected, tables};
 use crate::judge::{self, FileBytes, find, judge};
 
-fn cuckoo(table: &TableReader) -> &CuckooReader {
+pub(crate) fn cuckoo(table: &TableReader) -> &CuckooReader {
     match table {
         TableReader::Cuckoo(reader) => reader,
         other => panic!("{other:?}"),
@@ -22,7 +22,7 @@ fn cuckoo(table: &TableReader) -> &CuckooReader {
 }
 
 /// Looks for all keys in one batch.
-fn find_all(table: &TableReader, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+pub(crate) fn find_all(table: &TableReader, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
     let mut lookups: Vec<Lookup> = keys.iter().map(|key| Lookup::new(key, MAX_SEQNO)).collect();
     let mut batch: Vec<&mut Lookup> = lookups.iter_mut().collect();
     let mut outcomes = vec![0; keys.len()];

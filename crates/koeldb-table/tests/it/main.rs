@@ -5,6 +5,8 @@ mod any_settings;
 #[cfg(test)]
 mod cuckoo;
 #[cfg(test)]
+mod cuckoo_built;
+#[cfg(test)]
 mod damage;
 #[cfg(test)]
 mod golden;
