@@ -66,7 +66,7 @@ pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
 pub use db::{Db, LiveFile, MemoryReport};
 pub use env::Env;
 pub use info_log::Logger;
-pub use listener::{Event, EventListener};
+pub use listener::{Event, EventListener, TableFallbackInfo};
 pub use open::{DbBuilder, LogReport, RecoveryReport};
 pub use options::*;
 pub use read::{

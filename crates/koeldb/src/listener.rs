@@ -47,6 +47,18 @@ pub struct CompactionJobInfo {
     pub elapsed: Duration,
 }
 
+/// A table that was written in the block-based format because its entries cannot be in the family's.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TableFallbackInfo {
+    /// The family's name.
+    pub column_family: String,
+    /// The table.
+    pub file: FileNumber,
+    /// What stands in the way, in words.
+    pub reason: String,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -57,6 +69,8 @@ pub enum Event<'a> {
     FlushCompleted(&'a FlushJobInfo),
     /// Tables were merged, moved or dropped.
     CompactionCompleted(&'a CompactionJobInfo),
+    /// A table is block-based, though the family asks for another format.
+    TableFellBack(&'a TableFallbackInfo),
     /// A family's writes are slowed, stopped, or free again.
     StallConditionsChanged {
         /// The family's name.

@@ -411,8 +411,8 @@ fn flush(
     }
     memtable.seal();
     let epoch = family.epochs.next();
-    let (file, _) = factory.flush(family, &[memtable], &[], epoch, TableReason::Recovery)?;
-    if let Some(file) = file {
+    let flush = factory.flush(family, &[memtable], &[], epoch, TableReason::Recovery)?;
+    if let Some(file) = flush.file {
         flushed.push((family.id, Arc::new(file)));
     }
     family.renew_memtable();

@@ -8,16 +8,17 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
-use koeldb_lsm::job::{DropCounts, FlushJob, OutputSpec};
+use koeldb_lsm::TableCache;
+use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
 use koeldb_lsm::pick::{PickSettings, fifo, universal};
 use koeldb_lsm::version::FileNumbers;
-use koeldb_lsm::{FileMeta, TableCache};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::reader::TableReadContext;
 
 use crate::family::FamilyData;
-use crate::options::{ColumnFamilyOptions, CompactionStopStyle, DbOptions};
+use crate::options::sanitize::DEFAULT_CACHE_BYTES;
+use crate::options::{Cache, ColumnFamilyOptions, CompactionStopStyle, DbOptions};
 
 /// What every table written in one session has in common.
 #[derive(Clone)]
@@ -58,12 +59,13 @@ impl TableFactory {
             order: order.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             block_based: options.block_based_read_options(),
-            cache: options
-                .table_factory
-                .block_based()
-                .filter(|table| !table.no_block_cache)
-                .and_then(|table| table.block_cache.as_ref())
-                .map(|cache| cache.blocks().clone()),
+            cache: match options.table_factory.block_based() {
+                Some(table) => (table.block_cache.as_ref())
+                    .filter(|_| !table.no_block_cache)
+                    .map(|cache| cache.blocks().clone()),
+                // For the block-based tables that stand in for what the format has no place for.
+                None => Some(Cache::new_clock_cache(DEFAULT_CACHE_BYTES).blocks().clone()),
+            },
             statistics: self.statistics.clone(),
             ..TableReadContext::default()
         };
@@ -99,6 +101,7 @@ impl TableFactory {
         let now = self.unix_secs();
         TableBuildContext {
             order: family.order.clone(),
+            write_as: options.write_format(),
             format: options.block_based_write_options(place.bottommost && place.level > 0),
             compression,
             compression_options,
@@ -122,7 +125,7 @@ impl TableFactory {
         }
     }
 
-    /// Writes memtables, oldest first, into one table of level 0; `None` if nothing is left of them.
+    /// Writes memtables, oldest first, into one table of level 0.
     pub(crate) fn flush(
         &self,
         family: &FamilyData,
@@ -130,7 +133,7 @@ impl TableFactory {
         snapshots: &[SeqNo],
         epoch: u64,
         reason: TableReason,
-    ) -> Result<(Option<FileMeta>, DropCounts)> {
+    ) -> Result<FlushResult> {
         let options = family.options();
         let mut tombstones = Vec::new();
         for memtable in memtables {

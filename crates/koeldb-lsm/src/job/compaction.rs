@@ -11,11 +11,11 @@ use koeldb_table::source::BlockingSource;
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::filter::CompactionFilter;
-use super::output::{OutputSpec, TableOutputs};
+use super::output::{OutputSpec, Outputs, TableOutputs};
 use crate::cursor::{LevelCursor, MergingCursor};
 use crate::pick::CompactionPlan;
 use crate::table_cache::TableCache;
-use crate::version::{FileMeta, Level, Version};
+use crate::version::{Level, Version};
 
 /// One compaction.
 pub struct CompactionJob<'a> {
@@ -44,8 +44,8 @@ pub struct CompactionJob<'a> {
 /// What a compaction made.
 #[derive(Debug)]
 pub struct CompactionResult {
-    /// The new tables, durable and not yet part of any version.
-    pub files: Vec<FileMeta>,
+    /// The new tables, not yet part of any version.
+    pub output: Outputs,
     /// Entries read.
     pub entries_read: u64,
     /// Entries dropped.
@@ -190,9 +190,9 @@ impl CompactionJob<'_> {
                 "compaction read {read} entries where the properties of its inputs promise {expected}"
             )));
         }
-        let files = outputs.finish(entries.tombstones())?;
+        let output = outputs.finish(entries.tombstones())?;
         Ok(CompactionResult {
-            files,
+            output,
             entries_read: entries.entries_read(),
             drops: entries.drops(),
         })

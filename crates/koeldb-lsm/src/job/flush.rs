@@ -6,10 +6,21 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
-use super::output::{OutputSpec, TableOutputs};
+use super::output::{Fallback, OutputSpec, TableOutputs};
 use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
 use koeldb_base::merge_operator::MergeOperator;
+
+/// What a flush made.
+#[derive(Debug)]
+pub struct FlushResult {
+    /// The new table; `None` if nothing was left to write.
+    pub file: Option<FileMeta>,
+    /// Why it is not of the format asked for, if it is not.
+    pub fallback: Option<Fallback>,
+    /// Entries dropped.
+    pub drops: DropCounts,
+}
 
 /// One flush.
 pub struct FlushJob<'a, C> {
@@ -28,11 +39,11 @@ pub struct FlushJob<'a, C> {
 }
 
 impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
-    /// Writes the table; `None` if nothing is left to write. Also says what was dropped.
+    /// Writes the table.
     ///
     /// # Errors
     /// What the file system or a merge operator fails with; nothing is left behind then.
-    pub fn run(self) -> Result<(Option<FileMeta>, DropCounts)> {
+    pub fn run(self) -> Result<FlushResult> {
         let input = MergingCursor::new(self.order.clone(), self.memtables);
         let rules = CompactionRules {
             order: self.order,
@@ -47,7 +58,11 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         let mut entries = CompactionCursor::new(input, rules)?;
         let mut outputs = TableOutputs::new(self.output);
         entries.write_to(&mut outputs, &AtomicBool::new(false))?;
-        let mut files = outputs.finish(entries.tombstones())?;
-        Ok((files.pop(), entries.drops()))
+        let mut output = outputs.finish(entries.tombstones())?;
+        Ok(FlushResult {
+            file: output.files.pop(),
+            fallback: output.fallbacks.pop(),
+            drops: entries.drops(),
+        })
     }
 }

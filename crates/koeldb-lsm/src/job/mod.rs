@@ -14,5 +14,5 @@ pub use compaction_cursor::{
     CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
 };
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
-pub use flush::FlushJob;
-pub use output::{OutputSpec, TableOutputs};
+pub use flush::{FlushJob, FlushResult};
+pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};

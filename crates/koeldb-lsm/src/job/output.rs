@@ -44,6 +44,24 @@ pub struct OutputSpec<'a> {
     pub epoch: u64,
 }
 
+/// A table that is block-based because its entries could not be in the format asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// The number of the file.
+    pub number: FileNumber,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a job wrote.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// The tables, durable.
+    pub files: Vec<FileMeta>,
+    /// Those of them that are not of the format asked for.
+    pub fallbacks: Vec<Fallback>,
+}
+
 struct Current {
     builder: TableBuilder,
     number: FileNumber,
@@ -59,7 +77,7 @@ pub struct TableOutputs<'a> {
     spec: OutputSpec<'a>,
     order: KeyOrder,
     current: Option<Current>,
-    finished: Vec<FileMeta>,
+    finished: Outputs,
     /// Where the part of the current table begins; `None` for the beginning of all keys.
     part_from: Option<Vec<u8>>,
     grandparent: usize,
@@ -74,7 +92,7 @@ impl<'a> TableOutputs<'a> {
             order: spec.context.order.clone(),
             spec,
             current: None,
-            finished: Vec::new(),
+            finished: Outputs::default(),
             part_from: None,
             grandparent: 0,
             made: Vec::new(),
@@ -228,7 +246,11 @@ impl<'a> TableOutputs<'a> {
         file.creation_time = self.spec.context.file_creation_time;
         file.unique_id = table.unique_id;
         file.tail_bytes = table.tail_bytes;
-        self.finished.push(file);
+        if let Some(reason) = table.fallback {
+            let number = file.number;
+            self.finished.fallbacks.push(Fallback { number, reason });
+        }
+        self.finished.files.push(file);
         Ok(())
     }
 
@@ -237,9 +259,9 @@ impl<'a> TableOutputs<'a> {
     ///
     /// # Errors
     /// What the file system fails with.
-    pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Vec<FileMeta>> {
+    pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Outputs> {
         self.finish_table(None, tombstones)?;
-        if !self.finished.is_empty() {
+        if !self.finished.files.is_empty() {
             self.spec.fs.sync_dir(self.spec.directory)?;
         }
         self.made.clear();

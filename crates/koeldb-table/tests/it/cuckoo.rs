@@ -96,7 +96,7 @@ fn damage_is_an_error_or_one_slot() {
     for path in [&tables("cuckoo-l0")[0], &tables("cuckoo-identity")[0]] {
         let bytes = bytes_of(path);
         let open = |bytes: Vec<u8>| -> koeldb_base::Result<Arc<TableReader>> {
-            TableReader::open(FileBytes::new(&path, bytes), &TableReadContext::default())
+            TableReader::open(FileBytes::new(path, bytes), &TableReadContext::default())
         };
         let whole = judge::scan(&open(bytes.clone()).unwrap()).unwrap();
         let data = usize::try_from(open(bytes.clone()).unwrap().properties().data_bytes).unwrap();

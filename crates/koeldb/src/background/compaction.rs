@@ -7,7 +7,7 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::job::{CompactionFilterContext, CompactionJob, OutputSpec};
+use koeldb_lsm::job::{CompactionFilterContext, CompactionJob, OutputSpec, Outputs};
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled};
 use koeldb_lsm::version::VersionEdit;
 use koeldb_table::builder::TableReason;
@@ -48,15 +48,18 @@ impl DbInner {
             .map(|(level, file)| (level, file.number))
             .collect();
         let mut output_bytes = 0;
+        let mut fallbacks = Vec::new();
         if plan.trivial_move {
             edit.added_files = plan
                 .files()
                 .map(|(_, file)| (plan.output_level, Arc::clone(file)))
                 .collect();
         } else if !plan.deletion_only {
-            let files = self.merge_tables(family, plan)?;
-            output_bytes = files.iter().map(|file| file.bytes).sum();
-            edit.added_files = files
+            let output = self.merge_tables(family, plan)?;
+            fallbacks = output.fallbacks;
+            output_bytes = output.files.iter().map(|file| file.bytes).sum();
+            edit.added_files = output
+                .files
                 .into_iter()
                 .map(|file| (plan.output_level, Arc::new(file)))
                 .collect();
@@ -82,6 +85,7 @@ impl DbInner {
         if !plan.trivial_move {
             self.purge.retire(plan.files().map(|(_, file)| file));
         }
+        self.tell_fallbacks(family, fallbacks);
         self.count(
             Ticker::CompactReadBytes,
             if plan.trivial_move {
@@ -125,11 +129,7 @@ impl DbInner {
         })
     }
 
-    fn merge_tables(
-        &self,
-        family: &Arc<FamilyData>,
-        plan: &CompactionPlan,
-    ) -> Result<Vec<FileMeta>> {
+    fn merge_tables(&self, family: &Arc<FamilyData>, plan: &CompactionPlan) -> Result<Outputs> {
         let options = family.options();
         let version = family.version();
         let settings = pick_settings(&options);
@@ -203,6 +203,6 @@ impl DbInner {
             result.drops.range_deleted,
         );
         self.count(Ticker::CompactionKeyDropUser, result.drops.filtered);
-        Ok(result.files)
+        Ok(result.output)
     }
 }

@@ -78,14 +78,14 @@ impl DbInner {
     ) -> Result<()> {
         let begun = self.clock.now();
         let epoch = family.epochs.next();
-        let (file, _) = self.factory.flush(
+        let flush = self.factory.flush(
             family,
             taken,
             &self.snapshots.all(),
             epoch,
             TableReason::Flush,
         )?;
-        let file = file.map(Arc::new);
+        let file = flush.file.map(Arc::new);
         // Before a flush is recorded while several families share logs, the logs behind it are made durable: otherwise
         // a power cut could leave one family ahead of the others (O7).
         if self.all_families().len() > 1 {
@@ -118,6 +118,7 @@ impl DbInner {
             return Ok(());
         }
         self.update_stall();
+        self.tell_fallbacks(family, flush.fallback);
         let bytes = file.as_ref().map_or(0, |file| file.bytes);
         self.count(Ticker::FlushWriteBytes, bytes);
         self.record_elapsed(HistogramKind::FlushTime, begun);

@@ -15,9 +15,12 @@ use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
 use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_lsm::job::Fallback;
 
 use crate::env::JobPriority;
+use crate::family::FamilyData;
 use crate::inner::DbInner;
+use crate::listener::{Event, TableFallbackInfo};
 use crate::options::sanitize;
 use crate::super_version::lock;
 
@@ -141,6 +144,21 @@ impl DbInner {
             self.env
                 .pool
                 .submit(JobPriority::Low, move || inner.run_compaction());
+        }
+    }
+
+    /// Says which tables of a job are not of the family's format.
+    fn tell_fallbacks(&self, family: &FamilyData, fallbacks: impl IntoIterator<Item = Fallback>) {
+        for Fallback { number, reason } in fallbacks {
+            self.info_log.warn(format_args!(
+                "[{}] table {number:06}.sst is block-based: {reason}",
+                family.name
+            ));
+            self.notify(&Event::TableFellBack(&TableFallbackInfo {
+                column_family: family.name.clone(),
+                file: number,
+                reason,
+            }));
         }
     }
 

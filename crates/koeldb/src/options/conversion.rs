@@ -5,6 +5,8 @@ use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_memtable::{BloomOptions, MemtableOptions, RepKind};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
+use koeldb_table::builder::WriteFormat;
+use koeldb_table::cuckoo::builder::CuckooWriteOptions;
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::reader::BlockBasedReadOptions;
 use koeldb_table::source::BlockReadOptions;
@@ -12,8 +14,10 @@ use koeldb_table::source::BlockReadOptions;
 use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
 use super::column_family::ColumnFamilyOptions;
 use super::compaction::CompressionOptions;
+use super::cuckoo::CuckooTableOptions;
 use super::memtable::MemtableFactory;
 use super::read_write::{ReadOptions, ReadTier};
+use super::table_format::TableFormat;
 
 impl CompressionOptions {
     /// The settings as codecs take them.
@@ -105,12 +109,33 @@ impl ColumnFamilyOptions {
         options
     }
 
+    /// The format new tables are asked to have.
+    pub(crate) fn write_format(&self) -> WriteFormat {
+        match &self.table_factory {
+            TableFormat::Cuckoo(table) => WriteFormat::Cuckoo(table.write_options()),
+            TableFormat::BlockBased(_) | TableFormat::Plain(_) => WriteFormat::BlockBased,
+        }
+    }
+
     /// How block-based tables are read.
     pub(crate) fn block_based_read_options(&self) -> BlockBasedReadOptions {
         self.table_factory.block_based().map_or_else(
             BlockBasedReadOptions::default,
             BlockBasedOptions::read_options,
         )
+    }
+}
+
+impl CuckooTableOptions {
+    fn write_options(&self) -> CuckooWriteOptions {
+        CuckooWriteOptions {
+            hash_table_ratio: self.hash_table_ratio,
+            depth_max: self.max_search_depth,
+            window_slots: self.cuckoo_block_size.max(1),
+            identity_first: self.identity_as_first_hash,
+            use_module: self.use_module_hash,
+            ..CuckooWriteOptions::default()
+        }
     }
 }
 

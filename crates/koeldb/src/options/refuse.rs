@@ -13,11 +13,16 @@ use koeldb_table::block_based::index::IndexSearch;
 use super::block_based::BlockBasedOptions;
 use super::column_family::{ColumnFamilyOptions, CompactionStyle};
 use super::compaction::CompressionOptions;
+use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
 use super::memtable::MemtableFactory;
+use super::table_format::TableFormat;
 
 /// The most levels a tree may have; RocksDB has no bound and allocates what it is told.
 const LEVELS_MAX: i32 = 256;
+
+/// The most slots beside each other that a cuckoo table may look through.
+const CUCKOO_BLOCK_SIZE_MAX: u32 = 1 << 16;
 
 /// What is refused, collected.
 #[derive(Default)]
@@ -324,12 +329,15 @@ impl Refusals {
 
     fn check_format(&mut self, cf: &ColumnFamilyOptions) {
         let Some(table) = cf.table_factory.block_based() else {
-            self.unsupported(
-                true,
-                "table_factory",
-                cf.table_factory.name(),
-                "tables of this format are neither read nor written yet; use BlockBasedTable",
-            );
+            match &cf.table_factory {
+                TableFormat::Cuckoo(table) => self.check_cuckoo(table),
+                other => self.unsupported(
+                    true,
+                    "table_factory",
+                    other.name(),
+                    "tables of this format are neither read nor written yet; use BlockBasedTable",
+                ),
+            }
             for (option, seconds) in [
                 ("ttl", cf.ttl),
                 (
@@ -347,6 +355,22 @@ impl Refusals {
             return;
         };
         self.check_block_based(cf, table);
+    }
+
+    fn check_cuckoo(&mut self, table: &CuckooTableOptions) {
+        let ratio = table.hash_table_ratio;
+        self.invalid(
+            !(ratio > 0.0 && ratio <= 1.0),
+            "hash_table_ratio",
+            ratio,
+            "above 0 and at most 1",
+        );
+        self.invalid(
+            table.cuckoo_block_size > CUCKOO_BLOCK_SIZE_MAX,
+            "cuckoo_block_size",
+            table.cuckoo_block_size,
+            "at most 65536",
+        );
     }
 
     fn check_block_based(&mut self, cf: &ColumnFamilyOptions, table: &BlockBasedOptions) {

@@ -24,7 +24,7 @@ pub(crate) const CHOOSE_SECONDS: u64 = u64::MAX - 1;
 /// What it then chooses.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 /// The capacity of the block cache of those who gave none.
-const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
+pub(crate) const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 
 /// What open knows besides the options.
 #[derive(Clone, Copy, Debug, Default)]

@@ -495,11 +495,7 @@ fn tables_of_a_format_that_is_not_there_yet_are_named() {
     for name in REFUSED {
         let dir = ScratchDir::copy_of(&golden(name));
         let before = data_files(dir.path());
-        let format = if name.starts_with("cuckoo") {
-            "cuckoo"
-        } else {
-            "plain"
-        };
+        let format = "plain";
         let loaded = Options::load_latest(dir.path(), &ConfigOptions::new()).unwrap();
         // With the options of the writer, and with options that say nothing of the format.
         let mut bare = Options::new();

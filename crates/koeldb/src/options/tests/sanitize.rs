@@ -287,7 +287,15 @@ fn what_cannot_be_is_refused_by_name_and_value() {
             "compression_opts={zstd_max_train_bytes=5;}",
             "compression_opts.zstd_max_train_bytes=5",
         ),
-        ("table_factory=CuckooTable", "table_factory=CuckooTable"),
+        (
+            "table_factory={id=CuckooTable;hash_table_ratio=1.1;}",
+            "hash_table_ratio=1.1",
+        ),
+        (
+            "table_factory={id=CuckooTable;cuckoo_block_size=70000;}",
+            "cuckoo_block_size=70000",
+        ),
+        ("table_factory=CuckooTable;ttl=5", "ttl=5"),
         ("table_factory=PlainTable;ttl=5", "ttl=5"),
         (
             "compaction_style=kCompactionStyleFIFO;max_open_files=100",
@@ -349,7 +357,7 @@ fn refusals_are_collected_into_one_error() {
     ] {
         assert!(error.message().contains(part), "{error}");
     }
-    let error = database("table_factory=CuckooTable")
+    let error = database("table_factory=CuckooTable;ttl=5")
         .validate()
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported);
