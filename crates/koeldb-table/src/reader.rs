@@ -15,7 +15,7 @@ use koeldb_fs::RandomAccessFile;
 
 use crate::block_based::cursor::BlockBasedCursor;
 use crate::block_based::format::{Footer, TableKind};
-use crate::block_based::index::IndexSearch;
+use crate::block_based::index::{IndexDecoding, IndexSearch};
 use crate::block_based::metaindex::Metaindex;
 use crate::block_based::open::read_tail;
 use crate::block_based::reader::BlockBasedReader;
@@ -37,8 +37,10 @@ pub struct BlockBasedReadOptions {
     pub pin_l0_filter_and_index_blocks: bool,
     /// Hold the top level of partitioned ones all the same.
     pub pin_top_level_index_and_filter: bool,
-    /// How index blocks are searched.
+    /// How index blocks are searched that are not decoded.
     pub index_search: IndexSearch,
+    /// Which index blocks are decoded.
+    pub index_decoding: IndexDecoding,
 }
 
 impl Default for BlockBasedReadOptions {
@@ -49,6 +51,7 @@ impl Default for BlockBasedReadOptions {
             pin_l0_filter_and_index_blocks: false,
             pin_top_level_index_and_filter: true,
             index_search: IndexSearch::Binary,
+            index_decoding: IndexDecoding::Pinned,
         }
     }
 }

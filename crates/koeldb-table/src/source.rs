@@ -15,6 +15,7 @@ use koeldb_fs::RandomAccessFile;
 
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::format::{BlockHandle, ChecksumContext};
+use crate::block_based::index::{DecodedIndex, IndexFormat};
 use crate::filter::FilterReader;
 
 /// What a block holds: how it is parsed, charged and counted.
@@ -54,7 +55,11 @@ impl CachedBlock {
     #[must_use]
     pub fn charge(&self) -> u64 {
         const OVERHEAD: usize = size_of::<CachedBlock>() + 2 * size_of::<usize>();
-        (OVERHEAD + self.bytes().heap_bytes()) as u64
+        let decoded = match self {
+            CachedBlock::Entries(block) => block.decoded().map_or(0, DecodedIndex::heap_bytes),
+            CachedBlock::Filter(_) | CachedBlock::Raw(_) => 0,
+        };
+        (OVERHEAD + self.bytes().heap_bytes() + decoded) as u64
     }
 
     /// The uncompressed bytes.
@@ -118,6 +123,8 @@ pub struct TableFile {
     pub cache_id: u64,
     /// Where blocks are kept.
     pub cache: Option<Cache<CachedBlock>>,
+    /// How the blocks of an index are decoded when they are loaded; `None` if they are not.
+    pub index_decoding: Option<IndexFormat>,
     /// The priority of index and filter blocks in the cache.
     pub metadata_priority: Priority,
     /// Where hits and misses are counted.

@@ -31,14 +31,17 @@ mod point;
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
 use super::format::PackedFooter;
+use super::index::{DecodedIndex, IndexFormat};
 
 pub use bytes::BlockBytes;
 pub(crate) use bytes::prefetch;
+pub(super) use bytes::prefetch_item;
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(super) use entry::{Entry, KeyBuffer, bad_entry};
@@ -106,6 +109,8 @@ pub struct Block {
     uniform: bool,
     /// The restart points once more, if they are few: the array is far from everything else a search touches.
     few_restarts: [[u8; WORD]; FEW_RESTARTS],
+    /// The keys and handles once more, if the block is one of an index that is decoded.
+    decoded: Option<Arc<DecodedIndex>>,
 }
 
 impl Block {
@@ -151,6 +156,7 @@ impl Block {
             separated: packed.separated,
             uniform: packed.uniform,
             few_restarts: [[0; WORD]; FEW_RESTARTS],
+            decoded: None,
             bytes,
         };
         block.check_restarts()?;
@@ -196,6 +202,18 @@ impl Block {
     #[must_use]
     pub fn bytes(&self) -> &BlockBytes {
         &self.bytes
+    }
+
+    /// Decodes the entries of an index block for faster searches, if it gains from that.
+    pub(super) fn decode(&mut self, format: &IndexFormat) {
+        self.decoded = DecodedIndex::new(self, format).map(Arc::new);
+    }
+
+    /// The decoded entries, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn decoded(&self) -> Option<&DecodedIndex> {
+        self.decoded.as_deref()
     }
 
     /// Whether the block has no entry.

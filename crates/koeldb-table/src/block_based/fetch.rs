@@ -128,7 +128,7 @@ impl TableFile {
                 (Compression::None, raw) => {
                     let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
                     let bytes = BlockBytes::mapped(Arc::clone(mapped), handle.offset, len);
-                    parse(kind, bytes).map_err(|e| self.here(e, handle))
+                    self.parse(kind, bytes).map_err(|e| self.here(e, handle))
                 }
                 (compression, stored) => self.decompressed(handle, kind, compression, stored),
             };
@@ -139,7 +139,7 @@ impl TableFile {
                 // The trailer stays behind the block: cutting it off would copy.
                 let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
                 let bytes = BlockBytes::new(Arc::new(Buffer::from_vec(stored)), 0, len);
-                parse(kind, bytes).map_err(|e| self.here(e, handle))
+                self.parse(kind, bytes).map_err(|e| self.here(e, handle))
             }
             (compression, stored) => self.decompressed(handle, kind, compression, stored),
         }
@@ -173,8 +173,27 @@ impl TableFile {
         };
         decompressor
             .decompress(compression, stored, BLOCK_BYTES_MAX)
-            .and_then(|raw| parse(kind, BlockBytes::from(raw)))
+            .and_then(|raw| self.parse(kind, BlockBytes::from(raw)))
             .map_err(|e| self.here(e, handle))
+    }
+
+    fn parse(&self, kind: BlockKind, bytes: BlockBytes) -> Result<CachedBlock> {
+        Ok(match kind {
+            BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
+            BlockKind::Dictionary => CachedBlock::Raw(bytes),
+            BlockKind::Index => {
+                let mut block = Block::parse(bytes)?;
+                if let Some(format) = &self.index_decoding {
+                    block.decode(format);
+                }
+                CachedBlock::Entries(block)
+            }
+            BlockKind::Data
+            | BlockKind::FilterIndex
+            | BlockKind::RangeDeletions
+            | BlockKind::Properties
+            | BlockKind::Metaindex => CachedBlock::Entries(Block::parse(bytes)?),
+        })
     }
 
     /// Compares the checksum, and splits the trailer off.
@@ -291,17 +310,4 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
     })?;
     bytes.resize(len, 0);
     Ok(bytes)
-}
-
-fn parse(kind: BlockKind, bytes: BlockBytes) -> Result<CachedBlock> {
-    Ok(match kind {
-        BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
-        BlockKind::Dictionary => CachedBlock::Raw(bytes),
-        BlockKind::Data
-        | BlockKind::Index
-        | BlockKind::FilterIndex
-        | BlockKind::RangeDeletions
-        | BlockKind::Properties
-        | BlockKind::Metaindex => CachedBlock::Entries(Block::parse(bytes)?),
-    })
 }

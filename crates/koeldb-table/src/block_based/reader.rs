@@ -18,7 +18,7 @@ use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, ValueType};
 use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
 use super::format::{BlockHandle, Footer};
-use super::index::{IndexCursor, IndexFormat, IndexScan};
+use super::index::{DecodedPlace, IndexCursor, IndexFormat, IndexScan};
 use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
 use crate::properties::TableProperties;
@@ -59,6 +59,16 @@ impl MetaBlock {
         match &self.pinned {
             Some(block) => Ok(Held::Pinned(block)),
             None => Ok(Held::Shared(source.block(file, self.handle, self.kind)?)),
+        }
+    }
+
+    /// Decodes a block of an index that the reader holds and nobody shares yet.
+    pub(super) fn decode(&mut self, format: &IndexFormat) {
+        let pinned = self.pinned.as_mut().and_then(Arc::get_mut);
+        if let Some(CachedBlock::Entries(block)) = pinned
+            && block.decoded().is_none()
+        {
+            block.decode(format);
         }
     }
 
@@ -330,6 +340,16 @@ impl BlockBasedReader {
         source: &mut S,
         found: &mut bool,
     ) -> Result<PointEnd, Fault<S::Suspend>> {
+        if let Some(decoded) = index.decoded() {
+            match decoded.find_block(&self.order, lookup.user_key()) {
+                DecodedPlace::Block(handle) => {
+                    self.search_block(handle, lookup, source, found)?;
+                    return Ok(PointEnd::Settled);
+                }
+                DecodedPlace::Behind => return Ok(PointEnd::EndOfBlock),
+                DecodedPlace::Unknown => {}
+            }
+        }
         let Some(mut scan) = IndexScan::seek(index, &self.index_format, lookup.seek_key())? else {
             return Ok(PointEnd::EndOfBlock);
         };
@@ -337,15 +357,7 @@ impl BlockBasedReader {
             if self.begins_behind(scan.first_key(), lookup) {
                 return Ok(PointEnd::Settled);
             }
-            let block = source.block(&self.file, scan.handle(), BlockKind::Data)?;
-            let block = block.entries()?;
-            let mut offer = Offer {
-                lookup,
-                bytes: block.bytes(),
-                keys: &self.data_keys,
-                found,
-            };
-            let end = block.search_point(&self.order, &mut offer)?;
+            let end = self.search_block(scan.handle(), lookup, source, found)?;
             if end == PointEnd::Settled || !self.runs_on(scan.key(), lookup) {
                 return Ok(PointEnd::Settled);
             }
@@ -353,6 +365,26 @@ impl BlockBasedReader {
                 return Ok(PointEnd::EndOfBlock);
             }
         }
+    }
+
+    /// Searches one data block for the look-up's entries.
+    #[inline]
+    fn search_block<S: BlockSource>(
+        &self,
+        handle: BlockHandle,
+        lookup: &mut Lookup,
+        source: &mut S,
+        found: &mut bool,
+    ) -> Result<PointEnd, Fault<S::Suspend>> {
+        let block = source.block(&self.file, handle, BlockKind::Data)?;
+        let block = block.entries()?;
+        let mut offer = Offer {
+            lookup,
+            bytes: block.bytes(),
+            keys: &self.data_keys,
+            found,
+        };
+        Ok(block.search_point(&self.order, &mut offer)?)
     }
 
     /// Whether a block whose first key the index has begins behind the look-up's user key.

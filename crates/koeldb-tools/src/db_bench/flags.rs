@@ -687,6 +687,7 @@ flag_table! {
     identity_as_first_hash: bool = false, Table, Custom, "The first hash of a cuckoo table is the key itself.";
     index_block_restart_interval: i32 = 1, Table, Sets(Scope::Table, "index_block_restart_interval"), "Entries between restart points in index blocks.";
     index_block_search_type: String = "binary_search", Table, Custom, "How index blocks are searched: binary_search, interpolation_search or auto_search.";
+    index_decoding: String = "pinned", Table, Custom, "Which index blocks are decoded when they are loaded: never, pinned or always. RocksDB has no such flag.";
     index_shortening_mode: i64 = 2, Table, Custom, "Keys of the index: 0 as they are, 1 shortened between blocks, 2 the last one too.";
     index_with_first_key: bool = false, Table, Custom, "The index holds the first key of each block.";
     initial_auto_readahead_size: u64 = 8192, Table, Sets(Scope::Table, "initial_auto_readahead_size"), "First implicit readahead.";

@@ -353,6 +353,13 @@ fn block_based_choices(
         other => return Err(format!("Unknown index_block_search_type: {other}")),
     };
     table.set("index_block_search_type", search);
+    let decoding = match flags.index_decoding.as_str() {
+        "never" => "kNever",
+        "pinned" => "kPinned",
+        "always" => "kAlways",
+        other => return Err(format!("Unknown index_decoding: {other}")),
+    };
+    table.set("index_decoding", decoding);
     match flags.index_shortening_mode {
         0 => table.set("index_shortening", "kNoShortening"),
         1 => table.set("index_shortening", "kShortenSeparators"),

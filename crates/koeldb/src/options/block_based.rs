@@ -2,7 +2,7 @@
 
 use koeldb_base::checksum::ChecksumKind;
 use koeldb_table::block_based::format::IndexType;
-use koeldb_table::block_based::index::IndexSearch;
+use koeldb_table::block_based::index::{IndexDecoding, IndexSearch};
 use koeldb_table::block_based::index_builder::IndexShortening;
 use koeldb_table::filter::FilterPolicy;
 
@@ -30,6 +30,12 @@ enum_texts!(IndexSearch {
     IndexSearch::Binary = "kBinary",
     IndexSearch::Interpolation = "kInterpolation",
     IndexSearch::Auto = "kAuto",
+});
+
+enum_texts!(IndexDecoding {
+    IndexDecoding::Never = "kNever",
+    IndexDecoding::Pinned = "kPinned",
+    IndexDecoding::Always = "kAlways",
 });
 
 enum_texts!(IndexShortening {
@@ -117,6 +123,12 @@ option_section! {
         /// Search inside index blocks.
         [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator or its reverse (RocksDB: the former).",
             set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
+        /// Which index blocks are decoded when they are loaded, so that a search reads an array of numbers in place of
+        /// keys: those that tables hold, or those in the cache too. `index_block_search_type` is for the others.
+        /// RocksDB does not know the option, and refuses OPTIONS files that name it: only another value than the
+        /// default is written.
+        [core mutable "KoelDB 0.1"] index_decoding: IndexDecoding = IndexDecoding::Pinned, "kNever, kPinned, kAlways; 17 bytes an entry.",
+            set_index_decoding(which: IndexDecoding), get_index_decoding;
         /// Hash index at the end of data blocks.
         [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
             set_data_block_index_type(value: DataBlockIndexType), get_data_block_index_type;

@@ -183,6 +183,7 @@ impl BlockBasedOptions {
                 self.pin_top_level_index_and_filter,
             ),
             index_search: self.index_block_search_type,
+            index_decoding: self.index_decoding,
         }
     }
 }

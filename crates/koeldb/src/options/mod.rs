@@ -41,6 +41,7 @@ pub use koeldb_base::checksum::ChecksumKind;
 pub use koeldb_base::codec::Compression;
 pub use koeldb_log::RecoveryMode;
 pub use koeldb_table::block_based::format::IndexType;
+pub use koeldb_table::block_based::index::IndexDecoding;
 pub use koeldb_table::block_based::index::IndexSearch as IndexBlockSearchType;
 pub use koeldb_table::block_based::index_builder::IndexShortening;
 pub use koeldb_table::filter::FilterPolicy;

@@ -43,7 +43,7 @@ pub struct OptionInfo {
     pub mutable: bool,
     /// What setting it does.
     pub effect: Effect,
-    /// The first release of RocksDB that knows the name.
+    /// The first release of RocksDB that knows the name, or of KoelDB if RocksDB does not.
     pub since: &'static str,
     /// What it means.
     pub documentation: String,
@@ -229,6 +229,9 @@ pub(crate) trait Section: Default + Clone + 'static {
 
 /// Whether `since` is RocksDB 7.8 or older.
 pub(crate) fn is_known_to_7_8(since: &str) -> bool {
+    if since.starts_with("KoelDB") {
+        return false;
+    }
     let number = since.trim_start_matches("<=");
     let mut parts = number.split('.').map(|part| part.parse::<u32>());
     match (parts.next(), parts.next()) {

@@ -134,6 +134,12 @@ impl AsRef<[u8]> for BlockBytes {
     }
 }
 
+/// Begins to fetch the first cache line of a value.
+#[inline]
+pub(in super::super) fn prefetch_item<T>(item: &T) {
+    prefetch_line(std::ptr::from_ref(item).cast());
+}
+
 /// Begins to fetch the cache line at `at`, if the slice has it.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], at: usize) {

@@ -35,6 +35,14 @@ impl Numbering {
         }
     }
 
+    /// How many first bytes all keys have in common. The numbers of keys without them mean nothing.
+    pub(super) fn prefix_len(self) -> usize {
+        match self {
+            Numbering::Ascending(prefix) | Numbering::Descending(prefix) => prefix,
+            Numbering::Integers => 0,
+        }
+    }
+
     /// The number of a key that has the prefix.
     #[inline]
     pub(super) fn number(self, user_key: &[u8]) -> u64 {

@@ -210,6 +210,7 @@ fn defaults_are_written_without_what_old_readers_do_not_know() {
         "async_wal_precreate",
         "max_read_amp",
         "index_block_search_type",
+        "index_decoding",
         "checksum=false",
     ] {
         assert!(!text.contains(newer), "{newer}");
@@ -217,11 +218,11 @@ fn defaults_are_written_without_what_old_readers_do_not_know() {
     assert!(text.ends_with('\n'));
     assert!(text.contains("\n  koeldb_version="));
     let options =
-        family("table_factory.index_block_search_type=kAuto;compression_opts.checksum=true")
+        family("block_based_table_factory={index_block_search_type=kAuto;index_decoding=kNever;};compression_opts.checksum=true")
             .unwrap();
     let text = print(&DbOptions::default(), [("default", &options)]);
     assert!(
-        text.contains("\n  index_block_search_type=kAuto\n"),
+        text.contains("\n  index_block_search_type=kAuto\n  index_decoding=kNever\n"),
         "{text}"
     );
     assert!(text.contains("checksum=true;"), "{text}");

@@ -1,0 +1,364 @@
+//! An index block decoded once, for those that are searched over and over.
+//!
+//! ```text
+//! samples    largest number of each group             in order, in few cache lines that stay hot
+//! groups     8 numbers | 8 handles, two cache lines    one group is looked at
+//! ```
+//!
+//! Numbers are those of [`Numbering`]. As they never contradict the order of the keys, a number that differs from
+//! the target's decides without a look at a key; only among equal ones are keys decoded and compared. The group is
+//! found by a straight line through the samples and the largest error it makes at any of them, which is known from
+//! when the line was drawn: a window of a few samples if keys are evenly spread, and all of them at worst. Halving
+//! a window of constant width takes constantly many steps, without branches to guess.
+//!
+//! A block that is damaged, or too small to gain from it, is not decoded.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+use std::hint::select_unpredictable;
+
+use koeldb_base::key::footer_of;
+use koeldb_base::{KeyOrder, Result};
+
+use super::super::block::{Block, KeyFormat, Start, View, halve, prefetch_item};
+use super::super::format::BlockHandle;
+use super::number::Numbering;
+use super::{IndexFormat, IndexScan};
+
+const GROUP: usize = 8;
+
+/// Blocks of fewer restart points are found in a step or two.
+const FEW_KEYS: usize = 8;
+
+/// The bits of a packed handle that are the size.
+const SIZE_BITS: u32 = 24;
+
+/// Some numbers in order, and the handles that belong to them.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Group {
+    numbers: [u64; GROUP],
+    handles: [u64; GROUP],
+}
+
+/// Behind the last key stand numbers that are not smaller than any.
+const BEHIND: Group = Group {
+    numbers: [u64::MAX; GROUP],
+    handles: [0; GROUP],
+};
+
+/// The keys and handles of an index block, decoded.
+#[derive(Debug)]
+pub struct DecodedIndex {
+    numbering: Numbering,
+    /// What all user keys begin with.
+    prefix: Box<[u8]>,
+    groups: Vec<Group>,
+    samples: Vec<u64>,
+    line: Line,
+    /// The number of the last key.
+    largest: u64,
+    count: usize,
+    /// Whether each restart point has one entry.
+    single: bool,
+    /// Whether handles say all that entries do.
+    has_handles: bool,
+}
+
+/// Which block may hold a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum DecodedPlace {
+    /// This one, and no other: its separator is behind the key.
+    Block(BlockHandle),
+    /// None: the key is behind the last separator.
+    Behind,
+    /// The separators have to be looked at.
+    Unknown,
+}
+
+impl DecodedIndex {
+    /// Decodes a block; `None` if that cannot be done, or is not worth it.
+    pub(in super::super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
+        let view = View::new(block, format.layout());
+        let count = view.restart_key_count();
+        if count < FEW_KEYS {
+            return None;
+        }
+        let keys = &format.keys;
+        let first = keys.user_part(view.restart_key(0).ok()?);
+        let last = keys.user_part(view.restart_key(count.checked_sub(1)?).ok()?);
+        let numbering = Numbering::new(&keys.order, first, last)?;
+        let prefix = first.get(..numbering.prefix_len())?;
+        let mut groups = vec![BEHIND; count.div_ceil(GROUP)];
+        let (mut largest, mut single, mut has_handles) = (0, true, !format.first_keys);
+        let mut scan = IndexScan::at_restart(view, format, 0);
+        let places = groups
+            .iter_mut()
+            .flat_map(|group| group.numbers.iter_mut().zip(&mut group.handles));
+        for (restart, (number, handle)) in (0..count).zip(places) {
+            scan.next = scan.view.restart_offset(restart);
+            scan.advance().ok()?;
+            *number = numbering.number(keys.user_part(scan.key_in_block?));
+            if *number < largest {
+                return None;
+            }
+            largest = *number;
+            single &= scan.next == scan.view.restart_offset(restart.saturating_add(1));
+            match pack(scan.handle) {
+                Some(packed) => *handle = packed,
+                None => has_handles = false,
+            }
+        }
+        let ends = groups.iter().flat_map(|group| group.numbers.last());
+        let mut samples: Vec<u64> = ends.copied().collect();
+        *samples.last_mut()? = largest;
+        Some(DecodedIndex {
+            numbering,
+            prefix: prefix.into(),
+            line: Line::through(&samples),
+            groups,
+            samples,
+            largest,
+            count,
+            single,
+            has_handles: has_handles && single,
+        })
+    }
+
+    /// The memory this takes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        const HEADER: usize = size_of::<DecodedIndex>() + 2 * size_of::<usize>();
+        HEADER
+            .saturating_add(self.prefix.len())
+            .saturating_add(size_of_val(self.groups.as_slice()))
+            .saturating_add(size_of_val(self.samples.as_slice()))
+    }
+
+    /// The block that may hold a user key, if the numbers tell.
+    #[inline]
+    pub(in super::super) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> DecodedPlace {
+        if !self.has_handles {
+            return DecodedPlace::Unknown;
+        }
+        let wanted = match self.wanted(order, user_key) {
+            Ok(wanted) => wanted,
+            Err(Ordering::Greater) => return DecodedPlace::Behind,
+            Err(_) => {
+                let first = self.groups.first().and_then(|group| group.handles.first());
+                return first.map_or(DecodedPlace::Unknown, |handle| {
+                    DecodedPlace::Block(unpack(*handle))
+                });
+            }
+        };
+        let at = self.line.first_not_below(&self.samples, wanted);
+        let Some(group) = self.groups.get(at) else {
+            return DecodedPlace::Unknown;
+        };
+        prefetch_item(&group.handles);
+        let at = group.first_not_below(wanted);
+        match (group.numbers.get(at), group.handles.get(at)) {
+            (Some(number), Some(handle)) if *number != wanted => {
+                DecodedPlace::Block(unpack(*handle))
+            }
+            _ => DecodedPlace::Unknown,
+        }
+    }
+
+    /// Finds the place of an internal key among the restart points of the block that was decoded.
+    pub(super) fn search(&self, view: &View<'_>, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
+        let (user_key, _) = footer_of(target);
+        let (first, end) = match self.wanted(&keys.order, user_key) {
+            Ok(wanted) => self.run_of(wanted),
+            Err(Ordering::Greater) => (self.count, self.count),
+            Err(_) => (0, 0),
+        };
+        if first == end {
+            return Ok(self.start(first));
+        }
+        // Equal numbers: the keys decide.
+        let key_at = |index| view.restart_key(index);
+        let start = halve(first..end, key_at, |key| keys.compare(key, target))?;
+        Ok(match start {
+            Start::Found(index) if index == first => self.start(index),
+            Start::Scan(index) => self.start(index.saturating_add(1)),
+            Start::Found(_) => start,
+        })
+    }
+
+    /// What it means that a restart point is the first at or behind the target.
+    #[inline]
+    fn start(&self, first: usize) -> Start {
+        if first == 0 || (self.single && first < self.count) {
+            Start::Found(first)
+        } else {
+            Start::Scan(first.saturating_sub(1))
+        }
+    }
+
+    /// The number of a key that is in between; otherwise on which side of all keys it is.
+    #[inline]
+    fn wanted(&self, order: &KeyOrder, user_key: &[u8]) -> Result<u64, Ordering> {
+        if !user_key.starts_with(&self.prefix) {
+            return Err(order.compare(user_key, &self.prefix));
+        }
+        let wanted = self.numbering.number(user_key);
+        if wanted > self.largest {
+            return Err(Ordering::Greater);
+        }
+        Ok(wanted)
+    }
+
+    /// From the first number that is not below `wanted` to the first that is above it.
+    fn run_of(&self, wanted: u64) -> (usize, usize) {
+        let place = |at: usize, offset: fn(&Group, u64) -> usize| {
+            let within = self.groups.get(at).map_or(0, |group| offset(group, wanted));
+            at.saturating_mul(GROUP)
+                .saturating_add(within)
+                .min(self.count)
+        };
+        let at = self.line.first_not_below(&self.samples, wanted);
+        let first = place(at, Group::first_not_below);
+        let is_equal = self
+            .groups
+            .get(at)
+            .is_some_and(|group| group.numbers.get(first % GROUP) == Some(&wanted));
+        if !is_equal {
+            return (first, first);
+        }
+        let behind = self.samples.partition_point(|sample| *sample <= wanted);
+        (first, place(behind, Group::first_above))
+    }
+}
+
+impl Group {
+    /// How many numbers are below `wanted`.
+    #[inline]
+    fn first_not_below(&self, wanted: u64) -> usize {
+        self.numbers
+            .iter()
+            .map(|number| usize::from(*number < wanted))
+            .sum()
+    }
+
+    /// How many numbers are not above `wanted`.
+    fn first_above(&self, wanted: u64) -> usize {
+        self.numbers
+            .iter()
+            .map(|number| usize::from(*number <= wanted))
+            .sum()
+    }
+}
+
+fn pack(handle: BlockHandle) -> Option<u64> {
+    let offset = handle.offset.checked_shl(SIZE_BITS)?;
+    let fits =
+        offset.checked_shr(SIZE_BITS)? == handle.offset && handle.size.checked_shr(SIZE_BITS)? == 0;
+    fits.then_some(offset | handle.size)
+}
+
+#[inline]
+fn unpack(packed: u64) -> BlockHandle {
+    BlockHandle {
+        offset: packed >> SIZE_BITS,
+        size: packed & ((1 << SIZE_BITS) - 1),
+    }
+}
+
+/// A line that says about where among ascending numbers another one belongs.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// The number at place 0.
+    origin: u64,
+    /// How many places a number further is, in units of 2^-64.
+    slope: u64,
+    /// The last place.
+    last: usize,
+    /// By how much the line may say too much.
+    excess: usize,
+    /// How many places from there on have to be searched.
+    width: usize,
+}
+
+impl Line {
+    /// The best line known through `numbers`.
+    fn through(numbers: &[u64]) -> Self {
+        let last = numbers.len().saturating_sub(1);
+        // A few numbers far away at either end must not turn the line away from all others.
+        let inset = last / 16;
+        let outer = Self::from_to(numbers, 0, last);
+        let inner = Self::from_to(numbers, inset, last.saturating_sub(inset));
+        if inner.width < outer.width {
+            inner
+        } else {
+            outer
+        }
+    }
+
+    /// The line from one place to another.
+    fn from_to(numbers: &[u64], from: usize, to: usize) -> Self {
+        let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
+        let (low, high) = (number(from), number(to));
+        let places = u128::from(to.saturating_sub(from) as u64);
+        let slope = places
+            .checked_shl(u64::BITS)
+            .and_then(|places| places.checked_div(u128::from(high.saturating_sub(low))))
+            .and_then(|slope| u64::try_from(slope).ok())
+            .unwrap_or(0);
+        let before = u128::from(from as u64)
+            .checked_shl(u64::BITS)
+            .and_then(|places| places.checked_div(u128::from(slope)))
+            .and_then(|distance| u64::try_from(distance).ok())
+            .unwrap_or(u64::MAX);
+        let mut line = Line {
+            origin: low.saturating_sub(before),
+            slope,
+            last: numbers.len().saturating_sub(1),
+            excess: 0,
+            width: 0,
+        };
+        // Between two neighbours the line rises, so its errors are largest right behind the one and at the other.
+        let mut shortfall = 0;
+        let mut behind = 0;
+        for (place, &number) in numbers.iter().enumerate() {
+            if place > 0 && behind > number {
+                continue;
+            }
+            line.excess = line.excess.max(line.guess(number).saturating_sub(place));
+            shortfall = shortfall.max(place.saturating_sub(line.guess(behind)));
+            behind = number.saturating_add(1);
+        }
+        line.width = line.excess.saturating_add(shortfall).saturating_add(1);
+        line
+    }
+
+    #[inline]
+    fn guess(&self, number: u64) -> usize {
+        let distance = u128::from(number.saturating_sub(self.origin));
+        let places = distance.saturating_mul(u128::from(self.slope)) >> u64::BITS;
+        usize::try_from(places).unwrap_or(usize::MAX).min(self.last)
+    }
+
+    /// The first place whose number is not below `wanted`, which the last is not, among the numbers that the line
+    /// was drawn through.
+    #[inline]
+    fn first_not_below(&self, numbers: &[u64], wanted: u64) -> usize {
+        let mut at = self.guess(wanted).saturating_sub(self.excess);
+        let mut width = self.width;
+        let is_below = |place: usize| numbers.get(place).is_some_and(|number| *number < wanted);
+        while width > 1 {
+            let half = width / 2;
+            let middle = at.saturating_add(half);
+            at = select_unpredictable(is_below(middle.saturating_sub(1)), middle, at);
+            width = width.saturating_sub(half);
+        }
+        at.saturating_add(usize::from(is_below(at)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Decoded blocks against the same blocks as they are stored.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the tests' own numbers are small"
+)]
+
+use koeldb_base::coding;
+use koeldb_base::key::{ValueType, encode};
+use proptest::prelude::*;
+
+use super::*;
+use crate::block_based::block::BlockBytes;
+use crate::block_based::block_builder::BlockBuilder;
+use crate::block_based::index::{IndexCursor, IndexSearch};
+
+fn format(order: KeyOrder, user_keys: bool, delta_values: bool, first_keys: bool) -> IndexFormat {
+    IndexFormat {
+        keys: KeyFormat {
+            order,
+            user_keys,
+            global_seqno: None,
+        },
+        delta_values,
+        first_keys,
+        search: IndexSearch::Binary,
+    }
+}
+
+/// An index block of `keys`, as they are stored, and handles of blocks that begin at `start`.
+fn index_block(keys: &[Vec<u8>], format: &IndexFormat, interval: u32, start: u64) -> Block {
+    let mut builder = BlockBuilder::new(interval, true);
+    let mut before: (&[u8], BlockHandle) = (&[], BlockHandle::NULL);
+    let mut offset = start;
+    for (key, n) in keys.iter().zip(0..) {
+        let handle = BlockHandle {
+            offset,
+            size: 100 + n * 7 % 50,
+        };
+        offset += handle.size + 5;
+        let mut value = handle.to_vec();
+        let mut difference = Vec::new();
+        let change = handle.size.wrapping_sub(before.1.size).cast_signed();
+        coding::put_varint64(&mut difference, coding::zigzag(change));
+        if format.first_keys {
+            coding::put_length_prefixed(&mut value, key);
+            coding::put_length_prefixed(&mut difference, key);
+        }
+        let added = if format.delta_values {
+            builder.add_unsized(before.0, key, false, |shared, out| {
+                out.extend_from_slice(if shared { &difference } else { &value });
+            })
+        } else {
+            builder.add(before.0, key, &value)
+        };
+        added.unwrap();
+        before = (key, handle);
+    }
+    Block::parse(BlockBytes::from(builder.finish(false).unwrap())).unwrap()
+}
+
+fn decoded(block: &Block, format: &IndexFormat) -> Block {
+    let mut decoded = block.clone();
+    decoded.decode(format);
+    decoded
+}
+
+/// Searches a block for a target and a decoded one, and compares all that is found.
+fn compare(block: &Block, decoded: &Block, format: &IndexFormat, target: &[u8]) {
+    let shown = |block: &Block| {
+        let scan = IndexScan::seek(block, format, target).unwrap();
+        let found = scan.map(|mut scan| {
+            let entry = (scan.key().to_vec(), scan.handle(), scan.first_key().len());
+            let next = scan.advance().unwrap().then(|| scan.handle());
+            (entry, next)
+        });
+        let mut cursor = IndexCursor::new(block.clone(), format.clone());
+        cursor.seek(target).unwrap();
+        let at_cursor = cursor.valid().then(|| {
+            let entry = (cursor.key().to_vec(), cursor.handle().unwrap());
+            cursor.advance().unwrap();
+            (entry, cursor.valid().then(|| cursor.handle().unwrap()))
+        });
+        (found, at_cursor)
+    };
+    let wanted = shown(block);
+    assert_eq!(shown(decoded), wanted, "{target:?}");
+    let Some(index) = decoded.decoded() else {
+        return;
+    };
+    let order = &format.keys.order;
+    let (user_key, _) = footer_of(target);
+    let separator = wanted.0.map(|((key, handle, _), _)| (key, handle));
+    match index.find_block(order, user_key) {
+        DecodedPlace::Unknown => {}
+        DecodedPlace::Behind => assert_eq!(separator, None),
+        DecodedPlace::Block(handle) => {
+            let (key, wanted) = separator.unwrap();
+            assert_eq!(handle, wanted);
+            assert!(order.compare(format.keys.user_part(&key), user_key).is_gt());
+        }
+    }
+}
+
+fn any_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let alphabets = prop::sample::select(vec![
+        vec![b'a'],
+        vec![0, 0xff],
+        vec![b'a', b'b', b'z'],
+        (0..=255).collect(),
+    ]);
+    alphabets.prop_flat_map(|alphabet| {
+        let byte = prop::sample::select(alphabet);
+        prop::collection::vec(prop::collection::vec(byte, 0..14), 0..150)
+    })
+}
+
+fn orders() -> impl Strategy<Value = KeyOrder> {
+    prop::sample::select(vec![
+        KeyOrder::Bytewise,
+        KeyOrder::ReverseBytewise,
+        KeyOrder::Uint64,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn a_decoded_block_says_what_the_stored_one_says(
+        (keys, other) in (any_keys(), any_keys()),
+        prefix in prop::sample::select(vec!["", "a", "a long common prefix"]),
+        order in orders(),
+        (user_keys, delta_values, first_keys) in any::<(bool, bool, bool)>(),
+        interval in prop::sample::select(vec![1_u32, 1, 2, 5]),
+        start in prop::sample::select(vec![0_u64, 1 << 30, (1 << 40) - 1000]),
+        seqnos: [u8; 4],
+    ) {
+        let format = format(order.clone(), user_keys, delta_values, first_keys);
+        let versions = if user_keys { &seqnos[..1] } else { &seqnos[..] };
+        let mut stored: Vec<Vec<u8>> = keys
+            .iter()
+            .map(|key| [prefix.as_bytes(), key].concat())
+            .flat_map(|key| versions.iter().map(move |seqno| encode(&key, u64::from(*seqno), ValueType::Value)))
+            .collect();
+        stored.sort_by(|a, b| order.compare_internal(a, b));
+        if user_keys {
+            for key in &mut stored {
+                key.truncate(key.len() - 8);
+            }
+        }
+        stored.dedup();
+        let block = index_block(&stored, &format, interval, start);
+        let decoded = decoded(&block, &format);
+        let restarts = stored.len().div_ceil(interval as usize);
+        prop_assert_eq!(decoded.decoded().is_some(), restarts >= FEW_KEYS);
+        let targets = keys
+            .iter()
+            .flat_map(|key| [key.clone(), [&key[..], b"\0"].concat(), key[..key.len() / 2].to_vec()])
+            .chain(other)
+            .flat_map(|key| [[prefix.as_bytes(), &key].concat(), key]);
+        for target in targets {
+            let seqno = u64::from(seqnos[target.len() % 4]);
+            compare(&block, &decoded, &format, &encode(&target, seqno, ValueType::FOR_SEEK));
+        }
+    }
+
+    #[test]
+    fn a_line_leads_to_the_first_number_not_below(
+        numbers in prop::collection::vec(prop_oneof![0..50_u64, any::<u64>(), u64::MAX - 5..=u64::MAX], 1..200),
+        wanted in prop::collection::vec(any::<u64>(), 10),
+    ) {
+        let mut numbers = numbers;
+        numbers.sort_unstable();
+        let line = Line::through(&numbers);
+        let near = numbers.iter().flat_map(|n| [n.saturating_sub(1), *n, n.saturating_add(1)]);
+        let largest = numbers.last().copied().unwrap();
+        for wanted in near.chain(wanted).filter(|wanted| *wanted <= largest) {
+            let first = numbers.partition_point(|number| *number < wanted);
+            prop_assert_eq!(line.first_not_below(&numbers, wanted), first);
+        }
+    }
+}
+
+fn number_key(number: u64) -> Vec<u8> {
+    number.swap_bytes().to_le_bytes().to_vec()
+}
+
+#[test]
+fn even_keys_are_found_in_a_narrow_window_though_the_last_is_far_away() {
+    let mut keys: Vec<Vec<u8>> = (0..16_384).map(|n| number_key(n * 35)).collect();
+    keys.push(number_key(u64::MAX));
+    let format = format(KeyOrder::Bytewise, true, true, false);
+    let block = decoded(&index_block(&keys, &format, 1, 0), &format);
+    let index = block.decoded().unwrap();
+    assert!(index.line.width <= 3, "{:?}", index.line);
+    let bytes_per_entry = index.heap_bytes() / keys.len();
+    assert_eq!(bytes_per_entry, 17);
+    for n in [0, 1, 7, 8, 9, 8000, 16_383] {
+        let between = index.find_block(&KeyOrder::Bytewise, &number_key(n * 35 + 1));
+        let at = IndexScan::seek(
+            &block,
+            &format,
+            &encode(&number_key(n * 35 + 1), 0, ValueType::Value),
+        );
+        let wanted = at.unwrap().unwrap().handle();
+        assert_eq!(between, DecodedPlace::Block(wanted));
+    }
+}
+
+#[test]
+fn a_block_out_of_order_is_not_decoded() {
+    let mut keys: Vec<Vec<u8>> = (0..20).map(number_key).collect();
+    keys.swap(4, 9);
+    let format = format(KeyOrder::Bytewise, true, true, false);
+    let block = index_block(&keys, &format, 1, 0);
+    assert!(decoded(&block, &format).decoded().is_none());
+}
