@@ -1,8 +1,8 @@
 //! Small files that are replaced as a whole, and directories that stay: the steps that make each durable.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use koeldb_base::Result;
+use koeldb_base::{Error, Result};
 
 use crate::file::{FileSystem, Purpose, WriteOptions};
 
@@ -51,6 +51,32 @@ pub fn create_dir_durably(fs: &dyn FileSystem, path: &Path) -> Result<()> {
         fs.sync_dir(parent(directory))?;
     }
     Ok(())
+}
+
+/// A second name for `file` in `directory`, and whether it has it already: its own name, with a count behind it if that
+/// is another file's.
+///
+/// # Errors
+/// If `file` has no name or does not exist, or the system fails.
+pub fn second_name(fs: &dyn FileSystem, file: &Path, directory: &Path) -> Result<(PathBuf, bool)> {
+    let Some(name) = file.file_name() else {
+        return Err(Error::invalid_argument("a file without name").in_file(file, None, "link"));
+    };
+    let identity = fs.metadata(file)?.identity;
+    let mut target = directory.join(name);
+    let mut count = 0_u32;
+    loop {
+        match fs.metadata(&target) {
+            Err(error) if error.is_path_not_found() => return Ok((target, false)),
+            Err(error) => return Err(error),
+            Ok(existing) if existing.identity == identity => return Ok((target, true)),
+            Ok(_) => {}
+        }
+        count += 1;
+        let mut counted = name.to_owned();
+        counted.push(format!(".{count}"));
+        target = directory.join(counted);
+    }
 }
 
 /// The directory a path's last component is in; the current one for a bare name.

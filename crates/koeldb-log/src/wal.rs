@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_fs::small_file::{create_dir_durably, second_name};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
 
 use crate::reader::{RecordReader, RecoveryMode};
@@ -56,19 +57,19 @@ pub fn archive_directory(directory: &Path) -> PathBuf {
     directory.join("archive")
 }
 
-/// Moves log `number` of `directory` to the archive.
+/// Gives log `number` of `directory` a second name in the archive, and makes that durable. It may have it already.
 ///
 /// # Errors
-/// If the system fails; the log is then where it was.
-pub fn archive(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<()> {
+/// If the system fails.
+pub fn keep_in_archive(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<()> {
     let archive = archive_directory(directory);
-    fs.create_dir_all(&archive)?;
-    fs.rename(
-        &file_name::wal(directory, number),
-        &file_name::wal(&archive, number),
-    )?;
-    fs.sync_dir(&archive)?;
-    fs.sync_dir(directory)
+    create_dir_durably(fs, &archive)?;
+    let log = file_name::wal(directory, number);
+    let (kept, exists) = second_name(fs, &log, &archive)?;
+    if !exists {
+        fs.link(&log, &kept)?;
+    }
+    fs.sync_dir(&archive)
 }
 
 /// A log being written: a [`RecordWriter`] that knows its number and makes its name durable with its first sync.
@@ -215,12 +216,21 @@ mod tests {
         }
         let options = WriteOptions::default();
         fs.create(&directory.join("000009.sst"), &options).unwrap();
-        archive(&*fs, directory, 7).unwrap();
+        let archive = archive_directory(directory);
+        for _ in 0..2 {
+            keep_in_archive(&*fs, directory, 7).unwrap();
+        }
+        fs.remove_file(&file_name::wal(directory, 7)).unwrap();
         assert_eq!(list(&*fs, directory).unwrap(), [12, 1_000_000]);
-        assert_eq!(list(&*fs, &archive_directory(directory)).unwrap(), [7]);
+        assert_eq!(list(&*fs, &archive).unwrap(), [7]);
         let mut reader = open(&*fs, directory, 12, RecoveryMode::AbsoluteConsistency).unwrap();
         assert_eq!(reader.next_record().unwrap(), Some(&b"record"[..]));
         assert_eq!(reader.next_record().unwrap(), None);
+        // Another log of that number never takes the place of the one that is kept.
+        write_log(&fs, 7).close().unwrap();
+        keep_in_archive(&*fs, directory, 7).unwrap();
+        let kept = fs.list(&archive).unwrap();
+        assert_eq!(kept.len(), 2, "{kept:?}");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use koeldb_base::error::ErrorKind;
 use koeldb_base::{Error, PinnedSlice, Result};
 
 use crate::db::{Db, Handle};
-use crate::inner::DbInner;
 use crate::family::FamilyData;
+use crate::inner::DbInner;
 use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions,
 };

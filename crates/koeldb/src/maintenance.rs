@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::{Error, ErrorKind, Result};
 
-use crate::inner::DbInner;
 use crate::family::FamilyData;
+use crate::inner::DbInner;
 use crate::open::add_family;
 use crate::options::{ColumnFamilyOptions, mutable, sanitize};
 use crate::super_version::lock;

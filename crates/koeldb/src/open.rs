@@ -20,10 +20,10 @@ use koeldb_lsm::version::{FamilyDescriptor, VersionEdit, VersionSet, VersionSetO
 
 use crate::column_family::ColumnFamilyDescriptor;
 use crate::db::{Db, Handle};
-use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::env::Env;
 use crate::family::FamilyData;
 use crate::info_log::InfoLog;
+use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};

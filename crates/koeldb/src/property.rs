@@ -9,8 +9,8 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
 
-use crate::inner::DbInner;
 use crate::family::{FamilyData, FamilyState};
+use crate::inner::DbInner;
 use crate::read::KeyBounds;
 use crate::tables::pick_settings;
 

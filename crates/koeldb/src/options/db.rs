@@ -1,6 +1,6 @@
 //! The database's own options, and [`Options`]: those, and the options of every family without its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use koeldb_base::codec::Compression;
@@ -406,6 +406,17 @@ option_section! {
     }
     accessors {
         Options {.db};
+    }
+}
+
+impl DbOptions {
+    /// Where the logs of the database at `path` are.
+    pub(crate) fn wal_directory(&self, path: &Path) -> PathBuf {
+        if self.wal_dir.is_empty() {
+            path.to_owned()
+        } else {
+            PathBuf::from(&self.wal_dir)
+        }
     }
 }
 

@@ -20,8 +20,8 @@ use koeldb_memtable::Memtable;
 use super::apply::position_of;
 use super::batch::{HEADER_BYTES, link};
 use super::queue::CommitHow;
-use crate::inner::DbInner;
 use crate::family::FamilyData;
+use crate::inner::DbInner;
 use crate::super_version::lock;
 
 /// The log being written.

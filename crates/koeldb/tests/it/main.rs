@@ -16,5 +16,6 @@ mod golden;
 mod interop;
 mod model;
 mod regressions;
+mod repair;
 mod rocksdb;
 mod scratch;

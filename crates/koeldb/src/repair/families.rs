@@ -1,0 +1,232 @@
+//! Which families there are, and which tables each has.
+//!
+//! Logs name families by id alone, so a family keeps the id that its tables or the MANIFESTs know it by.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_lsm::manifest::{FamilySnapshot, ManifestSnapshot};
+use koeldb_lsm::{FileMeta, Level, Version};
+
+use super::RepairReport;
+use super::history::{History, PastFamily};
+use super::logs::Logs;
+use super::lost::LostFiles;
+use super::tables::FoundTable;
+use crate::options::Options;
+
+const DEFAULT_FAMILY: &str = "default";
+
+struct Family {
+    name: String,
+    order: KeyOrder,
+    tables: Vec<FoundTable>,
+    /// Logs before this one hold nothing of it, as a MANIFEST says that can be believed.
+    log_number: FileNumber,
+}
+
+/// The families of the repaired database, by id.
+pub(super) struct Families {
+    families: BTreeMap<u32, Family>,
+    level_count: usize,
+}
+
+impl Families {
+    /// Gives every table to its family; those that belong to none are lost.
+    pub(super) fn from_evidence(
+        found: Vec<FoundTable>,
+        history: &History,
+        logs: &Logs,
+        options: &Options,
+        lost: &mut LostFiles<'_>,
+    ) -> Result<Self> {
+        let mut families = Families {
+            families: BTreeMap::new(),
+            level_count: usize::try_from(options.cf.num_levels).unwrap_or(7).max(1),
+        };
+        families.add(0, DEFAULT_FAMILY.to_owned(), &options.cf.comparator);
+        for (&id, past) in history.families.iter().filter(|&(&id, _)| id != 0) {
+            let (Some(name), Some(order)) = (&past.name, known_order(past, options)) else {
+                continue;
+            };
+            let has_successor = |table: &FoundTable| {
+                table.family_name == *name && table.family.is_some_and(|other| other > id)
+            };
+            if !found.iter().any(has_successor) {
+                families.add(id, name.clone(), &order);
+            }
+        }
+        let mut tables = found;
+        // The youngest family first: of those with one name, it has it.
+        tables.sort_by_key(|table| std::cmp::Reverse((table.family, table.file.number)));
+        for mut table in tables {
+            if let Some(recorded) = history.tables.get(&table.file.number)
+                && recorded.bytes == table.file.bytes
+            {
+                table.file = recorded.with_epoch(0);
+            }
+            match families.family_of(&table, history, logs) {
+                Ok(id) => {
+                    let family = families.families.entry(id).or_insert_with(|| Family {
+                        name: table.family_name.clone(),
+                        order: table.order.clone(),
+                        tables: Vec::new(),
+                        log_number: 0,
+                    });
+                    family.tables.push(table);
+                }
+                Err(why) => lost.set_aside(&table.path, why)?,
+            }
+        }
+        for (id, family) in &mut families.families {
+            if let Some(past) = history.families.get(id) {
+                family.believe(past, lost)?;
+            }
+        }
+        Ok(families)
+    }
+
+    fn add(&mut self, id: u32, name: String, order: &KeyOrder) {
+        let family = Family {
+            name,
+            order: order.clone(),
+            tables: Vec::new(),
+            log_number: 0,
+        };
+        self.families.insert(id, family);
+    }
+
+    /// The id of the family of `table`, which may be a new one; else why there is none.
+    fn family_of(
+        &self,
+        table: &FoundTable,
+        history: &History,
+        logs: &Logs,
+    ) -> Result<u32, &'static str> {
+        let name = match table.family_name.as_str() {
+            "" => DEFAULT_FAMILY,
+            name => name,
+        };
+        let by_name = self
+            .families
+            .iter()
+            .find(|(_, family)| family.name == name)
+            .map(|(&id, _)| id);
+        let is_known = |id: &u32| self.families.contains_key(id);
+        let id = match (table.family, by_name) {
+            (Some(id), _) if history.dropped.contains(&id) => {
+                return Err("its column family was dropped");
+            }
+            (Some(id), _) if !is_known(&id) && table.family_name.is_empty() => {
+                return Err("it does not say the name of its column family");
+            }
+            (Some(id), Some(_)) if !is_known(&id) => {
+                return Err("its column family was dropped, and made again");
+            }
+            (Some(id), _) => id,
+            (None, Some(named)) => named,
+            (None, None) => {
+                let known = self.families.keys().copied().chain(logs.families());
+                let last = known.fold(history.max_column_family, u32::max);
+                last.checked_add(1).ok_or("no id is left for its family")?
+            }
+        };
+        match self.families.get(&id) {
+            Some(family) if family.order.name() != table.order.name() => {
+                Err("it is in another order than the others of its column family")
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// Families that logs have entries of and that are not among these.
+    pub(super) fn unknown_in(&self, logs: &Logs, history: &History) -> Vec<u32> {
+        let unknown: BTreeSet<u32> = logs
+            .families()
+            .filter(|id| !self.families.contains_key(id) && !history.dropped.contains(id))
+            .collect();
+        unknown.into_iter().collect()
+    }
+
+    /// Adds the families to the state that the MANIFEST begins with.
+    pub(super) fn describe(
+        self,
+        snapshot: &mut ManifestSnapshot,
+        logs: &Logs,
+        behind_all_logs: FileNumber,
+        report: &mut RepairReport,
+    ) {
+        for id in self.families.keys().copied().chain(logs.families()) {
+            snapshot.max_column_family = snapshot.max_column_family.max(id);
+        }
+        for (id, mut family) in self.families {
+            // Newer tables have larger sequence numbers: in that order they get their places on level 0.
+            family
+                .tables
+                .sort_by_key(|table| (table.file.largest_seqno, table.file.number));
+            let flushed = family.flushed();
+            let mut files: Vec<Arc<FileMeta>> = Vec::new();
+            for (table, epoch) in family.tables.iter().zip(1..) {
+                snapshot.last_seqno = snapshot.last_seqno.max(table.file.largest_seqno);
+                report.tables.push(table.file.number);
+                report.entries += table.entries;
+                files.push(Arc::new(table.file.with_epoch(epoch)));
+            }
+            // Level 0 lists the newest first.
+            files.reverse();
+            let mut levels = vec![Level::default(); self.level_count];
+            levels[0].files = files;
+            report.families.push(family.name.clone());
+            snapshot.families.push(FamilySnapshot {
+                id,
+                name: family.name,
+                log_number: logs
+                    .first_needed(id, flushed, behind_all_logs)
+                    .max(family.log_number),
+                version: Arc::new(Version::new(family.order, levels)),
+            });
+        }
+    }
+}
+
+impl Family {
+    /// All entries up to this one are in tables.
+    fn flushed(&self) -> SeqNo {
+        self.tables
+            .iter()
+            .filter(|table| !table.is_external)
+            .map(|table| table.file.largest_seqno)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Uses what a MANIFEST says of the family. If all tables it ends with are there, those that had left the tree
+    /// before are superfluous, and the logs before its own too; if not, they may be all there is.
+    fn believe(&mut self, past: &PastFamily, lost: &mut LostFiles<'_>) -> Result<()> {
+        let there: BTreeSet<FileNumber> =
+            self.tables.iter().map(|table| table.file.number).collect();
+        if !past.live.is_subset(&there) {
+            return Ok(());
+        }
+        self.log_number = past.log_number;
+        for table in std::mem::take(&mut self.tables) {
+            if past.has_removed(table.file.number) {
+                lost.set_aside(&table.path, "it had left the tree")?;
+            } else {
+                self.tables.push(table);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The order a MANIFEST names, if it is one of ours or that of the options.
+fn known_order(past: &PastFamily, options: &Options) -> Option<KeyOrder> {
+    let name = past.comparator.as_deref()?;
+    if options.cf.comparator.name() == name {
+        return Some(options.cf.comparator.clone());
+    }
+    KeyOrder::from_name(name)
+}

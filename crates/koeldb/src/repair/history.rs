@@ -1,0 +1,100 @@
+//! What old MANIFESTs tell, as far as they can be read.
+//!
+//! They are read in order. What a damaged end hides is unknown, so nothing here says what is: only what was at some
+//! time. Ids and file numbers are never used again, so names, dropped families and removed tables stay true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::SeqNo;
+use koeldb_base::file_name::FileNumber;
+use koeldb_fs::FileSystem;
+use koeldb_lsm::FileMeta;
+use koeldb_lsm::manifest::ManifestReader;
+use koeldb_lsm::version::VersionEdit;
+use koeldb_lsm::version::edit::FamilyChange;
+
+/// A family as it was when the MANIFEST breaks off.
+#[derive(Debug, Default)]
+pub(super) struct PastFamily {
+    pub(super) name: Option<String>,
+    pub(super) comparator: Option<String>,
+    pub(super) log_number: FileNumber,
+    pub(super) live: BTreeSet<FileNumber>,
+    /// Tables that left the tree.
+    removed: BTreeSet<FileNumber>,
+}
+
+/// All that the MANIFESTs of a directory tell.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) families: BTreeMap<u32, PastFamily>,
+    pub(super) dropped: BTreeSet<u32>,
+    /// Tables as they were recorded.
+    pub(super) tables: BTreeMap<FileNumber, Arc<FileMeta>>,
+    pub(super) db_id: Option<String>,
+    pub(super) max_column_family: u32,
+    pub(super) last_seqno: SeqNo,
+}
+
+impl History {
+    /// Reads `manifests`, the oldest first.
+    pub(super) fn read(fs: &dyn FileSystem, path: &Path, manifests: &[FileNumber]) -> Self {
+        let mut history = History::default();
+        for &number in manifests {
+            // One that cannot be opened, or breaks off, tells nothing more; that is why there is a repair.
+            let Ok(mut reader) = ManifestReader::open(fs, path, number) else {
+                continue;
+            };
+            while let Ok(Some(edits)) = reader.next_edits() {
+                for edit in &edits {
+                    history.take(edit);
+                }
+            }
+        }
+        history
+    }
+
+    fn take(&mut self, edit: &VersionEdit) {
+        if let Some(id) = &edit.db_id {
+            self.db_id = String::from_utf8(id.clone()).ok();
+        }
+        self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or(0));
+        self.max_column_family = self
+            .max_column_family
+            .max(edit.family)
+            .max(edit.max_column_family.unwrap_or(0));
+        if matches!(edit.family_change, Some(FamilyChange::Drop)) {
+            self.families.remove(&edit.family);
+            self.dropped.insert(edit.family);
+            return;
+        }
+        let family = self.families.entry(edit.family).or_default();
+        if let Some(FamilyChange::Add(name)) = &edit.family_change {
+            family.name = Some(name.clone());
+        }
+        if let Some(comparator) = &edit.comparator {
+            family.comparator = Some(comparator.clone());
+            // So a MANIFEST begins with a family: its tables follow.
+            family.live.clear();
+        }
+        family.log_number = family.log_number.max(edit.log_number.unwrap_or(0));
+        for (_, number) in &edit.deleted_files {
+            family.live.remove(number);
+            family.removed.insert(*number);
+        }
+        for (_, file) in &edit.added_files {
+            family.live.insert(file.number);
+            family.removed.remove(&file.number);
+            self.tables.insert(file.number, Arc::clone(file));
+        }
+    }
+}
+
+impl PastFamily {
+    /// Whether a table left the tree.
+    pub(super) fn has_removed(&self, number: FileNumber) -> bool {
+        self.removed.contains(&number)
+    }
+}

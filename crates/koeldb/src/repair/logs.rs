@@ -1,0 +1,126 @@
+//! What logs hold: for each family the last sequence number, which tells how much of them the tables have.
+//!
+//! A memtable gets a log of its own for each family: a log's entries of one family went into tables together or not
+//! at all. So a family needs the logs from the first one on whose entries its tables do not have.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::{ErrorKind, Result, SeqNo};
+use koeldb_fs::FileSystem;
+use koeldb_log::RecoveryMode;
+
+use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
+
+#[derive(Debug, Default)]
+struct Log {
+    number: FileNumber,
+    /// The last sequence number of each family.
+    last: BTreeMap<u32, SeqNo>,
+    /// There may be more in it.
+    is_damaged: bool,
+}
+
+/// The logs of a database, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    logs: Vec<Log>,
+}
+
+impl Logs {
+    pub(super) fn read(fs: &dyn FileSystem, directory: &Path) -> Result<Self> {
+        let mut logs = Vec::new();
+        if !fs.exists(directory)? {
+            return Ok(Logs::default());
+        }
+        for number in koeldb_log::wal::list(fs, directory)? {
+            logs.push(Log::read(fs, directory, number)?);
+        }
+        Ok(Logs { logs })
+    }
+
+    /// The first log that a family needs whose tables hold everything up to `flushed`; `behind_all` if it needs none.
+    pub(super) fn first_needed(
+        &self,
+        family: u32,
+        flushed: SeqNo,
+        behind_all: FileNumber,
+    ) -> FileNumber {
+        let mut needed = behind_all;
+        for log in self.logs.iter().rev() {
+            match log.last.get(&family) {
+                Some(&last) if last <= flushed => break,
+                Some(_) => needed = log.number,
+                None if log.is_damaged => needed = log.number,
+                None => {}
+            }
+        }
+        needed
+    }
+
+    /// The logs from `first` on.
+    pub(super) fn behind(&self, first: FileNumber) -> Vec<FileNumber> {
+        self.logs
+            .iter()
+            .map(|log| log.number)
+            .filter(|&number| number >= first)
+            .collect()
+    }
+
+    /// All families that have entries.
+    pub(super) fn families(&self) -> impl Iterator<Item = u32> {
+        self.logs.iter().flat_map(|log| log.last.keys().copied())
+    }
+
+    /// The logs that have entries of one of these families.
+    pub(super) fn with_any_of(&self, families: &[u32]) -> Vec<FileNumber> {
+        let has_any = |log: &&Log| families.iter().any(|family| log.last.contains_key(family));
+        self.logs
+            .iter()
+            .filter(has_any)
+            .map(|log| log.number)
+            .collect()
+    }
+}
+
+impl Log {
+    fn read(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<Self> {
+        let mode = RecoveryMode::SkipAnyCorruptedRecords;
+        let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
+        let mut log = Log {
+            number,
+            ..Log::default()
+        };
+        while let Some(record) = reader.next_record()? {
+            match log.take(record) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotSupported => return Err(error),
+                Err(_) => log.is_damaged = true,
+            }
+        }
+        log.is_damaged |= reader.problem_count() > 0;
+        Ok(log)
+    }
+
+    fn take(&mut self, record: &[u8]) -> Result<()> {
+        let (first, _) = batch::header(record)?;
+        batch::check(record)?;
+        let mut seqno = first;
+        for entry in BatchIter::new(&record[HEADER_BYTES..]) {
+            let cf = match entry? {
+                BatchEntry::Put { cf, .. }
+                | BatchEntry::Delete { cf, .. }
+                | BatchEntry::SingleDelete { cf, .. }
+                | BatchEntry::Merge { cf, .. }
+                | BatchEntry::DeleteRange { cf, .. }
+                | BatchEntry::PutEntity { cf, .. } => cf,
+                BatchEntry::LogData(_) => continue,
+            };
+            let last = self.last.entry(cf).or_default();
+            *last = seqno.max(*last);
+            seqno = seqno.saturating_add(1);
+        }
+        Ok(())
+    }
+}

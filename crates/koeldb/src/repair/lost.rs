@@ -1,0 +1,83 @@
+//! The directory `lost`, for files that a repair cannot use.
+//!
+//! Before the repaired MANIFEST is in force such a file has both names, after it only that in `lost`.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use koeldb_base::Result;
+use koeldb_fs::FileSystem;
+use koeldb_fs::small_file::{create_dir_durably, second_name};
+
+/// The directory for what cannot be used of the database at `path`.
+pub(super) fn directory(path: &Path) -> PathBuf {
+    path.join("lost")
+}
+
+/// A file on its way to `lost`.
+struct Aside {
+    file: PathBuf,
+    target: PathBuf,
+    /// Whether it has its second name; some file systems know no second names.
+    is_linked: bool,
+}
+
+/// The files that cannot be used.
+pub(super) struct LostFiles<'a> {
+    fs: &'a dyn FileSystem,
+    path: &'a Path,
+    files: Vec<Aside>,
+    report: Vec<(String, String)>,
+}
+
+impl<'a> LostFiles<'a> {
+    pub(super) fn new(fs: &'a dyn FileSystem, path: &'a Path) -> Self {
+        LostFiles {
+            fs,
+            path,
+            files: Vec::new(),
+            report: Vec::new(),
+        }
+    }
+
+    /// Gives `file` a second name in `lost`; the first one goes at the end.
+    pub(super) fn set_aside(&mut self, file: &Path, why: impl Display) -> Result<()> {
+        let lost = directory(self.path);
+        create_dir_durably(self.fs, &lost)?;
+        let (target, exists) = second_name(self.fs, file, &lost)?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        self.files.push(Aside {
+            file: file.to_owned(),
+            is_linked: exists || self.fs.link(file, &target).is_ok(),
+            target,
+        });
+        self.report.push((name.into_owned(), why.to_string()));
+        Ok(())
+    }
+
+    /// Makes the second names durable.
+    pub(super) fn make_durable(&self) -> Result<()> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        self.fs.sync_dir(&directory(self.path))
+    }
+
+    /// Removes the first names, and says what is in `lost`.
+    pub(super) fn finish(self) -> Result<Vec<(String, String)>> {
+        for aside in &self.files {
+            if aside.is_linked {
+                self.fs.remove_file(&aside.file)?;
+            } else {
+                self.fs.rename(&aside.file, &aside.target)?;
+            }
+        }
+        if self.files.iter().any(|aside| !aside.is_linked) {
+            self.fs.sync_dir(&directory(self.path))?;
+        }
+        if !self.files.is_empty() {
+            self.fs.sync_dir(self.path)?;
+        }
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,386 @@
+//! A database is put together again from what is left of it, and nothing is deleted on the way.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use koeldb::fs::{
+    FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
+};
+use koeldb::{
+    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, Options, RepairReport, StringAppend,
+};
+
+use crate::golden::{expected, golden, is_readable, open_as_written};
+use crate::scratch::ScratchDir;
+
+/// Keeps in its logs what was not flushed, and does nothing unasked.
+fn options() -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true)
+        .set_avoid_flush_during_shutdown(true)
+        .set_disable_auto_compactions(true)
+        .set_merge_operator(StringAppend::new(","));
+    options
+}
+
+/// Takes away what says which tables there are.
+fn lose_the_manifest(dir: &ScratchDir) {
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    for manifest in dir.all("MANIFEST") {
+        std::fs::remove_file(manifest).unwrap();
+    }
+}
+
+fn repair(dir: &ScratchDir) -> RepairReport {
+    Db::repair(&options(), dir.path()).unwrap()
+}
+
+fn value(family: &ColumnFamily, key: &str) -> Option<String> {
+    let value = family.get(key).unwrap()?;
+    Some(String::from_utf8(value.to_vec()).unwrap())
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    crate::scratch::files(directory).into_keys().collect()
+}
+
+#[test]
+fn families_keep_their_ids_so_that_logs_find_them() {
+    let dir = ScratchDir::new();
+    let (db, [first, second]) = Db::open_cf(&options(), dir.path(), ["first", "second"]).unwrap();
+    let ids = [first.id(), second.id()];
+    // Their tables come in another order than their ids.
+    second.put("in a table", "second").unwrap();
+    second.flush().unwrap();
+    first.put("in a table", "first").unwrap();
+    first.flush().unwrap();
+    first.put("in the log", "first").unwrap();
+    drop((db, first, second));
+    lose_the_manifest(&dir);
+    let report = repair(&dir);
+    assert_eq!(report.families, ["default", "first", "second"]);
+    assert_eq!(report.logs.len(), 1, "{report:?}");
+    let (_db, [first, second]) = Db::open_cf(&options(), dir.path(), ["first", "second"]).unwrap();
+    assert_eq!([first.id(), second.id()], ids);
+    assert_eq!(value(&first, "in the log").as_deref(), Some("first"));
+    assert_eq!(value(&second, "in the log"), None);
+    assert_eq!(value(&second, "in a table").as_deref(), Some("second"));
+}
+
+#[test]
+fn operands_that_are_in_tables_are_not_taken_from_logs_again() {
+    for is_lost in [true, false] {
+        let dir = ScratchDir::new();
+        let (db, [merged, unflushed]) =
+            Db::open_cf(&options(), dir.path(), ["merged", "unflushed"]).unwrap();
+        // This one keeps all logs alive.
+        unflushed.put("key", "value").unwrap();
+        unflushed.flush().unwrap();
+        unflushed.put("in the first log", "value").unwrap();
+        for operand in ["a", "b"] {
+            merged.merge("list", operand).unwrap();
+            merged.flush().unwrap();
+        }
+        if !is_lost {
+            // The table that remains has no sequence numbers, but the MANIFEST knows.
+            merged.compact_range(..).unwrap();
+        }
+        merged.merge("list", "c").unwrap();
+        drop((db, merged, unflushed));
+        assert_eq!(dir.all("log").len(), 3);
+        if is_lost {
+            lose_the_manifest(&dir);
+        }
+        repair(&dir);
+        let (_db, [merged, unflushed]) =
+            Db::open_cf(&options(), dir.path(), ["merged", "unflushed"]).unwrap();
+        assert_eq!(value(&merged, "list").as_deref(), Some("a,b,c"));
+        let logged = value(&unflushed, "in the first log");
+        assert_eq!(logged.as_deref(), Some("value"));
+    }
+}
+
+#[test]
+fn families_without_tables_are_known_from_the_manifest() {
+    let dir = ScratchDir::new();
+    let (db, [logged, empty]) = Db::open_cf(&options(), dir.path(), ["logged", "empty"]).unwrap();
+    let gone = db
+        .create_cf("gone", &koeldb::ColumnFamilyOptions::new())
+        .unwrap();
+    gone.put("key", "value").unwrap();
+    logged.put("key", "value").unwrap();
+    db.drop_cf(&gone).unwrap();
+    drop((db, logged, empty, gone));
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let report = repair(&dir);
+    assert_eq!(report.families, ["default", "logged", "empty"]);
+    assert!(report.unknown_families.is_empty(), "{report:?}");
+    let (_db, [logged, empty]) = Db::open_cf(&options(), dir.path(), ["logged", "empty"]).unwrap();
+    assert_eq!(value(&logged, "key").as_deref(), Some("value"));
+    assert_eq!(value(&empty, "key"), None);
+}
+
+#[test]
+fn logs_of_families_that_nothing_names_are_kept() {
+    let dir = ScratchDir::new();
+    let (db, [logged]) = Db::open_cf(&options(), dir.path(), ["logged"]).unwrap();
+    let id = logged.id();
+    logged.put("key", "value").unwrap();
+    db.put("key", "value").unwrap();
+    drop((db, logged));
+    let log = std::fs::read(dir.only("log")).unwrap();
+    lose_the_manifest(&dir);
+    assert_eq!(repair(&dir).unknown_families, [id]);
+    let db = Db::open(&options(), dir.path()).unwrap();
+    assert_eq!(value(db.default_cf(), "key").as_deref(), Some("value"));
+    // A new family does not get the entries of the old one.
+    let other = db
+        .create_cf("other", &koeldb::ColumnFamilyOptions::new())
+        .unwrap();
+    assert!(other.id() > id);
+    drop((db, other));
+    let archive = dir.join("archive");
+    let kept = crate::scratch::files(&archive);
+    assert_eq!(kept.values().collect::<Vec<_>>(), [&log]);
+}
+
+#[test]
+fn of_families_of_one_name_the_last_one_is_there() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&options(), dir.path()).unwrap();
+    let again = |value| {
+        let family = db
+            .create_cf("again", &koeldb::ColumnFamilyOptions::new())
+            .unwrap();
+        family.put(value, value).unwrap();
+        family.flush().unwrap();
+        family
+    };
+    let old = again("old");
+    let table = dir.only("sst");
+    let bytes = std::fs::read(&table).unwrap();
+    db.drop_cf(&old).unwrap();
+    let new = again("new");
+    let id = new.id();
+    drop((old, new, db));
+    for is_lost in [false, true] {
+        std::fs::write(&table, &bytes).unwrap();
+        if is_lost {
+            lose_the_manifest(&dir);
+        }
+        let report = repair(&dir);
+        assert_eq!(report.families, ["default", "again"]);
+        let (_db, [family]) = Db::open_cf(&options(), dir.path(), ["again"]).unwrap();
+        assert_eq!(family.id(), id);
+        assert_eq!(value(&family, "new").as_deref(), Some("new"));
+        assert_eq!(value(&family, "old"), None);
+    }
+    // Both times the old table got a name of its own.
+    let lost = names(&dir.join("lost"));
+    assert_eq!(
+        lost.iter().filter(|name| name.contains(".sst")).count(),
+        2,
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_table_that_had_left_the_tree_does_not_undo_a_deletion() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&options(), dir.path()).unwrap();
+    db.put("deleted", "value").unwrap();
+    db.put("kept", "value").unwrap();
+    db.flush().unwrap();
+    let table = dir.only("sst");
+    let bytes = std::fs::read(&table).unwrap();
+    db.delete("deleted").unwrap();
+    db.flush().unwrap();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    drop(db);
+    assert!(!table.exists());
+    std::fs::write(&table, bytes).unwrap();
+    let report = repair(&dir);
+    let name = table.file_name().unwrap().to_str().unwrap();
+    assert!(
+        report.lost.iter().any(|(lost, _)| lost == name),
+        "{report:?}"
+    );
+    let db = Db::open(&options(), dir.path()).unwrap();
+    assert_eq!(value(db.default_cf(), "deleted"), None);
+    assert_eq!(value(db.default_cf(), "kept").as_deref(), Some("value"));
+}
+
+#[test]
+fn a_damaged_table_is_set_aside_and_the_others_are_used() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&options(), dir.path()).unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "value").unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let table = dir.all("sst")[1].clone();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&table, &bytes).unwrap();
+    let report = repair(&dir);
+    assert_eq!(report.tables.len(), 2);
+    assert_eq!(report.entries, 2);
+    let name = table.file_name().unwrap();
+    assert!(!table.exists());
+    assert_eq!(std::fs::read(dir.join("lost").join(name)).unwrap(), bytes);
+    let db = Db::open(&options(), dir.path()).unwrap();
+    let found: Vec<bool> = ["a", "b", "c"]
+        .map(|key| db.contains_key(key).unwrap())
+        .into();
+    assert_eq!(found, [true, false, true]);
+    // What is written now is newer than all that was found.
+    db.put("a", "newer").unwrap();
+    assert_eq!(value(db.default_cf(), "a").as_deref(), Some("newer"));
+}
+
+#[test]
+fn golden_directories_come_back_without_current_and_manifest() {
+    for name in [
+        "block-v2",
+        "block-v6",
+        "block-v7",
+        "block-partitioned",
+        "column-families",
+        "deletes-ranges-single",
+        "leveled-many-files",
+        "merge-stringappend",
+        "merge-uint64add-wal",
+        "reverse-comparator",
+        "universal",
+        "wal-only",
+        "wal-recycled",
+        "wal-zstd",
+    ]
+    .into_iter()
+    .filter(|name| is_readable(name))
+    {
+        let dir = ScratchDir::copy_of(&golden(name));
+        if name == "column-families" {
+            // One of them is in the log alone.
+            std::fs::remove_file(dir.join("CURRENT")).unwrap();
+        } else {
+            lose_the_manifest(&dir);
+        }
+        let loaded = Options::load_latest(dir.path(), &ConfigOptions::new()).unwrap();
+        let report = Db::repair(&loaded.options, dir.path()).unwrap();
+        let has_lost = |(lost, _): &(String, String)| !lost.starts_with("MANIFEST");
+        assert!(!report.lost.iter().any(has_lost), "{name}: {report:?}");
+        let db = open_as_written(dir.path());
+        expected(name).check(&db, name);
+    }
+}
+
+// Interrupted repairs.
+
+const HERE: &str = "/db";
+
+fn memory_options(fs: &MemoryFileSystem) -> Options {
+    let mut options = options();
+    options.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+    options
+}
+
+fn read(fs: &MemoryFileSystem, path: &Path) -> Option<Vec<u8>> {
+    fs.read_all(path, u64::MAX, Purpose::Read).ok()
+}
+
+/// A database with a damaged table, and that table's bytes. All is on the device.
+fn damaged_database(has_manifest: bool) -> (MemoryFileSystem, Vec<u8>) {
+    let fs = MemoryFileSystem::new();
+    let directory = Path::new(HERE);
+    let (db, [family]) = Db::open_cf(&memory_options(&fs), HERE, ["family"]).unwrap();
+    family.merge("list", "a").unwrap();
+    family.flush().unwrap();
+    db.put("lost", "value").unwrap();
+    db.flush().unwrap();
+    let table = db.live_files();
+    let table = table.iter().find(|file| file.column_family == "default");
+    let table = directory.join(table.unwrap().name.trim_start_matches('/'));
+    family.merge("list", "b").unwrap();
+    family.flush().unwrap();
+    family.merge("list", "c").unwrap();
+    db.put("key", "value").unwrap();
+    drop((db, family));
+    let mut bytes = read(&fs, &table).unwrap();
+    bytes[3] ^= 1;
+    fs.remove_file(&table).unwrap();
+    let mut file = fs.create(&table, &WriteOptions::default()).unwrap();
+    file.append(&bytes).unwrap();
+    file.close().unwrap();
+    if !has_manifest {
+        for entry in fs.list(directory).unwrap() {
+            if entry.name == "CURRENT" || entry.name.starts_with("MANIFEST") {
+                fs.remove_file(&directory.join(entry.name)).unwrap();
+            }
+        }
+    }
+    (fs.crash_image(SurvivalPolicy::Generous, 0), bytes)
+}
+
+/// Whether some file in the directory or in `lost` has these bytes.
+fn has_file_of(fs: &MemoryFileSystem, bytes: &[u8]) -> bool {
+    [Path::new(HERE).to_owned(), Path::new(HERE).join("lost")]
+        .iter()
+        .any(|directory| {
+            let entries = fs.list(directory).unwrap_or_default();
+            let mut files = entries.iter().map(|entry| directory.join(&entry.name));
+            files.any(|file| read(fs, &file).as_deref() == Some(bytes))
+        })
+}
+
+fn check_repaired(fs: &MemoryFileSystem, what: &str) {
+    let (db, [family]) = Db::open_cf(&memory_options(fs), HERE, ["family"])
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(value(&family, "list").as_deref(), Some("a,b,c"), "{what}");
+    let key = value(db.default_cf(), "key");
+    assert_eq!(key.as_deref(), Some("value"), "{what}");
+    assert_eq!(value(db.default_cf(), "lost"), None, "{what}");
+}
+
+#[test]
+fn a_repair_that_was_interrupted_is_run_again() {
+    for has_manifest in [true, false] {
+        let (fs, lost) = damaged_database(has_manifest);
+        let images: Arc<Mutex<Vec<(String, MemoryFileSystem)>>> = Arc::default();
+        let taken = Arc::clone(&images);
+        fs.observe_mutations(move |fs, operation| {
+            for policy in [
+                SurvivalPolicy::Strict,
+                SurvivalPolicy::Generous,
+                SurvivalPolicy::TornPrefix,
+                SurvivalPolicy::DataWithoutEntries,
+                SurvivalPolicy::Reordered,
+            ] {
+                let what = format!("crash before operation {operation}, {policy:?}");
+                let image = fs.crash_image(policy, operation);
+                taken.lock().unwrap().push((what, image));
+            }
+        });
+        Db::repair(&memory_options(&fs), HERE).unwrap();
+        fs.observe_mutations(|_, _| ());
+        check_repaired(&fs, "without a crash");
+        assert!(has_file_of(&fs, &lost));
+        let images = std::mem::take(&mut *images.lock().unwrap());
+        assert!(images.len() > 50, "{} images", images.len());
+        for (what, image) in images {
+            // Opening it as it is may work or not; it takes nothing away for ever.
+            let opened = image.crash_image(SurvivalPolicy::Generous, 0);
+            if let Ok((db, [family])) = Db::open_cf(&memory_options(&opened), HERE, ["family"]) {
+                drop((db, family));
+                assert!(has_file_of(&opened, &lost), "{what}, opened");
+            }
+            Db::repair(&memory_options(&image), HERE)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(has_file_of(&image, &lost), "{what}");
+            check_repaired(&image, &what);
+        }
+    }
+}
