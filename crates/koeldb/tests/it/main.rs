@@ -9,12 +9,14 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
 mod api;
+mod cuckoo;
 mod errors;
 mod examples;
 mod expected;
 mod golden;
 mod interop;
 mod model;
+mod plain;
 mod regressions;
 mod repair;
 mod rocksdb;
