@@ -59,6 +59,7 @@ impl TableFactory {
             order: order.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             block_based: options.block_based_read_options(),
+            plain: options.plain_read_options(),
             cache: match options.table_factory.block_based() {
                 Some(table) => (table.block_cache.as_ref())
                     .filter(|_| !table.no_block_cache)

@@ -133,6 +133,11 @@ impl DbInner {
         let options = family.options();
         let version = family.version();
         let settings = pick_settings(&options);
+        // Level 0 is not divided.
+        let target_file_bytes = match plan.output_level {
+            0 => plan.target_file_bytes,
+            _ => plan.target_file_bytes.min(options.table_bytes_max()),
+        };
         let base_level = leveled::level_targets(&version, &settings).base_level;
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
         // After the plan was made, so that every snapshot that could see an input is in the list.
@@ -145,7 +150,7 @@ impl DbInner {
                 base_level: level(base_level),
                 bottommost: plan.bottommost,
                 reason: TableReason::Compaction,
-                target_file_bytes: plan.target_file_bytes,
+                target_file_bytes,
             },
         );
         let readahead = self.mutable_options().compaction_readahead_size;
@@ -185,7 +190,7 @@ impl DbInner {
                 write_options: self.factory.write_options(Purpose::Compaction),
                 context,
                 next_file_number: &next_file_number,
-                target_file_bytes: plan.target_file_bytes,
+                target_file_bytes,
                 grandparents: &plan.grandparents,
                 max_grandparent_bytes: plan.max_grandparent_bytes,
                 snapshots: &snapshots,

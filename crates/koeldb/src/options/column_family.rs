@@ -322,8 +322,8 @@ option_section! {
         /// Levels of the tree.
         [core fixed "<=5.4"] num_levels: i32 = 7, "≥1; level style ≥2; universal with ingest-behind ≥3; opening with fewer levels than used fails.",
             set_num_levels(count: u32 as Count), get_num_levels;
-        /// Layout of the memtable and plain-table blooms.
-        [ignored fixed "<=5.4"] bloom_locality: u32 = 0, ">0 = cache-line blocked.",
+        /// Layout of the filters stored in plain tables.
+        [core fixed "<=5.4"] bloom_locality: u32 = 0, ">0 = cache-line blocked.",
             set_bloom_locality(count: u32), get_bloom_locality;
         /// Key order.
         [core fixed "<=5.4"] comparator: KeyOrder = KeyOrder::Bytewise, "The name must be the one the database was made with.";

@@ -8,6 +8,9 @@ use koeldb_table::block_based::builder::BlockBasedWriteOptions;
 use koeldb_table::builder::WriteFormat;
 use koeldb_table::cuckoo::builder::CuckooWriteOptions;
 use koeldb_table::filter::FilterPolicy;
+use koeldb_table::plain::builder::PlainWriteOptions;
+use koeldb_table::plain::format::{Encoding, FILE_BYTES_MAX};
+use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::reader::BlockBasedReadOptions;
 use koeldb_table::source::BlockReadOptions;
 
@@ -16,6 +19,7 @@ use super::column_family::ColumnFamilyOptions;
 use super::compaction::CompressionOptions;
 use super::cuckoo::CuckooTableOptions;
 use super::memtable::MemtableFactory;
+use super::plain::{EncodingType, PlainTableOptions};
 use super::read_write::{ReadOptions, ReadTier};
 use super::table_format::TableFormat;
 
@@ -113,7 +117,27 @@ impl ColumnFamilyOptions {
     pub(crate) fn write_format(&self) -> WriteFormat {
         match &self.table_factory {
             TableFormat::Cuckoo(table) => WriteFormat::Cuckoo(table.write_options()),
-            TableFormat::BlockBased(_) | TableFormat::Plain(_) => WriteFormat::BlockBased,
+            TableFormat::Plain(table) => {
+                WriteFormat::Plain(table.write_options(self.bloom_locality > 0))
+            }
+            TableFormat::BlockBased(_) => WriteFormat::BlockBased,
+        }
+    }
+
+    /// How plain tables are read, those of a family that has another format by now as well.
+    pub(crate) fn plain_read_options(&self) -> PlainReadOptions {
+        match &self.table_factory {
+            TableFormat::Plain(table) => table.read_options(),
+            TableFormat::BlockBased(_) | TableFormat::Cuckoo(_) => PlainReadOptions::default(),
+        }
+    }
+
+    /// Where a job that may write several tables begins the next one at the latest, in bytes.
+    pub(crate) fn table_bytes_max(&self) -> u64 {
+        match &self.table_factory {
+            // There is room for an index, and for many versions of one key.
+            TableFormat::Plain(_) => FILE_BYTES_MAX / 2,
+            TableFormat::BlockBased(_) | TableFormat::Cuckoo(_) => u64::MAX,
         }
     }
 
@@ -135,6 +159,32 @@ impl CuckooTableOptions {
             identity_first: self.identity_as_first_hash,
             use_module: self.use_module_hash,
             ..CuckooWriteOptions::default()
+        }
+    }
+}
+
+impl PlainTableOptions {
+    fn write_options(&self, bloom_lines: bool) -> PlainWriteOptions {
+        PlainWriteOptions {
+            encoding: match self.encoding_type {
+                EncodingType::Plain => Encoding::Plain,
+                EncodingType::Prefix => Encoding::Prefix,
+            },
+            user_key_bytes: self.user_key_len,
+            bloom_bits_per_key: not_negative(self.bloom_bits_per_key),
+            bloom_lines,
+            hash_table_ratio: self.hash_table_ratio,
+            index_sparseness: self.index_sparseness,
+            store_index: self.store_index_in_file,
+        }
+    }
+
+    fn read_options(&self) -> PlainReadOptions {
+        PlainReadOptions {
+            bloom_bits_per_key: not_negative(self.bloom_bits_per_key),
+            hash_table_ratio: self.hash_table_ratio,
+            index_sparseness: self.index_sparseness,
+            full_scan: self.full_scan_mode,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::compaction::CompressionOptions;
 use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
 use super::memtable::MemtableFactory;
+use super::plain::PlainTableOptions;
 use super::table_format::TableFormat;
 
 /// The most levels a tree may have; RocksDB has no bound and allocates what it is told.
@@ -331,12 +332,8 @@ impl Refusals {
         let Some(table) = cf.table_factory.block_based() else {
             match &cf.table_factory {
                 TableFormat::Cuckoo(table) => self.check_cuckoo(table),
-                other => self.unsupported(
-                    true,
-                    "table_factory",
-                    other.name(),
-                    "tables of this format are neither read nor written yet; use BlockBasedTable",
-                ),
+                TableFormat::Plain(table) => self.check_plain(cf, table),
+                TableFormat::BlockBased(_) => {}
             }
             for (option, seconds) in [
                 ("ttl", cf.ttl),
@@ -370,6 +367,29 @@ impl Refusals {
             "cuckoo_block_size",
             table.cuckoo_block_size,
             "at most 65536",
+        );
+    }
+
+    fn check_plain(&mut self, cf: &ColumnFamilyOptions, table: &PlainTableOptions) {
+        let ratio = table.hash_table_ratio;
+        self.invalid(
+            !(ratio >= 0.0 && ratio.is_finite()),
+            "hash_table_ratio",
+            ratio,
+            "a finite number of at least 0; 0 is binary search",
+        );
+        self.unsupported(
+            ratio > 0.0 && cf.prefix_extractor.is_none() && !table.full_scan_mode,
+            "hash_table_ratio",
+            ratio,
+            "a plain table needs a prefix_extractor for its hash index; set one, or set the ratio to 0 for binary \
+             search",
+        );
+        self.invalid(
+            table.bloom_bits_per_key < 0,
+            "bloom_bits_per_key",
+            table.bloom_bits_per_key,
+            "at least 0; 0 is no filter",
         );
     }
 

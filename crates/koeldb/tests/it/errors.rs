@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use koeldb::{
-    BlockBasedOptions, ConfigOptions, Db, Error, ErrorDetail, ErrorKind, Options, ReadOptions,
-    RecoveryMode, ReverseBytewiseComparator,
+    BlockBasedOptions, ConfigOptions, Db, Error, ErrorDetail, ErrorKind, Options, RecoveryMode,
+    ReverseBytewiseComparator,
 };
 
-use crate::golden::{REFUSED, expected, golden, is_readable};
+use crate::golden::{expected, golden, is_readable};
 use crate::rocksdb::Holder;
 use crate::scratch::{ScratchDir, data_files};
 
@@ -491,24 +491,13 @@ fn a_family_that_does_not_exist_is_not_created_unless_asked() {
 }
 
 #[test]
-fn tables_of_a_format_that_is_not_there_yet_are_named() {
-    for name in REFUSED {
+fn a_plain_table_without_its_prefix_extractor_is_named() {
+    for name in ["plain-fixed-stored-index", "plain-plain", "plain-prefix"] {
         let dir = ScratchDir::copy_of(&golden(name));
         let before = data_files(dir.path());
-        let format = "plain";
-        let loaded = Options::load_latest(dir.path(), &ConfigOptions::new()).unwrap();
-        // With the options of the writer, and with options that say nothing of the format.
-        let mut bare = Options::new();
-        bare.set_block_based_table_factory(&BlockBasedOptions::new());
-        for options in [&loaded.options, &bare] {
-            let error = match Db::open(options, dir.path()) {
-                Err(error) => error,
-                Ok(db) => db.get_opt("key", &ReadOptions::new()).expect_err(name),
-            };
-            assert_says(&error, ErrorKind::NotSupported, &[format]);
-            assert_unchanged(dir.path(), &before);
-        }
-        let error = Db::open(&bare, dir.path()).expect_err(name);
-        assert_says(&error, ErrorKind::NotSupported, &[".sst", format]);
+        let error = Db::open(&Options::new(), dir.path()).expect_err(name);
+        let words = [".sst", "Prefix extractor is missing"];
+        assert_says(&error, ErrorKind::InvalidArgument, &words);
+        assert_unchanged(dir.path(), &before);
     }
 }

@@ -31,7 +31,7 @@ fn key(random: &mut Random) -> Vec<u8> {
     format!("key{:03}", random.below(60)).into_bytes()
 }
 
-fn base_options() -> Options {
+pub(crate) fn base_options() -> Options {
     let mut options = Options::new();
     options
         .create_if_missing(true)
@@ -83,7 +83,7 @@ fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
     }
 }
 
-fn run(seed: u64, options: &Options, steps: u64) {
+pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
     println!("seed {seed}");
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut db = Db::open(options, "/model").unwrap();
