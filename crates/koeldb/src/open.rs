@@ -147,11 +147,7 @@ impl Opening {
             }
             sanitize::sanitize(&mut db, &mut all, &context)?;
         }
-        let wal_dir = if db.wal_dir.is_empty() {
-            path.to_owned()
-        } else {
-            PathBuf::from(&db.wal_dir)
-        };
+        let wal_dir = db.wal_directory(path);
         Ok(Opening {
             fs: Arc::clone(&env.fs),
             env,
@@ -236,7 +232,7 @@ impl Opening {
         report.orphans_removed = if self.read_only {
             Vec::new()
         } else {
-            self.remove_orphans(&mut versions, &recovered)
+            self.remove_orphans(&mut versions)
         };
         let parts = Parts {
             env: self.env.clone(),
@@ -472,6 +468,10 @@ impl Opening {
             writer.sync()?;
             self.fs.sync_dir(&self.wal_dir)?;
         }
+        // The originals go with the other obsolete logs, once this edit is durable (W3).
+        for &damaged in &recovered.archive {
+            koeldb_log::wal::keep_in_archive(&*self.fs, &self.wal_dir, damaged)?;
+        }
         let edits = families
             .keys()
             .map(|&id| {
@@ -497,8 +497,9 @@ impl Opening {
         })
     }
 
-    /// Removes the files of our grammar that the recovered state does not need.
-    fn remove_orphans(&self, versions: &mut VersionSet, recovered: &Recovered) -> Vec<String> {
+    /// Removes the files of our grammar that the recovered state does not need. A directory of its own for logs may hold
+    /// somebody else's files: of those there only logs are ours.
+    fn remove_orphans(&self, versions: &mut VersionSet) -> Vec<String> {
         let live = versions.live_files();
         let manifest = versions.manifest_number();
         let min_log = versions
@@ -506,52 +507,38 @@ impl Opening {
             .map(koeldb_lsm::version::Family::log_number)
             .min()
             .unwrap_or(0);
-        let mut removed = Vec::new();
-        let mut options_numbers: Vec<FileNumber> = Vec::new();
         let entries = self.fs.list(&self.path).unwrap_or_default();
-        for entry in &entries {
-            if let Some(FileKind::Options(number)) = file_name::parse(&entry.name) {
-                options_numbers.push(number);
+        let mut options: Vec<FileNumber> = entries
+            .iter()
+            .filter_map(|entry| match file_name::parse(&entry.name) {
+                Some(FileKind::Options(number)) => Some(number),
+                _ => None,
+            })
+            .collect();
+        options.sort_unstable();
+        let oldest_options = options.iter().rev().nth(1).copied().unwrap_or(0);
+        let is_orphan = |kind: FileKind| match kind {
+            FileKind::Table(number) => !live.tables.contains(&number),
+            FileKind::Manifest(number) => number < manifest,
+            FileKind::Temporary(_) => true,
+            FileKind::Options(number) => number < oldest_options,
+            _ => false,
+        };
+        let is_obsolete = |kind: FileKind| matches!(kind, FileKind::Wal(log) if log < min_log);
+        let mut removed = Vec::new();
+        let mut remove = |directory: &Path, name: String| {
+            if self.fs.remove_file(&directory.join(&name)).is_ok() {
+                removed.push(name);
+            }
+        };
+        for entry in entries {
+            if file_name::parse(&entry.name).is_some_and(is_orphan) {
+                remove(&self.path, entry.name);
             }
         }
-        options_numbers.sort_unstable();
-        let mut directories = vec![(self.path.clone(), entries)];
-        if self.wal_dir != self.path {
-            directories.push((
-                self.wal_dir.clone(),
-                self.fs.list(&self.wal_dir).unwrap_or_default(),
-            ));
-        }
-        for (directory, entries) in directories {
-            for entry in entries {
-                let is_orphan = match file_name::parse(&entry.name) {
-                    Some(FileKind::Table(number)) => !live.tables.contains(&number),
-                    Some(FileKind::Wal(number)) => number < min_log,
-                    Some(FileKind::Manifest(number)) => number < manifest,
-                    Some(FileKind::Temporary(_)) => true,
-                    Some(FileKind::Options(number)) => options_numbers
-                        .iter()
-                        .rev()
-                        .nth(1)
-                        .is_some_and(|&kept| number < kept),
-                    _ => false,
-                };
-                if !is_orphan {
-                    continue;
-                }
-                let path = directory.join(&entry.name);
-                let is_damaged_log = matches!(file_name::parse(&entry.name), Some(FileKind::Wal(number)) if recovered.archive.contains(&number));
-                let gone = if is_damaged_log {
-                    let archive = self.wal_dir.join("archive");
-                    self.fs
-                        .create_dir_all(&archive)
-                        .and_then(|()| self.fs.rename(&path, &archive.join(&entry.name)))
-                } else {
-                    self.fs.remove_file(&path)
-                };
-                if gone.is_ok() {
-                    removed.push(entry.name);
-                }
+        for entry in self.fs.list(&self.wal_dir).unwrap_or_default() {
+            if file_name::parse(&entry.name).is_some_and(is_obsolete) {
+                remove(&self.wal_dir, entry.name);
             }
         }
         removed
@@ -650,27 +637,19 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
         return Ok(());
     }
     let lock = fs.lock(&file_name::lock(path))?;
-    let remove_ours = |directory: &Path| -> Result<()> {
+    let remove = |directory: &Path, is_ours: fn(FileKind) -> bool| -> Result<()> {
         for entry in fs.list(directory)? {
-            match file_name::parse(&entry.name) {
-                None | Some(FileKind::Lock) => {}
-                Some(_) => fs.remove_file(&directory.join(&entry.name))?,
+            if file_name::parse(&entry.name).is_some_and(is_ours) {
+                fs.remove_file(&directory.join(&entry.name))?;
             }
         }
         Ok(())
     };
-    let wal_dir = if options.db.wal_dir.is_empty() {
-        path.to_owned()
-    } else {
-        PathBuf::from(&options.db.wal_dir)
-    };
-    for directory in [
-        path.join("archive"),
-        wal_dir.join("archive"),
-        wal_dir.clone(),
-    ] {
+    let wal_dir = options.db.wal_directory(path);
+    let archive = koeldb_log::wal::archive_directory;
+    for directory in [archive(path), archive(&wal_dir), wal_dir] {
         if directory != *path && fs.exists(&directory)? {
-            remove_ours(&directory)?;
+            remove(&directory, |kind| matches!(kind, FileKind::Wal(_)))?;
             // Left if somebody else keeps something in it.
             let _ = fs.remove_dir(&directory);
         }
@@ -679,7 +658,7 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     if fs.exists(&file_name::current(path))? {
         fs.remove_file(&file_name::current(path))?;
     }
-    remove_ours(path)?;
+    remove(path, |kind| kind != FileKind::Lock)?;
     drop(lock);
     fs.remove_file(&file_name::lock(path))?;
     let _ = fs.remove_dir(path);

@@ -52,7 +52,7 @@ pub struct RecoveryReport {
     pub last_seqno: SeqNo,
     /// Tables that recovered data was written to.
     pub tables_written: Vec<FileNumber>,
-    /// Files that nothing needs and that were removed or archived.
+    /// Files that nothing needs and that were removed; damaged logs are in `archive` now.
     pub orphans_removed: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Recovered {
     pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
     /// Replay stopped at damage, in point-in-time mode.
     pub(crate) stopped_early: bool,
-    /// Logs to keep in the archive when they are no longer needed.
+    /// Logs of which something was left out: they are kept in the archive.
     pub(crate) archive: Vec<FileNumber>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn replay_logs(
         }
         let log = replay.replay(fs, directory, number)?;
         replay.previous = Some(number);
-        if log.ignored || (log.dropped_bytes > 0 && replay.stopped_in == Some(number)) {
+        if log.ignored || log.dropped_bytes > 0 {
             archive.push(number);
         }
         report.logs.push(log);

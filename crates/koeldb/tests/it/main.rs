@@ -13,6 +13,7 @@ mod cuckoo;
 mod errors;
 mod examples;
 mod expected;
+mod files;
 mod golden;
 mod interop;
 mod model;

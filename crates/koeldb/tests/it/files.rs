@@ -1,0 +1,147 @@
+//! Which files go with a database, and which never do.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock};
+use koeldb::{Db, Env, Options, RecoveryMode};
+
+use crate::golden::{expected, golden};
+use crate::scratch::{ScratchDir, files};
+
+/// Names of our grammar, none of which this database has.
+const SOMEBODY_ELSES: [&str; 6] = [
+    "000001.sst",
+    "000002.blob",
+    "000003.dbtmp",
+    "MANIFEST-000001",
+    "OPTIONS-000001",
+    "CURRENT",
+];
+
+#[test]
+fn in_a_directory_for_logs_only_logs_are_touched() {
+    let (dir, logs) = (ScratchDir::new(), ScratchDir::new());
+    std::fs::create_dir(logs.join("archive")).unwrap();
+    for name in SOMEBODY_ELSES {
+        std::fs::write(logs.join(name), "mine").unwrap();
+        std::fs::write(logs.join("archive").join(name), "mine").unwrap();
+    }
+    let are_there = |directory: &Path| {
+        let files = files(directory);
+        SOMEBODY_ELSES.iter().all(|name| files.contains_key(*name))
+    };
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_wal_dir(logs.path().to_str().unwrap());
+    for round in 0..3 {
+        let db = Db::open(&options, dir.path()).unwrap();
+        db.put(format!("{round}"), "value").unwrap();
+        if round == 1 {
+            db.flush().unwrap();
+        }
+        drop(db);
+        assert_eq!(logs.all("log").len(), 1);
+        assert!(dir.all("log").is_empty());
+    }
+    let db = Db::open(&options, dir.path()).unwrap();
+    assert_eq!(db.range(..).count(), 3);
+    drop(db);
+    // A log that lies where this database keeps none is nobody's to remove.
+    std::fs::write(dir.join("000004.log"), "of another time").unwrap();
+    drop(Db::open(&options, dir.path()).unwrap());
+    assert!(dir.join("000004.log").exists());
+    assert!(are_there(logs.path()) && are_there(&logs.join("archive")));
+    Db::destroy(&options, dir.path()).unwrap();
+    assert!(!dir.path().exists());
+    assert!(logs.all("log").is_empty());
+    assert!(are_there(logs.path()) && are_there(&logs.join("archive")));
+}
+
+#[test]
+fn a_log_of_which_something_is_left_out_goes_to_the_archive() {
+    for mode in [
+        RecoveryMode::PointInTime,
+        RecoveryMode::SkipAnyCorruptedRecords,
+    ] {
+        let dir = ScratchDir::copy_of(&golden("wal-only"));
+        let log = dir.join("000004.log");
+        let mut bytes = std::fs::read(&log).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x40;
+        std::fs::write(&log, &bytes).unwrap();
+        let mut options = Options::new();
+        options.set_wal_recovery_mode(mode);
+        let db = Db::open(&options, dir.path()).unwrap();
+        assert!(db.recovery_report().dropped_anything());
+        drop(db);
+        assert!(!log.exists());
+        let kept = files(&dir.join("archive"));
+        assert_eq!(kept.into_values().collect::<Vec<_>>(), [bytes]);
+        drop(Db::open(&options, dir.path()).unwrap());
+        Db::destroy(&options, dir.path()).unwrap();
+        assert!(!dir.path().exists());
+    }
+}
+
+#[test]
+fn a_damaged_log_is_never_lost_however_often_its_recovery_is_interrupted() {
+    const HERE: &str = "/db";
+    let here = Path::new(HERE);
+    let with = |fs: &MemoryFileSystem| {
+        let mut options = Options::new();
+        options.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+        options
+    };
+    let fs = MemoryFileSystem::new();
+    fs.create_dir_all(here).unwrap();
+    let mut damaged = Vec::new();
+    for (name, mut bytes) in files(&golden("wal-only")) {
+        if name == "000004.log" {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0x40;
+            damaged.clone_from(&bytes);
+        }
+        let mut file = fs.create(&here.join(name), &Default::default()).unwrap();
+        file.append(&bytes).unwrap();
+        file.close().unwrap();
+    }
+    let is_kept = |fs: &MemoryFileSystem| {
+        [here.join("000004.log"), here.join("archive/000004.log")]
+            .iter()
+            .any(|path| {
+                let bytes = fs.read_all(path, u64::MAX, Purpose::Read);
+                bytes.is_ok_and(|bytes| bytes == damaged)
+            })
+    };
+    let fs = fs.crash_image(SurvivalPolicy::Generous, 0);
+    let images: Arc<Mutex<Vec<(String, MemoryFileSystem)>>> = Arc::default();
+    let taken = Arc::clone(&images);
+    fs.observe_mutations(move |fs, operation| {
+        for policy in [
+            SurvivalPolicy::Strict,
+            SurvivalPolicy::Generous,
+            SurvivalPolicy::TornPrefix,
+            SurvivalPolicy::Reordered,
+        ] {
+            let what = format!("crash before operation {operation}, {policy:?}");
+            let image = fs.crash_image(policy, operation);
+            taken.lock().unwrap().push((what, image));
+        }
+    });
+    let db = Db::open(&with(&fs), HERE).unwrap();
+    let whole = expected("wal-only").families["default"].len();
+    let recovered = db.range(..).count();
+    assert!(recovered > 0 && recovered < whole);
+    drop(db);
+    fs.observe_mutations(|_, _| ());
+    assert!(is_kept(&fs));
+    for (what, image) in std::mem::take(&mut *images.lock().unwrap()) {
+        assert!(is_kept(&image), "{what}");
+        let db = Db::open(&with(&image), HERE).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(db.range(..).count(), recovered, "{what}");
+        drop(db);
+        assert!(is_kept(&image), "{what}, opened");
+    }
+}
