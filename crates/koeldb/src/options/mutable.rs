@@ -9,6 +9,7 @@ use super::db::DbOptions;
 use super::refuse::Refusals;
 use super::registry::{Reading, Section};
 use super::sanitize::{sanitize_db_mutable, sanitize_family};
+use super::table_format::TableFormat;
 
 /// The options of a family after a change. Table options are changed by `block_based_table_factory={…}` or
 /// `table_factory.name`; they hold for files made or opened afterwards.
@@ -22,11 +23,32 @@ pub(crate) fn changed_family(
     pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
 ) -> Result<ColumnFamilyOptions> {
     let mut options = changed(current, pairs)?;
+    check_prefix_extractor(current, &options)?;
     sanitize_family(&mut options, db, false);
     let mut refusals = Refusals::default();
     refusals.check_family(name, &options, db);
     refusals.into_result()?;
     Ok(options)
+}
+
+/// Plain tables are opened with the prefix extractor they were written with, or not at all.
+fn check_prefix_extractor(
+    current: &ColumnFamilyOptions,
+    changed: &ColumnFamilyOptions,
+) -> Result<()> {
+    let name = |options: &ColumnFamilyOptions| {
+        let extractor = options.prefix_extractor.as_ref();
+        extractor
+            .map_or("nullptr", |extractor| extractor.name())
+            .to_owned()
+    };
+    let (old, new) = (name(current), name(changed));
+    if matches!(current.table_factory, TableFormat::Plain(_)) && old != new {
+        return Err(Error::invalid_argument(format!(
+            "Option not changeable: prefix_extractor={new}: the plain tables of the family are found by {old}"
+        )));
+    }
+    Ok(())
 }
 
 /// The options of the database after a change.

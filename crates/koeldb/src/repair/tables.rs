@@ -8,6 +8,7 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
+use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
 use koeldb_table::reader::{TableCursorOptions, TableReadContext, TableReader};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
@@ -36,16 +37,25 @@ fn open(
     options: &Options,
 ) -> Result<(Arc<TableReader>, KeyOrder)> {
     let open = |order: &KeyOrder| {
-        TableReader::open(
+        let reader = TableReader::open(
             Arc::clone(file),
             &TableReadContext {
                 order: order.clone(),
                 prefix_extractor: options.cf.prefix_extractor.clone(),
+                plain: PlainReadOptions {
+                    full_scan: true,
+                    ..PlainReadOptions::default()
+                },
                 number,
                 expected_bytes: file.len(),
                 ..TableReadContext::default()
             },
-        )
+        )?;
+        // It does not say in which order it was written.
+        if let TableReader::Plain(table) = &*reader {
+            table.verify_checksums(&mut |_| ())?;
+        }
+        Ok(reader)
     };
     let own = &options.cf.comparator;
     let error = match open(own) {

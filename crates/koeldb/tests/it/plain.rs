@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use koeldb::{
     CompactRangeOptions, ConfigOptions, Db, EncodingType, ErrorKind, Event, FixedPrefix, Options,
-    PlainTableOptions, StringAppend,
+    PlainTableOptions, ReverseBytewiseComparator, StringAppend,
 };
 
 use crate::model;
@@ -248,6 +248,55 @@ fn another_prefix_extractor_is_refused_and_a_scan_needs_none() {
         error.message().contains("not allowed in full scan mode"),
         "{error}"
     );
+}
+
+#[test]
+fn the_prefix_extractor_stays_while_the_database_is_open() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&plain_options(&PlainTableOptions::new()), dir.path()).unwrap();
+    let family = db.default_cf();
+    for extractor in ["fixed:4", "nullptr"] {
+        let error = family
+            .set_options([("prefix_extractor", extractor)])
+            .unwrap_err();
+        assert!(
+            error
+                .message()
+                .contains("are found by rocksdb.FixedPrefix.3"),
+            "{error}"
+        );
+    }
+    family
+        .set_options([("prefix_extractor", "fixed:3")])
+        .unwrap();
+    family
+        .set_options([("plain_table_factory", "{store_index_in_file=true;}")])
+        .unwrap();
+    db.put("key001", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.get("key001").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_repair_finds_plain_tables_again() {
+    for is_reversed in [false, true] {
+        let dir = ScratchDir::new();
+        let mut options = plain_options(&PlainTableOptions::new());
+        if is_reversed {
+            options.set_comparator(ReverseBytewiseComparator);
+        }
+        let db = Db::open(&options, dir.path()).unwrap();
+        for number in 0..100 {
+            db.put(key(number), "value").unwrap();
+        }
+        db.flush().unwrap();
+        drop(db);
+        std::fs::remove_file(dir.join("CURRENT")).unwrap();
+        Db::repair(&options, dir.path()).unwrap();
+        let db = Db::open(&options, dir.path()).unwrap();
+        assert_eq!(db.range(..).count(), 100);
+        assert!(db.get(key(50)).unwrap().is_some());
+    }
 }
 
 #[test]
