@@ -14,7 +14,7 @@
 //!
 //! In the prefix encoding a key is written whole at the start of each prefix and again from time to time; the
 //! key behind it announces how many of its first bytes are the prefix, and it and all up to the next whole key
-//! hold the rest only. So a row can be read where a whole key stands, or by whoever knows the [`Base`] of the
+//! hold the rest only. So a row can be read where a whole key stands, or by whoever knows the `Base` of the
 //! row (`table/plain/plain_table_key_coding.cc`, RocksDB 11.9; `docs/formats/plain-table.md`).
 #![deny(
     clippy::expect_used,

@@ -6,7 +6,7 @@
 //!
 //! Rows are compared one by one from a listed row that is not behind the wanted key, or the first of its prefix.
 //! Wherever a listed row lies before the key, the rows from there on hold it if the table does, in whatever
-//! order prefixes come. Keys without a prefix, in a table with prefixes, are found through the [`Marks`].
+//! order prefixes come. Keys without a prefix, in a table with prefixes, are found through the `Marks`.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
