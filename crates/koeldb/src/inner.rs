@@ -34,7 +34,7 @@ use crate::super_version::lock;
 use crate::tables::TableFactory;
 use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
-use crate::write::queue::{CommitHow, WriteQueue};
+use crate::write::queue::{CommitHow, Patience, WriteQueue};
 use crate::write::stall::WriteStall;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
@@ -417,6 +417,9 @@ impl DbInner {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
+            patience: options
+                .stall_timeout
+                .map(|limit| Patience::new(limit, &*self.clock)),
         };
         let begun = self.measures().then(|| self.clock.now());
         let written = self.queue.write(self, batch.records(), batch.count(), how);

@@ -231,23 +231,49 @@ impl DbInner {
         Ok(())
     }
 
-    #[cold]
-    fn wait_out_stall(self: &Arc<Self>, bytes: usize, how: CommitHow) -> Result<()> {
-        if how.no_slowdown {
-            return Err(Error::with_kind(
+    /// How long a write may wait until it asks again; an error if writes are stalled and it must not wait for that.
+    pub(crate) fn may_wait(&self, how: CommitHow) -> Result<Duration> {
+        // Those that wait in line are not woken when a stall begins.
+        const SLICE: Duration = Duration::from_millis(5);
+        let is_stalled = !self.stall.is_normal();
+        if how.no_slowdown && is_stalled {
+            return Err(not_applied(Error::with_kind(
                 ErrorKind::Incomplete,
                 "the write would have to wait for compaction, and no_slowdown is set",
-            ));
+            )));
         }
+        let left = match how.patience {
+            Some(patience) => patience.left(&*self.clock),
+            None => Duration::MAX,
+        };
+        if left.is_zero() && is_stalled {
+            return Err(not_applied(Error::with_kind(
+                ErrorKind::TimedOut,
+                "writes were stalled for longer than stall_timeout",
+            )));
+        }
+        Ok(if left.is_zero() || how.no_slowdown {
+            SLICE
+        } else {
+            left
+        })
+    }
+
+    #[cold]
+    fn wait_out_stall(self: &Arc<Self>, bytes: usize, how: CommitHow) -> Result<()> {
+        self.may_wait(how)?;
         let begun = self.clock.now();
         while self.stall.is_stopped() {
             self.schedule();
             self.update_stall();
-            self.stall.wait(Duration::from_millis(100));
+            let left = self.may_wait(how)?;
+            self.stall.wait(left.min(Duration::from_millis(100)));
             self.check_writable()?;
         }
-        self.stall
-            .delay(&*self.clock, bytes, || self.check_writable())?;
+        self.stall.delay(&*self.clock, bytes, || {
+            self.may_wait(how)?;
+            self.check_writable()
+        })?;
         let waited = self.clock.now().saturating_sub(begun);
         self.count(
             Ticker::StallMicros,

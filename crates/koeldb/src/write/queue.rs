@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_fs::Clock;
 
 use super::apply::{Part, SharedApply, insert};
 use super::commit::CommitState;
@@ -38,6 +40,44 @@ pub(crate) struct CommitHow {
     pub(crate) sync: bool,
     pub(crate) disable_wal: bool,
     pub(crate) no_slowdown: bool,
+    pub(crate) patience: Option<Patience>,
+}
+
+/// How long a write waits where writes are stopped or slowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    limit: Duration,
+    /// When it ends.
+    until: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(limit: Duration, clock: &dyn Clock) -> Self {
+        Patience {
+            limit,
+            until: clock.now().saturating_add(limit),
+        }
+    }
+
+    /// The time left; zero when it is over.
+    pub(crate) fn left(self, clock: &dyn Clock) -> Duration {
+        self.until.saturating_sub(clock.now())
+    }
+}
+
+impl CommitHow {
+    /// Whether a writer may share the fate of a group opened before: it would not give up much earlier than it would
+    /// alone.
+    fn may_join(self, group: CommitHow) -> bool {
+        let agrees = match (self.patience, group.patience) {
+            (Some(own), Some(other)) => {
+                own.limit == other.limit && own.until.saturating_sub(other.until) <= own.limit / 4
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        agrees && self.disable_wal == group.disable_wal && self.no_slowdown == group.no_slowdown
+    }
 }
 
 /// A ticket begins at 0, waiting.
@@ -71,6 +111,18 @@ impl Ticket {
     }
 
     fn wait_until(&self, state: u8, spinning: &AtomicUsize, spinners_max: usize) {
+        // Without a limit it does not fail.
+        let _ = self.wait_while_patient(state, spinning, spinners_max, || Ok(Duration::MAX));
+    }
+
+    /// Waits as long as `left` says how long.
+    fn wait_while_patient(
+        &self,
+        state: u8,
+        spinning: &AtomicUsize,
+        spinners_max: usize,
+        left: impl Fn() -> Result<Duration>,
+    ) -> Result<()> {
         let reached = || self.state.load(Ordering::Acquire) >= state;
         if spinning.fetch_add(1, Ordering::Relaxed) < spinners_max {
             for _ in 0..SPINS {
@@ -90,12 +142,16 @@ impl Ticket {
         while !reached() {
             let mut parked = lock(&self.parked);
             if self.state.load(Ordering::SeqCst) >= state {
-                return;
+                break;
             }
             parked.push(std::thread::current());
             drop(parked);
-            std::thread::park();
+            match left()? {
+                Duration::MAX => std::thread::park(),
+                left => std::thread::park_timeout(left),
+            }
         }
+        Ok(())
     }
 }
 
@@ -228,12 +284,16 @@ impl WriteQueue {
                 .get()
                 .map_or(Ok(()), |error| Err(error.clone()));
         }
-        ticket.wait_until(LEADING, &self.spinning, self.spinners_max);
+        let settle = Settle(&ticket);
+        if let Err(error) = self.wait_to_lead(inner, &ticket, how) {
+            let _ = ticket.failure.set(error.clone());
+            settle.done();
+            return Err(error);
+        }
         let group = lock(&self.line)
             .groups
             .pop_front()
             .and_then(|group| group.records);
-        let settle = Settle(&ticket);
         let mut leadership = self.leadership();
         let led = Self::lead_group(
             inner,
@@ -246,6 +306,23 @@ impl WriteQueue {
         }
         settle.done();
         led
+    }
+
+    /// Waits for the turn of the group that `ticket` is of, and takes the group out of line if it must not wait longer.
+    fn wait_to_lead(&self, inner: &DbInner, ticket: &Arc<Ticket>, how: CommitHow) -> Result<()> {
+        let left = || inner.may_wait(how);
+        let waited = ticket.wait_while_patient(LEADING, &self.spinning, self.spinners_max, left);
+        if waited.is_ok() {
+            return Ok(());
+        }
+        let mut line = lock(&self.line);
+        // Under the lock that hands leadership on: a group that has it by now goes ahead.
+        if ticket.state.load(Ordering::SeqCst) < LEADING {
+            line.groups
+                .retain(|group| !Arc::ptr_eq(&group.ticket, ticket));
+            return waited;
+        }
+        Ok(())
     }
 
     fn lead_group(
@@ -284,8 +361,7 @@ impl WriteQueue {
             records: Some(group),
             ticket,
         }) = line.groups.back_mut()
-            && group.how.disable_wal == how.disable_wal
-            && group.how.no_slowdown == how.no_slowdown
+            && how.may_join(group.how)
             && group.records.len() + records.len() <= GROUP_BYTES_MAX
         {
             let from = group.records.len();

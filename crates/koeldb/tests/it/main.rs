@@ -22,3 +22,4 @@ mod regressions;
 mod repair;
 mod rocksdb;
 mod scratch;
+mod stalls;

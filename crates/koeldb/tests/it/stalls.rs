@@ -1,0 +1,123 @@
+//! Writes that may not wait as long as a stall lasts.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use koeldb::fs::{
+    FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
+};
+use koeldb::{Db, Env, ErrorKind, Options, WriteOptions, WriteOutcome};
+
+use crate::scratch::ScratchDir;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A database in which no flush ends before the sender is dropped, and whose writes are stopped therefore.
+fn stopped(dir: &ScratchDir) -> (Db, Sender<()>) {
+    let (open, opened) = channel::<()>();
+    let opened = Mutex::new(opened);
+    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
+    let stand_still = FaultAction::Call(Arc::new(move |_| {
+        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
+    }));
+    faults.add_rule(
+        FaultRule::new(stand_still)
+            .on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Flush),
+    );
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(64 << 10)
+        .set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+    let db = Db::open(&options, dir.path()).unwrap();
+    let mut index = 0_u32;
+    while db.property_int_value("rocksdb.is-write-stopped").unwrap() != Some(1) {
+        let written = db.put_opt(format!("filling {index}"), [7; 1000], &impatient());
+        assert!(index < 1000, "writes are never stopped");
+        index += 1;
+        if let Err(error) = written {
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+        }
+    }
+    (db, open)
+}
+
+fn impatient() -> WriteOptions {
+    let mut options = WriteOptions::new();
+    options.set_stall_timeout(Duration::from_millis(30));
+    options
+}
+
+fn without_waiting() -> WriteOptions {
+    let mut options = WriteOptions::new();
+    options.set_no_slowdown(true);
+    options
+}
+
+#[test]
+fn a_write_gives_up_when_a_stop_lasts_longer_than_it_waits() {
+    let dir = ScratchDir::new();
+    let (db, open) = stopped(&dir);
+    for (options, kind) in [
+        (impatient(), ErrorKind::TimedOut),
+        (without_waiting(), ErrorKind::Incomplete),
+    ] {
+        let error = db.put_opt("given up", "value", &options).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+    }
+    drop(open);
+    // It goes on as soon as the flush does.
+    db.put("patient", "value").unwrap();
+    db.put_opt("soon", "value", &impatient()).unwrap();
+    assert!(!db.contains_key("given up").unwrap());
+    drop(db);
+    let db = Db::open(&Options::new(), dir.path()).unwrap();
+    assert!(!db.contains_key("given up").unwrap());
+    assert!(db.contains_key("soon").unwrap());
+}
+
+#[test]
+fn a_write_behind_others_that_wait_for_ever_gives_up_too() {
+    let dir = ScratchDir::new();
+    let (db, open) = stopped(&dir);
+    // One of these leads, and waits for the flush with the right to commit in its hands.
+    let patient: Vec<_> = (0..3)
+        .map(|index| {
+            let db = db.clone();
+            std::thread::spawn(move || db.put(format!("patient {index}"), "value"))
+        })
+        .collect();
+    for round in 0..3 {
+        let impatient: Vec<_> = (0..4)
+            .map(|index| {
+                let db = db.clone();
+                std::thread::spawn(move || {
+                    let options = match index % 2 {
+                        0 => impatient(),
+                        _ => without_waiting(),
+                    };
+                    db.put_opt(format!("given up {round} {index}"), "value", &options)
+                })
+            })
+            .collect();
+        for (index, write) in impatient.into_iter().enumerate() {
+            let error = write.join().unwrap().unwrap_err();
+            let kind = match index % 2 {
+                0 => ErrorKind::TimedOut,
+                _ => ErrorKind::Incomplete,
+            };
+            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+        }
+    }
+    assert!(patient.iter().all(|write| !write.is_finished()));
+    drop(open);
+    for write in patient {
+        write.join().unwrap().unwrap();
+    }
+    assert!(db.prefix("given up").next().is_none());
+    assert_eq!(db.prefix("patient").count(), 3);
+}
