@@ -55,7 +55,7 @@ fn fill(db: &Db, expected: &mut Expected) {
             entries.insert(key(number), value(number, round));
         }
         db.write(&batch).unwrap();
-        for number in (round as u32..2000).step_by(131) {
+        for number in (u32::try_from(round).unwrap()..2000).step_by(131) {
             db.delete(key(number)).unwrap();
             entries.remove(&key(number));
         }
