@@ -18,12 +18,14 @@
 )]
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use koeldb_base::Result;
 use koeldb_base::coding;
+use koeldb_base::key::user_key;
 
 use super::block::{
-    Block, BlockCursor, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, View, bad_entry,
+    Block, BlockCursor, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, View, bad_entry, halve,
 };
 use super::format::BlockHandle;
 
@@ -32,7 +34,20 @@ mod interpolation;
 mod number;
 
 pub use decoded::DecodedIndex;
-pub(super) use decoded::DecodedPlace;
+
+/// As many keys are looked for together.
+pub(super) const INDEX_BATCH: usize = 32;
+
+/// Which block may hold a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IndexPlace {
+    /// This one, and no other: its separator is behind the key.
+    Block(BlockHandle),
+    /// None.
+    Behind,
+    /// The separators have to be looked at, and perhaps several blocks.
+    Unknown,
+}
 
 /// How the restart points of an index block are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -108,6 +123,82 @@ impl IndexFormat {
         }
     }
 
+    /// Which blocks may hold the user keys of up to [`INDEX_BATCH`] internal keys, which ascend. They are looked for
+    /// together.
+    pub(super) fn find_blocks(
+        &self,
+        block: &Block,
+        targets: &[&[u8]],
+        places: &mut [IndexPlace],
+    ) -> Result<()> {
+        if let Some(decoded) = block.decoded() {
+            let user_keys = targets.iter().map(|target| user_key(target));
+            decoded.find_blocks(&self.keys.order, user_keys, places);
+            return Ok(());
+        }
+        let view = View::new(block, self.layout());
+        let mut starts = [Start::Found(0); INDEX_BATCH];
+        if self.interpolates(block) {
+            for (start, target) in starts.iter_mut().zip(targets) {
+                *start = self.search_restarts(block, &view, target)?;
+            }
+        } else {
+            let all = 0..view.restart_key_count();
+            self.halve_together(&view, all, targets, &mut starts)?;
+        }
+        for ((start, target), place) in starts.into_iter().zip(targets).zip(places) {
+            *place = match IndexScan::seek_from(block, self, start, target)? {
+                Some(scan) => self.place_of(&scan, target),
+                None => IndexPlace::Behind,
+            };
+        }
+        Ok(())
+    }
+
+    /// Halves for the target in the middle, and goes on with those before it on its left and those behind it on its
+    /// right, so that no two searches go the same way.
+    fn halve_together(
+        &self,
+        view: &View<'_>,
+        range: Range<usize>,
+        targets: &[&[u8]],
+        starts: &mut [Start],
+    ) -> Result<()> {
+        let middle = targets.len() / 2;
+        let (Some(target), Some((starts_before, [start, starts_behind @ ..]))) =
+            (targets.get(middle), starts.split_at_mut_checked(middle))
+        else {
+            return Ok(());
+        };
+        let key_at = |index| view.restart_key(index);
+        let compare = |key: &[u8]| self.keys.compare(key, target);
+        let first = match halve(range.clone(), key_at, compare)? {
+            Start::Found(first) => first,
+            Start::Scan(before) => before.saturating_add(1),
+        };
+        *start = match first.checked_sub(1) {
+            Some(before) => Start::Scan(before),
+            None => Start::Found(0),
+        };
+        let (targets_before, targets_behind) = targets.split_at(middle);
+        let targets_behind = targets_behind.get(1..).unwrap_or_default();
+        self.halve_together(view, range.start..first, targets_before, starts_before)?;
+        self.halve_together(view, first..range.end, targets_behind, starts_behind)
+    }
+
+    /// What the first entry at or behind a target says about the block that may hold its user key.
+    fn place_of(&self, scan: &IndexScan<'_>, target: &[u8]) -> IndexPlace {
+        let order = &self.keys.order;
+        let (wanted, first_key) = (user_key(target), scan.first_key());
+        if !first_key.is_empty() && order.compare(user_key(first_key), wanted).is_gt() {
+            IndexPlace::Behind
+        } else if !self.keys.user_keys && order.compare(user_key(scan.key()), wanted).is_eq() {
+            IndexPlace::Unknown
+        } else {
+            IndexPlace::Block(scan.handle())
+        }
+    }
+
     /// Whether a block is searched by guessing. The mark of a block in another than the bytewise order says
     /// nothing: RocksDB sets it by the gaps between ascending numbers.
     #[inline]
@@ -138,8 +229,19 @@ impl<'b> IndexScan<'b> {
     /// `Corruption` if an entry is malformed.
     #[inline]
     pub fn seek(block: &'b Block, format: &'b IndexFormat, target: &[u8]) -> Result<Option<Self>> {
+        let start = format.search_restarts(block, &View::new(block, format.layout()), target)?;
+        Self::seek_from(block, format, start, target)
+    }
+
+    /// The same, where the restart points were searched already.
+    #[inline]
+    fn seek_from(
+        block: &'b Block,
+        format: &'b IndexFormat,
+        start: Start,
+        target: &[u8],
+    ) -> Result<Option<Self>> {
         let view = View::new(block, format.layout());
-        let start = format.search_restarts(block, &view, target)?;
         let restart = start.restart();
         let behind = view.restart_offset(restart.saturating_add(1));
         let mut scan = Self::at_restart(view, format, restart);

@@ -7,10 +7,11 @@
 //! - [`mod@format`]: footer, handles, trailers; [`metaindex`]: the names of the metadata blocks.
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
 //! - [`fetch`]: from a handle to a verified, decompressed, cached block.
-//! - `open`: from the end of a file to a reader. [`reader`], [`cursor`]: point reads and scans.
+//! - `open`: from the end of a file to a reader. [`reader`], `batch`, [`cursor`]: point reads, many at once, and scans.
 //! - [`builder`], `write_options`: writing a table. `block_builder`, [`index_builder`], `uniformity`,
 //!   `filter_builder`, `dictionary`, `block_writer`: its parts.
 
+mod batch;
 pub mod block;
 pub(crate) mod block_builder;
 pub(crate) mod block_writer;

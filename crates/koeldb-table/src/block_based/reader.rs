@@ -18,7 +18,7 @@ use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, ValueType};
 use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
 use super::format::{BlockHandle, Footer};
-use super::index::{DecodedPlace, IndexCursor, IndexFormat, IndexScan};
+use super::index::{IndexCursor, IndexFormat, IndexPlace, IndexScan};
 use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
 use crate::properties::TableProperties;
@@ -164,66 +164,8 @@ impl BlockBasedReader {
         self.search_entries(lookup, source, asked)
     }
 
-    /// As `TableReader::search_batch`. A filter over the whole table is asked for all keys at once.
-    pub(crate) fn search_batch<S: BlockSource>(
-        &self,
-        lookups: &mut [&mut Lookup],
-        source: &mut S,
-        mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
-    ) {
-        let admitted = match self.filter_batch(lookups, source) {
-            Ok(admitted) => admitted,
-            Err(Fault::Error(error)) => {
-                for index in 0..lookups.len() {
-                    outcome(index, Err(Fault::Error(error.clone())));
-                }
-                return;
-            }
-            // Each look-up asks the filter itself and suspends for itself.
-            Err(Fault::Suspend(_)) => None,
-        };
-        for (index, lookup) in lookups.iter_mut().enumerate() {
-            let result = match &admitted {
-                None => self.search(lookup, source),
-                Some(admitted) => {
-                    self.cover(lookup);
-                    if admitted.get(index) == Some(&false) {
-                        self.count(Ticker::BloomFilterUseful);
-                        Ok(())
-                    } else {
-                        self.search_entries(lookup, source, true)
-                    }
-                }
-            };
-            outcome(index, result);
-        }
-    }
-
-    /// What a filter of whole keys over the whole table says to each look-up; `None` if there is no such filter.
-    fn filter_batch<S: BlockSource>(
-        &self,
-        lookups: &[&mut Lookup],
-        source: &mut S,
-    ) -> Result<Option<Vec<bool>>, Fault<S::Suspend>> {
-        let Some(part) = &self.filter else {
-            return Ok(None);
-        };
-        if part.partitions.is_some() || !part.whole_keys {
-            return Ok(None);
-        }
-        let block = part.block.get(&self.file, source)?;
-        let filter = block.filter()?;
-        if filter.is_legacy() {
-            return Ok(None);
-        }
-        let hashes: Vec<u64> = lookups.iter().map(|lookup| lookup.filter_hash()).collect();
-        let mut admitted = vec![true; hashes.len()];
-        filter.may_contain_hashes(&hashes, &mut admitted);
-        Ok(Some(admitted))
-    }
-
     #[inline]
-    fn cover(&self, lookup: &mut Lookup) {
+    pub(super) fn cover(&self, lookup: &mut Lookup) {
         if let Some(tombstones) = &self.tombstones {
             let seqno = tombstones.covering_seqno(lookup.user_key(), lookup.snapshot());
             lookup.cover(seqno);
@@ -288,7 +230,7 @@ impl BlockBasedReader {
 
     /// Searches index and data. `filtered` says whether a filter admitted the key.
     #[inline]
-    fn search_entries<S: BlockSource>(
+    pub(super) fn search_entries<S: BlockSource>(
         &self,
         lookup: &mut Lookup,
         source: &mut S,
@@ -302,13 +244,19 @@ impl BlockBasedReader {
         } else {
             self.search_index(root, lookup, source, &mut found)?;
         }
+        self.count_admitted(filtered, found);
+        Ok(())
+    }
+
+    /// Counts a key that a filter admitted, if one was asked.
+    #[inline]
+    pub(super) fn count_admitted(&self, filtered: bool, found: bool) {
         if filtered && self.file.statistics.is_some() {
             self.count(Ticker::BloomFilterFullPositive);
             if found {
                 self.count(Ticker::BloomFilterFullTruePositive);
             }
         }
-        Ok(())
     }
 
     fn search_partitions<S: BlockSource>(
@@ -342,12 +290,12 @@ impl BlockBasedReader {
     ) -> Result<PointEnd, Fault<S::Suspend>> {
         if let Some(decoded) = index.decoded() {
             match decoded.find_block(&self.order, lookup.user_key()) {
-                DecodedPlace::Block(handle) => {
+                IndexPlace::Block(handle) => {
                     self.search_block(handle, lookup, source, found)?;
                     return Ok(PointEnd::Settled);
                 }
-                DecodedPlace::Behind => return Ok(PointEnd::EndOfBlock),
-                DecodedPlace::Unknown => {}
+                IndexPlace::Behind => return Ok(PointEnd::EndOfBlock),
+                IndexPlace::Unknown => {}
             }
         }
         let Some(mut scan) = IndexScan::seek(index, &self.index_format, lookup.seek_key())? else {
@@ -377,14 +325,24 @@ impl BlockBasedReader {
         found: &mut bool,
     ) -> Result<PointEnd, Fault<S::Suspend>> {
         let block = source.block(&self.file, handle, BlockKind::Data)?;
-        let block = block.entries()?;
+        Ok(self.search_data(block.entries()?, lookup, found)?)
+    }
+
+    /// The same for a block that is at hand.
+    #[inline]
+    pub(super) fn search_data(
+        &self,
+        block: &Block,
+        lookup: &mut Lookup,
+        found: &mut bool,
+    ) -> Result<PointEnd> {
         let mut offer = Offer {
             lookup,
             bytes: block.bytes(),
             keys: &self.data_keys,
             found,
         };
-        Ok(block.search_point(&self.order, &mut offer)?)
+        block.search_point(&self.order, &mut offer)
     }
 
     /// Whether a block whose first key the index has begins behind the look-up's user key.
@@ -442,7 +400,7 @@ impl BlockBasedReader {
     }
 
     #[inline]
-    fn count(&self, ticker: Ticker) {
+    pub(super) fn count(&self, ticker: Ticker) {
         if let Some(statistics) = &self.file.statistics {
             statistics.add(ticker, 1);
         }
@@ -464,6 +422,12 @@ impl BlockBasedReader {
     #[must_use]
     pub fn footer(&self) -> &Footer {
         &self.footer
+    }
+
+    /// Where the index block is, or the top level of a partitioned index.
+    #[must_use]
+    pub fn index_handle(&self) -> BlockHandle {
+        self.index.handle
     }
 
     /// The metadata blocks by name.

@@ -10,14 +10,16 @@ use koeldb_base::merge_operator::StringAppend;
 use koeldb_base::prefix::{CappedPrefix, FixedPrefix, PrefixExtractor};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Cursor, KeyOrder, Lookup, PinnedSlice, ValueType};
+use koeldb_cache::{Cache, CacheOptions};
 use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
 use koeldb_table::TableReader;
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
 use koeldb_table::block_based::format::IndexType;
+use koeldb_table::block_based::index::{IndexDecoding, IndexSearch};
 use koeldb_table::block_based::index_builder::IndexShortening;
 use koeldb_table::builder::{FinishedTable, TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
-use koeldb_table::reader::{TableCursorOptions, TableReadContext};
+use koeldb_table::reader::{BlockBasedReadOptions, TableCursorOptions, TableReadContext};
 use koeldb_table::source::BlockingSource;
 use proptest::prelude::*;
 
@@ -129,6 +131,27 @@ fn formats() -> impl Strategy<Value = BlockBasedWriteOptions> {
     )
 }
 
+fn readings() -> impl Strategy<Value = BlockBasedReadOptions> {
+    let searches = prop::sample::select(vec![
+        IndexSearch::Binary,
+        IndexSearch::Interpolation,
+        IndexSearch::Auto,
+    ]);
+    let decodings = prop::sample::select(vec![
+        IndexDecoding::Never,
+        IndexDecoding::Pinned,
+        IndexDecoding::Always,
+    ]);
+    (searches, decodings, any::<bool>()).prop_map(|(index_search, index_decoding, cached)| {
+        BlockBasedReadOptions {
+            index_search,
+            index_decoding,
+            cache_index_and_filter_blocks: cached,
+            ..BlockBasedReadOptions::default()
+        }
+    })
+}
+
 fn contexts() -> impl Strategy<Value = TableBuildContext> {
     let codecs: Vec<Compression> = Compression::ALL
         .into_iter()
@@ -182,6 +205,7 @@ fn sorted(context: &TableBuildContext, entries: Vec<(Vec<u8>, ValueType, Vec<u8>
 
 fn write_and_open(
     context: &TableBuildContext,
+    reading: &BlockBasedReadOptions,
     entries: &Entries,
     tombstones: &[RangeTombstone],
 ) -> (FinishedTable, Arc<TableReader>) {
@@ -201,6 +225,9 @@ fn write_and_open(
         prefix_extractor: context.prefix_extractor.clone(),
         expected_bytes: table.file_bytes,
         tail_bytes: table.tail_bytes,
+        block_based: reading.clone(),
+        cache: (reading.cache_index_and_filter_blocks)
+            .then(|| Cache::new(&CacheOptions::default())),
         ..TableReadContext::default()
     };
     let file = fs.open(path, &OpenOptions::default()).unwrap();
@@ -300,13 +327,14 @@ proptest! {
     #[test]
     fn tables_hold_what_was_added_under_any_settings(
         context in contexts(),
+        reading in readings(),
         entries in entries(),
         tombstones in tombstones(),
         others in prop::collection::vec((user_keys(), 0..250_u64), 0..40),
     ) {
         let order = context.order.clone();
         let entries = sorted(&context, entries);
-        let (table, reader) = write_and_open(&context, &entries, &tombstones);
+        let (table, reader) = write_and_open(&context, &reading, &entries, &tombstones);
         prop_assert_eq!(reader.properties(), &table.properties);
         prop_assert_eq!(
             table.properties.entry_count - table.properties.range_deletion_count,
@@ -336,7 +364,12 @@ fn an_empty_table_is_opened_and_holds_nothing() {
         let mut context = TableBuildContext::default();
         context.format.index_type = index_type;
         context.format.filter = FilterPolicy::bloom(10.0);
-        let (table, reader) = write_and_open(&context, &Vec::new(), &[]);
+        let (table, reader) = write_and_open(
+            &context,
+            &BlockBasedReadOptions::default(),
+            &Vec::new(),
+            &[],
+        );
         assert_eq!(table.properties.entry_count, 0);
         assert_eq!(table.properties.smallest_seqno, None);
         let target = encode(b"key", 1, ValueType::Value);

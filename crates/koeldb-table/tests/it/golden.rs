@@ -12,7 +12,9 @@ use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{FileSystem, OpenOptions, Purpose};
 use koeldb_table::TableReader;
 use koeldb_table::block_based::format::IndexType;
+use koeldb_table::block_based::index::{IndexDecoding, IndexSearch};
 use koeldb_table::reader::{BlockBasedReadOptions, TableReadContext};
+use koeldb_table::source::BlockKind;
 
 use crate::judge::{self, FileBytes};
 
@@ -155,6 +157,44 @@ fn blocks_in_a_cache_give_the_same_answers() {
         ] {
             assert!(statistics.ticker(ticker) > 0, "{ticker:?} of {path:?}");
         }
+    }
+}
+
+#[test]
+fn a_uniform_index_is_read_in_every_mode() {
+    let paths = tables("block-uniform-index");
+    assert!(!paths.is_empty());
+    for path in &paths {
+        for index_search in [
+            IndexSearch::Binary,
+            IndexSearch::Interpolation,
+            IndexSearch::Auto,
+        ] {
+            for index_decoding in [
+                IndexDecoding::Never,
+                IndexDecoding::Pinned,
+                IndexDecoding::Always,
+            ] {
+                let context = TableReadContext {
+                    block_based: BlockBasedReadOptions {
+                        index_search,
+                        index_decoding,
+                        ..BlockBasedReadOptions::default()
+                    },
+                    ..TableReadContext::default()
+                };
+                let (table, order) = open(path, &context);
+                judge::judge(&table, &order, 200);
+            }
+        }
+        let (table, _) = open(path, &TableReadContext::default());
+        assert_eq!(table.properties().uniform_block_count, 1, "{path:?}");
+        let TableReader::BlockBased(reader) = &*table else {
+            panic!("{path:?} is no block-based table");
+        };
+        let (handle, kind) = (reader.index_handle(), BlockKind::Index);
+        let index = reader.file().read(handle, kind, true).unwrap();
+        assert!(index.entries().unwrap().is_uniform(), "{path:?}");
     }
 }
 

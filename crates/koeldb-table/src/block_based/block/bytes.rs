@@ -134,10 +134,15 @@ impl AsRef<[u8]> for BlockBytes {
     }
 }
 
-/// Begins to fetch the first cache line of a value.
+/// Begins to fetch a value of up to three cache lines.
 #[inline]
 pub(in super::super) fn prefetch_item<T>(item: &T) {
-    prefetch_line(std::ptr::from_ref(item).cast());
+    let first: *const u8 = std::ptr::from_ref(item).cast();
+    prefetch_line(first);
+    if size_of::<T>() > LINE_BYTES {
+        prefetch_line(first.wrapping_add(LINE_BYTES));
+        prefetch_line(first.wrapping_add(size_of::<T>().saturating_sub(1)));
+    }
 }
 
 /// Begins to fetch the cache line at `at`, if the slice has it.

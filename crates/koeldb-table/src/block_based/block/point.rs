@@ -81,6 +81,13 @@ impl Block {
         }
     }
 
+    /// Begins to fetch what [`Block::search_point`] looks at first.
+    #[inline]
+    pub(in super::super) fn prefetch_search(&self) {
+        self.bytes.prefetch_pin();
+        View::new(self, self.layout()).prefetch_restarts();
+    }
+
     /// The restart point the hash index sends the search for a user key to. An empty bucket leads to the last
     /// one, where the scan tells whether the key may begin the next block.
     #[inline]

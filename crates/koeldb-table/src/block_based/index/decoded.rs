@@ -27,7 +27,7 @@ use koeldb_base::{KeyOrder, Result};
 use super::super::block::{Block, KeyFormat, Start, View, halve, prefetch_item};
 use super::super::format::BlockHandle;
 use super::number::Numbering;
-use super::{IndexFormat, IndexScan};
+use super::{INDEX_BATCH, IndexFormat, IndexPlace, IndexScan};
 
 const GROUP: usize = 8;
 
@@ -67,17 +67,6 @@ pub struct DecodedIndex {
     single: bool,
     /// Whether handles say all that entries do.
     has_handles: bool,
-}
-
-/// Which block may hold a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum DecodedPlace {
-    /// This one, and no other: its separator is behind the key.
-    Block(BlockHandle),
-    /// None: the key is behind the last separator.
-    Behind,
-    /// The separators have to be looked at.
-    Unknown,
 }
 
 impl DecodedIndex {
@@ -141,31 +130,72 @@ impl DecodedIndex {
 
     /// The block that may hold a user key, if the numbers tell.
     #[inline]
-    pub(in super::super) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> DecodedPlace {
-        if !self.has_handles {
-            return DecodedPlace::Unknown;
-        }
-        let wanted = match self.wanted(order, user_key) {
-            Ok(wanted) => wanted,
-            Err(Ordering::Greater) => return DecodedPlace::Behind,
-            Err(_) => {
-                let first = self.groups.first().and_then(|group| group.handles.first());
-                return first.map_or(DecodedPlace::Unknown, |handle| {
-                    DecodedPlace::Block(unpack(*handle))
-                });
+    pub(in super::super) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> IndexPlace {
+        match self.wanted(order, user_key) {
+            Ok(wanted) => {
+                let group = self.line.first_not_below(&self.samples, wanted);
+                self.block_in(group, wanted)
             }
-        };
-        let at = self.line.first_not_below(&self.samples, wanted);
-        let Some(group) = self.groups.get(at) else {
-            return DecodedPlace::Unknown;
+            Err(side) => self.block_beyond(side),
+        }
+    }
+
+    /// The same for ascending user keys, as many as fit into `places`: one way through the samples, and the groups are
+    /// fetched while others are looked for.
+    pub(super) fn find_blocks<'k>(
+        &self,
+        order: &KeyOrder,
+        user_keys: impl Iterator<Item = &'k [u8]>,
+        places: &mut [IndexPlace],
+    ) {
+        let mut found = [(0, 0); INDEX_BATCH];
+        let mut group = 0;
+        for ((place, found), user_key) in places.iter_mut().zip(&mut found).zip(user_keys) {
+            *place = match self.wanted(order, user_key) {
+                Ok(wanted) => {
+                    let is_further = |sample: &u64| *sample < wanted;
+                    if self.samples.get(group).is_some_and(is_further) {
+                        group = self.line.first_not_below(&self.samples, wanted);
+                    }
+                    if let Some(group) = self.groups.get(group) {
+                        prefetch_item(&group.numbers);
+                        prefetch_item(&group.handles);
+                    }
+                    *found = (group, wanted);
+                    continue;
+                }
+                Err(side) => self.block_beyond(side),
+            };
+            *found = (usize::MAX, 0);
+        }
+        for (place, (group, wanted)) in places.iter_mut().zip(found) {
+            if group != usize::MAX {
+                *place = self.block_in(group, wanted);
+            }
+        }
+    }
+
+    /// The block of the first number in a group that is not below `wanted`.
+    #[inline]
+    fn block_in(&self, group: usize, wanted: u64) -> IndexPlace {
+        let Some(group) = self.groups.get(group).filter(|_| self.has_handles) else {
+            return IndexPlace::Unknown;
         };
         prefetch_item(&group.handles);
         let at = group.first_not_below(wanted);
         match (group.numbers.get(at), group.handles.get(at)) {
-            (Some(number), Some(handle)) if *number != wanted => {
-                DecodedPlace::Block(unpack(*handle))
-            }
-            _ => DecodedPlace::Unknown,
+            (Some(number), Some(handle)) if *number != wanted => IndexPlace::Block(unpack(*handle)),
+            _ => IndexPlace::Unknown,
+        }
+    }
+
+    /// The block of a key in front of all keys, or behind them.
+    fn block_beyond(&self, side: Ordering) -> IndexPlace {
+        let first = self.groups.first().filter(|_| self.has_handles);
+        match first.and_then(|group| group.handles.first()) {
+            Some(_) if side == Ordering::Greater => IndexPlace::Behind,
+            Some(handle) => IndexPlace::Block(unpack(*handle)),
+            None => IndexPlace::Unknown,
         }
     }
 

@@ -91,9 +91,9 @@ fn compare(block: &Block, decoded: &Block, format: &IndexFormat, target: &[u8]) 
     let (user_key, _) = footer_of(target);
     let separator = wanted.0.map(|((key, handle, _), _)| (key, handle));
     match index.find_block(order, user_key) {
-        DecodedPlace::Unknown => {}
-        DecodedPlace::Behind => assert_eq!(separator, None),
-        DecodedPlace::Block(handle) => {
+        IndexPlace::Unknown => {}
+        IndexPlace::Behind => assert_eq!(separator, None),
+        IndexPlace::Block(handle) => {
             let (key, wanted) = separator.unwrap();
             assert_eq!(handle, wanted);
             assert!(order.compare(format.keys.user_part(&key), user_key).is_gt());
@@ -201,7 +201,7 @@ fn even_keys_are_found_in_a_narrow_window_though_the_last_is_far_away() {
             &encode(&number_key(n * 35 + 1), 0, ValueType::Value),
         );
         let wanted = at.unwrap().unwrap().handle();
-        assert_eq!(between, DecodedPlace::Block(wanted));
+        assert_eq!(between, IndexPlace::Block(wanted));
     }
 }
 
