@@ -210,7 +210,7 @@ impl PlainTableBuilder {
         let mut tail = Vec::new();
         if let State::Collecting { table, .. } = &mut self.state {
             tail = table.tail(&self.options)?;
-            if (table.rows.len() + tail.len()) as u64 > FILE_BYTES_MAX {
+            if (table.rows.len() + tail.len()) as u64 > table.file_bytes_max {
                 self.fall_back(Obstacle::TooLarge)?;
             }
         }
@@ -266,6 +266,8 @@ struct Collected {
     /// What goes into the stored filter.
     hashes: Vec<u32>,
     properties: TableProperties,
+    /// The most bytes the file may have.
+    file_bytes_max: u64,
 }
 
 impl fmt::Debug for Collected {
@@ -297,6 +299,7 @@ impl Collected {
                 .then(|| IndexBuilder::new(options.index_sparseness)),
             hashes: Vec::new(),
             properties: initial_properties(options, format, context),
+            file_bytes_max: FILE_BYTES_MAX,
         }
     }
 
@@ -357,7 +360,7 @@ impl Collected {
         }
         // Two control bytes, three lengths and the footer are the most that a row has beside key and value.
         let row_bytes = (found + value.len() + FOOTER_BYTES + 17) as u64;
-        if self.estimated_bytes(options) + row_bytes > FILE_BYTES_MAX {
+        if self.estimated_bytes(options) + row_bytes > self.file_bytes_max {
             return Err(Obstacle::TooLarge);
         }
         match &self.prefix_extractor {
@@ -510,4 +513,73 @@ fn initial_properties(
         properties.set_user(BLOOM_VERSION, *b"1");
     }
     properties
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use koeldb_base::key::encode;
+    use koeldb_base::prefix::FixedPrefix;
+    use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, WriteOptions};
+
+    use super::*;
+
+    /// Writes so many entries into a file of at most so many bytes.
+    fn fill(count: u64, file_bytes_max: u64, options: &PlainWriteOptions) -> FinishedTable {
+        let fs = MemoryFileSystem::new();
+        let path = Path::new("/table.sst");
+        let file = fs.create(path, &WriteOptions::new(Purpose::Flush)).unwrap();
+        let context = TableBuildContext {
+            prefix_extractor: Some(Arc::new(FixedPrefix::new(8))),
+            ..TableBuildContext::default()
+        };
+        let mut builder = PlainTableBuilder::create(file, options, &context);
+        if let State::Collecting { table, .. } = &mut builder.state {
+            table.file_bytes_max = file_bytes_max;
+        }
+        for number in 0..count {
+            let key = encode(format!("{number:08}").as_bytes(), 1, ValueType::Value);
+            builder.add(&key, &[7; 100]).unwrap();
+        }
+        let finished = builder.finish().unwrap();
+        assert_eq!(finished.properties.entry_count, count);
+        assert_eq!(fs.metadata(path).unwrap().len, finished.file_bytes);
+        finished
+    }
+
+    #[test]
+    fn no_file_is_larger_than_can_be_opened() {
+        let why = format!("no plain table: the file would have more than {FILE_BYTES_MAX} bytes");
+        for store_index in [false, true] {
+            let options = PlainWriteOptions {
+                store_index,
+                ..PlainWriteOptions::default()
+            };
+            let file_bytes_max = 200_000;
+            let (mut plain, mut fallen) = (0, 0);
+            for count in (600..1800).step_by(50) {
+                let finished = fill(count, file_bytes_max, &options);
+                match finished.fallback {
+                    None => {
+                        assert!(finished.file_bytes <= file_bytes_max);
+                        assert_eq!(fallen, 0, "{count} entries fit in, fewer do not");
+                        plain += 1;
+                    }
+                    Some(reason) => {
+                        assert_eq!(reason, why);
+                        fallen += 1;
+                    }
+                }
+            }
+            assert!(plain > 3 && fallen > 3, "{plain} plain, {fallen} not");
+        }
+        // An index of too many buckets is noticed when it is known.
+        let options = PlainWriteOptions {
+            store_index: true,
+            hash_table_ratio: 0.001,
+            ..PlainWriteOptions::default()
+        };
+        assert_eq!(fill(100, 200_000, &options).fallback, Some(why));
+    }
 }

@@ -292,3 +292,55 @@ impl PlainTableReader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use koeldb_base::ErrorKind;
+
+    use super::*;
+    use crate::TableReader;
+    use crate::plain::format::legacy_footer;
+
+    /// A file of zeros that ends in a footer.
+    #[derive(Debug)]
+    struct Zeros(u64);
+
+    impl RandomAccessFile for Zeros {
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+            let footer = legacy_footer(BlockHandle { offset: 9, size: 9 })?;
+            let footer_at = self.0.saturating_sub(footer.len() as u64);
+            for (at, byte) in (offset..self.0).zip(buffer.iter_mut()) {
+                *byte = match at.checked_sub(footer_at) {
+                    Some(at) => footer[to_usize(at)],
+                    None => 0,
+                };
+            }
+            Ok(buffer.len())
+        }
+
+        fn path(&self) -> &Path {
+            Path::new("/zeros.sst")
+        }
+
+        fn len(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_file_of_2_gib_is_refused() {
+        let open = |bytes| {
+            let context = TableReadContext::default();
+            TableReader::open(Arc::new(Zeros(bytes)), &context).unwrap_err()
+        };
+        let error = open(FILE_BYTES_MAX + 1);
+        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        assert_eq!(
+            error.message(),
+            "File size 2147483648 exceeds PlainTableReader max file size 2147483647"
+        );
+        assert!(open(FILE_BYTES_MAX).is_corruption());
+    }
+}
