@@ -357,6 +357,7 @@ impl PlainTableReader {
         }
         let mut marks = Marks::default();
         self.survey(|mark, _| marks.add(mark))?;
+        marks.finish(self.rows(), &self.order)?;
         Ok(self.marks.get_or_init(|| marks))
     }
 

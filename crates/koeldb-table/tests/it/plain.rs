@@ -436,7 +436,9 @@ fn any_entries(fixed: bool) -> impl Strategy<Value = Vec<Entry>> {
     prop::collection::btree_map((key, 0_u64..6), (kind, value), 0..120).prop_map(|entries| {
         let entry =
             |((key, seqno), (kind, value)): ((Vec<u8>, u64), _)| (encode(&key, seqno, kind), value);
-        entries.into_iter().map(entry).collect()
+        let mut entries: Vec<Entry> = entries.into_iter().map(entry).collect();
+        entries.sort_by(|a, b| KeyOrder::Bytewise.compare_internal(&a.0, &b.0));
+        entries
     })
 }
 
