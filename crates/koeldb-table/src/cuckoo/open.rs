@@ -73,6 +73,8 @@ impl CuckooReader {
                 layout.table_size.max(1),
             ),
             order: context.order.clone(),
+            slot_bytes: layout.slot_bytes(),
+            window_bytes: layout.window_bytes(),
             layout,
             slots,
             sorted: OnceLock::new(),

@@ -1,7 +1,7 @@
 //! The open cuckoo table: point reads, alone and in batches.
 //!
 //! A read costs one or two cache lines that are in no cache, so what counts is how many such misses are under way
-//! at once. A single read fetches both lines of its first window before it looks at either. A batch first hashes
+//! at once. A single read leaves that to the processor, which runs ahead. A batch first hashes
 //! its keys and begins to fetch all their first windows, and then compares; keys that have to go on to their next
 //! window begin to fetch it and wait for the next round.
 #![deny(
@@ -33,6 +33,8 @@ const BATCH_MIN: usize = 4;
 pub struct CuckooReader {
     pub(super) order: KeyOrder,
     pub(super) layout: CuckooLayout,
+    pub(super) slot_bytes: usize,
+    pub(super) window_bytes: usize,
     pub(super) hash: SlotHash,
     pub(super) slots: Slots,
     /// The occupied slots in key order, since the first scan.
@@ -42,37 +44,6 @@ pub struct CuckooReader {
     pub(super) properties: TableProperties,
     pub(super) metaindex: Metaindex,
     pub(super) path: PathBuf,
-}
-
-/// A user key, compared as a number where it has the length of one.
-pub(super) trait SlotKey {
-    /// Whether the slot begins with the key.
-    fn begins(&self, slot: &[u8]) -> bool;
-}
-
-struct Key8(u64);
-struct Key16(u128);
-struct KeyBytes<'k>(&'k [u8]);
-
-impl SlotKey for Key8 {
-    #[inline]
-    fn begins(&self, slot: &[u8]) -> bool {
-        (slot.first_chunk()).is_some_and(|word| u64::from_le_bytes(*word) == self.0)
-    }
-}
-
-impl SlotKey for Key16 {
-    #[inline]
-    fn begins(&self, slot: &[u8]) -> bool {
-        (slot.first_chunk()).is_some_and(|word| u128::from_le_bytes(*word) == self.0)
-    }
-}
-
-impl SlotKey for KeyBytes<'_> {
-    #[inline]
-    fn begins(&self, slot: &[u8]) -> bool {
-        slot.starts_with(self.0)
-    }
 }
 
 /// What one window says of a key.
@@ -90,6 +61,18 @@ struct Waiting {
     index: usize,
     /// Where its window begins.
     start: u64,
+}
+
+/// Stands for a length of keys that is not known when this is compiled.
+const ANY: usize = 0;
+
+/// Whether a slot begins with a key of `LEN` bytes.
+#[inline]
+fn begins<const LEN: usize>(slot: &[u8], key: &[u8]) -> bool {
+    match (slot.first_chunk::<LEN>(), key.first_chunk::<LEN>()) {
+        (Some(slot), Some(key)) if LEN != ANY => slot == key,
+        _ => slot.starts_with(key),
+    }
 }
 
 impl CuckooReader {
@@ -111,68 +94,71 @@ impl CuckooReader {
         &self.metaindex
     }
 
-    /// Where window `function` of a key begins, in bytes.
+    /// As `TableReader::search`; nothing has to be waited for.
+    #[inline(never)]
+    pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        let found = match self.layout.user_key_bytes {
+            8 => self.find::<8>(lookup.user_key()),
+            16 => self.find::<16>(lookup.user_key()),
+            _ => self.find::<ANY>(lookup.user_key()),
+        };
+        match found {
+            Some((slot, at)) => self.offer(lookup, slot, at),
+            None => Ok(()),
+        }
+    }
+
+    /// The slot of a key, and where it begins.
     #[inline]
-    fn window_start(&self, function: u32, user_key: &[u8]) -> u64 {
-        let slot = self.hash.slot(function, user_key);
-        slot.wrapping_mul(self.layout.slot_bytes() as u64)
+    fn find<const LEN: usize>(&self, key: &[u8]) -> Option<(&[u8], u64)> {
+        if !self.admits::<LEN>(key) {
+            return None;
+        }
+        for function in 0..self.layout.function_count {
+            match self.look::<LEN>(self.window_start::<LEN>(function, key), key) {
+                Found::Here(slot, at) => return Some((slot, at)),
+                Found::Absent => return None,
+                Found::NotYet => {}
+            }
+        }
+        None
     }
 
     /// Whether the table can have the key at all: all its keys have one length, and one key marks empty slots.
     #[inline]
-    fn admits(&self, user_key: &[u8]) -> bool {
-        user_key.len() == self.layout.user_key_bytes as usize
+    fn admits<const LEN: usize>(&self, key: &[u8]) -> bool {
+        key.len() == self.layout.user_key_bytes as usize
             && self.layout.slot_count != 0
-            && user_key != self.layout.empty_user_key
+            && !begins::<LEN>(&self.layout.empty_user_key, key)
     }
 
+    /// Where window `function` of a key begins, in bytes.
     #[inline]
-    fn look(&self, start: u64, user_key: &[u8]) -> Found<'_> {
+    fn window_start<const LEN: usize>(&self, function: u32, key: &[u8]) -> u64 {
+        let slot = match key.first_chunk::<LEN>() {
+            Some(key) if LEN != ANY => self.hash.slot(function, key),
+            _ => self.hash.slot(function, key),
+        };
+        slot.wrapping_mul(self.slot_bytes as u64)
+    }
+
+    /// Looks through the window that begins at `start`.
+    #[inline]
+    fn look<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<'_> {
         let empty = self.layout.empty_user_key.as_slice();
-        if let (Ok(key), Ok(empty)) = (user_key.try_into(), empty.try_into()) {
-            let [key, empty] = [key, empty].map(u64::from_le_bytes);
-            return self.look_for(start, &Key8(key), &Key8(empty));
-        }
-        if let (Ok(key), Ok(empty)) = (user_key.try_into(), empty.try_into()) {
-            let [key, empty] = [key, empty].map(u128::from_le_bytes);
-            return self.look_for(start, &Key16(key), &Key16(empty));
-        }
-        self.look_for(start, &KeyBytes(user_key), &KeyBytes(empty))
-    }
-
-    #[inline]
-    fn look_for<K: SlotKey>(&self, start: u64, key: &K, empty: &K) -> Found<'_> {
-        let slot_bytes = self.layout.slot_bytes();
-        let window = self.slots.bytes(start, self.layout.window_bytes());
+        let mut window = self.slots.bytes(start, self.window_bytes);
         let mut at = start;
-        for slot in window.chunks_exact(slot_bytes.max(1)) {
-            if key.begins(slot) {
+        while let Some((slot, rest)) = window.split_at_checked(self.slot_bytes) {
+            if begins::<LEN>(slot, key) {
                 return Found::Here(slot, at);
             }
-            if empty.begins(slot) {
+            if begins::<LEN>(slot, empty) {
                 return Found::Absent;
             }
-            at = at.wrapping_add(slot_bytes as u64);
+            window = rest;
+            at = at.wrapping_add(self.slot_bytes as u64);
         }
         Found::NotYet
-    }
-
-    /// As `TableReader::search`; nothing has to be waited for.
-    #[inline]
-    pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
-        if !self.admits(lookup.user_key()) {
-            return Ok(());
-        }
-        for function in 0..self.layout.function_count {
-            let start = self.window_start(function, lookup.user_key());
-            self.slots.prefetch(start, self.layout.window_bytes());
-            match self.look(start, lookup.user_key()) {
-                Found::Here(slot, at) => return self.offer(lookup, slot, at),
-                Found::Absent => return Ok(()),
-                Found::NotYet => {}
-            }
-        }
-        Ok(())
     }
 
     /// As `TableReader::search_batch`; the look-ups may come in any order.
@@ -187,12 +173,24 @@ impl CuckooReader {
             }
             return;
         }
+        match self.layout.user_key_bytes {
+            8 => self.search_ring::<8>(lookups, &mut outcome),
+            16 => self.search_ring::<16>(lookups, &mut outcome),
+            _ => self.search_ring::<ANY>(lookups, &mut outcome),
+        }
+    }
+
+    fn search_ring<const LEN: usize>(
+        &self,
+        lookups: &mut [&mut Lookup],
+        outcome: &mut impl FnMut(usize, Result<()>),
+    ) {
         let mut waiting = Vec::with_capacity(lookups.len().min(RING));
         for from in (0..lookups.len()).step_by(RING) {
             let to = from.saturating_add(RING).min(lookups.len());
             for (index, lookup) in lookups.iter().enumerate().take(to).skip(from) {
-                if self.admits(lookup.user_key()) {
-                    waiting.push(self.begin(0, index, lookup.user_key()));
+                if self.admits::<LEN>(lookup.user_key()) {
+                    waiting.push(self.begin::<LEN>(0, index, lookup.user_key()));
                 } else {
                     outcome(index, Ok(()));
                 }
@@ -202,10 +200,11 @@ impl CuckooReader {
                     let Some(lookup) = lookups.get_mut(waiter.index) else {
                         return false;
                     };
-                    let result = match self.look(waiter.start, lookup.user_key()) {
+                    let key = lookup.user_key();
+                    let result = match self.look::<LEN>(waiter.start, key) {
                         Found::Here(slot, at) => self.offer(lookup, slot, at),
                         Found::NotYet if next_function < self.layout.function_count => {
-                            *waiter = self.begin(next_function, waiter.index, lookup.user_key());
+                            *waiter = self.begin::<LEN>(next_function, waiter.index, key);
                             return true;
                         }
                         Found::Absent | Found::NotYet => Ok(()),
@@ -222,9 +221,9 @@ impl CuckooReader {
 
     /// Begins to fetch a window of a key.
     #[inline]
-    fn begin(&self, function: u32, index: usize, user_key: &[u8]) -> Waiting {
-        let start = self.window_start(function, user_key);
-        self.slots.prefetch(start, self.layout.window_bytes());
+    fn begin<const LEN: usize>(&self, function: u32, index: usize, key: &[u8]) -> Waiting {
+        let start = self.window_start::<LEN>(function, key);
+        self.slots.prefetch(start, self.window_bytes);
         Waiting { index, start }
     }
 
@@ -272,9 +271,8 @@ impl CuckooReader {
     /// The bytes of slot number `slot`.
     #[inline]
     pub(super) fn slot(&self, slot: u32) -> &[u8] {
-        let slot_bytes = self.layout.slot_bytes();
-        let start = u64::from(slot).saturating_mul(slot_bytes as u64);
-        self.slots.bytes(start, slot_bytes)
+        let start = u64::from(slot).saturating_mul(self.slot_bytes as u64);
+        self.slots.bytes(start, self.slot_bytes)
     }
 
     /// The user key in a slot's bytes.
