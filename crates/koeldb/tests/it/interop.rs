@@ -5,8 +5,8 @@ use std::path::Path;
 
 use koeldb::{
     BlockBasedOptions, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
-    CompactRangeOptions, Compression, Db, ErrorDetail, FilterPolicy, Options,
-    ReverseBytewiseComparator, Uint64Add,
+    CompactRangeOptions, Compression, Db, EncodingType, ErrorDetail, FilterPolicy, FixedPrefix,
+    Options, PlainTableOptions, ReverseBytewiseComparator, Uint64Add,
 };
 
 use crate::expected::Expected;
@@ -390,6 +390,51 @@ fn rocksdb_11_8_reads_its_own_directories_after_us() {
         drop(db);
         let verdict = java.check(dir.path(), settings);
         assert_found(&verdict, &expected, name);
+    }
+}
+
+#[test]
+fn rocksdb_11_8_reads_our_plain_tables() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let plain = EncodingType::Plain;
+    for (encoding, stores_index) in [(plain, false), (plain, true), (EncodingType::Prefix, true)] {
+        let dir = ScratchDir::new();
+        let mut table = PlainTableOptions::new();
+        table
+            .set_encoding_type(encoding)
+            .set_store_index_in_file(stores_index);
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_prefix_extractor(FixedPrefix::new(6))
+            .set_plain_table_factory(&table);
+        let db = Db::open(&options, dir.path()).unwrap();
+        let mut expected = Expected::default();
+        let entries = expected.family("default");
+        for round in 0..3 {
+            for index in (0..3000).step_by(round + 1) {
+                let key = format!("key{:06}", index * 7).into_bytes();
+                let value = format!("{round}").repeat(index % 30).into_bytes();
+                db.put(&key, &value).unwrap();
+                entries.insert(key, value);
+            }
+            for index in (round..3000).step_by(101) {
+                let key = format!("key{:06}", index * 7).into_bytes();
+                db.delete(&key).unwrap();
+                entries.remove(&key);
+            }
+            db.flush().unwrap();
+            if round == 1 {
+                db.compact_all(&CompactRangeOptions::new()).unwrap();
+            }
+        }
+        db.close().unwrap();
+        let settings = ["table={id=PlainTable;}", "prefix=rocksdb.FixedPrefix.6"];
+        let verdict = java.check(dir.path(), &settings);
+        let what = format!("{encoding:?}, index stored: {stores_index}");
+        assert_found(&verdict, &expected, &what);
     }
 }
 
