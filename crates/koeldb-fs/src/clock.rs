@@ -18,6 +18,11 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 
     /// Returns after `duration` has passed on this clock.
     fn sleep(&self, duration: Duration);
+
+    /// The time for which the calling thread has had a processor; zero where that is not known.
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The machine's clock.
@@ -42,6 +47,15 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
+    }
+
+    /// As Linux tells it, in a file whose first number is in nanoseconds.
+    fn thread_cpu(&self) -> Duration {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat");
+        let nanos = text
+            .ok()
+            .and_then(|text| text.split(' ').next()?.parse().ok());
+        Duration::from_nanos(nanos.unwrap_or(0))
     }
 }
 

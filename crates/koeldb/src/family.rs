@@ -14,6 +14,7 @@ use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableCache, Version};
 use koeldb_memtable::Memtable;
 
+use crate::counters::FamilyCounters;
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell, lock};
 use crate::tables::pick_settings;
@@ -58,6 +59,7 @@ pub(crate) struct FamilyData {
     pub(crate) epochs: Epochs,
     /// Manual compactions under way: automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
+    pub(crate) counters: FamilyCounters,
     state: Mutex<FamilyState>,
 }
 
@@ -90,6 +92,7 @@ impl FamilyData {
             dropped: AtomicBool::new(false),
             epochs,
             manual_compactions: AtomicU32::new(0),
+            counters: FamilyCounters::default(),
             state: Mutex::new(FamilyState {
                 active: LoggedMemtable {
                     memtable,
@@ -188,7 +191,7 @@ impl FamilyData {
             CompactionStyle::Universal => universal::run_count(&state.version),
             _ => state.version.levels[0].files.len(),
         };
-        state.stall = stall::condition(&StallInputs {
+        let condition = stall::condition(&StallInputs {
             sealed_memtables: state.sealed.len(),
             max_write_buffer_number: count(options.max_write_buffer_number),
             level0_files,
@@ -201,6 +204,12 @@ impl FamilyData {
             auto_compactions: !options.disable_auto_compactions
                 && options.compaction_style != CompactionStyle::Fifo,
         });
+        if condition.cause() != state.stall.cause() {
+            let mut level0 = state.version.levels[0].files.iter();
+            let is_compacting = level0.any(|file| file.is_being_compacted());
+            self.counters.stalled(condition, is_compacting);
+        }
+        state.stall = condition;
     }
 
     /// The oldest log that holds something not yet in tables; `current` is the log being written.

@@ -21,6 +21,7 @@ use koeldb_log::RecordWriter;
 use koeldb_lsm::version::VersionSet;
 
 use crate::background::Background;
+use crate::counters::WriteCounters;
 use crate::env::Env;
 use crate::family::FamilyData;
 use crate::info_log::InfoLog;
@@ -63,10 +64,14 @@ pub(crate) struct DbInner {
     pub(crate) info_log: InfoLog,
     pub(crate) recovery_report: RecoveryReport,
     pub(crate) factory: TableFactory,
+    /// When it was opened, on its clock.
+    pub(crate) opened: Duration,
+    pub(crate) seqno_at_open: SeqNo,
     // Synchronizing itself.
     pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
     pub(crate) queue: WriteQueue,
     visible: AtomicU64,
+    pub(crate) write_counters: WriteCounters,
     pub(crate) snapshots: SnapshotList,
     pub(crate) stall: WriteStall,
     pub(crate) background: Background,
@@ -113,6 +118,8 @@ impl DbInner {
         let last_seqno = parts.commit.last_seqno;
         DbInner {
             id,
+            opened: parts.env.clock.now(),
+            seqno_at_open: last_seqno,
             fs: Arc::clone(&parts.env.fs),
             clock: Arc::clone(&parts.env.clock),
             env: parts.env,
@@ -131,6 +138,7 @@ impl DbInner {
             families: RwLock::new(parts.families),
             queue: WriteQueue::new(parts.commit),
             visible: AtomicU64::new(last_seqno),
+            write_counters: WriteCounters::default(),
             snapshots: SnapshotList::default(),
             stall: WriteStall::default(),
             background: Background::default(),

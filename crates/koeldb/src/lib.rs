@@ -26,6 +26,7 @@
 
 mod background;
 mod column_family;
+mod counters;
 mod db;
 mod env;
 mod family;
@@ -42,6 +43,7 @@ mod read;
 mod recovery;
 mod repair;
 mod snapshot;
+mod stats_text;
 mod super_version;
 mod tables;
 mod write;

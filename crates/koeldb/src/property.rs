@@ -16,12 +16,6 @@ use crate::tables::pick_settings;
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes as mebibytes with two decimals.
-fn mib(bytes: u64) -> String {
-    let hundredths = bytes.saturating_mul(100) / MIB;
-    format!("{}.{:02}", hundredths / 100, hundredths % 100)
-}
-
 impl DbInner {
     /// The value of property `name` of `family`.
     pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
@@ -37,8 +31,8 @@ impl DbInner {
             return Ok(files.map(|level| level.files.len().to_string()));
         }
         let text = match short {
-            "stats" => Some(self.stats(family)),
-            "cfstats" | "cfstats-no-file-histogram" => Some(family_stats(family)),
+            "stats" => Some(self.family_stats(family) + &self.database_stats()),
+            "cfstats" | "cfstats-no-file-histogram" => Some(self.family_stats(family)),
             "dbstats" => Some(self.database_stats()),
             "levelstats" => Some(level_stats(&family.version())),
             "sstables" => Some(tables(&family.version())),
@@ -152,22 +146,6 @@ impl DbInner {
         }
     }
 
-    fn stats(&self, family: &FamilyData) -> String {
-        format!("{}{}", family_stats(family), self.database_stats())
-    }
-
-    fn database_stats(&self) -> String {
-        let (flushes, compactions) = self.background.counts();
-        format!(
-            "\n** DB Stats **\nLast sequence number: {}\nRunning: {flushes} flushes, {compactions} compactions\n\
-             Snapshots: {}\nBackground error: {}\n",
-            self.visible_seqno(),
-            self.snapshots.count(),
-            self.failure()
-                .map_or_else(|| "none".to_owned(), |error| error.to_string()),
-        )
-    }
-
     /// The bytes of tables between two keys, about.
     pub(crate) fn approximate_size(&self, family: &FamilyData, bounds: &KeyBounds) -> Result<u64> {
         let version = family.version();
@@ -237,49 +215,5 @@ fn tables(version: &Version) -> String {
             );
         }
     }
-    text
-}
-
-fn family_stats(family: &FamilyData) -> String {
-    let version = family.version();
-    let options = family.options();
-    let settings = pick_settings(&options);
-    let targets = leveled::level_targets(&version, &settings);
-    let scores = leveled::scores(&version, &settings, &targets);
-    let mut text = format!(
-        "\n** Compaction Stats [{}] **\nLevel    Files   Size     Score\n",
-        family.name
-    );
-    text.push_str("------------------------------------\n");
-    let mut files = 0;
-    for (number, level) in version.levels.iter().enumerate() {
-        if level.files.is_empty() {
-            continue;
-        }
-        files += level.files.len();
-        let busy = level
-            .files
-            .iter()
-            .filter(|file| file.is_being_compacted())
-            .count();
-        let _ = writeln!(
-            text,
-            "  L{number} {:>7}/{busy:<3} {:>8} MB {:>6.1}",
-            level.files.len(),
-            mib(level.bytes()),
-            scores.get(number).copied().unwrap_or(0.0),
-        );
-    }
-    let _ = writeln!(text, " Sum {files:>7}     {:>8} MB", mib(version.bytes()));
-    family.read(|state| {
-        let _ = writeln!(
-            text,
-            "Memtables: {} sealed, {} MB active\nPending compaction bytes: {}\nStall: {:?}",
-            state.sealed.len(),
-            mib(state.active.memtable.memory_bytes() as u64),
-            state.pending_compaction_bytes,
-            state.stall,
-        );
-    });
     text
 }

@@ -16,6 +16,7 @@ use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::reader::TableReadContext;
 
+use crate::counters::JobTotals;
 use crate::family::FamilyData;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, CompactionStopStyle, DbOptions};
@@ -175,7 +176,19 @@ impl TableFactory {
                 epoch,
             },
         };
-        job.run()
+        let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
+        let flush = job.run()?;
+        family.counters.flushed(JobTotals {
+            count: 1,
+            elapsed: self.clock.now().saturating_sub(begun),
+            cpu: self.clock.thread_cpu().saturating_sub(cpu),
+            written: flush.file.as_ref().map_or(0, |file| file.bytes),
+            raw: flush.raw_bytes,
+            keys_in: memtables.iter().map(|table| table.entry_count()).sum(),
+            keys_dropped: flush.drops.total(),
+            ..JobTotals::default()
+        });
+        Ok(flush)
     }
 
     pub(crate) fn directory(&self) -> &Path {

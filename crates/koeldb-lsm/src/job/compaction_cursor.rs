@@ -61,6 +61,14 @@ pub struct DropCounts {
     pub filtered: u64,
 }
 
+impl DropCounts {
+    /// All of them.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.hidden + self.obsolete + self.range_deleted + self.filtered
+    }
+}
+
 enum Out {
     /// The value under the input cursor.
     Input,

@@ -20,6 +20,8 @@ pub struct FlushResult {
     pub fallback: Option<Fallback>,
     /// Entries dropped.
     pub drops: DropCounts,
+    /// Bytes of all keys and values written, uncompressed.
+    pub raw_bytes: u64,
 }
 
 /// One flush.
@@ -63,6 +65,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
             file: output.files.pop(),
             fallback: output.fallbacks.pop(),
             drops: entries.drops(),
+            raw_bytes: output.raw_bytes,
         })
     }
 }

@@ -60,6 +60,8 @@ pub struct Outputs {
     pub files: Vec<FileMeta>,
     /// Those of them that are not of the format asked for.
     pub fallbacks: Vec<Fallback>,
+    /// Bytes of all keys and values in them, uncompressed.
+    pub raw_bytes: u64,
 }
 
 struct Current {
@@ -246,6 +248,8 @@ impl<'a> TableOutputs<'a> {
         file.creation_time = self.spec.context.file_creation_time;
         file.unique_id = table.unique_id;
         file.tail_bytes = table.tail_bytes;
+        self.finished.raw_bytes +=
+            table.properties.raw_key_bytes + table.properties.raw_value_bytes;
         if let Some(reason) = table.fallback {
             let number = file.number;
             self.finished.fallbacks.push(Fallback { number, reason });

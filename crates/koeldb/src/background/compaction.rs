@@ -13,6 +13,7 @@ use koeldb_lsm::version::VersionEdit;
 use koeldb_table::builder::TableReason;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
+use crate::counters::JobTotals;
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::listener::{CompactionJobInfo, Event};
@@ -82,7 +83,13 @@ impl DbInner {
                 "the column family was dropped",
             ));
         }
-        if !plan.trivial_move {
+        if plan.trivial_move {
+            let moved = JobTotals {
+                moved: plan.input_bytes(),
+                ..JobTotals::default()
+            };
+            family.counters.compacted(plan.output_level, moved);
+        } else {
             self.purge.retire(plan.files().map(|(_, file)| file));
         }
         self.tell_fallbacks(family, fallbacks);
@@ -200,7 +207,28 @@ impl DbInner {
             cancelled: &self.background.cancelled,
             verify_record_count: self.db_options.compaction_verify_record_count,
         };
+        let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
         let result = job.run()?;
+        let read_there = plan
+            .files()
+            .filter(|(level, _)| *level == plan.output_level)
+            .map(|(_, file)| file.bytes)
+            .sum();
+        family.counters.compacted(
+            plan.output_level,
+            JobTotals {
+                count: 1,
+                elapsed: self.clock.now().saturating_sub(begun),
+                cpu: self.clock.thread_cpu().saturating_sub(cpu),
+                read_above: plan.input_bytes().saturating_sub(read_there),
+                read_there,
+                written: result.output.files.iter().map(|file| file.bytes).sum(),
+                raw: result.output.raw_bytes,
+                keys_in: result.entries_read,
+                keys_dropped: result.drops.total(),
+                ..JobTotals::default()
+            },
+        );
         self.count(Ticker::CompactionKeyDropNewerEntry, result.drops.hidden);
         self.count(Ticker::CompactionKeyDropObsolete, result.drops.obsolete);
         self.count(

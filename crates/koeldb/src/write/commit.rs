@@ -50,6 +50,7 @@ impl Wal {
             inner.fs.sync_dir(&inner.wal_dir)?;
             self.is_entry_synced = true;
         }
+        inner.write_counters.log_synced();
         inner.count(Ticker::WalFileSynced, 1);
         Ok(())
     }
@@ -275,6 +276,7 @@ impl DbInner {
             self.check_writable()
         })?;
         let waited = self.clock.now().saturating_sub(begun);
+        self.write_counters.stalled(waited);
         self.count(
             Ticker::StallMicros,
             u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),

@@ -274,6 +274,9 @@ impl WriteQueue {
             let mut leadership = self.leadership();
             let commit = &mut *leadership.commit;
             let first = inner.commit_group(commit, records, count, how)?;
+            inner
+                .write_counters
+                .committed(1, records.len() as u64, !how.disable_wal);
             let inserted = insert(&commit.families, records, first);
             return inner.publish_group(commit, first, count, records.len(), inserted);
         };
@@ -339,6 +342,9 @@ impl WriteQueue {
         } = group;
         let bytes = records.len();
         let first = inner.commit_group(commit, &records, count, how)?;
+        inner
+            .write_counters
+            .committed(parts.len() as u64, bytes as u64, !how.disable_wal);
         let inserted = if parts.len() > 1 {
             let shared = Arc::new(SharedApply::new(
                 records,

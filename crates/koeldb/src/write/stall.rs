@@ -45,6 +45,17 @@ pub enum StallCondition {
     ),
 }
 
+impl StallCondition {
+    /// Why writes wait, and whether they are stopped; nothing if they do not wait.
+    pub(crate) fn cause(self) -> Option<(StallCause, bool)> {
+        match self {
+            StallCondition::Normal => None,
+            StallCondition::Delayed { cause, .. } => Some((cause, false)),
+            StallCondition::Stopped(cause) => Some((cause, true)),
+        }
+    }
+}
+
 /// The state of one family that stalls depend on, and the limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallInputs {

@@ -23,3 +23,4 @@ mod repair;
 mod rocksdb;
 mod scratch;
 mod stalls;
+mod stats;

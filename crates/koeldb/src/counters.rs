@@ -1,0 +1,346 @@
+//! What flushes, compactions and writes have done since the database was opened: the numbers behind `rocksdb.stats`.
+//!
+//! A family's are taken when a job ends, under a lock that nobody waits for. Those of writes are kept by the leader of
+//! the write queue alone: it loads and stores, and never has to lock the line of memory for itself.
+
+use std::ops::{AddAssign, Sub};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::super_version::lock;
+use crate::write::stall::{StallCause, StallCondition};
+
+/// What jobs have done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JobTotals {
+    pub(crate) count: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) cpu: Duration,
+    /// Bytes read from the levels above the one written.
+    pub(crate) read_above: u64,
+    /// Bytes read from the level written.
+    pub(crate) read_there: u64,
+    pub(crate) written: u64,
+    /// The same before compression.
+    pub(crate) raw: u64,
+    /// Bytes of tables that were moved as they are.
+    pub(crate) moved: u64,
+    pub(crate) keys_in: u64,
+    pub(crate) keys_dropped: u64,
+}
+
+impl JobTotals {
+    pub(crate) fn read(&self) -> u64 {
+        self.read_above + self.read_there
+    }
+}
+
+impl AddAssign for JobTotals {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.elapsed += other.elapsed;
+        self.cpu += other.cpu;
+        self.read_above += other.read_above;
+        self.read_there += other.read_there;
+        self.written += other.written;
+        self.raw += other.raw;
+        self.moved += other.moved;
+        self.keys_in += other.keys_in;
+        self.keys_dropped += other.keys_dropped;
+    }
+}
+
+impl Sub for JobTotals {
+    type Output = Self;
+
+    /// What came to `earlier` since.
+    fn sub(self, earlier: Self) -> Self {
+        JobTotals {
+            count: self.count - earlier.count,
+            elapsed: self.elapsed.saturating_sub(earlier.elapsed),
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            read_above: self.read_above - earlier.read_above,
+            read_there: self.read_there - earlier.read_there,
+            written: self.written - earlier.written,
+            raw: self.raw - earlier.raw,
+            moved: self.moved - earlier.moved,
+            keys_in: self.keys_in - earlier.keys_in,
+            keys_dropped: self.keys_dropped - earlier.keys_dropped,
+        }
+    }
+}
+
+/// How often writes were slowed and stopped for one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StallTotals {
+    pub(crate) delays: u64,
+    pub(crate) stops: u64,
+}
+
+/// What was done for one family.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FamilyTotals {
+    /// By the level written. Flushes write level 0.
+    pub(crate) levels: Vec<JobTotals>,
+    pub(crate) flushes: JobTotals,
+    pub(crate) compactions: JobTotals,
+    pub(crate) memtable_limit: StallTotals,
+    pub(crate) level0_limit: StallTotals,
+    /// Those of `level0_limit` during which level 0 was being compacted.
+    pub(crate) level0_limit_compacting: StallTotals,
+    pub(crate) pending_bytes: StallTotals,
+}
+
+impl FamilyTotals {
+    pub(crate) fn all_jobs(&self) -> JobTotals {
+        let mut sum = JobTotals::default();
+        for level in &self.levels {
+            sum += *level;
+        }
+        sum
+    }
+
+    fn level(&mut self, level: usize) -> &mut JobTotals {
+        if self.levels.len() <= level {
+            self.levels.resize(level + 1, JobTotals::default());
+        }
+        &mut self.levels[level]
+    }
+}
+
+/// Totals, and what they were at an earlier moment.
+#[derive(Clone, Debug)]
+pub(crate) struct SinceLast<T> {
+    pub(crate) now: T,
+    pub(crate) then: T,
+    /// Time since the database was opened.
+    pub(crate) uptime: Duration,
+    /// Time since that moment.
+    pub(crate) interval: Duration,
+}
+
+#[derive(Debug, Default)]
+struct FamilyState {
+    now: FamilyTotals,
+    reported: FamilyTotals,
+    reported_at: Option<Duration>,
+}
+
+/// The counters of one family.
+#[derive(Debug, Default)]
+pub(crate) struct FamilyCounters {
+    state: Mutex<FamilyState>,
+}
+
+impl FamilyCounters {
+    pub(crate) fn flushed(&self, job: JobTotals) {
+        let now = &mut lock(&self.state).now;
+        *now.level(0) += job;
+        now.flushes += job;
+    }
+
+    pub(crate) fn compacted(&self, output_level: usize, job: JobTotals) {
+        let now = &mut lock(&self.state).now;
+        *now.level(output_level) += job;
+        now.compactions += job;
+    }
+
+    /// Counts that writes are slowed or stopped from now on.
+    pub(crate) fn stalled(&self, condition: StallCondition, is_compacting: bool) {
+        let Some((cause, is_stop)) = condition.cause() else {
+            return;
+        };
+        let add = |totals: &mut StallTotals| {
+            totals.delays += u64::from(!is_stop);
+            totals.stops += u64::from(is_stop);
+        };
+        let now = &mut lock(&self.state).now;
+        match cause {
+            StallCause::MemtableLimit => add(&mut now.memtable_limit),
+            StallCause::PendingCompactionBytes => add(&mut now.pending_bytes),
+            StallCause::Level0FileLimit => {
+                add(&mut now.level0_limit);
+                if is_compacting {
+                    add(&mut now.level0_limit_compacting);
+                }
+            }
+        }
+    }
+
+    /// The totals, and those of the last time this was asked; both times on the database's clock.
+    pub(crate) fn report(&self, opened: Duration, now: Duration) -> SinceLast<FamilyTotals> {
+        let mut state = lock(&self.state);
+        let since = SinceLast {
+            now: state.now.clone(),
+            then: std::mem::take(&mut state.reported),
+            uptime: now.saturating_sub(opened),
+            interval: now.saturating_sub(state.reported_at.unwrap_or(opened)),
+        };
+        state.reported = since.now.clone();
+        state.reported_at = Some(now);
+        since
+    }
+}
+
+/// What was written, all families together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WriteTotals {
+    /// Batches.
+    pub(crate) writes: u64,
+    /// Groups of batches that were committed together.
+    pub(crate) groups: u64,
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) logged_writes: u64,
+    pub(crate) logged_bytes: u64,
+    pub(crate) log_syncs: u64,
+    pub(crate) stalled: Duration,
+}
+
+impl Sub for WriteTotals {
+    type Output = Self;
+
+    /// What came to `earlier` since.
+    fn sub(self, earlier: Self) -> Self {
+        WriteTotals {
+            writes: self.writes - earlier.writes,
+            groups: self.groups - earlier.groups,
+            keys: self.keys - earlier.keys,
+            bytes: self.bytes - earlier.bytes,
+            logged_writes: self.logged_writes - earlier.logged_writes,
+            logged_bytes: self.logged_bytes - earlier.logged_bytes,
+            log_syncs: self.log_syncs - earlier.log_syncs,
+            stalled: self.stalled.saturating_sub(earlier.stalled),
+        }
+    }
+}
+
+/// A number that one thread at a time changes.
+#[derive(Debug, Default)]
+struct LedCount(AtomicU64);
+
+impl LedCount {
+    #[inline]
+    fn add(&self, count: u64) {
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(count);
+        self.0.store(sum, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of writes.
+#[derive(Debug, Default)]
+pub(crate) struct WriteCounters {
+    writes: LedCount,
+    groups: LedCount,
+    bytes: LedCount,
+    unlogged_writes: LedCount,
+    unlogged_groups: LedCount,
+    unlogged_bytes: LedCount,
+    log_syncs: LedCount,
+    stall_nanos: LedCount,
+    reported: Mutex<(WriteTotals, Option<Duration>)>,
+}
+
+impl WriteCounters {
+    /// Counts a group of `writes` batches with `bytes` of records; called by the leader.
+    #[inline]
+    pub(crate) fn committed(&self, writes: u64, bytes: u64, is_logged: bool) {
+        self.writes.add(writes);
+        self.groups.add(1);
+        self.bytes.add(bytes);
+        if !is_logged {
+            self.unlogged_writes.add(writes);
+            self.unlogged_groups.add(1);
+            self.unlogged_bytes.add(bytes);
+        }
+    }
+
+    /// Called by the leader.
+    pub(crate) fn log_synced(&self) {
+        self.log_syncs.add(1);
+    }
+
+    /// Called by the leader.
+    pub(crate) fn stalled(&self, waited: Duration) {
+        let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.stall_nanos.add(nanos);
+    }
+
+    /// The totals, and those of the last time this was asked. `keys` were written since the database was opened; each
+    /// group has `header_bytes` in the log beside its records.
+    pub(crate) fn report(
+        &self,
+        keys: u64,
+        header_bytes: u64,
+        opened: Duration,
+        now: Duration,
+    ) -> SinceLast<WriteTotals> {
+        let mut reported = lock(&self.reported);
+        let groups = self.groups.get();
+        let logged_groups = groups.saturating_sub(self.unlogged_groups.get());
+        let bytes = self.bytes.get();
+        let totals = WriteTotals {
+            writes: self.writes.get(),
+            groups,
+            keys,
+            bytes: bytes + groups * header_bytes,
+            logged_writes: self.writes.get().saturating_sub(self.unlogged_writes.get()),
+            logged_bytes: bytes.saturating_sub(self.unlogged_bytes.get())
+                + logged_groups * header_bytes,
+            log_syncs: self.log_syncs.get(),
+            stalled: Duration::from_nanos(self.stall_nanos.get()),
+        };
+        let (then, at) = std::mem::replace(&mut *reported, (totals, Some(now)));
+        SinceLast {
+            now: totals,
+            then,
+            uptime: now.saturating_sub(opened),
+            interval: now.saturating_sub(at.unwrap_or(opened)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_what_came_since_the_last_one() {
+        let seconds = Duration::from_secs;
+        let counters = FamilyCounters::default();
+        let job = JobTotals {
+            count: 1,
+            written: 10,
+            ..JobTotals::default()
+        };
+        counters.flushed(job);
+        counters.compacted(6, job);
+        let first = counters.report(seconds(100), seconds(103));
+        assert_eq!((first.uptime, first.interval), (seconds(3), seconds(3)));
+        counters.compacted(6, job);
+        let second = counters.report(seconds(100), seconds(110));
+        assert_eq!((second.uptime, second.interval), (seconds(10), seconds(7)));
+        assert_eq!(second.now.all_jobs().written, 30);
+        let since = second.now.all_jobs() - second.then.all_jobs();
+        assert_eq!((since.count, since.written), (1, 10));
+        assert_eq!(second.now.levels[6].count, 2);
+        assert_eq!(second.now.flushes.count, 1);
+    }
+
+    #[test]
+    fn what_no_log_has_is_counted_apart() {
+        let counters = WriteCounters::default();
+        counters.committed(3, 300, true);
+        counters.committed(1, 50, false);
+        let report = counters.report(7, 12, Duration::ZERO, Duration::from_secs(1));
+        let totals = report.now;
+        assert_eq!((totals.writes, totals.groups, totals.keys), (4, 2, 7));
+        assert_eq!((totals.bytes, totals.logged_bytes), (374, 312));
+        assert_eq!(totals.logged_writes, 3);
+    }
+}
