@@ -47,10 +47,17 @@ pub fn create_dir_durably(fs: &dyn FileSystem, path: &Path) -> Result<()> {
         at = directory.parent();
     }
     fs.create_dir_all(path)?;
-    for directory in missing.iter().rev() {
-        fs.sync_dir(parent(directory))?;
+    let synced = missing
+        .iter()
+        .rev()
+        .try_for_each(|directory| fs.sync_dir(parent(directory)));
+    if synced.is_err() {
+        // The next attempt must not find them and take them for durable.
+        for directory in missing {
+            let _ = fs.remove_dir(directory);
+        }
     }
-    Ok(())
+    synced
 }
 
 /// A second name for `file` in `directory`, and whether it has it already: its own name, with a count behind it if that

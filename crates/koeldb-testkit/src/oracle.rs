@@ -40,6 +40,8 @@ pub enum Crash {
 pub enum Legality {
     /// Batches up to a point in commit order, all of them.
     Prefix,
+    /// As [`Legality::Prefix`], without any batch whose write failed: what a handle shows that reported the failures.
+    Visible,
     /// As [`Legality::Prefix`], but the first keys may be gone: for families that drop their oldest tables. Keys must
     /// ascend and be written once.
     OldestDropped,
@@ -241,6 +243,14 @@ impl History {
         family.unlogged_begun = family.unlogged.len();
     }
 
+    /// What was begun without the log in this family was refused.
+    pub fn not_applied_unlogged(&self, family: FamilyId) {
+        let mut state = self.state();
+        let family = &mut state.families[family.0];
+        family.unlogged.truncate(family.unlogged_acknowledged);
+        family.unlogged_begun = family.unlogged.len();
+    }
+
     /// What was begun without the log in this family was acknowledged.
     pub fn acknowledge_unlogged(&self, family: FamilyId) {
         let mut state = self.state();
@@ -341,6 +351,33 @@ impl History {
         self.bounds(&owed)
     }
 
+    /// After a crash that the run survives: what was not owed and is not there is forgotten.
+    ///
+    /// # Errors
+    /// As [`History::judge`].
+    pub fn settle(&self, content: &Content, crash: Crash) -> Result<(), String> {
+        let bounds = self.bounds(&self.owed(crash));
+        let there = self.judge(content, &bounds, Legality::Prefix)?;
+        let mut state = self.state();
+        for batch in state.batches.iter_mut().skip(there) {
+            batch.status = Status::NotApplied;
+        }
+        let found = match_families(&state, content, &bounds)?;
+        let found: Vec<(FamilyId, Entries)> = found
+            .into_iter()
+            .map(|(family, entries)| (family, split_unlogged(entries).0))
+            .collect();
+        for (id, unlogged) in found {
+            let there = judge_unlogged(&state.families[id.0], &unlogged, &bounds.families[id.0])?;
+            let family = &mut state.families[id.0];
+            family.unlogged.truncate(there);
+            family.unlogged_begun = there;
+            family.unlogged_acknowledged = there;
+            family.unlogged_owed = there;
+        }
+        Ok(())
+    }
+
     /// Judges a content: the number of batches that are there, or what is wrong with it.
     ///
     /// # Errors
@@ -355,11 +392,7 @@ impl History {
         let found = match_families(&state, content, bounds)?;
         let mut logged: BTreeMap<FamilyId, Entries> = BTreeMap::new();
         for (&family, &entries) in &found {
-            let is_unlogged = |key: &[u8]| key.first() == Some(&UNLOGGED_PREFIX);
-            let (unlogged, own): (Entries, Entries) = entries
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .partition(|(key, _)| is_unlogged(key));
+            let (unlogged, own) = split_unlogged(entries);
             judge_unlogged(
                 &state.families[family.0],
                 &unlogged,
@@ -402,14 +435,27 @@ fn match_families<'c>(
     Ok(found)
 }
 
-fn judge_unlogged(family: &Family, found: &Entries, bounds: &FamilyBounds) -> Result<(), String> {
+/// What was written without the log, and the rest.
+fn split_unlogged(entries: &Entries) -> (Entries, Entries) {
+    let entries = entries
+        .iter()
+        .map(|(key, value)| (key.clone(), value.clone()));
+    entries.partition(|(key, _)| key.first() == Some(&UNLOGGED_PREFIX))
+}
+
+/// How many changes are there.
+fn judge_unlogged(
+    family: &Family,
+    found: &Entries,
+    bounds: &FamilyBounds,
+) -> Result<usize, String> {
     let mut expected = Entries::new();
     let mut nearest: Option<(usize, String)> = None;
     for (count, change) in (0..).zip(family.unlogged.iter().map(Some).chain([None])) {
         if count >= bounds.unlogged_owed && count <= bounds.unlogged_begun {
             let differences = difference_count(found, &expected);
             if differences == 0 {
-                return Ok(());
+                return Ok(count);
             }
             if nearest
                 .as_ref()
@@ -472,6 +518,7 @@ fn judge_prefix(
         };
         let without = match batch.status {
             Status::NotApplied => continue,
+            Status::Indeterminate if legality == Legality::Visible => continue,
             Status::Indeterminate if alternatives.len() < ALTERNATIVES_MAX => alternatives.clone(),
             _ => Vec::new(),
         };

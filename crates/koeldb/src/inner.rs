@@ -378,6 +378,11 @@ impl DbInner {
         let Ok(_only_one) = self.resuming.try_lock() else {
             return Err(Error::with_kind(ErrorKind::Busy, "somebody else resumes"));
         };
+        if self.failure().is_none() {
+            return Ok(());
+        }
+        // Flushes that began before the failure count on logs that are given up here.
+        self.wait_for_flushes();
         let count = self.failure_count.load(Ordering::Acquire);
         let Some(failure) = self.failure() else {
             return Ok(());
@@ -392,9 +397,7 @@ impl DbInner {
                 self.switch_memtable(&mut leadership.commit, index)?;
             }
         }
-        for family in self.all_families() {
-            self.flush_to_the_end(&family)?;
-        }
+        self.flush_all_as_one()?;
         self.clear_failure(count)?;
         self.schedule();
         Ok(())

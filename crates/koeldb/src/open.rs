@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, Result};
-use koeldb_fs::small_file::create_dir_durably;
+use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
@@ -310,9 +310,12 @@ impl Opening {
                 self.path.display()
             )));
         }
-        create_dir_durably(&*self.fs, &self.path)?;
-        if self.wal_dir != self.path {
-            create_dir_durably(&*self.fs, &self.wal_dir)?;
+        for directory in [&self.path, &self.wal_dir] {
+            create_dir_durably(&*self.fs, directory)?;
+            if !exists {
+                // It may be there because an earlier attempt made it and failed before its name was durable.
+                sync_where_permitted(&*self.fs, parent(directory))?;
+            }
         }
         self.fs.lock(&file_name::lock(&self.path))
     }
@@ -604,6 +607,17 @@ pub(crate) fn new_wal(
         _ => WalCompression::None,
     };
     RecordWriter::new(file, RecordWriterOptions { compression })
+}
+
+/// Makes the entries of a directory durable; one that may not be read is somebody else's to keep.
+fn sync_where_permitted(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    fs.sync_dir(directory).or_else(|error| {
+        let code = error.raw_os_error().unwrap_or(0);
+        match std::io::Error::from_raw_os_error(code).kind() {
+            std::io::ErrorKind::PermissionDenied => Ok(()),
+            _ => Err(error),
+        }
+    })
 }
 
 /// A number nobody can guess, for identities.

@@ -8,6 +8,7 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
+use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableReason;
 
 use crate::family::{FamilyData, FamilyState};
@@ -74,7 +75,7 @@ impl DbInner {
     fn flush_memtables(
         self: &Arc<Self>,
         family: &Arc<FamilyData>,
-        taken: &[Arc<koeldb_memtable::Memtable>],
+        taken: &[Arc<Memtable>],
     ) -> Result<()> {
         let begun = self.clock.now();
         let epoch = family.epochs.next();
@@ -119,25 +120,127 @@ impl DbInner {
         }
         self.update_stall();
         self.tell_fallbacks(family, flush.fallback);
-        let bytes = file.as_ref().map_or(0, |file| file.bytes);
+        self.tell_flushed(family, taken.len(), file.as_deref(), begun);
+        self.remove_obsolete_files();
+        self.schedule();
+        Ok(())
+    }
+
+    fn tell_flushed(
+        &self,
+        family: &FamilyData,
+        memtable_count: usize,
+        file: Option<&FileMeta>,
+        begun: Duration,
+    ) {
+        let bytes = file.map_or(0, |file| file.bytes);
         self.count(Ticker::FlushWriteBytes, bytes);
         self.record_elapsed(HistogramKind::FlushTime, begun);
         let info = FlushJobInfo {
             column_family: family.name.clone(),
-            file: file.as_ref().map(|file| file.number),
+            file: file.map(|file| file.number),
             bytes,
             elapsed: self.clock.now().saturating_sub(begun),
         };
         self.info_log.info(format_args!(
-            "[{}] flushed {} memtables to table {:?}: {bytes} bytes in {:?}",
-            family.name,
-            taken.len(),
-            info.file,
-            info.elapsed
+            "[{}] flushed {memtable_count} memtables to table {:?}: {bytes} bytes in {:?}",
+            family.name, info.file, info.elapsed
         ));
         self.notify(&Event::FlushCompleted(&info));
+    }
+
+    /// Waits for the flushes that run. While writes are refused, none begins.
+    pub(crate) fn wait_for_flushes(&self) {
+        let is_flushing = |family: &Arc<FamilyData>| family.read(|state| state.flushing > 0);
+        loop {
+            let is_any = self.all_families().iter().any(is_flushing);
+            let running = lock(&self.background.running);
+            if running.flushes == 0 && !is_any {
+                return;
+            }
+            drop(self.background.wait(running, Duration::from_millis(10)));
+        }
+    }
+
+    /// Flushes everything sealed of every family and records it as one change. For when logs are given up: their ends
+    /// may be lost and a failed batch be in one, so that no family must be recovered from tables and another from them.
+    pub(crate) fn flush_all_as_one(self: &Arc<Self>) -> Result<()> {
+        let mut taken = Vec::new();
+        for family in self.all_families() {
+            let memtables: Vec<Arc<Memtable>> = family.note(|state| {
+                state.flushing = state.sealed.len();
+                state.flush_requested = false;
+                let sealed = state.sealed.iter();
+                sealed.map(|sealed| Arc::clone(&sealed.memtable)).collect()
+            });
+            taken.push((family, memtables));
+        }
+        let outcome = self.guarded(|| self.flush_as_one(&taken));
+        if outcome.is_err() {
+            for (family, _) in &taken {
+                family.note(|state| state.flushing = 0);
+            }
+        }
+        self.background.notify();
+        outcome
+    }
+
+    fn flush_as_one(&self, taken: &[(Arc<FamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
+        let begun = self.clock.now();
+        let snapshots = self.snapshots.all();
+        let mut files = Vec::new();
+        for (family, memtables) in taken {
+            let epoch = family.epochs.next();
+            let written =
+                self.factory
+                    .flush(family, memtables, &snapshots, epoch, TableReason::Flush);
+            match written {
+                Ok(flush) => {
+                    self.tell_fallbacks(family, flush.fallback);
+                    files.push(flush.file.map(Arc::new));
+                }
+                Err(error) => {
+                    self.discard(files.iter().flatten());
+                    return Err(error);
+                }
+            }
+        }
+        {
+            let mut versions = lock(&self.versions);
+            versions.raise_last_seqno(self.visible_seqno());
+            let mut edits = Vec::new();
+            for ((family, memtables), file) in taken.iter().zip(&files) {
+                if versions.family(family.id).is_some() {
+                    let mut edit = VersionEdit::of(family.id);
+                    edit.log_number = Some(family.first_log_behind(memtables.len()));
+                    edit.added_files
+                        .extend(file.iter().map(|file| (0, Arc::clone(file))));
+                    edits.push(edit);
+                }
+            }
+            let installed = versions
+                .log_and_apply(edits)
+                .map_err(|error| self.manifest_failed(error))?;
+            for (family, memtables) in taken {
+                let version = installed.iter().find(|(id, _)| *id == family.id);
+                family.change(self.delayed_write_rate(), |state| {
+                    state.sealed.drain(..memtables.len());
+                    state.flushing = 0;
+                    if let Some((_, version)) = version {
+                        state.version = Arc::clone(version);
+                    }
+                });
+            }
+        }
+        self.update_stall();
+        for ((family, memtables), file) in taken.iter().zip(&files) {
+            if family.is_dropped() {
+                self.discard(file);
+            } else {
+                self.tell_flushed(family, memtables.len(), file.as_deref(), begun);
+            }
+        }
         self.remove_obsolete_files();
-        self.schedule();
         Ok(())
     }
 
@@ -166,12 +269,13 @@ impl DbInner {
         let installed = versions
             .log_and_apply(vec![edit])
             .map_err(|error| self.manifest_failed(error))?;
-        if let Some((_, version)) = installed.into_iter().next() {
-            family.change(self.delayed_write_rate(), |state| {
+        family.change(self.delayed_write_rate(), |state| {
+            // An edit without files leads to no new version.
+            if let Some((_, version)) = installed.into_iter().next() {
                 state.version = version;
-                change(state);
-            });
-        }
+            }
+            change(state);
+        });
         Ok(true)
     }
 

@@ -175,7 +175,7 @@ impl DbInner {
             kind: SlotKind::Flush,
         };
         let mut progress = false;
-        while !self.background.cancelled.load(Ordering::Relaxed) {
+        while !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
             let Some(family) = self.flush_due() else {
                 break;
             };
@@ -251,8 +251,12 @@ impl DbInner {
 
     /// What a failed background job means for writes (`docs/reliability.md`, background-error states).
     fn background_error(&self, what: &str, error: Error) {
+        let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
+        if error.severity() > Severity::None && !has_panicked {
+            // It was stored where it was met; to store it again could undo a resume that has dealt with it.
+            return;
+        }
         let severity = match error.kind() {
-            _ if error.severity() > Severity::None => error.severity(),
             ErrorKind::Corruption => Severity::Unrecoverable,
             _ if error.detail() == Some(ErrorDetail::NoSpace) => Severity::Hard,
             _ => Severity::Fatal,
