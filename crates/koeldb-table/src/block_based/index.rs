@@ -31,6 +31,8 @@ use super::format::BlockHandle;
 
 mod decoded;
 mod interpolation;
+#[cfg(test)]
+mod limit;
 mod number;
 
 pub use decoded::DecodedIndex;

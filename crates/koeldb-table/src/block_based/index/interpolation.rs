@@ -113,4 +113,4 @@ impl Window {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -66,13 +66,22 @@ fn leading_number(key: &[u8], at: usize) -> u64 {
     }
 }
 
+/// The same of fewer than 8 bytes: the first and the last ones of a power of two, which may overlap.
 #[inline]
 fn short_number(rest: &[u8]) -> u64 {
-    let mut bytes = [0; NUMBER_BYTES];
-    for (to, from) in bytes.iter_mut().zip(rest) {
-        *to = *from;
+    let bits = u32::try_from(rest.len()).map_or(u64::BITS, |bytes| bytes.saturating_mul(8));
+    let unused = u64::BITS.saturating_sub(bits);
+    if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
+        let first = u64::from(u32::from_le_bytes(*first).swap_bytes()) << 32;
+        let last = u64::from(u32::from_le_bytes(*last).swap_bytes());
+        first | last.unbounded_shl(unused)
+    } else if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
+        let first = u64::from(u16::from_le_bytes(*first).swap_bytes()) << 48;
+        let last = u64::from(u16::from_le_bytes(*last).swap_bytes());
+        first | last.unbounded_shl(unused)
+    } else {
+        rest.first().map_or(0, |byte| u64::from(*byte) << 56)
     }
-    u64::from_le_bytes(bytes).swap_bytes()
 }
 
 #[cfg(test)]

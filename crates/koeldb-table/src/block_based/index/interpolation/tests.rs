@@ -68,14 +68,14 @@ fn an_even_key_is_guessed_at_once() {
     assert!((8..=11).contains(&halvings.get()), "{}", halvings.get());
 }
 
-fn number_key(number: u64) -> Vec<u8> {
+pub(in super::super) fn number_key(number: u64) -> Vec<u8> {
     number.swap_bytes().to_le_bytes().to_vec()
 }
 
-struct Random(u64);
+pub(in super::super) struct Random(pub(in super::super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(in super::super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -89,7 +89,7 @@ impl Random {
     }
 
     /// Normally distributed, nearly: mean 0, deviation 1.
-    fn normal(&mut self) -> f64 {
+    pub(in super::super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
@@ -99,12 +99,12 @@ impl Random {
     clippy::cast_sign_loss,
     reason = "a key of about this size"
 )]
-fn rounded(number: f64) -> u64 {
+pub(in super::super) fn rounded(number: f64) -> u64 {
     number as u64
 }
 
 /// The last key of each block of `per_block` keys, cut to a separator as shortening mode 1 does.
-fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
+pub(in super::super) fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
     keys.sort();
     keys.dedup();
     let ends = (per_block - 1..keys.len() - 1).step_by(per_block);

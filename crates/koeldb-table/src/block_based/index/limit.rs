@@ -1,0 +1,177 @@
+//! `index-limit`: what one search of an index block costs, by method, size and distribution of the keys.
+//!
+//! `cargo test --release -p koeldb-table index_limit -- --ignored --nocapture`. A search ends with the handle of the
+//! data block. *Independent* searches overlap in the processor; of *dependent* ones each chooses the next, as those of
+//! one reader do that waits for its data. With many blocks of many keys nearly every one is not in any cache.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the program's own numbers are small"
+)]
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use koeldb_base::KeyOrder;
+use koeldb_base::coding::{put_varint64, zigzag};
+use koeldb_base::key::{MAX_SEQNO, ValueType, encode, user_key};
+use koeldb_fs::{Clock, SystemClock};
+
+use super::interpolation::tests::{Random, number_key, rounded, separators};
+use super::*;
+use crate::block_based::block::BlockBytes;
+use crate::block_based::block_builder::BlockBuilder;
+
+const SEARCHES: usize = 20_000;
+const ROUNDS: usize = 7;
+
+/// Separators of 35 keys to a block; keys have 16 bytes.
+fn keys(distribution: &str, count: usize) -> Vec<Vec<u8>> {
+    let mut random = Random(301);
+    let per_block = 35;
+    let total = (count + 2) * per_block;
+    let padded = |number: u64| [&number_key(number)[..], b"00000000"].concat();
+    let keys = (0..total as u64)
+        .map(|n| match distribution {
+            "uniform" => padded(random.next()),
+            "counter" => padded(n),
+            "decimal text" => format!("{:016}", n * 7).into_bytes(),
+            "lognormal" => padded(rounded((random.normal() * 2.0).exp() * 1e12)),
+            "two clusters" => {
+                padded(((n % 2 * 0xf0_0000_0000 + 1) << 20) + random.next() % (1 << 40))
+            }
+            other => panic!("{other} is no distribution"),
+        })
+        .collect();
+    let mut separators = separators(keys, per_block);
+    separators.truncate(count);
+    separators
+}
+
+fn index_block(keys: &[Vec<u8>]) -> Vec<u8> {
+    let mut builder = BlockBuilder::new(1, true);
+    let mut before: &[u8] = &[];
+    for (key, n) in keys.iter().zip(0..) {
+        let handle = BlockHandle {
+            offset: n * 4060,
+            size: 4055,
+        };
+        let added = builder.add_unsized(before, key, false, |shared, out| {
+            if shared {
+                put_varint64(out, zigzag(0));
+            } else {
+                handle.encode_into(out);
+            }
+        });
+        added.unwrap();
+        before = key;
+    }
+    builder.finish(false).unwrap()
+}
+
+fn locate(block: &Block, format: &IndexFormat, target: &[u8]) -> u64 {
+    if let Some(decoded) = block.decoded()
+        && let IndexPlace::Block(handle) = decoded.find_block(&format.keys.order, user_key(target))
+    {
+        return handle.offset;
+    }
+    let scan = IndexScan::seek(block, format, target).unwrap();
+    scan.map_or(0, |scan| scan.handle().offset)
+}
+
+/// Nanoseconds for a search: independent, dependent.
+fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Vec<u8>]) -> (f64, f64) {
+    let clock = SystemClock;
+    let mut random = Random(17);
+    let mut below = |count: usize| usize::try_from(random.next() % count as u64).unwrap();
+    let places: Vec<(usize, usize)> = (0..=SEARCHES)
+        .map(|_| (below(blocks.len()), below(targets.len())))
+        .collect();
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..ROUNDS {
+        for (best, dependent) in best.iter_mut().zip([0, u64::MAX]) {
+            let begun = clock.now();
+            let mut found = 0;
+            for at in 0..SEARCHES {
+                // Offsets are small, so the next place is the next one, but only the search says so.
+                let step = usize::from((found & dependent) >> 63 == 1);
+                let (block, target) = places[at + step];
+                found = locate(&blocks[block], format, &targets[target]);
+            }
+            std::hint::black_box(found);
+            *best = (*best).min(clock.now().saturating_sub(begun));
+        }
+    }
+    let nanos = |time: Duration| time.as_secs_f64() * 1e9 / 20_000.0;
+    (nanos(best[0]), nanos(best[1]))
+}
+
+/// How many keys a search by interpolation decodes, on average.
+fn decodes(keys: &[Vec<u8>], format: &IndexFormat, targets: &[Vec<u8>]) -> f64 {
+    let decodes = Cell::new(0_u32);
+    let key_at = |index: usize| {
+        decodes.set(decodes.get() + 1);
+        Ok(&keys[index][..])
+    };
+    for target in targets {
+        interpolation::search(keys.len(), key_at, &format.keys, target).unwrap();
+    }
+    f64::from(decodes.get()) / f64::from(u32::try_from(targets.len()).unwrap())
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn index_limit() {
+    let format = |search| IndexFormat {
+        keys: KeyFormat {
+            order: KeyOrder::Bytewise,
+            user_keys: true,
+            global_seqno: None,
+        },
+        delta_values: true,
+        first_keys: false,
+        search,
+    };
+    let (halving, guessing) = (
+        format(IndexSearch::Binary),
+        format(IndexSearch::Interpolation),
+    );
+    println!("ns a search, independent/dependent");
+    println!("keys           n      blocks  binary     interpolation  decoded  decodes");
+    for distribution in [
+        "uniform",
+        "counter",
+        "decimal text",
+        "lognormal",
+        "two clusters",
+    ] {
+        for count in [64, 256, 1024, 4096, 16_384] {
+            let keys = keys(distribution, count);
+            let contents = index_block(&keys);
+            let mut random = Random(5);
+            let targets: Vec<Vec<u8>> = (0..4096)
+                .map(|_| {
+                    let at = usize::try_from(random.next() % keys.len() as u64).unwrap();
+                    let mut target = keys[at].clone();
+                    target.resize(16, b'0');
+                    encode(&target, MAX_SEQNO, ValueType::FOR_SEEK)
+                })
+                .collect();
+            let decodes = decodes(&keys, &guessing, &targets);
+            for block_count in [1, 64, 1024] {
+                let mut blocks: Vec<Block> = (0..block_count)
+                    .map(|_| Block::parse(BlockBytes::from(contents.clone())).unwrap())
+                    .collect();
+                let binary = measure(&blocks, &halving, &targets);
+                let interpolation = measure(&blocks, &guessing, &targets);
+                for block in &mut blocks {
+                    block.decode(&halving);
+                }
+                let decoded = measure(&blocks, &halving, &targets);
+                println!(
+                    "{distribution:12} {count:6} {block_count:6}  {:4.0}/{:<4.0}  {:4.0}/{:<4.0}      {:4.0}/{:<4.0} {decodes:5.1}",
+                    binary.0, binary.1, interpolation.0, interpolation.1, decoded.0, decoded.1
+                );
+            }
+        }
+    }
+}
