@@ -535,12 +535,15 @@ impl Db {
         }
     }
 
-    /// Writes again after an error that stopped them and whose cause is gone, without a reopen.
+    /// Writes again after an error that stopped them and whose cause is gone, without a reopen. The database tries it by
+    /// itself too, as the options `max_bgerror_resume_count` and `bgerror_resume_retry_interval` say.
     ///
     /// # Errors
-    /// If the cause is still there, or the error needs a reopen.
+    /// If the cause is still there, or the error needs a reopen; `Busy` if it is being tried at this moment.
     pub fn resume(&self) -> Result<()> {
-        self.inner().resume()
+        let resumed = self.inner().resume();
+        self.inner().report_failures();
+        resumed
     }
 
     /// Reads every block of every table and compares its checksum.

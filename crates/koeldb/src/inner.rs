@@ -323,8 +323,9 @@ impl DbInner {
         error
     }
 
-    /// Tells the log and the listeners of failures; called where no lock is held.
-    pub(crate) fn report_failures(&self) {
+    /// Tells the log and the listeners of failures, and sees to it that writes are taken again if they can be; called
+    /// where no lock is held.
+    pub(crate) fn report_failures(self: &Arc<Self>) {
         if !self.has_failed.load(Ordering::Acquire) {
             return;
         }
@@ -335,7 +336,9 @@ impl DbInner {
                 format_args!("writes are refused: {error}"),
             );
             self.notify(&Event::BackgroundError(&error));
+            self.count(Ticker::ErrorHandlerBgErrorCount, 1);
         }
+        self.begin_resuming();
     }
 
     /// What a failed change of the MANIFEST means: what it refused before writing concerns the caller alone; after that
@@ -393,9 +396,7 @@ impl DbInner {
         {
             let mut leadership = self.queue.lead();
             self.abandon_wal(&mut leadership.commit)?;
-            for index in 0..leadership.commit.families.len() {
-                self.switch_memtable(&mut leadership.commit, index)?;
-            }
+            self.seal_memtables(&mut leadership.commit)?;
         }
         self.flush_all_as_one()?;
         self.clear_failure(count)?;
@@ -491,7 +492,7 @@ impl DbInner {
         Ok(())
     }
 
-    pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
+    pub(crate) fn flush_wal(self: &Arc<Self>, sync: bool) -> Result<()> {
         self.check_open()?;
         if self.read_only {
             return self.check_writable();

@@ -85,6 +85,8 @@ pub enum Event<'a> {
     ),
     /// Background work failed; writes may be refused now.
     BackgroundError(&'a Error),
+    /// An attempt to take writes again failed; there may be more.
+    ResumeFailed(&'a Error),
     /// Writes are accepted again.
     Resumed,
 }

@@ -14,7 +14,7 @@ use crate::write::commit::ActiveFamily;
 
 impl DbInner {
     pub(crate) fn create_family(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<Arc<FamilyData>> {
@@ -33,8 +33,16 @@ impl DbInner {
             // Beside no write, so that the family begins with the log that is current.
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
-            let family = add_family(&mut lock(&self.versions), &self.factory, name, options, log)
-                .map_err(|error| self.manifest_failed(error))?;
+            let added = add_family(&mut lock(&self.versions), &self.factory, name, options, log);
+            let family = match added {
+                Ok(family) => family,
+                Err(error) => {
+                    let error = self.manifest_failed(error);
+                    drop(leadership);
+                    self.report_failures();
+                    return Err(error);
+                }
+            };
             let families = Arc::make_mut(&mut leadership.commit.families);
             families.push(ActiveFamily::of(&family));
             families.sort_by_key(|active| active.family.id);
@@ -53,7 +61,7 @@ impl DbInner {
         Ok(family)
     }
 
-    pub(crate) fn drop_family(&self, family: &Arc<FamilyData>) -> Result<()> {
+    pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<()> {
         self.check_writable()?;
         let _foreground = self.background.enter()?;
         if family.id == 0 {
@@ -69,9 +77,13 @@ impl DbInner {
         }
         {
             let mut leadership = self.queue.lead();
-            lock(&self.versions)
-                .drop_family(family.id)
-                .map_err(|error| self.manifest_failed(error))?;
+            let dropped = lock(&self.versions).drop_family(family.id);
+            if let Err(error) = dropped {
+                let error = self.manifest_failed(error);
+                drop(leadership);
+                self.report_failures();
+                return Err(error);
+            }
             family.dropped.store(true, Ordering::Release);
             Arc::make_mut(&mut leadership.commit.families)
                 .retain(|active| active.family.id != family.id);

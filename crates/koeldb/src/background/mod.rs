@@ -8,6 +8,7 @@
 mod compaction;
 mod flush;
 mod manual;
+mod resume;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -66,6 +67,8 @@ pub(crate) struct Background {
     running: Mutex<Running>,
     changed: Condvar,
     pub(crate) cancelled: AtomicBool,
+    /// A job tries to take writes again.
+    is_resuming: AtomicBool,
 }
 
 impl Background {
@@ -89,6 +92,7 @@ impl Background {
         self.cancelled.store(true, Ordering::Relaxed);
         let mut running = lock(&self.running);
         running.shut_down = true;
+        self.changed.notify_all();
         while running.flushes + running.compactions + running.foreground > 0 {
             running = self.wait(running, Duration::from_millis(100));
         }

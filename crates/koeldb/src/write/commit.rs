@@ -367,6 +367,24 @@ impl DbInner {
         Ok(())
     }
 
+    /// Seals the memtables that hold something, and lets the others begin with the log that is written now.
+    pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
+        for index in 0..commit.families.len() {
+            if !commit.families[index].memtable.is_empty() {
+                self.switch_memtable(commit, index)?;
+            }
+        }
+        let log = commit.wal()?.number;
+        for active in commit.families.iter() {
+            active.family.note(|state| {
+                if state.active.memtable.is_empty() {
+                    state.active.first_log = log;
+                }
+            });
+        }
+        Ok(())
+    }
+
     /// Makes the logs that are no longer written durable, with their directory entries. Needs no leadership: a flush
     /// calls it while the leader may be waiting for that flush.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
@@ -384,9 +402,14 @@ impl DbInner {
         Ok(())
     }
 
-    /// Gives up a log that failed, without touching it again, and begins a new one.
+    /// Gives up a log that failed or may have a failed batch, without touching it again, and begins a new one. A log
+    /// that an earlier attempt began and nobody has written to is as good.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let wal = commit.wal()?;
+        if wal.writer.failure().is_none() && wal.writer.is_empty() {
+            lock(&self.unsynced_logs).clear();
+            return Ok(());
+        }
         let (number, writer) = self.create_wal()?;
         let failed = std::mem::replace(&mut wal.writer, writer);
         lock(&self.closed_logs).push((wal.number, failed.len()));

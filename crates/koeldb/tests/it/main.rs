@@ -20,6 +20,7 @@ mod model;
 mod plain;
 mod regressions;
 mod repair;
+mod resume;
 mod rocksdb;
 mod scratch;
 mod stalls;

@@ -1,0 +1,158 @@
+//! Taking writes again without being asked, after an error whose cause may go away: a full disk, a log or a MANIFEST
+//! that could not be written (`docs/reliability.md`, B3).
+//!
+//! One job tries again and again, less and less often, as the options `max_bgerror_resume_count` and
+//! `bgerror_resume_retry_interval` say. While the disk is full it looks for space instead. A close ends it at once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use koeldb_base::error::{ErrorDetail, Severity};
+use koeldb_base::stats::Ticker;
+use koeldb_base::{Error, ErrorKind, Result};
+
+use super::Background;
+use crate::env::JobPriority;
+use crate::inner::DbInner;
+use crate::listener::Event;
+use crate::super_version::lock;
+
+/// How often a full disk is looked at: at first, and at last.
+const SPACE_POLL_MIN: Duration = Duration::from_millis(250);
+const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
+
+/// What has to be free beside room for the memtables.
+const SPACE_RESERVE: u64 = 64 << 10;
+
+/// The pause between attempts grows up to so many times the interval.
+const BACKOFF_MAX: u32 = 4;
+
+impl Background {
+    /// Waits; `false` if the database closes.
+    fn pause(&self, inner: &DbInner, time: Duration) -> bool {
+        let until = inner.clock.now().saturating_add(time);
+        let mut running = lock(&self.running);
+        loop {
+            if running.shut_down || inner.is_closing() {
+                return false;
+            }
+            let left = until.saturating_sub(inner.clock.now());
+            if left.is_zero() {
+                return true;
+            }
+            running = self.wait(running, left.min(Duration::from_millis(50)));
+        }
+    }
+}
+
+impl DbInner {
+    /// Begins to try, if there is a failure that can be got over and nobody tries yet.
+    pub(crate) fn begin_resuming(self: &Arc<Self>) {
+        if self.is_hopeless()
+            || self.is_closing()
+            || self.db_options.max_bgerror_resume_count <= 0
+            || self.background.is_resuming.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        let inner = Arc::clone(self);
+        self.env
+            .pool
+            .submit(JobPriority::High, move || inner.run_resuming());
+    }
+
+    /// Whether there is no failure, or one that only a reopen gets over.
+    fn is_hopeless(&self) -> bool {
+        self.failure()
+            .is_none_or(|failure| failure.severity() > Severity::Hard)
+    }
+
+    fn run_resuming(self: &Arc<Self>) {
+        // A close waits for it.
+        let slot = self.background.enter();
+        let has_given_up = slot.is_err() || !self.keep_resuming();
+        self.background.is_resuming.store(false, Ordering::Release);
+        drop(slot);
+        if !has_given_up {
+            // For a failure that came while this one still seemed to try.
+            self.begin_resuming();
+        }
+    }
+
+    /// Tries until writes are accepted; `false` if it gave up.
+    fn keep_resuming(self: &Arc<Self>) -> bool {
+        self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
+        let attempts_max =
+            u32::try_from(self.db_options.max_bgerror_resume_count).unwrap_or(u32::MAX);
+        let interval = Duration::from_micros(self.db_options.bgerror_resume_retry_interval);
+        let mut attempts = 0;
+        let mut space_poll = SPACE_POLL_MIN;
+        let mut pause = interval;
+        while self.background.pause(self, pause) {
+            if self.is_hopeless() {
+                return self.failure().is_none();
+            }
+            if !self.has_space() {
+                pause = space_poll;
+                space_poll = (space_poll * 2).min(SPACE_POLL_MAX);
+                continue;
+            }
+            attempts += 1;
+            self.count(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
+            match self.resume() {
+                Ok(()) => {
+                    self.count(Ticker::ErrorHandlerAutoresumeSuccessCount, 1);
+                    return true;
+                }
+                Err(error) => self.resume_failed(attempts, &error),
+            }
+            if attempts >= attempts_max {
+                self.info_log.warn(format_args!(
+                    "resuming is given up after {attempts} attempts"
+                ));
+                return false;
+            }
+            pause = interval.saturating_mul(attempts.min(BACKOFF_MAX));
+        }
+        false
+    }
+
+    fn resume_failed(self: &Arc<Self>, attempts: u32, error: &Error) {
+        if matches!(
+            error.kind(),
+            ErrorKind::Busy | ErrorKind::ShutdownInProgress
+        ) {
+            return;
+        }
+        self.info_log
+            .warn(format_args!("attempt {attempts} to resume: {error}"));
+        self.notify(&Event::ResumeFailed(error));
+    }
+
+    /// Whether there is room for what a resume has to write, if it was room that was missing.
+    fn has_space(&self) -> bool {
+        let is_full = self
+            .failure()
+            .is_some_and(|failure| failure.detail() == Some(ErrorDetail::NoSpace));
+        if !is_full {
+            return true;
+        }
+        let unflushed: u64 = self
+            .all_families()
+            .iter()
+            .map(|family| {
+                family.read(|state| {
+                    let memtables = state.sealed.iter().chain(std::iter::once(&state.active));
+                    let bytes = memtables.map(|logged| logged.memtable.data_bytes());
+                    bytes.sum::<u64>()
+                })
+            })
+            .sum();
+        [&self.path, &self.wal_dir].into_iter().all(|directory| {
+            // Where nobody can tell, the attempt will.
+            let free: Result<u64> = self.fs.free_space(directory);
+            free.map_or(true, |free| free >= unflushed + SPACE_RESERVE)
+        })
+    }
+}

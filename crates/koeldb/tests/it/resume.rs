@@ -1,0 +1,236 @@
+//! Writes are accepted again after storage failed and works again, without a reopen.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use koeldb::fs::{
+    Failure, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose,
+    SystemClock,
+};
+use koeldb::{Db, Env, ErrorDetail, ErrorKind, Event, Options, Severity, WriteOptions};
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
+const HERE: &str = "/db";
+
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Failed(Severity),
+    NotResumed,
+    Resumed,
+}
+
+struct Storage {
+    memory: MemoryFileSystem,
+    faults: Arc<FaultFileSystem>,
+}
+
+impl Storage {
+    fn new() -> Self {
+        let memory = MemoryFileSystem::new();
+        Storage {
+            faults: Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), 1)),
+            memory,
+        }
+    }
+
+    /// Options that try to resume every few milliseconds, and what listeners are told.
+    fn options(&self) -> (Options, Receiver<Told>) {
+        let (tell, told) = channel();
+        let tell = Mutex::new(tell);
+        let fs: Arc<dyn FileSystem> = Arc::clone(&self.faults) as _;
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .create_missing_column_families(true)
+            .set_bgerror_resume_retry_interval(Duration::from_millis(5))
+            .set_env(&Env::new(fs, Arc::new(SystemClock)))
+            .add_event_listener(move |event: &Event<'_>| {
+                let told = match event {
+                    Event::BackgroundError(error) => Told::Failed(error.severity()),
+                    Event::ResumeFailed(_) => Told::NotResumed,
+                    Event::Resumed => Told::Resumed,
+                    _ => return,
+                };
+                let _ = tell.lock().unwrap().send(told);
+            });
+        (options, told)
+    }
+}
+
+fn wait_for(told: &Receiver<Told>, wanted: &Told) {
+    while told.recv_timeout(LIMIT).expect("it is told in time") != *wanted {}
+}
+
+fn synced() -> WriteOptions {
+    let mut options = WriteOptions::new();
+    options.set_sync(true);
+    options
+}
+
+fn log_count(fs: &MemoryFileSystem) -> usize {
+    let entries = fs.list(HERE.as_ref()).unwrap();
+    let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
+    logs.count()
+}
+
+/// Lets storage fail in one way, waits for some attempts, and mends it.
+fn fails_and_comes_back(what: &str, rules: &[FaultRule], write: fn(&Db) -> koeldb::Result<()>) {
+    let storage = Storage::new();
+    let (options, told) = storage.options();
+    let (db, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
+    db.put_opt("before", "value", &synced()).unwrap();
+    other.put("before", "value").unwrap();
+    for rule in rules {
+        storage.faults.add_rule(rule.clone());
+    }
+    let error = write(&db).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IoError, "{what}: {error}");
+    wait_for(&told, &Told::Failed(Severity::Hard));
+    let error = db.put("refused", "value").unwrap_err();
+    assert_eq!(error.severity(), Severity::Hard, "{what}: {error}");
+    for _ in 0..5 {
+        wait_for(&told, &Told::NotResumed);
+    }
+    // What failed attempts leave behind does not pile up.
+    let sealed = db.property_int_value("rocksdb.num-immutable-mem-table");
+    let sealed = sealed.unwrap();
+    assert!(sealed <= Some(1), "{what}: {sealed:?}");
+    assert!(log_count(&storage.memory) <= 3, "{what}");
+    assert_eq!(
+        db.get("before").unwrap().as_deref(),
+        Some(&b"value"[..]),
+        "reads go on"
+    );
+    storage.faults.clear_rules();
+    wait_for(&told, &Told::Resumed);
+    db.put_opt("after", "value", &synced()).unwrap();
+    other.put("after", "value").unwrap();
+    let errors = db.property_int_value("rocksdb.background-errors").unwrap();
+    assert_eq!(errors, Some(0), "{what}");
+    db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    drop((db, other));
+    let (db, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
+    for key in ["before", "after"] {
+        assert!(db.contains_key(key).unwrap(), "{what}: {key}");
+        assert!(other.contains_key(key).unwrap(), "{what}: {key}");
+    }
+    assert!(!db.contains_key("refused").unwrap(), "{what}");
+}
+
+fn fail(operations: &[Operation], purpose: Purpose, failure: Failure) -> FaultRule {
+    FaultRule::fail(failure).on(operations).purpose(purpose)
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_given_up_when_another_can() {
+    let writes = [Operation::Append, Operation::Flush, Operation::Create];
+    fails_and_comes_back(
+        "log writes",
+        &[fail(&writes, Purpose::Wal, Failure::Device)],
+        |db| db.put("failing", "value"),
+    );
+}
+
+#[test]
+fn a_log_that_cannot_be_synced_is_given_up_when_another_can() {
+    let syncs = [Operation::SyncData, Operation::SyncAll, Operation::Create];
+    fails_and_comes_back(
+        "log syncs",
+        &[fail(&syncs, Purpose::Wal, Failure::Device)],
+        |db| db.put_opt("failing", "value", &synced()),
+    );
+}
+
+#[test]
+fn a_manifest_that_cannot_be_written_is_followed_by_another() {
+    let writes = [Operation::Append, Operation::SyncData, Operation::SyncAll];
+    fails_and_comes_back(
+        "the MANIFEST",
+        &[fail(&writes, Purpose::Manifest, Failure::Device)],
+        Db::flush,
+    );
+}
+
+#[test]
+fn a_full_disk_is_over_when_there_is_space_again() {
+    let writes = [Operation::Append, Operation::Flush, Operation::Create];
+    fails_and_comes_back(
+        "a flush without space",
+        &[fail(&writes, Purpose::Flush, Failure::NoSpace)],
+        Db::flush,
+    );
+    // As the disk itself says it.
+    let storage = Storage::new();
+    let (options, told) = storage.options();
+    let db = Db::open(&options, HERE).unwrap();
+    let used = storage.memory.bytes_used();
+    storage.memory.set_byte_budget(Some(used + (256 << 10)));
+    let mut written = 0;
+    let error = loop {
+        match db.put(format!("{written}"), [7; 10_000]) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.detail(), Some(ErrorDetail::NoSpace), "{error}");
+    assert!(written > 10);
+    wait_for(&told, &Told::Failed(Severity::Hard));
+    storage.memory.set_byte_budget(None);
+    wait_for(&told, &Told::Resumed);
+    db.put("after", "value").unwrap();
+    for index in 0..written {
+        assert!(db.contains_key(format!("{index}")).unwrap());
+    }
+}
+
+#[test]
+fn a_close_ends_the_attempts_at_once() {
+    for interval in [Duration::from_millis(5), Duration::from_secs(3600)] {
+        let storage = Storage::new();
+        let (mut options, told) = storage.options();
+        options.set_bgerror_resume_retry_interval(interval);
+        let db = Db::open(&options, HERE).unwrap();
+        storage
+            .faults
+            .add_rule(FaultRule::fail(Failure::Device).purpose(Purpose::Wal));
+        assert!(db.put("key", "value").is_err());
+        wait_for(&told, &Told::Failed(Severity::Hard));
+        let (closed, closing) = channel();
+        std::thread::spawn(move || closed.send(db.close()));
+        let error = closing.recv_timeout(LIMIT).unwrap().unwrap_err();
+        assert_eq!(error.severity(), Severity::Hard, "{error}");
+        storage.faults.clear_rules();
+        drop(Db::open(&options, HERE).unwrap());
+    }
+}
+
+#[test]
+fn attempts_are_as_many_as_the_options_say() {
+    let storage = Storage::new();
+    let (mut options, told) = storage.options();
+    options.set_max_bgerror_resume_count(2);
+    let db = Db::open(&options, HERE).unwrap();
+    storage
+        .faults
+        .add_rule(FaultRule::fail(Failure::Device).purpose(Purpose::Wal));
+    assert!(db.put("key", "value").is_err());
+    wait_for(&told, &Told::NotResumed);
+    wait_for(&told, &Told::NotResumed);
+    assert!(told.recv_timeout(Duration::from_millis(100)).is_err());
+    storage.faults.clear_rules();
+    assert!(db.put("key", "value").is_err());
+    db.resume().unwrap();
+    db.put("key", "value").unwrap();
+    // A later failure has its own attempts.
+    wait_for(&told, &Told::Resumed);
+    storage.faults.add_rule(
+        FaultRule::fail(Failure::Device)
+            .purpose(Purpose::Wal)
+            .nth(1),
+    );
+    assert!(db.put("key", "value").is_err());
+    wait_for(&told, &Told::Resumed);
+    db.put("key", "value").unwrap();
+}
