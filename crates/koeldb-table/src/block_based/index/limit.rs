@@ -88,12 +88,16 @@ fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Vec<u8>]) -> (f64,
         .collect();
     let mut best = [Duration::MAX; 2];
     for _ in 0..ROUNDS {
-        for (best, dependent) in best.iter_mut().zip([0, u64::MAX]) {
+        for (best, dependent) in best.iter_mut().zip([false, true]) {
             let begun = clock.now();
             let mut found = 0;
             for at in 0..SEARCHES {
                 // Offsets are small, so the next place is the next one, but only the search says so.
-                let step = usize::from((found & dependent) >> 63 == 1);
+                let step = if dependent {
+                    usize::from(found >> 63 == 1)
+                } else {
+                    0
+                };
                 let (block, target) = places[at + step];
                 found = locate(&blocks[block], format, &targets[target]);
             }

@@ -10,7 +10,7 @@
 
 use koeldb_base::KeyOrder;
 
-const NUMBER_BYTES: usize = 8;
+pub(super) const NUMBER_BYTES: usize = 8;
 
 /// How the user keys of one block become numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Numbering {
 
 /// The 8 bytes from `at` on, the first one highest, missing ones zero.
 #[inline]
-fn leading_number(key: &[u8], at: usize) -> u64 {
+pub(super) fn leading_number(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at..).unwrap_or_default();
     match rest.first_chunk::<NUMBER_BYTES>() {
         Some(bytes) => u64::from_le_bytes(*bytes).swap_bytes(),
