@@ -9,13 +9,14 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
-use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
+use koeldb_lsm::current::{db_id_from, read_current, read_identity, write_identity};
 use koeldb_lsm::version::{FamilyDescriptor, VersionEdit, VersionSet, VersionSetOptions};
 
 use crate::column_family::ColumnFamilyDescriptor;
@@ -91,7 +92,54 @@ impl DbBuilder {
     /// # Errors
     /// As [`Db::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        Opening::new(self, path.as_ref())?.run()
+        let path = path.as_ref();
+        if self.read_only {
+            self.open_beside_a_writer(path)
+        } else {
+            Opening::new(self, path)?.run()
+        }
+    }
+
+    /// Whoever writes to the directory meanwhile may remove what the MANIFEST named when it was read. Only if the MANIFEST
+    /// is the same afterwards was everything there that it named.
+    fn open_beside_a_writer(&self, path: &Path) -> Result<Db> {
+        for attempt in 0..READ_ONLY_ATTEMPTS {
+            let opening = Opening::new(self, path)?;
+            let (fs, clock) = (Arc::clone(&opening.fs), Arc::clone(&opening.env.clock));
+            let before = manifest_state(&*fs, path);
+            let opened = opening.run().inspect(open_tables);
+            if before.is_err() || manifest_state(&*fs, path).ok() == before.ok() {
+                return opened;
+            }
+            drop(opened);
+            clock.sleep(Duration::from_millis(attempt.min(10)));
+        }
+        Err(Error::with_kind(
+            ErrorKind::TryAgain,
+            format!(
+                "{}: the database changes faster than it can be opened",
+                path.display()
+            ),
+        ))
+    }
+}
+
+const READ_ONLY_ATTEMPTS: u64 = 100;
+
+/// The MANIFEST in force and its length: every change of the tree changes one of them.
+fn manifest_state(fs: &dyn FileSystem, path: &Path) -> Result<(FileNumber, u64)> {
+    let number = read_current(fs, path)?;
+    let metadata = fs.metadata(&file_name::manifest(path, number))?;
+    Ok((number, metadata.len))
+}
+
+/// Opens every table, so that it stays readable when a writer removes it. One that cannot be opened says so when it is
+/// read.
+fn open_tables(db: &Db) {
+    for family in db.inner().all_families() {
+        for (level, file) in family.version().files() {
+            let _ = family.tables.reader(file, level);
+        }
     }
 }
 

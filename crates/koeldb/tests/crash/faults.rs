@@ -1,0 +1,360 @@
+//! Storage fails at one operation after the other. Whoever is owed the error gets it, nothing owed is lost, nothing
+//! hangs, and the database goes on: at once if it can, else after it was opened again.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use koeldb::fs::{Failure, FaultAction, FaultRule, Operation, SurvivalPolicy};
+use koeldb::{ErrorKind, Severity};
+use koeldb_testkit::random::mix;
+use koeldb_testkit::shots::Shot;
+use koeldb_testkit::{Crash, Legality, Random, Summary};
+
+use crate::check::{self, Checker, DEADLINE};
+use crate::script::{Load, Mix, Script, Step};
+use crate::scripts::SCRIPTS;
+use crate::session::{PATH, Session, Trouble, open, options};
+
+/// How a script is spoilt.
+#[derive(Clone, Copy, Debug)]
+struct Spoiling {
+    action: fn() -> FaultAction,
+    /// Every operation from the n-th on, until the fault is repaired.
+    lasts: bool,
+    name: &'static str,
+}
+
+const SPOILINGS: &[Spoiling] = &[
+    Spoiling {
+        action: || FaultAction::Fail(Failure::Device),
+        lasts: false,
+        name: "EIO once",
+    },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::NoSpace),
+        lasts: false,
+        name: "ENOSPC once",
+    },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::Device),
+        lasts: true,
+        name: "EIO from there on",
+    },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::NoSpace),
+        lasts: true,
+        name: "ENOSPC from there on",
+    },
+    Spoiling {
+        action: || FaultAction::FailAfter(Failure::Device),
+        lasts: false,
+        name: "EIO after the work was done",
+    },
+    Spoiling {
+        action: || FaultAction::TornWrite(Failure::NoSpace),
+        lasts: false,
+        name: "ENOSPC in the middle of a write",
+    },
+];
+
+impl Spoiling {
+    fn rule(&self, n: u64) -> FaultRule {
+        let rule = FaultRule::new((self.action)()).on_mutations();
+        if self.lasts {
+            rule.from_nth(n)
+        } else {
+            rule.nth(n)
+        }
+    }
+}
+
+/// One run: which script, how it is spoilt, and where.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    script: &'static Script,
+    spoiling: &'static Spoiling,
+    n: u64,
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    injected: u64,
+    resumed: u64,
+    reopened: u64,
+    images: u64,
+}
+
+/// Failures that nobody need be told of: what they concern is done again, or is not needed.
+fn is_harmless(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::RemoveFile | Operation::RemoveDir | Operation::Close
+    )
+}
+
+fn run(case: Case) -> Result<Outcome, String> {
+    let mut session = Session::new(case.script, case.seed);
+    session.lenient = true;
+    session.faults.add_rule(case.spoiling.rule(case.n));
+    let mut outcome = Outcome::default();
+    if session.open().is_err() {
+        session.surfaced.store(true, Ordering::Release);
+        go_on(&mut session, &mut outcome)?;
+    }
+    // Half of the runs go on at once after the first error, half take whatever comes to the end.
+    let goes_on_at_once = mix(case.seed).is_multiple_of(2);
+    for step in case.script.steps {
+        if let Err(Trouble(text)) = session.step(step) {
+            session.surfaced.store(true, Ordering::Release);
+            if session.faults.injection_count() == 0 {
+                return Err(format!("{step:?} failed without a fault: {text}"));
+            }
+        }
+        let has_failed = session.surfaced.load(Ordering::Acquire);
+        if !session.is_open() || (has_failed && goes_on_at_once) {
+            go_on(&mut session, &mut outcome)?;
+        }
+    }
+    // What still runs in the background may be what fails.
+    if session.is_open() && session.step(&Step::Wait).is_err() {
+        session.surfaced.store(true, Ordering::Release);
+    }
+    outcome.injected = session.faults.injection_count();
+    go_on(&mut session, &mut outcome)?;
+    let is_told = session.surfaced.load(Ordering::Acquire);
+    let injections = session.faults.injections();
+    if !is_told
+        && !injections
+            .iter()
+            .all(|injection| is_harmless(injection.operation))
+    {
+        return Err(format!("nobody was told of {injections:?}"));
+    }
+    check_crash(&session, case, &mut outcome)?;
+    finish(session, case)?;
+    Ok(outcome)
+}
+
+/// The storage is repaired; the database resumes or is opened again, and takes writes.
+fn go_on(session: &mut Session<'_>, outcome: &mut Outcome) -> Result<(), String> {
+    session.faults.clear_rules();
+    if session.is_open() {
+        check_visible(session)?;
+        let resumed = session.db().map_err(|Trouble(text)| text)?.resume();
+        match resumed {
+            Ok(()) => {
+                outcome.resumed += 1;
+                check_visible(session)?;
+            }
+            Err(error) if error.severity() > Severity::Hard => {
+                // An error at close is the stored one; what was owed stays owed.
+                let _ = session.close();
+            }
+            Err(error) => return Err(format!("resume: {error}")),
+        }
+    }
+    if !session.is_open() {
+        outcome.reopened += 1;
+        let opened = session.open();
+        opened.map_err(|Trouble(text)| format!("open after the fault: {text}"))?;
+        if !session.drops_oldest() {
+            let content = check::content(session.db().map_err(|Trouble(text)| text)?)?;
+            session.history.settle(&content, Crash::Process)?;
+        }
+    }
+    session.lenient = false;
+    let written = session.write_logged(Load::of(1).mix(Mix::Unique), true);
+    written.map_err(|Trouble(text)| format!("a write after the fault: {text}"))?;
+    session.lenient = true;
+    Ok(())
+}
+
+/// A handle never shows what it reported as failed, and goes on reading whatever happens to writes.
+fn check_visible(session: &Session<'_>) -> Result<(), String> {
+    if !session.is_first_to_fail() || session.drops_oldest() {
+        return Ok(());
+    }
+    let content = check::content(session.db().map_err(|Trouble(text)| text)?)?;
+    let bounds = session.history.bounds_of_all();
+    let judged = session.history.judge(&content, &bounds, Legality::Visible);
+    judged
+        .map(|_| ())
+        .map_err(|error| format!("what the handle shows: {error}"))
+}
+
+/// The power is cut now.
+fn check_crash(session: &Session<'_>, case: Case, outcome: &mut Outcome) -> Result<(), String> {
+    let policies = SurvivalPolicy::ALL;
+    for round in 0..1 {
+        let seed = mix(case.seed ^ round);
+        let policy = policies[usize::try_from(seed % policies.len() as u64).unwrap()];
+        let crash = match policy {
+            SurvivalPolicy::Generous => Crash::Process,
+            _ => Crash::Power,
+        };
+        let owed = session.history.owed(crash);
+        let image = session.memory.crash_image(policy, seed);
+        let bounds = session.history.bounds(&owed);
+        let shot = Shot {
+            image,
+            policy,
+            seed,
+            operation: case.n,
+            bounds,
+            note: 0,
+        };
+        Checker::new(case.script, &session.history, 4).check(&shot)?;
+        outcome.images += 1;
+    }
+    Ok(())
+}
+
+/// Closes, opens, and finds everything that was acknowledged.
+fn finish(mut session: Session<'_>, case: Case) -> Result<(), String> {
+    session
+        .close()
+        .map_err(|Trouble(text)| format!("close: {text}"))?;
+    let memory = session.memory.clone();
+    let options = options(case.script, Arc::new(memory));
+    let db = open(&options, Path::new(PATH)).map_err(|error| format!("the last open: {error}"))?;
+    db.wait_for_compact(Some(DEADLINE))
+        .map_err(|error| format!("background work: {error}"))?;
+    let content = check::content(&db)?;
+    let bounds = session
+        .history
+        .bounds(&session.history.owed(Crash::Process));
+    let legality = match session.drops_oldest() {
+        true => Legality::OldestDropped,
+        false => Legality::Prefix,
+    };
+    session.history.judge(&content, &bounds, legality)?;
+    db.verify_checksums()
+        .map_err(|error| format!("verify: {error}"))?;
+    match db.close() {
+        Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
+            Err(format!("the last close: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many operations a script has that a spoiling could strike.
+fn operation_count(script: &Script, spoiling: &Spoiling, seed: u64) -> u64 {
+    let mut session = Session::new(script, seed);
+    let rule = session.faults.add_rule(spoiling.rule(u64::MAX));
+    let ran = session.run();
+    assert!(ran.is_ok(), "{}: {ran:?}", script.name);
+    session.faults.match_count(rule)
+}
+
+fn suits(script: &Script) -> bool {
+    // Those break and end things themselves.
+    let is_other = |step: &Step| {
+        matches!(
+            step,
+            Step::Break(..) | Step::Kill | Step::Repair | Step::ReadOnly
+        )
+    };
+    !script.steps.iter().any(is_other)
+}
+
+/// Runs a case in a thread of its own: what hangs is left hanging.
+fn run_within_deadline(case: Case) -> Result<Outcome, String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let _ = sender.send(run(case));
+    });
+    match receiver.recv_timeout(DEADLINE) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Timeout) => Err("it hangs".to_owned()),
+        Err(RecvTimeoutError::Disconnected) => Err("it panicked".to_owned()),
+    }
+}
+
+fn cases(seed: u64) -> VecDeque<Case> {
+    let only = std::env::var("KOELDB_SCRIPT").ok();
+    let only_n: Option<u64> = std::env::var("KOELDB_N")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let per_spoiling = if crate::is_long() { 100 } else { 1 };
+    let mut random = Random::new(seed);
+    let mut cases = VecDeque::new();
+    let chosen = SCRIPTS
+        .iter()
+        .filter(|script| suits(script) && only.as_deref().is_none_or(|name| script.name == name));
+    for script in chosen {
+        for spoiling in SPOILINGS {
+            let count = operation_count(script, spoiling, seed);
+            let numbers: Vec<u64> = match only_n {
+                Some(n) => vec![n],
+                None => (0..per_spoiling.min(count))
+                    .map(|_| 1 + random.below(count))
+                    .collect(),
+            };
+            cases.extend(numbers.into_iter().map(|n| Case {
+                script,
+                spoiling,
+                n,
+                seed: mix(seed ^ n),
+            }));
+        }
+    }
+    cases
+}
+
+#[test]
+fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
+    let seed = crate::seed();
+    let begun = crate::seconds();
+    let waiting = Mutex::new(cases(seed));
+    let case_count = waiting.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+    let sum: Mutex<(Outcome, u64)> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(case) = next else { break };
+                    let outcome = run_within_deadline(case);
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    match outcome {
+                        Ok(outcome) => {
+                            sum.0.injected += outcome.injected;
+                            sum.0.resumed += outcome.resumed;
+                            sum.0.reopened += outcome.reopened;
+                            sum.0.images += outcome.images;
+                        }
+                        Err(text) => {
+                            sum.1 += 1;
+                            eprintln!(
+                                "{}, {} at operation {}: {text}\n  repeat: KOELDB_SEED={seed} KOELDB_SCRIPT={:?} \
+                                 KOELDB_N={} cargo test -p koeldb --test crash faults",
+                                case.script.name, case.spoiling.name, case.n, case.script.name, case.n
+                            );
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (outcome, failures) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let is_whole = std::env::var("KOELDB_SCRIPT").is_err();
+    Summary {
+        suite: "error-sweep",
+        seed,
+        figures: vec![
+            ("cases", case_count),
+            ("injected", outcome.injected),
+            ("resumed", outcome.resumed),
+            ("reopened", outcome.reopened),
+            ("images", outcome.images),
+        ],
+        seconds: crate::seconds() - begun,
+        failures,
+    }
+    .finish("cases", if is_whole { 180 } else { 1 });
+}

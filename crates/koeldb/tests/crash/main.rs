@@ -1,0 +1,66 @@
+//! KoelDB under crashes, failing storage, killed processes and competing ones.
+//!
+//! - [`sweep`]: scripts run once on a file system in memory; at every operation that changes it the power is cut, and
+//!   what is left is recovered and judged.
+//! - [`faults`]: scripts run on storage that fails at one operation after the other.
+//! - [`kill`]: a process under load is killed again and again. [`neighbours`]: two processes and one directory.
+//!
+//! `KOELDB_LONG=1` leaves no image out; `KOELDB_SEED` and `KOELDB_SCRIPT` repeat what a failure printed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "directories are prepared and removed without the code under test"
+)]
+#![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod check;
+mod faults;
+mod kill;
+mod neighbours;
+mod script;
+mod scripts;
+mod session;
+mod sweep;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether everything is to be tried.
+fn is_long() -> bool {
+    std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1")
+}
+
+/// The seed of this run.
+fn seed() -> u64 {
+    match std::env::var("KOELDB_SEED") {
+        Ok(text) => text.parse().expect("KOELDB_SEED is a number"),
+        Err(_) => 1,
+    }
+}
+
+/// Seconds on the monotonic clock.
+fn seconds() -> f64 {
+    use koeldb::fs::Clock;
+    koeldb::fs::SystemClock.now().as_secs_f64()
+}
+
+/// A directory that goes away with the value.
+struct ScratchDir {
+    path: PathBuf,
+}
+
+impl ScratchDir {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("koeldb-crash-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        ScratchDir { path }
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

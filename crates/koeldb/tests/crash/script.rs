@@ -1,0 +1,137 @@
+//! Scripts: what is done to a database, as data.
+
+use koeldb::fs::{Failure, Operation, SurvivalPolicy};
+use koeldb::{Options, RecoveryMode};
+use koeldb_testkit::Legality;
+
+/// Which operations a batch consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Puts of keys that were never used, ascending.
+    Unique,
+    /// Puts over few keys.
+    Puts,
+    /// Puts, deletions, single deletions, range deletions.
+    Deletions,
+    /// Those, and merges.
+    Everything,
+}
+
+/// Batches to write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) batches: usize,
+    pub(crate) changes: usize,
+    pub(crate) value_bytes: u64,
+    pub(crate) mix: Mix,
+    /// Every so many batches one is synced; 0 for none.
+    pub(crate) sync_every: usize,
+    /// Every so many batches one is written without the log; 0 for none.
+    pub(crate) unlogged_every: usize,
+}
+
+impl Load {
+    /// Unsynced batches of three puts.
+    pub(crate) const fn of(batches: usize) -> Self {
+        Load {
+            batches,
+            changes: 3,
+            value_bytes: 60,
+            mix: Mix::Puts,
+            sync_every: 0,
+            unlogged_every: 0,
+        }
+    }
+
+    pub(crate) const fn mix(mut self, mix: Mix) -> Self {
+        self.mix = mix;
+        self
+    }
+
+    pub(crate) const fn changes(mut self, changes: usize) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// Values long enough for memtables to fill up.
+    pub(crate) const fn long(mut self, value_bytes: u64) -> Self {
+        self.value_bytes = value_bytes;
+        self
+    }
+
+    pub(crate) const fn synced(mut self, every: usize) -> Self {
+        self.sync_every = every;
+        self
+    }
+
+    pub(crate) const fn unlogged(mut self, every: usize) -> Self {
+        self.unlogged_every = every;
+        self
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Batches over all families.
+    Write(Load),
+    Flush,
+    FlushFamily(&'static str),
+    FlushWal {
+        sync: bool,
+    },
+    Compact,
+    Wait,
+    Create(&'static str),
+    Drop(&'static str),
+    SetOption(&'static str, &'static str),
+    SetDbOption(&'static str, &'static str),
+    /// Closes and opens.
+    Reopen,
+    /// The process dies and another one opens what it left.
+    Kill,
+    /// Closes, loses the MANIFEST, repairs, opens.
+    Repair,
+    /// A read-only handle is opened, read and closed beside the writer.
+    ReadOnly,
+    /// From now on these operations fail; whatever is asked for meanwhile may.
+    Break(Failure, &'static [Operation]),
+    /// Nothing fails any more; writes are taken up again.
+    Resume,
+}
+
+/// A script and the options it runs under.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) options: fn(&mut Options),
+    pub(crate) steps: &'static [Step],
+    /// What counts as legal, where it is no prefix.
+    pub(crate) drops_oldest: bool,
+}
+
+impl Script {
+    /// What a database found after a crash may hold under a recovery mode.
+    pub(crate) fn legality(&self, mode: RecoveryMode, policy: SurvivalPolicy) -> Legality {
+        let is_process_crash = policy == SurvivalPolicy::Generous;
+        match mode {
+            _ if self.drops_oldest => Legality::OldestDropped,
+            RecoveryMode::TolerateCorruptedTailRecords if !is_process_crash => {
+                Legality::WholeBatches
+            }
+            RecoveryMode::SkipAnyCorruptedRecords if !is_process_crash => Legality::WholeBatches,
+            _ => Legality::Prefix,
+        }
+    }
+}
+
+/// Whether an open under a recovery mode may fail because of what a crash left.
+pub(crate) fn may_refuse(mode: RecoveryMode, policy: SurvivalPolicy) -> bool {
+    let is_process_crash = policy == SurvivalPolicy::Generous;
+    match mode {
+        RecoveryMode::TolerateCorruptedTailRecords => !is_process_crash,
+        // A record longer than the log's buffer reaches the system in pieces.
+        RecoveryMode::AbsoluteConsistency => true,
+        _ => false,
+    }
+}

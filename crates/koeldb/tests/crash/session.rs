@@ -1,0 +1,548 @@
+//! A script being run: the database, what it was asked, and what it answered.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use koeldb::fs::{
+    FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock,
+};
+use koeldb::{
+    ColumnFamily, CompactRangeOptions, Db, Env, Error, ErrorKind, Event, LogLevel, Logger, Options,
+    WriteBatch, WriteOptions, WriteOutcome,
+};
+use koeldb_testkit::oracle::{DEFAULT_FAMILY, UNLOGGED_PREFIX};
+use koeldb_testkit::{Camera, Change, FamilyId, History, Random};
+
+use crate::check;
+use crate::script::{Load, Mix, Script, Step};
+use crate::scripts;
+
+/// Where the database is.
+pub(crate) const PATH: &str = "/db";
+
+/// Notes a camera leaves on its images: the MANIFEST is gone and a repair is due.
+pub(crate) const REPAIRING: u64 = 1;
+
+/// Drops the lines of the information log.
+struct NoLog;
+
+impl Logger for NoLog {
+    fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
+}
+
+/// The options of a script over a file system.
+pub(crate) fn options(script: &Script, fs: Arc<dyn FileSystem>) -> Options {
+    let mut options = Options::new();
+    scripts::base(&mut options);
+    (script.options)(&mut options);
+    options
+        .set_logger(NoLog)
+        .set_env(&Env::new(fs, Arc::new(SystemClock)));
+    options
+}
+
+/// Opens with every family there is.
+pub(crate) fn open(options: &Options, path: &Path) -> koeldb::Result<Db> {
+    let names = match Db::list_cf(options, path) {
+        Ok(names) => names,
+        Err(error) if error.is_path_not_found() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut builder = Db::builder(options);
+    builder.column_families(names);
+    builder.open(path)
+}
+
+/// Why a step did not go as it must.
+#[derive(Debug)]
+pub(crate) struct Trouble(pub(crate) String);
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble(error.to_string())
+    }
+}
+
+/// A file system that can be broken, and who saw it.
+pub(crate) struct Session<'s> {
+    script: &'s Script,
+    pub(crate) memory: MemoryFileSystem,
+    pub(crate) faults: Arc<FaultFileSystem>,
+    camera: Option<Arc<Camera>>,
+    pub(crate) history: Arc<History>,
+    options: Options,
+    db: Option<Db>,
+    families: Vec<(FamilyId, ColumnFamily)>,
+    random: Random,
+    next_key: u64,
+    /// Keys that were put once, for single deletions.
+    once_put: Vec<(usize, Vec<u8>)>,
+    seed: u64,
+    /// Errors are expected.
+    pub(crate) lenient: bool,
+    /// How often the database was opened.
+    opens: u32,
+    /// The handle that met the first error.
+    failed_at_open: Option<u32>,
+    /// An error reached a caller or a listener.
+    pub(crate) surfaced: Arc<AtomicBool>,
+}
+
+impl<'s> Session<'s> {
+    /// Nothing on disk, nothing open.
+    pub(crate) fn new(script: &'s Script, seed: u64) -> Self {
+        let memory = MemoryFileSystem::new();
+        let faults = Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), seed));
+        let surfaced = Arc::new(AtomicBool::new(false));
+        Session {
+            script,
+            options: Self::options_over(script, &faults, &surfaced),
+            memory,
+            faults,
+            camera: None,
+            history: Arc::new(History::new()),
+            db: None,
+            families: Vec::new(),
+            random: Random::new(seed),
+            next_key: 0,
+            once_put: Vec::new(),
+            seed,
+            lenient: false,
+            opens: 0,
+            failed_at_open: None,
+            surfaced,
+        }
+    }
+
+    fn options_over(
+        script: &Script,
+        faults: &Arc<FaultFileSystem>,
+        surfaced: &Arc<AtomicBool>,
+    ) -> Options {
+        let fs: Arc<dyn FileSystem> = Arc::clone(faults) as _;
+        let mut options = options(script, fs);
+        let surfaced = Arc::clone(surfaced);
+        options.add_event_listener(move |event: &Event<'_>| {
+            if matches!(event, Event::BackgroundError(_)) {
+                surfaced.store(true, Ordering::Release);
+            }
+        });
+        options
+    }
+
+    /// Has images taken from now on.
+    pub(crate) fn film(&mut self, camera: &Arc<Camera>) {
+        camera.attach(&self.memory);
+        self.camera = Some(Arc::clone(camera));
+    }
+
+    pub(crate) fn db(&self) -> Result<&Db, Trouble> {
+        self.db
+            .as_ref()
+            .ok_or_else(|| Trouble("not open".to_owned()))
+    }
+
+    /// Opens the database; families keep their place in the history.
+    pub(crate) fn open(&mut self) -> Result<(), Trouble> {
+        self.opens += 1;
+        let db = open(&self.options, Path::new(PATH))?;
+        let known = std::mem::take(&mut self.families);
+        if known.is_empty() {
+            self.families
+                .push((DEFAULT_FAMILY, db.default_cf().clone()));
+        }
+        for (id, old) in known {
+            let handle = db.cf_handle(old.name());
+            let handle = handle.ok_or_else(|| Trouble(format!("{} is gone", old.name())))?;
+            self.families.push((id, handle));
+        }
+        self.db = Some(db);
+        Ok(())
+    }
+
+    /// Closes; what is owed then is all that was acknowledged.
+    pub(crate) fn close(&mut self) -> Result<(), Trouble> {
+        let Some(db) = self.db.take() else {
+            return Ok(());
+        };
+        let closed = db.close();
+        drop(db);
+        closed?;
+        self.history.all_durable();
+        if !self.options.get_avoid_flush_during_shutdown() {
+            let all: Vec<FamilyId> = self.families.iter().map(|(id, _)| *id).collect();
+            self.history.flushed(&all);
+        }
+        Ok(())
+    }
+
+    /// Forgets the handles; the files stay.
+    pub(crate) fn abandon(&mut self) {
+        self.db = None;
+    }
+
+    /// Whether the script's families forget what is old.
+    pub(crate) fn drops_oldest(&self) -> bool {
+        self.script.drops_oldest
+    }
+
+    /// Whether the database is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.db.is_some()
+    }
+
+    /// Whether no handle was opened since the first error: the failed writes must not be seen.
+    pub(crate) fn is_first_to_fail(&self) -> bool {
+        self.failed_at_open.is_none_or(|open| open == self.opens)
+    }
+
+    /// Runs the whole script, from creating the database to closing it. Errors end it unless they are expected.
+    pub(crate) fn run(&mut self) -> Result<(), Trouble> {
+        self.open()?;
+        for step in self.script.steps {
+            self.step(step)
+                .map_err(|Trouble(text)| Trouble(format!("{step:?}: {text}")))?;
+        }
+        self.close()
+    }
+
+    /// Takes note of an error: a failure, unless it is expected.
+    fn met(&mut self, error: Error) -> Result<(), Trouble> {
+        self.failed_at_open.get_or_insert(self.opens);
+        self.surfaced.store(true, Ordering::Release);
+        if self.lenient {
+            Ok(())
+        } else {
+            Err(error.into())
+        }
+    }
+
+    fn tolerate(&mut self, result: koeldb::Result<()>) -> Result<bool, Trouble> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) => self.met(error).map(|()| false),
+        }
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), Trouble> {
+        match *step {
+            Step::Write(load) => self.write(load)?,
+            Step::Flush => self.flush(None)?,
+            Step::FlushFamily(name) => self.flush(Some(name))?,
+            Step::FlushWal { sync } => {
+                let flushed = self.db()?.flush_wal(sync);
+                if self.tolerate(flushed)? {
+                    if sync {
+                        self.history.all_durable();
+                    } else {
+                        self.history.all_handed();
+                    }
+                }
+            }
+            Step::Compact => {
+                let compacted = self.db()?.compact_all(&CompactRangeOptions::new());
+                if self.tolerate(compacted)? {
+                    let all: Vec<FamilyId> = self.families.iter().map(|(id, _)| *id).collect();
+                    self.history.flushed(&all);
+                }
+            }
+            Step::Wait => {
+                let waited = self.db()?.wait_for_compact(Some(check::DEADLINE));
+                self.tolerate(waited)?;
+            }
+            Step::Create(name) => self.create(name)?,
+            Step::Drop(name) => self.drop_family(name)?,
+            Step::SetOption(name, value) => {
+                let set = self.db()?.default_cf().set_options([(name, value)]);
+                self.tolerate(set)?;
+            }
+            Step::SetDbOption(name, value) => {
+                let set = self.db()?.set_db_options([(name, value)]);
+                self.tolerate(set)?;
+            }
+            Step::Reopen => {
+                self.close()?;
+                self.open()?;
+            }
+            Step::Kill => self.kill()?,
+            Step::Repair => self.repair()?,
+            Step::ReadOnly => self.read_only()?,
+            Step::Break(failure, operations) => {
+                self.lenient = true;
+                let rule = FaultRule::fail(failure)
+                    .on(operations)
+                    .purpose(Purpose::Wal);
+                self.faults.add_rule(rule);
+            }
+            Step::Resume => {
+                self.faults.clear_rules();
+                self.lenient = false;
+                self.db()?.resume()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, only: Option<&str>) -> Result<(), Trouble> {
+        let chosen: Vec<FamilyId> = self
+            .families
+            .iter()
+            .filter(|(_, family)| only.is_none_or(|name| family.name() == name))
+            .map(|(id, _)| *id)
+            .collect();
+        let flushed = match only {
+            None => self.db()?.flush(),
+            Some(name) => {
+                let family = self
+                    .families
+                    .iter()
+                    .find(|(_, family)| family.name() == name);
+                family.map_or(Ok(()), |(_, family)| family.flush())
+            }
+        };
+        if self.tolerate(flushed)? {
+            self.history.flushed(&chosen);
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, name: &str) -> Result<(), Trouble> {
+        let id = self.history.begin_create(name);
+        let options = self.db()?.default_cf().options();
+        match self.db()?.create_cf(name, &options) {
+            Ok(family) => {
+                self.history.created(id);
+                self.families.push((id, family));
+                Ok(())
+            }
+            Err(error) => {
+                let was_refused = error.write_outcome() == Some(WriteOutcome::NotApplied);
+                if was_refused || error.kind() == ErrorKind::InvalidArgument {
+                    self.history.dropped(id);
+                }
+                self.met(error)
+            }
+        }
+    }
+
+    fn drop_family(&mut self, name: &str) -> Result<(), Trouble> {
+        let Some(index) = self
+            .families
+            .iter()
+            .position(|(_, family)| family.name() == name)
+        else {
+            return Ok(());
+        };
+        let (id, family) = self.families.remove(index);
+        self.history.begin_drop(id);
+        match self.db()?.drop_cf(&family) {
+            Ok(()) => self.history.dropped(id),
+            Err(error) => {
+                if error.write_outcome() == Some(WriteOutcome::NotApplied) {
+                    self.history.created(id);
+                    self.families.insert(index, (id, family));
+                }
+                self.met(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Result<(), Trouble> {
+        Camera::detach(&self.memory);
+        let left = self.memory.crash_image(SurvivalPolicy::Generous, 0);
+        self.abandon();
+        self.memory = left;
+        self.faults = Arc::new(FaultFileSystem::new(
+            Arc::new(self.memory.clone()),
+            self.seed,
+        ));
+        self.options = Self::options_over(self.script, &self.faults, &self.surfaced);
+        if let Some(camera) = &self.camera {
+            camera.attach(&self.memory);
+        }
+        self.open()
+    }
+
+    fn repair(&mut self) -> Result<(), Trouble> {
+        self.close()?;
+        Camera::detach(&self.memory);
+        for entry in self.memory.list(Path::new(PATH))? {
+            if entry.name.starts_with("MANIFEST-") {
+                self.memory.remove_file(&Path::new(PATH).join(entry.name))?;
+            }
+        }
+        self.memory.sync_dir(Path::new(PATH))?;
+        if let Some(camera) = &self.camera {
+            camera.set_note(REPAIRING);
+            camera.attach(&self.memory);
+        }
+        Db::repair(&self.options, PATH)?;
+        if let Some(camera) = &self.camera {
+            camera.set_note(0);
+        }
+        self.open()
+    }
+
+    /// What a reader finds who may not touch anything.
+    fn read_only(&self) -> Result<(), Trouble> {
+        let sealed = Arc::new(FaultFileSystem::new(Arc::new(self.memory.clone()), 0));
+        sealed.add_rule(FaultRule::fail(koeldb::fs::Failure::ReadOnly).on_mutations());
+        let fs: Arc<dyn FileSystem> = Arc::clone(&sealed) as _;
+        let options = options(self.script, fs);
+        let mut builder = Db::builder(&options);
+        builder
+            .column_families(Db::list_cf(&options, PATH)?)
+            .read_only();
+        let db = builder.open(PATH)?;
+        let content = check::content(&db).map_err(Trouble)?;
+        db.close()?;
+        drop(db);
+        if sealed.injection_count() > 0 {
+            return Err(Trouble(format!(
+                "a read-only open wrote: {:?}",
+                sealed.injections()
+            )));
+        }
+        let bounds = self.history.bounds_of_all();
+        let judged = self
+            .history
+            .judge(&content, &bounds, koeldb_testkit::Legality::Prefix);
+        judged.map(|_| ()).map_err(Trouble)
+    }
+
+    fn write(&mut self, load: Load) -> Result<(), Trouble> {
+        for number in 1..=load.batches {
+            let is_due = |every: usize| every > 0 && number % every == 0;
+            if is_due(load.unlogged_every) {
+                self.write_unlogged(load)?;
+            } else {
+                self.write_logged(load, is_due(load.sync_every))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_logged(&mut self, load: Load, sync: bool) -> Result<(), Trouble> {
+        let family_count = self.families.len();
+        let changes: Vec<(usize, Change)> = (0..load.changes)
+            .map(|index| index % family_count)
+            .map(|family| (family, self.change(family, load)))
+            .collect();
+        let mut batch = WriteBatch::new();
+        for (family, change) in &changes {
+            add(&mut batch, &self.families[*family].1, change);
+        }
+        let changes = changes
+            .into_iter()
+            .map(|(family, change)| (self.families[family].0, change));
+        let number = self.history.begin(changes.collect());
+        let mut options = WriteOptions::new();
+        options.set_sync(sync);
+        match self.db()?.write_opt(&batch, &options) {
+            Ok(()) => {
+                let is_handed = !self.options.get_manual_wal_flush();
+                self.history.acknowledge(number, is_handed, sync);
+                Ok(())
+            }
+            Err(error) => {
+                match error.write_outcome() {
+                    Some(WriteOutcome::NotApplied) => self.history.not_applied(number),
+                    Some(WriteOutcome::Indeterminate) => self.history.indeterminate(number),
+                    None => {
+                        return Err(Trouble(format!("a write failed without outcome: {error}")));
+                    }
+                }
+                self.met(error)
+            }
+        }
+    }
+
+    fn write_unlogged(&mut self, load: Load) -> Result<(), Trouble> {
+        let index = usize::try_from(self.random.below(self.families.len() as u64)).unwrap();
+        let (id, family) = self.families[index].clone();
+        let mut batch = WriteBatch::new();
+        let mut changes = Vec::new();
+        for _ in 0..load.changes {
+            let mut key = vec![UNLOGGED_PREFIX];
+            key.extend_from_slice(format!("{:03}", self.random.below(40)).as_bytes());
+            let change = Change::Put(key, self.value(load));
+            add(&mut batch, &family, &change);
+            changes.push(change);
+        }
+        self.history.begin_unlogged(id, changes);
+        let mut options = WriteOptions::new();
+        options.disable_wal(true);
+        match self.db()?.write_opt(&batch, &options) {
+            Ok(()) => {
+                self.history.acknowledge_unlogged(id);
+                Ok(())
+            }
+            Err(error) => {
+                self.history.not_applied_unlogged(id);
+                self.met(error)
+            }
+        }
+    }
+
+    /// A value that says where it comes from and does not compress well.
+    fn value(&mut self, load: Load) -> Vec<u8> {
+        let mut value = format!("{}:", self.random.draw()).into_bytes();
+        for _ in 0..load.value_bytes / 8 {
+            value.extend_from_slice(&self.random.draw().to_le_bytes());
+        }
+        value
+    }
+
+    fn change(&mut self, family: usize, load: Load) -> Change {
+        let key = format!("k{:03}", self.random.below(40)).into_bytes();
+        let chance = self.random.below(100);
+        match load.mix {
+            Mix::Unique => {
+                self.next_key += 1;
+                Change::Put(
+                    format!("n{:08}", self.next_key).into_bytes(),
+                    self.value(load),
+                )
+            }
+            Mix::Everything if chance < 15 => {
+                Change::Merge(key, format!("m{}", self.random.draw()).into_bytes())
+            }
+            Mix::Deletions | Mix::Everything if chance < 30 => Change::Delete(key),
+            Mix::Deletions | Mix::Everything if chance < 35 => {
+                let length = self.random.below(12);
+                let to = format!("k{:03}", self.random.below(40) + length).into_bytes();
+                if key < to {
+                    Change::DeleteRange(key, to)
+                } else {
+                    Change::Delete(key)
+                }
+            }
+            Mix::Deletions | Mix::Everything if chance < 40 => {
+                self.next_key += 1;
+                let key = format!("s{:08}", self.next_key).into_bytes();
+                self.once_put.push((family, key.clone()));
+                Change::Put(key, self.value(load))
+            }
+            Mix::Deletions | Mix::Everything if chance < 44 => {
+                let known = self.once_put.iter().position(|(of, _)| *of == family);
+                match known {
+                    Some(index) => Change::SingleDelete(self.once_put.swap_remove(index).1),
+                    None => Change::Delete(key),
+                }
+            }
+            _ => Change::Put(key, self.value(load)),
+        }
+    }
+}
+
+fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
+    match change {
+        Change::Put(key, value) => batch.put_cf(family, key, value),
+        Change::Delete(key) => batch.delete_cf(family, key),
+        Change::SingleDelete(key) => batch.single_delete_cf(family, key),
+        Change::DeleteRange(from, to) => batch.delete_range_cf(family, from, to),
+        Change::Merge(key, operand) => batch.merge_cf(family, key, operand),
+    };
+}

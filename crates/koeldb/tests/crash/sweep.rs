@@ -1,0 +1,139 @@
+//! The power is cut at every operation of every script.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use koeldb_testkit::shots::Sampling;
+use koeldb_testkit::{Camera, Summary};
+
+use crate::check::Checker;
+use crate::script::Script;
+use crate::scripts::SCRIPTS;
+use crate::session::{Session, Trouble};
+
+/// Failures of a script that are printed.
+const FAILURES_SHOWN: usize = 3;
+
+#[derive(Default)]
+struct Tally {
+    images: u64,
+    second_images: u64,
+    moments: u64,
+    refusals: u64,
+    failures: Vec<String>,
+}
+
+/// Runs a script once, and recovers the images taken meanwhile in another thread.
+fn sweep(script: &Script, sampling: Sampling) -> Tally {
+    let mut session = Session::new(script, sampling.seed);
+    let history = Arc::clone(&session.history);
+    let (camera, shots) = Camera::new(&history, sampling);
+    let checker = Checker::new(script, &history, 24);
+    let mut tally = Tally::default();
+    std::thread::scope(|scope| {
+        let checking = scope.spawn(|| {
+            let mut failures = Vec::new();
+            for shot in shots {
+                if let Err(failure) = checker.check(&shot) {
+                    failures.push(failure);
+                }
+            }
+            failures
+        });
+        session.film(&camera);
+        let ran = session.run();
+        Camera::detach(&session.memory);
+        tally.moments = camera.moments();
+        drop(session);
+        drop(camera);
+        tally.failures = checking.join().unwrap();
+        if let Err(Trouble(text)) = ran {
+            tally.failures.insert(0, text);
+        }
+    });
+    tally.images = checker.images.into_inner();
+    tally.second_images = checker.second_images.into_inner();
+    tally.refusals = checker.refusals.into_inner();
+    tally
+}
+
+fn report(script: &Script, sampling: Sampling, tally: &Tally) {
+    eprintln!(
+        "{}: {} operations, {} images, {} of them during recovery, {} refused, {} failures",
+        script.name,
+        tally.moments,
+        tally.images,
+        tally.second_images,
+        tally.refusals,
+        tally.failures.len()
+    );
+    for failure in tally.failures.iter().take(FAILURES_SHOWN) {
+        eprintln!("  {failure}");
+    }
+    if !tally.failures.is_empty() {
+        eprintln!(
+            "  repeat: KOELDB_SEED={} KOELDB_SCRIPT={:?} KOELDB_LONG={} cargo test -p koeldb --test crash sweep",
+            sampling.seed,
+            script.name,
+            u8::from(sampling.one_in == 1)
+        );
+    }
+}
+
+/// What is left after a crash anywhere is what was owed, without holes, and can be worked with.
+#[test]
+fn a_crash_at_any_operation_loses_nothing_owed() {
+    let only = std::env::var("KOELDB_SCRIPT").ok();
+    let one_in = if crate::is_long() { 1 } else { 40 };
+    let sampling = Sampling {
+        seed: crate::seed(),
+        one_in,
+    };
+    let begun = crate::seconds();
+    let chosen = SCRIPTS
+        .iter()
+        .filter(|script| only.as_deref().is_none_or(|name| script.name == name));
+    let waiting: Mutex<VecDeque<&Script>> = Mutex::new(chosen.collect());
+    let sum: Mutex<Tally> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .pop_front();
+                    let Some(script) = next else { break };
+                    let tally = sweep(script, sampling);
+                    report(script, sampling, &tally);
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.images += tally.images;
+                    sum.second_images += tally.second_images;
+                    sum.moments += tally.moments;
+                    sum.refusals += tally.refusals;
+                    sum.failures.extend(tally.failures);
+                }
+            });
+        }
+    });
+    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let floor = match only {
+        Some(_) => 1,
+        None if crate::is_long() => 100_000,
+        None => 4_000,
+    };
+    Summary {
+        suite: "crash-sweep",
+        seed: sampling.seed,
+        figures: vec![
+            ("scripts", SCRIPTS.len() as u64),
+            ("operations", sum.moments),
+            ("images", sum.images),
+            ("recovery_images", sum.second_images),
+            ("refused", sum.refusals),
+        ],
+        seconds: crate::seconds() - begun,
+        failures: sum.failures.len() as u64,
+    }
+    .finish("images", floor);
+}
