@@ -9,7 +9,9 @@ use koeldb::{
     PlainTableOptions, ReverseBytewiseComparator, StringAppend,
 };
 
+use crate::expected::Expected;
 use crate::model;
+use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
 /// The last bytes of a plain table.
@@ -318,4 +320,52 @@ fn a_family_may_change_its_format() {
     db.compact_all(&CompactRangeOptions::new()).unwrap();
     assert_eq!(db.range(..).rev().count(), 2);
     assert_eq!(db.get("key001").unwrap().as_deref(), Some(&b"plain"[..]));
+}
+
+/// Fills a database with tables of several levels, and returns what it holds.
+fn fill(db: &Db) -> Expected {
+    let mut expected = Expected::default();
+    let entries = expected.family("default");
+    for round in 0..4_u32 {
+        for number in (0..900).filter(|number| number % 4 >= round) {
+            let value = format!("{round}-{number}").repeat(number as usize % 30);
+            db.put(key(number), &value).unwrap();
+            entries.insert(key(number), value.into_bytes());
+        }
+        for number in (0..900).filter(|number| number % 13 == round) {
+            db.delete(key(number)).unwrap();
+            entries.remove(&key(number));
+        }
+        db.flush().unwrap();
+        if round == 1 {
+            db.compact_all(&CompactRangeOptions::new()).unwrap();
+        }
+    }
+    expected
+}
+
+#[test]
+fn rocksdb_11_8_reads_our_plain_tables_in_total_order() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    for store_index in [false, true] {
+        let dir = ScratchDir::new();
+        let mut table = PlainTableOptions::new();
+        table
+            .set_hash_ratio(0.0)
+            .set_store_index_in_file(store_index);
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_plain_table_factory(&table);
+        let db = Db::open(&options, dir.path()).unwrap();
+        let expected = fill(&db);
+        db.close().unwrap();
+        drop(db);
+        assert_eq!(are_plain(&dir), [true; 3]);
+        let factory = "table={id=PlainTable;hash_table_ratio=0;}";
+        let verdict = java.check(dir.path(), &[factory]);
+        assert!(verdict.found.families == expected.families, "{store_index}");
+    }
 }
