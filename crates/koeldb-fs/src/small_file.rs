@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 
-use crate::file::{FileSystem, Purpose, WriteOptions};
+use crate::file::{FileSystem, OpenOptions, Purpose, WriteOptions};
 
 /// Replaces `target` by a file with these bytes: after a crash it is the old file or the new one, whole.
 ///
@@ -84,6 +85,29 @@ pub fn second_name(fs: &dyn FileSystem, file: &Path, directory: &Path) -> Result
         counted.push(format!(".{count}"));
         target = directory.join(counted);
     }
+}
+
+/// Copies a file to a name that is free, and makes its bytes durable; its name is durable once the directory is synced.
+///
+/// # Errors
+/// If the system fails; a part of the copy may be there then.
+pub fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, purpose: Purpose) -> Result<()> {
+    let options = OpenOptions {
+        purpose,
+        ..OpenOptions::default()
+    };
+    let source = fs.open(from, &options)?;
+    let mut target = fs.create(to, &WriteOptions::new(purpose))?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < source.len() {
+        let part = to_usize((source.len() - at).min(1 << 20));
+        source.read_exact_at(at, &mut buffer[..part])?;
+        target.append(&buffer[..part])?;
+        at += part as u64;
+    }
+    target.sync_all()?;
+    target.close()
 }
 
 /// The directory a path's last component is in; the current one for a bare name.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_fs::small_file::{create_dir_durably, second_name};
+use koeldb_fs::small_file::{copy, create_dir_durably, second_name};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
 
 use crate::reader::{RecordReader, RecoveryMode};
@@ -57,7 +57,8 @@ pub fn archive_directory(directory: &Path) -> PathBuf {
     directory.join("archive")
 }
 
-/// Gives log `number` of `directory` a second name in the archive, and makes that durable. It may have it already.
+/// Gives log `number` of `directory` a second name in the archive, and makes that durable. It may have it already. Where
+/// files have one name alone, a copy goes there.
 ///
 /// # Errors
 /// If the system fails.
@@ -66,8 +67,8 @@ pub fn keep_in_archive(fs: &dyn FileSystem, directory: &Path, number: FileNumber
     create_dir_durably(fs, &archive)?;
     let log = file_name::wal(directory, number);
     let (kept, exists) = second_name(fs, &log, &archive)?;
-    if !exists {
-        fs.link(&log, &kept)?;
+    if !exists && fs.link(&log, &kept).is_err() {
+        copy(fs, &log, &kept, Purpose::Wal)?;
     }
     fs.sync_dir(&archive)
 }
@@ -187,7 +188,9 @@ impl WalWriter {
 
 #[cfg(test)]
 mod tests {
-    use koeldb_fs::{MemoryFileSystem, SurvivalPolicy};
+    use koeldb_fs::{
+        Failure, FaultFileSystem, FaultRule, MemoryFileSystem, Operation, SurvivalPolicy,
+    };
 
     use super::*;
 
@@ -231,6 +234,15 @@ mod tests {
         keep_in_archive(&*fs, directory, 7).unwrap();
         let kept = fs.list(&archive).unwrap();
         assert_eq!(kept.len(), 2, "{kept:?}");
+        // Without links there is a copy.
+        let faults = FaultFileSystem::new(Arc::clone(&fs), 0);
+        faults.add_rule(FaultRule::fail(Failure::PermissionDenied).on(&[Operation::Link]));
+        keep_in_archive(&faults, directory, 12).unwrap();
+        let read = |path| fs.read_all(path, u64::MAX, Purpose::Open).unwrap();
+        assert_eq!(
+            read(&file_name::wal(&archive, 12)),
+            read(&file_name::wal(directory, 12))
+        );
     }
 
     #[test]

@@ -311,8 +311,9 @@ impl Db {
     /// # Errors
     /// Every error says by [`Error::write_outcome`] whether the write may still take effect. `InvalidArgument` for
     /// a family of another database, a key a format cannot hold, contradicting options; `ColumnFamilyDropped`;
-    /// `Incomplete` if it would have to wait and `no_slowdown` is set; `IoError` if the log cannot be written, after
-    /// which writes are refused until [`Db::resume`] or a reopen.
+    /// `Incomplete` if it would have to wait and `no_slowdown` is set; `TimedOut` if it waited in a stall for
+    /// `stall_timeout`; `IoError` if the log cannot be written, after which writes are refused until the database
+    /// resumes, by itself or by [`Db::resume`], or a reopen.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.inner().write(batch, options)
     }

@@ -244,19 +244,15 @@ fn a_damaged_table_is_set_aside_and_the_others_are_used() {
 #[test]
 fn golden_directories_come_back_without_current_and_manifest() {
     for name in [
-        "block-v2",
         "block-v6",
-        "block-v7",
         "block-partitioned",
         "column-families",
         "deletes-ranges-single",
-        "leveled-many-files",
         "merge-stringappend",
         "merge-uint64add-wal",
         "reverse-comparator",
         "universal",
         "wal-only",
-        "wal-recycled",
         "wal-zstd",
     ]
     .into_iter()
