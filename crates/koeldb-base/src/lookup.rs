@@ -51,6 +51,22 @@ impl SeekKey {
         SeekKey { user_len, storage }
     }
 
+    /// Makes this the seek key of another user key.
+    #[inline]
+    fn set(&mut self, user_key: &[u8], seqno: SeqNo) {
+        let user_len = user_key.len();
+        let total = user_len + FOOTER_BYTES;
+        match &mut self.storage {
+            KeyStorage::Inline(inline) if total <= INLINE_KEY_BYTES => {
+                inline[..user_len].copy_from_slice(user_key);
+                let footer = pack(seqno, ValueType::FOR_SEEK).to_le_bytes();
+                inline[user_len..total].copy_from_slice(&footer);
+                self.user_len = user_len;
+            }
+            _ => *self = SeekKey::new(user_key, seqno),
+        }
+    }
+
     /// The whole internal key.
     #[inline]
     #[must_use]
@@ -106,6 +122,19 @@ impl Lookup {
             operands_at_checkpoint: 0,
             runs_searched: 0,
         }
+    }
+
+    /// Begins a read of another key in the memory of this one, whose answer was taken.
+    #[inline]
+    pub fn restart(&mut self, user_key: &[u8], snapshot: SeqNo) {
+        self.key.set(user_key, snapshot);
+        self.snapshot = snapshot;
+        self.filter_hash.set(None);
+        self.tombstone_seqno = 0;
+        self.state = State::Searching;
+        self.operands.clear();
+        self.operands_at_checkpoint = 0;
+        self.runs_searched = 0;
     }
 
     /// The user key.
@@ -227,19 +256,29 @@ impl Lookup {
     /// # Errors
     /// What the merge operator failed with, or `NotSupported` if operands were found and there is none.
     #[inline]
-    pub fn finish(self, operator: Option<&dyn MergeOperator>) -> Result<Option<PinnedSlice>> {
-        if self.operands.is_empty() {
-            return Ok(match self.state {
-                State::Found(value) => Some(value),
-                State::Deleted | State::Searching => None,
-            });
-        }
-        let newest_first: Vec<&[u8]> = self.operands.iter().map(PinnedSlice::as_slice).collect();
-        let existing = match &self.state {
-            State::Found(value) => Some(value.as_slice()),
+    pub fn finish(mut self, operator: Option<&dyn MergeOperator>) -> Result<Option<PinnedSlice>> {
+        self.take_answer(operator)
+    }
+
+    /// As [`Lookup::finish`]; the look-up is left empty, for [`Lookup::restart`].
+    ///
+    /// # Errors
+    /// As [`Lookup::finish`].
+    #[inline]
+    pub fn take_answer(
+        &mut self,
+        operator: Option<&dyn MergeOperator>,
+    ) -> Result<Option<PinnedSlice>> {
+        let base = match std::mem::replace(&mut self.state, State::Searching) {
+            State::Found(value) => Some(value),
             State::Deleted | State::Searching => None,
         };
-        let merged = merge_values(operator, self.key.user(), existing, &newest_first)?;
+        if self.operands.is_empty() {
+            return Ok(base);
+        }
+        let operands = std::mem::take(&mut self.operands);
+        let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
+        let merged = merge_values(operator, self.key.user(), base.as_deref(), &newest_first)?;
         Ok(Some(PinnedSlice::from(merged)))
     }
 }

@@ -180,6 +180,15 @@ impl TableReader {
         }
     }
 
+    /// Begins to fetch the memory that a search for a user key will touch first, if that can be known without touching
+    /// any.
+    #[inline]
+    pub fn prefetch(&self, user_key: &[u8]) {
+        if let TableReader::Cuckoo(reader) = self {
+            reader.prefetch(user_key);
+        }
+    }
+
     /// Searches for several look-ups, sorted by user key, and gives the outcome of each, by its index and in any
     /// order, to `outcome`: as [`TableReader::search`].
     pub fn search_batch<S: BlockSource>(

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
+use koeldb_base::key::user_key;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::source::BlockSource;
@@ -25,6 +26,23 @@ impl Version {
             Ordering::Less => true,
             Ordering::Equal => !file.largest_is_exclusive(),
             Ordering::Greater => false,
+        }
+    }
+
+    /// Begins to fetch what a look-up of the internal key `target` will touch of the deepest level, where most keys of a
+    /// tree of hash tables are; tables of other formats and those not open yet are left alone.
+    #[inline]
+    pub fn prefetch(&self, target: &[u8]) {
+        let deepest = self
+            .levels
+            .iter()
+            .rev()
+            .find(|level| !level.files.is_empty());
+        if let Some(level) = deepest
+            && let Some(file) = level.files.get(level.find(&self.order, target))
+            && let Some(reader) = file.reader.get()
+        {
+            reader.prefetch(user_key(target));
         }
     }
 
@@ -150,8 +168,8 @@ impl Version {
         done: &mut [bool],
         fail: &mut impl FnMut(usize, Fault<S::Suspend>),
     ) {
-        let mut indices = Vec::new();
-        let mut batch = Vec::new();
+        let mut indices = Vec::with_capacity(range.len());
+        let mut batch = Vec::with_capacity(range.len());
         for (index, lookup) in range.clone().zip(&mut lookups[range]) {
             if !done[index] && self.covers(file, lookup.user_key()) {
                 indices.push(index);

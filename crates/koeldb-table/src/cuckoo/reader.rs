@@ -108,6 +108,17 @@ impl CuckooReader {
         }
     }
 
+    /// As `TableReader::prefetch`.
+    pub(crate) fn prefetch(&self, user_key: &[u8]) {
+        if self.admits::<ANY>(user_key) {
+            let start = match self.layout.user_key_bytes {
+                8 => self.window_start::<8>(0, user_key),
+                _ => self.window_start::<ANY>(0, user_key),
+            };
+            self.slots.prefetch(start, self.window_bytes);
+        }
+    }
+
     /// The slot of a key, and where it begins.
     #[inline]
     fn find<const LEN: usize>(&self, key: &[u8]) -> Option<(&[u8], u64)> {

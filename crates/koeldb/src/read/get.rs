@@ -8,7 +8,7 @@ use koeldb_table::source::BlockingSource;
 
 use crate::family::FamilyData;
 use crate::inner::DbInner;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{ReadOptions, ReadTier, TableFormat};
 use crate::super_version::SuperVersion;
 
 impl DbInner {
@@ -59,6 +59,9 @@ impl DbInner {
         source: &mut BlockingSource,
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
+        if matches!(super_version.options.table_factory, TableFormat::Cuckoo(_)) {
+            super_version.version.prefetch(lookup.seek_key());
+        }
         search_memtables(super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
             let runs_above = 1 + super_version.sealed.len();

@@ -17,7 +17,7 @@ use crate::options::{ReadOptions, ReadTier};
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
     answers: Vec<Result<Option<PinnedSlice>>>,
-    /// Working memory: the keys in key order, by index, and their look-ups.
+    /// Working memory: the keys in key order, by index, and their look-ups, empty between multi-gets.
     order: Vec<u32>,
     lookups: Vec<Lookup>,
 }
@@ -176,8 +176,12 @@ impl DbInner {
         order.sort_unstable_by(|&a, &b| family.order.compare(key_at(a), key_at(b)));
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
-            lookups.clear();
-            lookups.extend(order.iter().map(|&index| Lookup::new(key_at(index), seqno)));
+            lookups.truncate(order.len());
+            for (lookup, &index) in lookups.iter_mut().zip(order.iter()) {
+                lookup.restart(key_at(index), seqno);
+            }
+            let more = &order[lookups.len()..];
+            lookups.extend(more.iter().map(|&index| Lookup::new(key_at(index), seqno)));
             let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
             search_memtables_batch(super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
@@ -190,10 +194,11 @@ impl DbInner {
                 );
             }
             let operator = super_version.options.merge_operator.as_deref();
-            for (&index, lookup) in order.iter().zip(lookups.drain(..)) {
+            for (&index, lookup) in order.iter().zip(lookups.iter_mut()) {
+                let found = lookup.take_answer(operator);
                 let answer = &mut answers[index as usize];
                 if answer.is_ok() {
-                    *answer = lookup.finish(operator);
+                    *answer = found;
                 }
             }
             Ok(())
