@@ -7,7 +7,7 @@
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
 //! - [`layer`]: file systems around file systems: [`fault`] fails them, [`latency`] slows them down, [`trace`]
 //!   records them.
-//! - [`aligned`]: memory for direct reads. [`small_file`]: files that are replaced as a whole.
+//! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`small_file`]: files that are replaced as a whole.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
@@ -21,6 +21,7 @@ pub mod memory;
 #[cfg(unix)]
 pub mod posix;
 mod random;
+pub mod resident;
 pub mod small_file;
 pub mod trace;
 mod write_buffer;

@@ -11,15 +11,13 @@
 use std::sync::Arc;
 
 use koeldb_base::coding::to_usize;
-use koeldb_base::{Buffer, Error, ErrorKind, PinnedSlice, Result};
+use koeldb_base::{Buffer, Error, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
+use koeldb_fs::resident::resident_copy;
 
 use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEGMENT_BYTES: u64 = 1 << 31;
-
-/// How much of a file is read at once into a copy.
-const READ_BYTES: usize = 1 << 20;
 
 /// The slots of a table.
 #[derive(Debug)]
@@ -43,10 +41,7 @@ impl Slots {
     ) -> Result<Self> {
         let (buffer, is_mapped) = match file.mapped() {
             Some(mapped) => (Arc::clone(mapped), true),
-            None => (
-                Arc::new(Buffer::from_vec(copy(file, to_usize(data_bytes))?)),
-                false,
-            ),
+            None => (Arc::new(resident_copy(file, data_bytes)?), false),
         };
         let segment = |start: u64| {
             let len = data_bytes
@@ -110,21 +105,4 @@ impl Slots {
     pub(super) fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
-}
-
-fn copy(file: &dyn RandomAccessFile, len: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| {
-        Error::with_kind(
-            ErrorKind::MemoryLimit,
-            format!("no memory for a cuckoo table of {len} bytes"),
-        )
-    })?;
-    bytes.resize(len, 0);
-    let mut offset = 0;
-    for piece in bytes.chunks_mut(READ_BYTES) {
-        file.read_exact_at(offset, piece)?;
-        offset = offset.saturating_add(piece.len() as u64);
-    }
-    Ok(bytes)
 }
