@@ -110,7 +110,7 @@ struct Replay<'a> {
     next_seqno: Option<SeqNo>,
     /// Logs before this one hold nothing that is not in tables.
     oldest_needed: FileNumber,
-    /// The log read last.
+    /// The last log that had batches.
     previous: Option<FileNumber>,
     /// The log at whose damage replay stopped.
     stopped_in: Option<FileNumber>,
@@ -157,7 +157,10 @@ pub(crate) fn replay_logs(
             continue;
         }
         let log = replay.replay(fs, directory, number)?;
-        replay.previous = Some(number);
+        if log.batches > 0 {
+            // One without batches is the rest of an attempt to begin it.
+            replay.previous = Some(number);
+        }
         if log.ignored || log.dropped_bytes > 0 {
             archive.push(number);
         }
