@@ -10,6 +10,8 @@ use std::sync::Arc;
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Fault, Lookup, Result};
+use koeldb_table::cuckoo::level::CuckooLevel;
+use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockSource;
 
 use super::version::{FileMeta, Version};
@@ -27,6 +29,33 @@ impl Version {
             Ordering::Equal => !file.largest_is_exclusive(),
             Ordering::Greater => false,
         }
+    }
+
+    /// All tables as one, if they are cuckoo tables of one level behind level 0; every table is opened for it once.
+    #[inline]
+    pub fn cuckoo(&self, tables: &TableCache) -> Option<&CuckooLevel> {
+        match self.cuckoo.get() {
+            Some(known) => known.as_ref(),
+            None => self.find_cuckoo(tables),
+        }
+    }
+
+    #[cold]
+    fn find_cuckoo(&self, tables: &TableCache) -> Option<&CuckooLevel> {
+        let mut parts = Vec::new();
+        let deepest = self.deepest_level();
+        for (level, file) in self.files() {
+            // An error is met again, and told, by whoever needs the table.
+            let reader = tables.reader(file, level).ok()?;
+            match &**reader {
+                TableReader::Cuckoo(reader) if level == deepest && level > 0 => {
+                    parts.push((file.smallest_user_key().to_vec(), Arc::clone(reader)));
+                }
+                _ => return self.cuckoo.get_or_init(|| None).as_ref(),
+            }
+        }
+        let level = (!parts.is_empty()).then(|| CuckooLevel::new(self.order.clone(), parts));
+        self.cuckoo.get_or_init(|| level).as_ref()
     }
 
     /// Begins to fetch what a look-up of the internal key `target` will touch of the deepest level, where most keys of a

@@ -14,6 +14,7 @@ use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::TableReader;
+use koeldb_table::cuckoo::level::CuckooLevel;
 
 /// What the MANIFEST records of a table, and what hangs off it while it is live.
 #[derive(Debug)]
@@ -211,6 +212,8 @@ pub struct Version {
     pub blob_files: BTreeMap<FileNumber, BlobFile>,
     /// The range tombstones of all tables, once they were asked for.
     pub(crate) tombstones: OnceLock<Vec<Arc<FragmentedTombstones>>>,
+    /// All tables, once they were asked for, if they are cuckoo tables of one level behind level 0.
+    pub(crate) cuckoo: OnceLock<Option<CuckooLevel>>,
 }
 
 impl Version {
@@ -228,6 +231,7 @@ impl Version {
             levels,
             blob_files: BTreeMap::new(),
             tombstones: OnceLock::new(),
+            cuckoo: OnceLock::new(),
         }
     }
 

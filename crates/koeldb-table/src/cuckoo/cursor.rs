@@ -103,11 +103,15 @@ impl CuckooReader {
 }
 
 /// A number that orders keys as far as 8 bytes can: equal numbers say nothing.
-fn rank(order: &KeyOrder, key: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    for (byte, of_key) in word.iter_mut().zip(key) {
-        *byte = *of_key;
-    }
+#[inline]
+pub(super) fn rank(order: &KeyOrder, key: &[u8]) -> u64 {
+    let word = key.first_chunk().copied().unwrap_or_else(|| {
+        let mut word = [0; 8];
+        for (byte, of_key) in word.iter_mut().zip(key) {
+            *byte = *of_key;
+        }
+        word
+    });
     let little = u64::from_le_bytes(word);
     match order {
         KeyOrder::Bytewise => little.swap_bytes(),

@@ -10,7 +10,7 @@
 //!
 //! - `format`: the bytes and the properties. [`hash`]: from keys to slots.
 //! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches.
-//! - [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
+//! - [`level`]: several tables as one. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
 
 //!
 //! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
@@ -21,6 +21,7 @@ pub mod cursor;
 pub mod examine;
 mod format;
 pub mod hash;
+pub mod level;
 mod open;
 mod placement;
 pub mod reader;

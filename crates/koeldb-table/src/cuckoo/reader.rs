@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
 use koeldb_base::key::{FOOTER_BYTES, ValueType};
-use koeldb_base::{Error, KeyOrder, Lookup, Result};
+use koeldb_base::{Error, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
 
 use super::format::CuckooLayout;
 use super::hash::SlotHash;
@@ -24,10 +24,7 @@ use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 
 /// The look-ups of a batch that are under way at once.
-const RING: usize = 64;
-
-/// Batches below this size are not worth the rounds.
-const BATCH_MIN: usize = 4;
+pub(super) const RING: usize = 64;
 
 /// An open cuckoo table. Shared by threads.
 pub struct CuckooReader {
@@ -47,7 +44,7 @@ pub struct CuckooReader {
 }
 
 /// What one window says of a key.
-enum Found<'r> {
+pub(super) enum Found<'r> {
     /// The key is in this slot, which begins here.
     Here(&'r [u8], u64),
     /// The table does not have the key.
@@ -97,36 +94,46 @@ impl CuckooReader {
     /// As `TableReader::search`; nothing has to be waited for.
     #[inline(never)]
     pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
-        let found = match self.layout.user_key_bytes {
-            8 => self.find::<8>(lookup.user_key()),
-            16 => self.find::<16>(lookup.user_key()),
-            _ => self.find::<ANY>(lookup.user_key()),
-        };
-        match found {
+        match self.find(lookup.user_key()) {
             Some((slot, at)) => self.offer(lookup, slot, at),
             None => Ok(()),
         }
     }
 
+    /// The value of a key as a snapshot sees it, if the table is all there is.
+    ///
+    /// # Errors
+    /// `Corruption` if the entry is neither a value nor a deletion.
+    #[inline]
+    pub(super) fn get(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<PinnedSlice>> {
+        match self.find(key) {
+            Some((slot, at)) => self.decide(slot, at, snapshot),
+            None => Ok(None),
+        }
+    }
+
     /// As `TableReader::prefetch`.
     pub(crate) fn prefetch(&self, user_key: &[u8]) {
-        if self.admits::<ANY>(user_key) {
-            let start = match self.layout.user_key_bytes {
-                8 => self.window_start::<8>(0, user_key),
-                _ => self.window_start::<ANY>(0, user_key),
-            };
-            self.slots.prefetch(start, self.window_bytes);
-        }
+        let _ = self.begin(user_key);
     }
 
     /// The slot of a key, and where it begins.
     #[inline]
-    fn find<const LEN: usize>(&self, key: &[u8]) -> Option<(&[u8], u64)> {
+    fn find(&self, key: &[u8]) -> Option<(&[u8], u64)> {
+        match self.layout.user_key_bytes {
+            8 => self.find_sized::<8>(key),
+            16 => self.find_sized::<16>(key),
+            _ => self.find_sized::<ANY>(key),
+        }
+    }
+
+    #[inline]
+    fn find_sized<const LEN: usize>(&self, key: &[u8]) -> Option<(&[u8], u64)> {
         if !self.admits::<LEN>(key) {
             return None;
         }
         for function in 0..self.layout.function_count {
-            match self.look::<LEN>(self.window_start::<LEN>(function, key), key) {
+            match self.look_sized::<LEN>(self.window_start::<LEN>(function, key), key) {
                 Found::Here(slot, at) => return Some((slot, at)),
                 Found::Absent => return None,
                 Found::NotYet => {}
@@ -153,9 +160,39 @@ impl CuckooReader {
         slot.wrapping_mul(self.slot_bytes as u64)
     }
 
+    /// Begins to fetch the first window of a key, and says where it begins; `None` if the table cannot have the key.
+    #[inline]
+    pub(super) fn begin(&self, key: &[u8]) -> Option<u64> {
+        let is_admitted = match self.layout.user_key_bytes {
+            8 => self.admits::<8>(key),
+            _ => self.admits::<ANY>(key),
+        };
+        is_admitted.then(|| self.go_on(0, key))
+    }
+
+    /// Begins to fetch a window of a key, and says where it begins.
+    #[inline]
+    pub(super) fn go_on(&self, function: u32, key: &[u8]) -> u64 {
+        let start = match self.layout.user_key_bytes {
+            8 => self.window_start::<8>(function, key),
+            _ => self.window_start::<ANY>(function, key),
+        };
+        self.slots.prefetch(start, self.window_bytes);
+        start
+    }
+
     /// Looks through the window that begins at `start`.
     #[inline]
-    fn look<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<'_> {
+    pub(super) fn look(&self, start: u64, key: &[u8]) -> Found<'_> {
+        match self.layout.user_key_bytes {
+            8 => self.look_sized::<8>(start, key),
+            16 => self.look_sized::<16>(start, key),
+            _ => self.look_sized::<ANY>(start, key),
+        }
+    }
+
+    #[inline]
+    fn look_sized<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<'_> {
         let empty = self.layout.empty_user_key.as_slice();
         let mut window = self.slots.bytes(start, self.window_bytes);
         let mut at = start;
@@ -178,32 +215,13 @@ impl CuckooReader {
         lookups: &mut [&mut Lookup],
         mut outcome: impl FnMut(usize, Result<()>),
     ) {
-        if lookups.len() < BATCH_MIN {
-            for (index, lookup) in lookups.iter_mut().enumerate() {
-                outcome(index, self.search(lookup));
-            }
-            return;
-        }
-        match self.layout.user_key_bytes {
-            8 => self.search_ring::<8>(lookups, &mut outcome),
-            16 => self.search_ring::<16>(lookups, &mut outcome),
-            _ => self.search_ring::<ANY>(lookups, &mut outcome),
-        }
-    }
-
-    fn search_ring<const LEN: usize>(
-        &self,
-        lookups: &mut [&mut Lookup],
-        outcome: &mut impl FnMut(usize, Result<()>),
-    ) {
-        let mut waiting = Vec::with_capacity(lookups.len().min(RING));
+        let mut waiting: Vec<Waiting> = Vec::with_capacity(lookups.len().min(RING));
         for from in (0..lookups.len()).step_by(RING) {
             let to = from.saturating_add(RING).min(lookups.len());
             for (index, lookup) in lookups.iter().enumerate().take(to).skip(from) {
-                if self.admits::<LEN>(lookup.user_key()) {
-                    waiting.push(self.begin::<LEN>(0, index, lookup.user_key()));
-                } else {
-                    outcome(index, Ok(()));
+                match self.begin(lookup.user_key()) {
+                    Some(start) => waiting.push(Waiting { index, start }),
+                    None => outcome(index, Ok(())),
                 }
             }
             for next_function in 1..=self.layout.function_count {
@@ -212,10 +230,10 @@ impl CuckooReader {
                         return false;
                     };
                     let key = lookup.user_key();
-                    let result = match self.look::<LEN>(waiter.start, key) {
+                    let result = match self.look(waiter.start, key) {
                         Found::Here(slot, at) => self.offer(lookup, slot, at),
                         Found::NotYet if next_function < self.layout.function_count => {
-                            *waiter = self.begin::<LEN>(next_function, waiter.index, key);
+                            waiter.start = self.go_on(next_function, key);
                             return true;
                         }
                         Found::Absent | Found::NotYet => Ok(()),
@@ -230,27 +248,40 @@ impl CuckooReader {
         }
     }
 
-    /// Begins to fetch a window of a key.
-    #[inline]
-    fn begin<const LEN: usize>(&self, function: u32, index: usize, key: &[u8]) -> Waiting {
-        let start = self.window_start::<LEN>(function, key);
-        self.slots.prefetch(start, self.window_bytes);
-        Waiting { index, start }
-    }
-
     /// Gives the entry in a slot that begins at `at` to a look-up of its key, if the look-up sees it.
     #[inline]
     fn offer(&self, lookup: &mut Lookup, slot: &[u8], at: u64) -> Result<()> {
         let (footer, value_type) = self.footer_of(slot)?;
-        if footer >> 8 > lookup.snapshot() {
-            return Ok(());
+        if footer >> 8 <= lookup.snapshot() {
+            lookup.offer(footer >> 8, value_type, || self.pin_value(slot, at))?;
         }
-        let value = slot
-            .get(self.layout.key_bytes as usize..)
-            .unwrap_or_default();
-        let value_at = at.saturating_add(u64::from(self.layout.key_bytes));
-        lookup.offer(footer >> 8, value_type, || self.slots.pin(value_at, value))?;
         Ok(())
+    }
+
+    /// What the entry in a slot that begins at `at` is to a snapshot, if the table is all there is.
+    #[inline]
+    pub(super) fn decide(
+        &self,
+        slot: &[u8],
+        at: u64,
+        snapshot: SeqNo,
+    ) -> Result<Option<PinnedSlice>> {
+        let (footer, value_type) = self.footer_of(slot)?;
+        match value_type {
+            _ if footer >> 8 > snapshot => Ok(None),
+            ValueType::Value => Ok(Some(self.pin_value(slot, at))),
+            ValueType::Deletion => Ok(None),
+            other => Err(self.unknown_type(other as u8)),
+        }
+    }
+
+    /// The value in a slot that begins at `at`.
+    #[inline]
+    fn pin_value(&self, slot: &[u8], at: u64) -> PinnedSlice {
+        let key_bytes = self.layout.key_bytes;
+        let value = slot.get(key_bytes as usize..).unwrap_or_default();
+        self.slots
+            .pin(at.saturating_add(u64::from(key_bytes)), value)
     }
 
     /// The footer of the internal key in a slot, and its type.

@@ -15,6 +15,7 @@ use koeldb_table::builder::{FinishedTable, TableBuildContext, TableBuilder, Writ
 use koeldb_table::cuckoo::Placement;
 use koeldb_table::cuckoo::builder::CuckooWriteOptions;
 use koeldb_table::cuckoo::examine::Examination;
+use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::reader::TableReadContext;
 use proptest::prelude::*;
 
@@ -630,4 +631,76 @@ fn mixed(number: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+/// Tables that divide the keys are searched as one: of keys as long as numbers and longer ones, whose beginnings may be
+/// the same in two tables.
+#[test]
+fn tables_of_a_level_are_searched_as_one() {
+    for prefix in ["", "the same 8 bytes and more/"] {
+        let entries: Vec<Entry> = (0..600_u32)
+            .map(|number| {
+                let key = format!("{prefix}k{number:07}");
+                let mut entry = put(&key, u64::from(number % 5), number.to_le_bytes());
+                if number % 7 == 3 {
+                    entry = (encode(key.as_bytes(), 2, ValueType::Deletion), Vec::new());
+                }
+                entry
+            })
+            .collect();
+        for cuts in [vec![0], vec![0, 1, 250, 251, 599]] {
+            let ends = cuts.iter().skip(1).copied().chain([entries.len()]);
+            let tables: Vec<(Vec<u8>, Arc<TableReader>)> = cuts
+                .iter()
+                .zip(ends)
+                .map(|(&from, to)| {
+                    let written = write(&SWEPT, &entries[from..to]);
+                    let smallest = InternalKey::parse(&entries[from].0).unwrap().user_key;
+                    (smallest.to_vec(), open(&written, &KeyOrder::Bytewise))
+                })
+                .collect();
+            let parts = tables.iter().map(|(smallest, table)| match &**table {
+                TableReader::Cuckoo(reader) => (smallest.clone(), Arc::clone(reader)),
+                other => panic!("{other:?}"),
+            });
+            let level = CuckooLevel::new(KeyOrder::Bytewise, parts);
+            let wanted = |entry: &Entry, snapshot: u64| {
+                let key = InternalKey::parse(&entry.0).unwrap();
+                let is_there = key.value_type == ValueType::Value && key.seqno <= snapshot;
+                is_there.then(|| entry.1.clone())
+            };
+            let mut keys: Vec<Vec<u8>> = entries
+                .iter()
+                .map(|(key, _)| InternalKey::parse(key).unwrap().user_key.to_vec())
+                .collect();
+            for snapshot in [0, 2, MAX_SEQNO] {
+                let mut answers: Vec<Option<Option<Vec<u8>>>> = vec![None; keys.len()];
+                level.get_batch(&keys, snapshot, |index, answer| {
+                    let found = answer.unwrap().map(|value| value.to_vec());
+                    assert!(answers[index].replace(found).is_none());
+                });
+                for ((key, entry), answer) in keys.iter().zip(&entries).zip(answers) {
+                    let wanted = wanted(entry, snapshot);
+                    let found = level.get(key, snapshot).unwrap();
+                    assert_eq!(found.map(|value| value.to_vec()), wanted);
+                    assert_eq!(answer, Some(wanted));
+                }
+            }
+            keys.extend([Vec::new(), b"a".to_vec(), vec![0xff; 40]]);
+            keys.reverse();
+            keys.extend_from_slice(&keys.clone()[..70]);
+            for key in &mut keys[..200] {
+                key.push(b'x');
+            }
+            let mut answered = 0;
+            level.get_batch(&keys, MAX_SEQNO, |index, answer| {
+                let found = answer.unwrap().map(|value| value.to_vec());
+                let alone = level.get(&keys[index], MAX_SEQNO).unwrap();
+                assert_eq!(found, alone.map(|value| value.to_vec()));
+                assert!(index >= 200 || found.is_none());
+                answered += 1;
+            });
+            assert_eq!(answered, keys.len());
+        }
+    }
 }

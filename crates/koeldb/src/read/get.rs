@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
 use crate::family::FamilyData;
@@ -58,6 +59,11 @@ impl DbInner {
         options: &ReadOptions,
         source: &mut BlockingSource,
     ) -> Result<Option<PinnedSlice>> {
+        if options.read_tier != ReadTier::Memtable
+            && let Some(level) = cuckoo_alone(super_version)
+        {
+            return level.get(key, seqno);
+        }
         let mut lookup = Lookup::new(key, seqno);
         if matches!(super_version.options.table_factory, TableFormat::Cuckoo(_)) {
             super_version.version.prefetch(lookup.seek_key());
@@ -86,6 +92,20 @@ impl DbInner {
             self.record(HistogramKind::BytesPerRead, value.len() as u64);
         }
         self.record_elapsed(HistogramKind::DbGet, begun);
+    }
+}
+
+/// All there is of a family, if that is cuckoo tables of one level. To be asked after the sequence number of the read is
+/// known: what was written up to it is in no memtable then.
+#[inline]
+pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel> {
+    let is_alone = matches!(super_version.options.table_factory, TableFormat::Cuckoo(_))
+        && super_version.sealed.is_empty()
+        && super_version.memtable.is_empty();
+    if is_alone {
+        super_version.version.cuckoo(&super_version.tables)
+    } else {
+        None
     }
 }
 

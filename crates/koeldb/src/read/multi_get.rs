@@ -8,7 +8,7 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_table::source::BlockingSource;
 
-use super::get::search_memtables_batch;
+use super::get::{cuckoo_alone, search_memtables_batch};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
@@ -170,12 +170,18 @@ impl DbInner {
             order,
             lookups,
         } = values;
-        order.clear();
-        order.extend(0..count);
         let key_at = |index: u32| keys[index as usize].as_ref();
-        order.sort_unstable_by(|&a, &b| family.order.compare(key_at(a), key_at(b)));
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
+            if options.read_tier != ReadTier::Memtable
+                && let Some(level) = cuckoo_alone(super_version)
+            {
+                level.get_batch(keys, seqno, |index, answer| answers[index] = answer);
+                return Ok(());
+            }
+            order.clear();
+            order.extend(0..count);
+            order.sort_unstable_by(|&a, &b| family.order.compare(key_at(a), key_at(b)));
             lookups.truncate(order.len());
             for (lookup, &index) in lookups.iter_mut().zip(order.iter()) {
                 lookup.restart(key_at(index), seqno);
