@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use koeldb::fs::{Failure, FaultAction, FaultRule, Operation, SurvivalPolicy};
+use koeldb::fs::{Failure, FaultAction, FaultRule, Operation, Purpose, SurvivalPolicy};
 use koeldb::{ErrorKind, Severity};
 use koeldb_testkit::random::mix;
 use koeldb_testkit::shots::Shot;
@@ -22,47 +22,81 @@ use crate::session::{PATH, Session, Trouble, open, options};
 #[derive(Clone, Copy, Debug)]
 struct Spoiling {
     action: fn() -> FaultAction,
+    /// Which operations count.
+    aim: fn(FaultRule) -> FaultRule,
     /// Every operation from the n-th on, until the fault is repaired.
     lasts: bool,
     name: &'static str,
 }
 
+const ANY: fn(FaultRule) -> FaultRule = |rule| rule;
+
 const SPOILINGS: &[Spoiling] = &[
     Spoiling {
         action: || FaultAction::Fail(Failure::Device),
+        aim: ANY,
         lasts: false,
         name: "EIO once",
     },
     Spoiling {
         action: || FaultAction::Fail(Failure::NoSpace),
+        aim: ANY,
         lasts: false,
         name: "ENOSPC once",
     },
     Spoiling {
         action: || FaultAction::Fail(Failure::Device),
+        aim: ANY,
         lasts: true,
         name: "EIO from there on",
     },
     Spoiling {
         action: || FaultAction::Fail(Failure::NoSpace),
+        aim: ANY,
         lasts: true,
         name: "ENOSPC from there on",
     },
     Spoiling {
         action: || FaultAction::FailAfter(Failure::Device),
+        aim: ANY,
         lasts: false,
         name: "EIO after the work was done",
     },
     Spoiling {
         action: || FaultAction::TornWrite(Failure::NoSpace),
+        aim: ANY,
         lasts: false,
         name: "ENOSPC in the middle of a write",
+    },
+    Spoiling {
+        action: || FaultAction::FailAfter(Failure::Device),
+        aim: |rule| rule.on(&[Operation::Create]).purpose(Purpose::Wal),
+        lasts: false,
+        name: "EIO after a log was made",
+    },
+    Spoiling {
+        action: || FaultAction::FailAfter(Failure::Device),
+        aim: |rule| rule.on_syncs().purpose(Purpose::Wal),
+        lasts: false,
+        name: "EIO after a log was synced",
+    },
+    Spoiling {
+        action: || FaultAction::FailAfter(Failure::Device),
+        aim: |rule| rule.purpose(Purpose::Manifest),
+        lasts: false,
+        name: "EIO after a change of the MANIFEST",
+    },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::NoSpace),
+        aim: |rule| rule.purpose(Purpose::Manifest),
+        lasts: true,
+        name: "ENOSPC for the MANIFEST",
     },
 ];
 
 impl Spoiling {
     fn rule(&self, n: u64) -> FaultRule {
-        let rule = FaultRule::new((self.action)()).on_mutations();
+        let rule = (self.aim)(FaultRule::new((self.action)()).on_mutations());
         if self.lasts {
             rule.from_nth(n)
         } else {
@@ -288,6 +322,9 @@ fn cases(seed: u64) -> VecDeque<Case> {
         .filter(|script| suits(script) && only.as_deref().is_none_or(|name| script.name == name));
     for script in chosen {
         for spoiling in SPOILINGS {
+            if !crate::is_long() && only.is_none() && random.chance(1, 2) {
+                continue;
+            }
             let count = operation_count(script, spoiling, seed);
             let numbers: Vec<u64> = match only_n {
                 Some(n) => vec![n],
@@ -356,5 +393,5 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
         seconds: crate::seconds() - begun,
         failures,
     }
-    .finish("cases", if is_whole { 180 } else { 1 });
+    .finish("cases", if is_whole { 120 } else { 1 });
 }

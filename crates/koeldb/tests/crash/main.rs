@@ -2,6 +2,7 @@
 //!
 //! - [`sweep`]: scripts run once on a file system in memory; at every operation that changes it the power is cut, and
 //!   what is left is recovered and judged.
+//! - [`threads`]: the same with several writers at once.
 //! - [`faults`]: scripts run on storage that fails at one operation after the other.
 //! - [`kill`]: a process under load is killed again and again. [`neighbours`]: two processes and one directory.
 //!
@@ -20,6 +21,7 @@ mod script;
 mod scripts;
 mod session;
 mod sweep;
+mod threads;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use koeldb::fs::{FaultAction, FaultRule, Operation};
+use koeldb_base::file_name::FileKind;
 use koeldb_testkit::shots::Sampling;
 use koeldb_testkit::{Camera, Summary};
 
@@ -23,9 +25,13 @@ struct Tally {
     failures: Vec<String>,
 }
 
-/// Runs a script once, and recovers the images taken meanwhile in another thread.
-fn sweep(script: &Script, sampling: Sampling) -> Tally {
+/// Runs a script once, and recovers the images taken meanwhile in another thread. Syncs that `lie` is about are left
+/// out.
+fn sweep(script: &Script, sampling: Sampling, lie: Option<FaultRule>) -> Tally {
     let mut session = Session::new(script, sampling.seed);
+    if let Some(lie) = lie {
+        session.faults.add_rule(lie);
+    }
     let history = Arc::clone(&session.history);
     let (camera, shots) = Camera::new(&history, sampling);
     let checker = Checker::new(script, &history, 24);
@@ -104,7 +110,7 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
                         .unwrap_or_else(PoisonError::into_inner)
                         .pop_front();
                     let Some(script) = next else { break };
-                    let tally = sweep(script, sampling);
+                    let tally = sweep(script, sampling, None);
                     report(script, sampling, &tally);
                     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
                     sum.images += tally.images;
@@ -136,4 +142,42 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
         failures: sum.failures.len() as u64,
     }
     .finish("images", floor);
+}
+
+/// The sweep sees what it claims to see: each kind of sync that is left out is found out.
+#[test]
+fn a_sync_that_is_left_out_is_found_out() {
+    let lie = || FaultRule::new(FaultAction::DropSync);
+    let lies = [
+        ("logs", lie().kind(|kind| matches!(kind, FileKind::Wal(_)))),
+        (
+            "MANIFESTs",
+            lie().kind(|kind| matches!(kind, FileKind::Manifest(_))),
+        ),
+        (
+            "tables",
+            lie().kind(|kind| matches!(kind, FileKind::Table(_))),
+        ),
+        (
+            "CURRENT",
+            lie().kind(|kind| matches!(kind, FileKind::Temporary(_))),
+        ),
+        ("directories", lie().on(&[Operation::SyncDir])),
+    ];
+    let script = SCRIPTS
+        .iter()
+        .find(|script| script.name == "manifest roll")
+        .unwrap();
+    let sampling = Sampling {
+        seed: crate::seed(),
+        one_in: 16,
+    };
+    for (what, lie) in lies {
+        let tally = sweep(script, sampling, Some(lie));
+        assert!(
+            !tally.failures.is_empty(),
+            "{what} that are not synced: {} images show nothing",
+            tally.images
+        );
+    }
 }
