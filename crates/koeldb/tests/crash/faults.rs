@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use koeldb::fs::{Failure, FaultAction, FaultRule, Operation, Purpose, SurvivalPolicy};
+use koeldb::fs::{
+    Clock, Failure, FaultAction, FaultRule, Operation, Purpose, SurvivalPolicy, SystemClock,
+};
 use koeldb::{ErrorKind, Severity};
 use koeldb_testkit::random::mix;
 use koeldb_testkit::shots::Shot;
@@ -178,8 +181,7 @@ fn go_on(session: &mut Session<'_>, outcome: &mut Outcome) -> Result<(), String>
     session.faults.clear_rules();
     if session.is_open() {
         check_visible(session)?;
-        let resumed = session.db().map_err(|Trouble(text)| text)?.resume();
-        match resumed {
+        match resume(session)? {
             Ok(()) => {
                 outcome.resumed += 1;
                 check_visible(session)?;
@@ -205,6 +207,24 @@ fn go_on(session: &mut Session<'_>, outcome: &mut Outcome) -> Result<(), String>
     written.map_err(|Trouble(text)| format!("a write after the fault: {text}"))?;
     session.lenient = true;
     Ok(())
+}
+
+/// Resumes; again if a job that was under way reports its failure only then.
+fn resume(session: &Session<'_>) -> Result<koeldb::Result<()>, String> {
+    let db = session.db().map_err(|Trouble(text)| text)?;
+    let mut resumed = Ok(());
+    for _ in 0..20 {
+        resumed = db
+            .resume()
+            .and_then(|()| db.wait_for_compact(Some(DEADLINE)));
+        match &resumed {
+            Err(error) if error.severity() <= Severity::Hard => {
+                SystemClock.sleep(Duration::from_millis(10));
+            }
+            _ => break,
+        }
+    }
+    Ok(resumed)
 }
 
 /// A handle never shows what it reported as failed, and goes on reading whatever happens to writes.
