@@ -109,6 +109,8 @@ pub(crate) struct Totals {
 pub(crate) struct Arena {
     block_bytes_max: usize,
     allocated: AtomicUsize,
+    /// Whether anything was ever counted.
+    counted: AtomicBool,
     shards: Box<[Padded<Shard>; SHARDS]>,
     blocks: Mutex<Vec<Block>>,
 }
@@ -118,6 +120,7 @@ impl Arena {
         Arena {
             block_bytes_max: block_bytes_max.max(1 << 10).next_multiple_of(ALIGN),
             allocated: AtomicUsize::new(0),
+            counted: AtomicBool::new(false),
             shards: Box::default(),
             blocks: Mutex::default(),
         }
@@ -165,7 +168,8 @@ impl Arena {
     /// Whether nothing was counted yet.
     pub(crate) fn is_empty(&self) -> bool {
         let mut shards = self.shards.iter();
-        shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
+        !self.counted.load(Ordering::Relaxed)
+            || shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
     }
 
     fn lock_blocks(&self) -> MutexGuard<'_, Vec<Block>> {
@@ -257,6 +261,9 @@ impl Lease<'_> {
     #[inline]
     pub(crate) fn count(&mut self, seqno: SeqNo, value_type: ValueType, data_bytes: usize) {
         let shard = self.shard;
+        if shard.entries.load(Ordering::Relaxed) == 0 {
+            self.arena.counted.store(true, Ordering::Relaxed);
+        }
         add(&shard.entries, 1);
         add(&shard.data_bytes, data_bytes as u64);
         if value_type.is_deletion() {

@@ -41,6 +41,11 @@ impl DbInner {
         let found = family.super_version.with(|super_version| {
             // Read after the super-version was taken, so that it has every entry up to this number.
             let seqno = self.read_seqno(options)?;
+            if options.read_tier != ReadTier::Memtable
+                && let Some(level) = cuckoo_alone(super_version)
+            {
+                return level.get(key, seqno);
+            }
             let mut source = BlockingSource::new(options.block_read_options());
             self.get_at(super_version, key, seqno, options, &mut source)
         })?;
@@ -50,8 +55,7 @@ impl DbInner {
         Ok(found)
     }
 
-    #[inline]
-    pub(crate) fn get_at(
+    fn get_at(
         &self,
         super_version: &Arc<SuperVersion>,
         key: &[u8],
