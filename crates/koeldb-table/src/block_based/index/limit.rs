@@ -23,14 +23,15 @@ use crate::block_based::block_builder::BlockBuilder;
 
 const SEARCHES: usize = 20_000;
 const ROUNDS: usize = 7;
+const TARGETS: usize = 4096;
 
-/// Separators of 35 keys to a block; keys have 16 bytes.
-fn keys(distribution: &str, count: usize) -> Vec<Vec<u8>> {
+/// Separators of 35 keys to a block, and some of the keys, which have 16 bytes, to look for.
+fn keys(distribution: &str, count: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let mut random = Random(301);
     let per_block = 35;
     let total = (count + 2) * per_block;
     let padded = |number: u64| [&number_key(number)[..], b"00000000"].concat();
-    let keys = (0..total as u64)
+    let keys: Vec<Vec<u8>> = (0..total as u64)
         .map(|n| match distribution {
             "uniform" => padded(random.next()),
             "counter" => padded(n),
@@ -42,9 +43,14 @@ fn keys(distribution: &str, count: usize) -> Vec<Vec<u8>> {
             other => panic!("{other} is no distribution"),
         })
         .collect();
+    let mut targets = Vec::with_capacity(TARGETS);
+    while targets.len() < TARGETS {
+        let at = usize::try_from(random.next() % keys.len() as u64).unwrap();
+        targets.push(encode(&keys[at], MAX_SEQNO, ValueType::FOR_SEEK));
+    }
     let mut separators = separators(keys, per_block);
     separators.truncate(count);
-    separators
+    (separators, targets)
 }
 
 fn index_block(keys: &[Vec<u8>]) -> Vec<u8> {
@@ -149,19 +155,10 @@ fn index_limit() {
         "two clusters",
     ] {
         for count in [64, 256, 1024, 4096, 16_384] {
-            let keys = keys(distribution, count);
+            let (keys, targets) = keys(distribution, count);
             let contents = index_block(&keys);
-            let mut random = Random(5);
-            let targets: Vec<Vec<u8>> = (0..4096)
-                .map(|_| {
-                    let at = usize::try_from(random.next() % keys.len() as u64).unwrap();
-                    let mut target = keys[at].clone();
-                    target.resize(16, b'0');
-                    encode(&target, MAX_SEQNO, ValueType::FOR_SEEK)
-                })
-                .collect();
             let decodes = decodes(&keys, &guessing, &targets);
-            for block_count in [1, 64, 1024] {
+            for block_count in [1, 64, 200, 1024] {
                 let mut blocks: Vec<Block> = (0..block_count)
                     .map(|_| Block::parse(BlockBytes::from(contents.clone())).unwrap())
                     .collect();
