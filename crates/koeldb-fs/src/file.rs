@@ -5,10 +5,14 @@
 //! early end of file.
 
 use std::fmt;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
+
+use crate::read_driver::ReadBackend;
 
 /// On whose behalf an operation is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -219,6 +223,11 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If the system fails.
     fn free_space(&self, path: &Path) -> Result<u64>;
 
+    /// How many reads are carried out at once, if the file system has means of its own: a remote store, a simulation.
+    fn read_backend(&self) -> Option<Arc<dyn ReadBackend>> {
+        None
+    }
+
     /// Whether the path exists.
     ///
     /// # Errors
@@ -327,6 +336,13 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// What offsets, lengths and buffers are best multiples of; 1 unless opened direct.
     fn alignment(&self) -> usize {
         1
+    }
+
+    /// The descriptor that [`RandomAccessFile::read_at`] reads, if it does nothing but that. Open as long as the file
+    /// is there.
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Tells the operating system that `len` bytes at `offset` will be read soon.

@@ -15,6 +15,7 @@ use crate::file::{
     DirEntry, FileLock, FileSystem, Metadata, OpenOptions, Purpose, RandomAccessFile, WritableFile,
     WriteOptions,
 };
+use crate::read_driver::ReadBackend;
 
 /// The kinds of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,6 +156,11 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
         })
     }
 
+    /// How many reads are carried out at once, of files of `below` as the layer shows them.
+    fn read_backend(&self, below: &dyn FileSystem) -> Option<Arc<dyn ReadBackend>> {
+        below.read_backend()
+    }
+
     /// Syncs the directory `call.path`.
     ///
     /// # Errors
@@ -263,6 +269,10 @@ impl<L: Layer> FileSystem for Layered<L> {
             purpose: call.purpose,
             handle: call.handle,
         }))
+    }
+
+    fn read_backend(&self) -> Option<Arc<dyn ReadBackend>> {
+        self.layer().read_backend(&*self.below)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -7,6 +7,7 @@
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
 //! - [`layer`]: file systems around file systems: [`fault`] fails them, [`latency`] slows them down, [`trace`]
 //!   records them.
+//! - [`read_driver`]: many reads at once, by io_uring or threads.
 //! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`small_file`]: files that are replaced as a whole.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
@@ -21,6 +22,7 @@ pub mod memory;
 #[cfg(unix)]
 pub mod posix;
 mod random;
+pub mod read_driver;
 pub mod resident;
 pub mod small_file;
 pub mod trace;
@@ -38,4 +40,5 @@ pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};
 #[cfg(unix)]
 pub use posix::PosixFileSystem;
+pub use read_driver::AsyncReads;
 pub use trace::{TraceDetail, TraceFileSystem};

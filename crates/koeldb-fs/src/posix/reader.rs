@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,6 +118,10 @@ impl RandomAccessFile for PlainFile {
         read_fully(&self.file, &self.path, offset, buffer, 1)
     }
 
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }
@@ -170,6 +175,10 @@ impl RandomAccessFile for DirectFile {
         let there = read.saturating_sub(skip).min(buffer.len());
         buffer[..there].copy_from_slice(&aligned[skip..skip + there]);
         Ok(there)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn path(&self) -> &Path {

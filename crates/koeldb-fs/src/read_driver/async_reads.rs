@@ -1,0 +1,249 @@
+//! What an open database holds: how its reads are carried out, chosen once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::inline::InlineReads;
+use super::pool::{InPlace, ReadPool};
+use super::request::Shared;
+use super::session::ReadSession;
+use super::{OpId, ReadBackend};
+use crate::clock::{Clock, SystemClock};
+use crate::file::FileSystem;
+
+/// How reads are to be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ReadEngine {
+    /// By io_uring where the kernel lets us and is new enough to be trusted, otherwise by threads.
+    #[default]
+    Auto,
+    /// By io_uring wherever the kernel lets us, otherwise by threads.
+    Uring,
+    /// By threads.
+    Pool,
+    /// One after the other, by whoever asks.
+    Off,
+}
+
+/// How reads are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActiveEngine {
+    /// By io_uring.
+    Uring,
+    /// By threads.
+    Pool,
+    /// One after the other, by whoever asks.
+    Off,
+    /// By the file system's own means.
+    FileSystem,
+}
+
+impl ActiveEngine {
+    /// "uring", "pool", "off" or "file system".
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ActiveEngine::Uring => "uring",
+            ActiveEngine::Pool => "pool",
+            ActiveEngine::Off => "off",
+            ActiveEngine::FileSystem => "file system",
+        }
+    }
+}
+
+/// What the choice depends on.
+#[derive(Clone, Debug)]
+pub struct AsyncReadOptions {
+    /// How reads are to be carried out.
+    pub engine: ReadEngine,
+    /// How many threads a pool has at most. They exist only while there is something to read.
+    pub pool_threads: usize,
+    /// The clock of deadlines and latencies.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for AsyncReadOptions {
+    fn default() -> Self {
+        AsyncReadOptions {
+            engine: ReadEngine::Auto,
+            pool_threads: 32,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// What was asked of devices so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes of these, those that alignment asked for included.
+    pub bytes: u64,
+    /// Flushes that had something to begin.
+    pub rounds: u64,
+    /// Reads that are not completed, orphans included.
+    pub under_way: u64,
+    /// Reads that the engine could not do and positional reads did.
+    pub elsewhere: u64,
+}
+
+/// How a database's reads are carried out; clones are handles of one.
+#[derive(Clone)]
+pub struct AsyncReads {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: ActiveEngine,
+    reason: String,
+    shared: Arc<Shared>,
+    backend: Arc<dyn ReadBackend>,
+    next: AtomicU64,
+    process: u32,
+}
+
+impl AsyncReads {
+    /// Chooses how the reads of files of `fs` are carried out.
+    #[must_use]
+    pub fn choose(options: &AsyncReadOptions, fs: &dyn FileSystem) -> Self {
+        let clock = Arc::clone(&options.clock);
+        if options.engine == ReadEngine::Off {
+            return Self::new(ActiveEngine::Off, "as configured", Arc::new(InPlace), clock);
+        }
+        if let Some(backend) = fs.read_backend() {
+            return Self::with_backend(backend, clock);
+        }
+        let pool = Arc::new(ReadPool::new(options.pool_threads));
+        Self::new(ActiveEngine::Pool, "as configured", pool, clock)
+    }
+
+    /// Reads by at most `threads` threads.
+    #[must_use]
+    pub fn pool(threads: usize) -> Self {
+        let pool = Arc::new(ReadPool::new(threads));
+        Self::new(
+            ActiveEngine::Pool,
+            "as asked for",
+            pool,
+            Arc::new(SystemClock),
+        )
+    }
+
+    /// Reads one after the other, by whoever asks.
+    #[must_use]
+    pub fn off() -> Self {
+        let clock = Arc::new(SystemClock);
+        Self::new(ActiveEngine::Off, "as asked for", Arc::new(InPlace), clock)
+    }
+
+    /// Reads by `backend`.
+    #[must_use]
+    pub fn with_backend(backend: Arc<dyn ReadBackend>, clock: Arc<dyn Clock>) -> Self {
+        Self::new(
+            ActiveEngine::FileSystem,
+            "the file system's own",
+            backend,
+            clock,
+        )
+    }
+
+    fn new(
+        engine: ActiveEngine,
+        reason: &str,
+        backend: Arc<dyn ReadBackend>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        AsyncReads {
+            inner: Arc::new(Inner {
+                engine,
+                reason: reason.to_owned(),
+                shared: Arc::new(Shared::new(clock)),
+                backend,
+                next: AtomicU64::new(0),
+                process: std::process::id(),
+            }),
+        }
+    }
+
+    /// How reads are carried out.
+    #[must_use]
+    pub fn engine(&self) -> ActiveEngine {
+        self.inner.engine
+    }
+
+    /// Why so.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.inner.reason
+    }
+
+    /// Whether reads overlap. If not, an operation does best to read what it misses one after the other.
+    #[must_use]
+    pub fn is_parallel(&self) -> bool {
+        self.inner.backend.caps().parallel
+    }
+
+    /// The clock of deadlines and latencies.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.shared.clock
+    }
+
+    /// A driver for one call on this thread, which finishes what it starts and has no deadline.
+    #[must_use]
+    pub fn inline(&self) -> InlineReads {
+        InlineReads::new(self.clone())
+    }
+
+    /// A driver whose reads may outlive the call, the thread, and the driver itself.
+    #[must_use]
+    pub fn shared(&self) -> ReadSession {
+        ReadSession::new(self.clone())
+    }
+
+    /// What was asked of devices so far, by all threads; exact when nothing is under way.
+    #[must_use]
+    pub fn counts(&self) -> ReadCounts {
+        let counts = &self.inner.shared.counts;
+        ReadCounts {
+            reads: counts.reads.load(Ordering::Relaxed),
+            bytes: counts.bytes.load(Ordering::Relaxed),
+            rounds: counts.rounds.load(Ordering::Relaxed),
+            under_way: counts.under_way.load(Ordering::Relaxed),
+            elsewhere: counts.elsewhere.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn shared_state(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    pub(super) fn next_id(&self) -> OpId {
+        OpId(self.inner.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn note_round(&self) {
+        let rounds = &self.inner.shared.counts.rounds;
+        rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether this is a child of the process that chose: its threads are not here, and its rings are not ours.
+    pub(super) fn is_forked(&self) -> bool {
+        std::process::id() != self.inner.process
+    }
+
+    pub(super) fn backend(&self) -> &dyn ReadBackend {
+        if self.is_forked() {
+            &InPlace
+        } else {
+            &*self.inner.backend
+        }
+    }
+}
+
+impl fmt::Debug for AsyncReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AsyncReads({}, {})", self.engine().name(), self.reason())
+    }
+}

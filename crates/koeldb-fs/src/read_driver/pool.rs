@@ -1,0 +1,180 @@
+//! Reads by threads: for files that are no file descriptors, and where the kernel has no ring for us.
+//!
+//! Threads begin when there are more reads than idle threads, up to a limit, and end when there was nothing to do for
+//! a while. A read whose session is gone when its turn comes is not begun.
+
+use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Duration;
+
+use super::request::Request;
+use super::{Caps, OpId, ReadBackend};
+
+/// How long a thread waits for the next read before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A backend of threads that make positional reads.
+#[derive(Debug)]
+pub(super) struct ReadPool {
+    work: Arc<Work>,
+}
+
+#[derive(Debug)]
+struct Work {
+    state: Mutex<State>,
+    more: Condvar,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Request>,
+    threads: Vec<JoinHandle<()>>,
+    alive: usize,
+    idle: usize,
+    closing: bool,
+}
+
+impl ReadPool {
+    /// At most `limit` threads, at least one.
+    pub(super) fn new(limit: usize) -> Self {
+        ReadPool {
+            work: Arc::new(Work {
+                state: Mutex::default(),
+                more: Condvar::new(),
+                limit: limit.max(1),
+            }),
+        }
+    }
+}
+
+impl ReadBackend for ReadPool {
+    fn caps(&self) -> Caps {
+        Caps {
+            parallel: self.work.limit > 1,
+            batch: self.work.limit,
+        }
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>) {
+        let count = requests.len();
+        let mut state = self.work.state();
+        state.queue.extend(requests.drain(..));
+        while state.alive < self.work.limit && state.idle < state.queue.len() {
+            let work = Arc::clone(&self.work);
+            let spawned = thread::Builder::new()
+                .name("koeldb-read".to_owned())
+                .spawn(move || work.run());
+            match spawned {
+                Ok(thread) => {
+                    state.alive += 1;
+                    // It is as good as idle: it takes the next read.
+                    state.idle += 1;
+                    state.threads.push(thread);
+                }
+                Err(_) if state.alive > 0 => break,
+                // Not one thread can be had: whoever asks reads.
+                Err(_) => {
+                    let queue = std::mem::take(&mut state.queue);
+                    drop(state);
+                    queue.into_iter().for_each(Request::read_in_place);
+                    return;
+                }
+            }
+        }
+        drop(state);
+        for _ in 0..count {
+            self.work.more.notify_one();
+        }
+    }
+
+    fn cancel(&self, id: OpId) {
+        let mut state = self.work.state();
+        let at = state.queue.iter().position(|request| request.id() == id);
+        let cancelled = at.and_then(|at| state.queue.remove(at));
+        // Not under the lock: it reports to its owner.
+        drop(state);
+        drop(cancelled);
+    }
+}
+
+impl Work {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread's life. It counts as idle from its start, and whenever it waits.
+    fn run(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(request) = state.queue.pop_front() {
+                state.idle -= 1;
+                drop(state);
+                if request.is_wanted() {
+                    // A request that unwinds reports that it was given up.
+                    let read = AssertUnwindSafe(|| request.read_in_place());
+                    let _ = panic::catch_unwind(read);
+                }
+                state = self.state();
+                state.idle += 1;
+            } else if state.closing {
+                break;
+            } else {
+                let (next, waited) = self
+                    .more
+                    .wait_timeout(state, IDLE)
+                    .unwrap_or_else(PoisonError::into_inner);
+                state = next;
+                if waited.timed_out() && state.queue.is_empty() {
+                    break;
+                }
+            }
+        }
+        state.idle -= 1;
+        state.alive -= 1;
+        let me = thread::current().id();
+        state.threads.retain(|thread| thread.thread().id() != me);
+    }
+}
+
+impl Drop for ReadPool {
+    /// Ends the threads when the queue is empty, and waits for them.
+    fn drop(&mut self) {
+        let threads = {
+            let mut state = self.work.state();
+            state.closing = true;
+            std::mem::take(&mut state.threads)
+        };
+        self.work.more.notify_all();
+        join_all(threads);
+    }
+}
+
+/// Waits for threads, except for the calling one: the last handle may be dropped by an outcome's receiver.
+pub(super) fn join_all(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    let me: ThreadId = thread::current().id();
+    for thread in threads {
+        if thread.thread().id() != me {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A backend that reads on the thread that asks, before it returns.
+#[derive(Debug)]
+pub(super) struct InPlace;
+
+impl ReadBackend for InPlace {
+    fn caps(&self) -> Caps {
+        Caps {
+            parallel: false,
+            batch: 1,
+        }
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>) {
+        requests.drain(..).for_each(Request::read_in_place);
+    }
+}

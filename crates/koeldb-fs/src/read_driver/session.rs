@@ -1,0 +1,275 @@
+//! One operation's reads on the shared backend: pushed, carried out by others, and waited for in a mailbox.
+//!
+//! Invariant: a session owns nothing that a read under way uses; it can be dropped, leaked or moved to another thread
+//! at any moment. What arrives for it afterwards is dropped where it arrives.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use koeldb_base::{Error, ErrorKind};
+
+use super::request::{Reply, Request};
+use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
+
+/// Where the outcomes of a session's reads arrive.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    state: Mutex<Arrivals>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Arrivals {
+    done: Vec<(OpId, Outcome)>,
+    orphans: Vec<OpId>,
+    abandoned: bool,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    fn state(&self) -> MutexGuard<'_, Arrivals> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn deliver(&self, id: OpId, outcome: Outcome) {
+        let mut state = self.state();
+        if state.abandoned {
+            drop(state);
+            drop(outcome);
+            return;
+        }
+        if let Some(at) = state.orphans.iter().position(|&orphan| orphan == id) {
+            state.orphans.swap_remove(at);
+            return;
+        }
+        state.done.push((id, outcome));
+        let waker = state.waker.take();
+        drop(state);
+        self.arrived.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn wants(&self, id: OpId) -> bool {
+        let state = self.state();
+        !state.abandoned && !state.orphans.contains(&id)
+    }
+
+    /// Whether an outcome arrived while this waited, for `limit` at most.
+    fn wait(&self, limit: Option<Duration>) {
+        let state = self.state();
+        if !state.done.is_empty() {
+            return;
+        }
+        match limit {
+            Some(limit) => {
+                let _ = self.arrived.wait_timeout(state, limit);
+            }
+            None => drop(self.arrived.wait(state)),
+        }
+    }
+
+    fn orphan(&self, id: OpId) {
+        let mut state = self.state();
+        match state.done.iter().position(|(done, _)| *done == id) {
+            Some(at) => drop(state.done.swap_remove(at)),
+            None => state.orphans.push(id),
+        }
+    }
+
+    fn abandon(&self) {
+        let mut state = self.state();
+        state.abandoned = true;
+        state.waker = None;
+        drop(std::mem::take(&mut state.done));
+    }
+}
+
+/// The reads of one operation on the shared backend; see [`AsyncReads::shared`].
+///
+/// Reads that are under way when it is dropped become orphans: they end by themselves, and nobody waits.
+pub struct ReadSession {
+    reads: AsyncReads,
+    mailbox: Arc<Mailbox>,
+    queued: Vec<Request>,
+    /// The process whose mailbox it is.
+    process: u32,
+    /// Those whose outcomes are to be handed out.
+    outstanding: Vec<OpId>,
+}
+
+impl ReadSession {
+    pub(super) fn new(reads: AsyncReads) -> Self {
+        ReadSession {
+            reads,
+            mailbox: Arc::default(),
+            queued: Vec::new(),
+            process: std::process::id(),
+            outstanding: Vec::new(),
+        }
+    }
+
+    /// Hands every outcome that has arrived to `each`, and how many there were to the caller. Pending if none has
+    /// and some are to come: the task is then woken by the first that arrives.
+    pub fn poll_reap(
+        &mut self,
+        context: &mut Context<'_>,
+        each: &mut dyn FnMut(OpId, Outcome),
+    ) -> Poll<usize> {
+        let reaped = self.take_arrived(each);
+        if reaped > 0 || self.outstanding.is_empty() {
+            return Poll::Ready(reaped);
+        }
+        let mut state = self.mailbox.state();
+        if state.done.is_empty() {
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => state.waker = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        drop(state);
+        Poll::Ready(self.take_arrived(each))
+    }
+
+    /// The reads this session belongs to.
+    #[must_use]
+    pub fn reads(&self) -> &AsyncReads {
+        &self.reads
+    }
+
+    /// Makes a request of `op`, which is not given to anybody yet.
+    pub(super) fn request(&mut self, op: ReadOp) -> (OpId, Option<Request>) {
+        let id = self.reads.next_id();
+        self.outstanding.push(id);
+        let reply = Reply::Session(Arc::clone(&self.mailbox));
+        (id, Request::new(op, id, reply, self.reads.shared_state()))
+    }
+
+    /// Pushes a read whose outcome goes to `then` instead of this session, on whatever thread completes it, even if
+    /// the session is gone by then. `then` must neither wait nor panic. Flushed with the others.
+    pub fn push_then(&mut self, op: ReadOp, then: impl FnOnce(Outcome) + Send + 'static) -> OpId {
+        let id = self.reads.next_id();
+        let reply = Reply::Call(Box::new(then));
+        let request = Request::new(op, id, reply, self.reads.shared_state());
+        self.queued.extend(request);
+        id
+    }
+
+    /// Gives up what was not flushed.
+    pub(super) fn drop_queued(&mut self) {
+        self.queued.clear();
+    }
+
+    pub(super) fn take_arrived(&mut self, each: &mut dyn FnMut(OpId, Outcome)) -> usize {
+        let arrived = if self.reads.is_forked() {
+            self.lost_by_fork()
+        } else {
+            std::mem::take(&mut self.mailbox.state().done)
+        };
+        let count = arrived.len();
+        for (id, outcome) in arrived {
+            self.outstanding.retain(|&outstanding| outstanding != id);
+            each(id, outcome);
+        }
+        count
+    }
+
+    /// In a forked child nobody completes what the parent began, and what the parent's threads held locked at that
+    /// moment stays so. The child begins with a mailbox of its own, and all that was outstanding has failed.
+    fn lost_by_fork(&mut self) -> Vec<(OpId, Outcome)> {
+        let process = std::process::id();
+        if self.process != process {
+            self.process = process;
+            std::mem::forget(std::mem::take(&mut self.mailbox));
+            let error = Error::with_kind(ErrorKind::Aborted, "the process was forked");
+            let lost = |id| {
+                let outcome = Outcome {
+                    result: Err(error.clone()),
+                    latency: Duration::ZERO,
+                };
+                (id, outcome)
+            };
+            self.queued.drain(..).for_each(std::mem::forget);
+            return self.outstanding.iter().copied().map(lost).collect();
+        }
+        std::mem::take(&mut self.mailbox.state().done)
+    }
+
+    /// Returns when an outcome has arrived, or perhaps before, and at `until` at the latest.
+    pub(super) fn wait(&self, until: Option<Duration>) {
+        if self.reads.backend().drive(until) {
+            return;
+        }
+        let now = self.reads.clock().now();
+        self.mailbox
+            .wait(until.map(|until| until.saturating_sub(now)));
+    }
+}
+
+impl ReadDriver for ReadSession {
+    fn caps(&self) -> Caps {
+        self.reads.backend().caps()
+    }
+
+    fn push(&mut self, op: ReadOp) -> OpId {
+        let (id, request) = self.request(op);
+        self.queued.extend(request);
+        id
+    }
+
+    fn flush(&mut self) {
+        if !self.queued.is_empty() {
+            self.reads.note_round();
+            self.reads.backend().submit(&mut self.queued);
+        }
+    }
+
+    fn reap(
+        &mut self,
+        min: usize,
+        until: Option<Duration>,
+        each: &mut dyn FnMut(OpId, Outcome),
+    ) -> usize {
+        let mut reaped = 0;
+        loop {
+            reaped += self.take_arrived(each);
+            let passed = until.is_some_and(|until| until <= self.reads.clock().now());
+            if reaped >= min || self.outstanding.is_empty() || passed {
+                return reaped;
+            }
+            self.wait(until);
+        }
+    }
+
+    fn orphan(&mut self, id: OpId, cancel: bool) {
+        let Some(at) = self.outstanding.iter().position(|&mine| mine == id) else {
+            return;
+        };
+        self.outstanding.swap_remove(at);
+        self.mailbox.orphan(id);
+        self.queued.retain(|request| request.id() != id);
+        if cancel {
+            self.reads.backend().cancel(id);
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+}
+
+impl Drop for ReadSession {
+    fn drop(&mut self) {
+        self.mailbox.abandon();
+    }
+}
+
+impl fmt::Debug for ReadSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadSession({} outstanding)", self.outstanding.len())
+    }
+}
