@@ -8,7 +8,7 @@
 //! - [`source`]: where blocks come from, and how a missing one suspends a read.
 //! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its hash tables.
 //!   [`plain`]: its plain tables.
-//! - [`properties`]: what a table says of itself.
+//! - [`properties`]: what a table says of itself. `span_checksums`: checksums for formats that have none.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
 
@@ -20,6 +20,7 @@ pub mod plain;
 pub mod properties;
 pub mod reader;
 pub mod source;
+mod span_checksums;
 
 pub use properties::TableProperties;
 pub use reader::TableReader;

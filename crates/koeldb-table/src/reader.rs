@@ -151,7 +151,7 @@ impl TableReader {
                 Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
             }
             TableKind::Cuckoo => {
-                let reader = CuckooReader::open(&*file, &footer, context)?;
+                let reader = CuckooReader::open(file, &footer, context)?;
                 Ok(Arc::new(TableReader::Cuckoo(Arc::new(reader))))
             }
             TableKind::Plain => {
@@ -294,11 +294,7 @@ impl TableReader {
     pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         match self {
             TableReader::BlockBased(reader) => reader.verify_checksums(progress),
-            TableReader::Cuckoo(reader) => {
-                reader.verify()?;
-                progress(reader.layout().data_bytes());
-                Ok(())
-            }
+            TableReader::Cuckoo(reader) => reader.verify_checksums(progress),
             TableReader::Plain(reader) => reader.verify_checksums(progress),
         }
     }

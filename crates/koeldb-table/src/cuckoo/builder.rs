@@ -4,6 +4,8 @@
 //! cuckoo table, everything held goes to a block-based builder over the same file, and so does what follows: a format
 //! never makes a flush or a compaction fail. [`FinishedTable::fallback`] says why.
 
+use std::collections::BTreeMap;
+
 use koeldb_base::checksum::ChecksumKind;
 use koeldb_base::coding::to_u32;
 use koeldb_base::range_del::RangeTombstone;
@@ -20,6 +22,7 @@ use crate::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::properties::TableProperties;
+use crate::span_checksums::{self, SpanSums};
 
 /// The bytes of all slots must stay below this: RocksDB's scans count them in 32 bits.
 const DATA_BYTES_MAX: u64 = (1 << 32) - 1;
@@ -45,6 +48,8 @@ pub struct CuckooWriteOptions {
     pub use_module: bool,
     /// How entries are placed.
     pub placement: Placement,
+    /// Add checksums, which RocksDB ignores. Without them the file has RocksDB's bytes.
+    pub checksums: bool,
 }
 
 impl Default for CuckooWriteOptions {
@@ -56,6 +61,7 @@ impl Default for CuckooWriteOptions {
             identity_first: false,
             use_module: true,
             placement: Placement::default(),
+            checksums: true,
         }
     }
 }
@@ -312,10 +318,14 @@ impl CuckooTableBuilder {
         else {
             return Err(failed());
         };
-        write_slots(&mut *file, &records, prepared)?;
-        let properties = properties(&self.context, &records, &prepared.layout);
+        let mut sums = self.options.checksums.then(SpanSums::default);
+        write_slots(&mut *file, &records, prepared, sums.as_mut())?;
+        let mut properties = properties(&self.context, &records, &prepared.layout);
+        if sums.is_some() {
+            properties.set_user(span_checksums::NAME, span_checksums::VERSION);
+        }
         let tail_start = prepared.layout.data_bytes();
-        let tail = encode_tail(&properties, tail_start)?;
+        let tail = encode_tail(&properties, tail_start, sums)?;
         file.append(&tail)?;
         file.sync_data()?;
         file.close()?;
@@ -435,12 +445,23 @@ fn unused_key(records: &Records, is_used: impl Fn(&[u8]) -> bool) -> Possible<Ve
     Err(Obstacle::NoUnusedKey)
 }
 
-fn write_slots(file: &mut dyn WritableFile, records: &Records, prepared: &Prepared) -> Result<()> {
+fn write_slots(
+    file: &mut dyn WritableFile,
+    records: &Records,
+    prepared: &Prepared,
+    mut sums: Option<&mut SpanSums>,
+) -> Result<()> {
     let layout = &prepared.layout;
     let with_footer = !layout.is_last_level;
     let mut empty = layout.empty_user_key.clone();
     empty.extend_from_slice(layout.empty_footer());
     empty.resize(layout.slot_bytes(), FILLER);
+    let mut append = |piece: &[u8]| {
+        if let Some(sums) = &mut sums {
+            sums.add(piece);
+        }
+        file.append(piece)
+    };
     let mut piece = Vec::with_capacity(PIECE_BYTES + layout.slot_bytes());
     for (at, &entry) in prepared.slots.iter().enumerate() {
         if let Some(&ahead) = prepared.slots.get(at + FETCH_AHEAD)
@@ -454,11 +475,11 @@ fn write_slots(file: &mut dyn WritableFile, records: &Records, prepared: &Prepar
             records.append_slot(entry, with_footer, &mut piece);
         }
         if piece.len() >= PIECE_BYTES {
-            file.append(&piece)?;
+            append(&piece)?;
             piece.clear();
         }
     }
-    file.append(&piece)
+    append(&piece)
 }
 
 /// What the table says of itself; RocksDB records nothing else of a cuckoo table.
@@ -486,8 +507,12 @@ fn properties(
     properties
 }
 
-/// What stands behind the slots: properties, metaindex, footer.
-fn encode_tail(properties: &TableProperties, start: u64) -> Result<Vec<u8>> {
+/// What stands behind the slots: properties, checksums, metaindex, footer.
+fn encode_tail(
+    properties: &TableProperties,
+    start: u64,
+    sums: Option<SpanSums>,
+) -> Result<Vec<u8>> {
     let mut block = BlockBuilder::new(u32::MAX, true);
     let mut previous = Vec::new();
     for (name, value) in properties.encode() {
@@ -499,25 +524,30 @@ fn encode_tail(properties: &TableProperties, start: u64) -> Result<Vec<u8>> {
         offset: start,
         size: tail.len() as u64,
     };
-    let mut block = BlockBuilder::new(1, true);
-    block.add(&[], metaindex::PROPERTIES.as_bytes(), &handle.to_vec())?;
-    let block = block.finish(false)?;
-    let footer = Footer {
-        kind: TableKind::Cuckoo,
-        format_version: 1,
-        checksum: ChecksumContext {
-            kind: ChecksumKind::None,
-            base: 0,
-        },
-        metaindex: BlockHandle {
-            offset: start + tail.len() as u64,
-            size: block.len() as u64,
-        },
-        index: BlockHandle::NULL,
-    };
-    tail.extend_from_slice(&block);
-    let footer = footer.encode(start + tail.len() as u64)?;
-    tail.extend_from_slice(&footer);
+    span_checksums::complete_tail(&mut tail, start, sums, |checksums, offset| {
+        let mut meta = BTreeMap::from([(metaindex::PROPERTIES, handle)]);
+        meta.extend(checksums.map(|handle| (span_checksums::NAME, handle)));
+        let mut block = BlockBuilder::new(1, true);
+        let mut previous: &[u8] = &[];
+        for (name, handle) in &meta {
+            block.add(previous, name.as_bytes(), &handle.to_vec())?;
+            previous = name.as_bytes();
+        }
+        let mut end = block.finish(false)?;
+        let size = end.len() as u64;
+        let footer = Footer {
+            kind: TableKind::Cuckoo,
+            format_version: 1,
+            checksum: ChecksumContext {
+                kind: ChecksumKind::None,
+                base: 0,
+            },
+            metaindex: BlockHandle { offset, size },
+            index: BlockHandle::NULL,
+        };
+        end.extend_from_slice(&footer.encode(offset + size)?);
+        Ok(end)
+    })?;
     Ok(tail)
 }
 

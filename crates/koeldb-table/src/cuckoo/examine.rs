@@ -107,11 +107,14 @@ impl CuckooReader {
         })
     }
 
-    /// Looks for every key of the table.
-    ///
-    /// # Errors
-    /// As [`CuckooReader::examine`].
-    pub(crate) fn verify(&self) -> Result<()> {
+    /// As `TableReader::verify_checksums`.
+    pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        match &self.checksums {
+            Some(checksums) => checksums
+                .verify_file(&*self.file, progress)
+                .map_err(|error| error.in_file(&self.path, None, "verify"))?,
+            None => progress(self.layout.data_bytes()),
+        }
         self.hits().map(|_| ())
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A key lies in one of a few *windows* of neighbouring slots, each chosen by a hash function. A read looks
 //! through the windows in order; most keys lie in the first, so a hit costs one or two cache lines and no index.
-//! There is no order, no compression and no checksum: a scan sorts the slots first, and what a file says of its
-//! shape is checked when it is opened.
+//! There is no order and no compression, and RocksDB's tables have no checksum: a scan sorts the slots first, and what
+//! a file says of its shape is checked when it is opened.
 //!
 //! The invariant all readers, RocksDB's too, rely on: on the way to a stored key, through its windows in order,
 //! every slot is occupied. So a search ends at the first empty slot.

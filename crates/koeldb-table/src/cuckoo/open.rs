@@ -1,14 +1,15 @@
 //! Opening a cuckoo table: footer, metaindex, properties, shape, and which hash the file was written with.
 //!
-//! Nothing in a cuckoo table is covered by a checksum. What its properties say is compared with one another, with
-//! the file, and with a sample of the slots, so that a table that lies is refused and not read out of bounds.
+//! RocksDB's format has no checksums; tables written here have their own. What the properties of a table say is
+//! compared with one another, with the file, and with a sample of the slots, so that one that lies is refused and not
+//! read out of bounds.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
@@ -24,6 +25,7 @@ use crate::block_based::format::{BlockHandle, Footer};
 use crate::block_based::metaindex::{self, Metaindex, named_entries};
 use crate::properties::TableProperties;
 use crate::reader::TableReadContext;
+use crate::span_checksums::SpanChecksums;
 
 /// The largest metaindex or properties block accepted.
 const META_BYTES_MAX: u64 = 16 << 20;
@@ -38,25 +40,26 @@ impl CuckooReader {
     /// `Corruption` if the file is damaged or not what is expected of it; `NotSupported` beyond the limits of this
     /// implementation; otherwise as the system fails.
     pub(crate) fn open(
-        file: &dyn RandomAccessFile,
+        file: Arc<dyn RandomAccessFile>,
         footer: &Footer,
         context: &TableReadContext,
     ) -> Result<Self> {
+        let path = file.path().to_owned();
         Self::open_unnamed(file, footer, context)
-            .map_err(|error| error.in_file(file.path(), None, "open"))
+            .map_err(|error| error.in_file(&path, None, "open"))
     }
 
     fn open_unnamed(
-        file: &dyn RandomAccessFile,
+        file: Arc<dyn RandomAccessFile>,
         footer: &Footer,
         context: &TableReadContext,
     ) -> Result<Self> {
         let blocks_end = file.len().saturating_sub(footer.bytes() as u64);
-        let metaindex = Metaindex::parse(&read_block(file, footer.metaindex, blocks_end)?)?;
+        let metaindex = Metaindex::parse(&read_block(&*file, footer.metaindex, blocks_end)?)?;
         let handle = metaindex
             .get(metaindex::PROPERTIES)
             .ok_or_else(|| Error::corruption("the table has no properties block"))?;
-        let entries = named_entries(&read_block(file, handle, blocks_end)?)?;
+        let entries = named_entries(&read_block(&*file, handle, blocks_end)?)?;
         let properties = TableProperties::decode(
             entries
                 .iter()
@@ -64,7 +67,15 @@ impl CuckooReader {
         )?;
         context.check_unique_id(&properties)?;
         let layout = CuckooLayout::decode(&properties, handle.offset)?;
-        let slots = Slots::load(file, layout.data_bytes(), layout.window_bytes())?;
+        let slots = Slots::load(&*file, layout.data_bytes(), layout.window_bytes())?;
+        let checksums = SpanChecksums::read(&*file, &metaindex, &properties, blocks_end)?;
+        if let Some(checksums) = &checksums {
+            checksums.verify_rest(&*file)?;
+            // A mapped file is not read through at once: `verify_checksums` does that.
+            if file.mapped().is_none() {
+                checksums.verify_data(|start, len| slots.bytes(start, len))?;
+            }
+        }
         let mut reader = CuckooReader {
             hash: SlotHash::new(
                 Family::default(),
@@ -81,7 +92,9 @@ impl CuckooReader {
             sorting: Mutex::new(()),
             properties,
             metaindex,
+            checksums,
             path: file.path().to_owned(),
+            file,
         };
         if reader.layout.slot_count > 0 {
             reader.recognise_hash()?;

@@ -12,16 +12,18 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::key::{FOOTER_BYTES, ValueType};
 use koeldb_base::{Error, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_fs::RandomAccessFile;
 
 use super::format::CuckooLayout;
 use super::hash::SlotHash;
 use super::slots::Slots;
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
+use crate::span_checksums::SpanChecksums;
 
 /// The look-ups of a batch that are under way at once.
 pub(super) const RING: usize = 64;
@@ -40,7 +42,9 @@ pub struct CuckooReader {
     pub(super) sorting: Mutex<()>,
     pub(super) properties: TableProperties,
     pub(super) metaindex: Metaindex,
+    pub(super) checksums: Option<SpanChecksums>,
     pub(super) path: PathBuf,
+    pub(super) file: Arc<dyn RandomAccessFile>,
 }
 
 /// What one window says of a key.

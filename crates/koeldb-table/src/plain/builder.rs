@@ -26,6 +26,7 @@ use crate::block_based::format::BlockHandle;
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::properties::TableProperties;
+use crate::span_checksums::{self, SpanSums};
 
 /// What is kept free for properties, metaindex and footer.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -51,6 +52,8 @@ pub struct PlainWriteOptions {
     pub index_sparseness: u64,
     /// Store index and filter.
     pub store_index: bool,
+    /// Add checksums, which RocksDB ignores. Without them the file has RocksDB's bytes.
+    pub checksums: bool,
 }
 
 impl Default for PlainWriteOptions {
@@ -63,6 +66,7 @@ impl Default for PlainWriteOptions {
             hash_table_ratio: 0.75,
             index_sparseness: 16,
             store_index: false,
+            checksums: true,
         }
     }
 }
@@ -376,7 +380,8 @@ impl Collected {
 
     /// The most bytes the file will have if there is one more row, that row's own excluded.
     fn estimated_bytes(&self, options: &PlainWriteOptions) -> u64 {
-        let mut bytes = self.rows.len() as u64 + TAIL_BYTES;
+        let row_bytes = self.rows.len() as u64;
+        let mut bytes = row_bytes + span_checksums::block_bytes(row_bytes) + TAIL_BYTES;
         if let Some(index) = &self.index {
             bytes += index.estimated_bytes(self.bucket_count(index, options));
             let filter_bits = self.properties.entry_count * u64::from(options.bloom_bits_per_key);
@@ -449,13 +454,27 @@ impl Collected {
             }
         }
         self.properties.data_bytes = start;
+        let sums = options.checksums.then(|| {
+            let mut sums = SpanSums::default();
+            sums.add(&self.rows);
+            sums
+        });
+        if sums.is_some() {
+            self.properties
+                .set_user(span_checksums::NAME, span_checksums::VERSION);
+        }
         let properties = names_block(u32::MAX, self.properties.encode())?;
         meta.insert(metaindex::PROPERTIES, put(&mut tail, &properties));
-        let entries = meta
-            .iter()
-            .map(|(name, handle)| (name.as_bytes().to_vec(), handle.to_vec()));
-        let metaindex = put(&mut tail, &names_block(1, entries)?);
-        tail.extend_from_slice(&legacy_footer(metaindex)?);
+        span_checksums::complete_tail(&mut tail, start, sums, |checksums, offset| {
+            meta.extend(checksums.map(|handle| (span_checksums::NAME, handle)));
+            let entries = meta
+                .iter()
+                .map(|(name, handle)| (name.as_bytes().to_vec(), handle.to_vec()));
+            let mut end = names_block(1, entries)?;
+            let size = end.len() as u64;
+            end.extend_from_slice(&legacy_footer(BlockHandle { offset, size })?);
+            Ok(end)
+        })?;
         Ok(tail)
     }
 

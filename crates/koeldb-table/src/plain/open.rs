@@ -1,7 +1,7 @@
 //! Opening a plain table: from the footer to rows, index and filter.
 //!
-//! There are no checksums, so what is said twice is compared: where the rows end, how many there are, and how
-//! long keys and values are together.
+//! RocksDB's format has no checksums; tables written here have their own. In others what is said twice is compared:
+//! where the rows end, how many there are, and how long keys and values are together.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -27,6 +27,7 @@ use crate::block_based::format::{BlockHandle, Footer};
 use crate::block_based::metaindex::{self, Metaindex, named_entries};
 use crate::properties::TableProperties;
 use crate::reader::TableReadContext;
+use crate::span_checksums::SpanChecksums;
 
 /// The longest metaindex or properties block accepted.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
@@ -83,11 +84,21 @@ impl Opening<'_> {
         self.check(&properties)?;
         let prefix_extractor = self.prefix_extractor(&properties)?;
         let format = row_format(&properties)?;
+        let data = self.rows(&properties, &metaindex, footer.metaindex)?;
+        let checksums = SpanChecksums::read(&*self.file, &metaindex, &properties, self.blocks_end)?;
+        if let Some(checksums) = &checksums {
+            checksums.verify_rest(&*self.file)?;
+            // A mapped file is not read through at once: `verify_checksums` does that.
+            if self.file.mapped().is_none() {
+                checksums.verify_data(|start, len| piece(&data, start, len))?;
+            }
+        }
         let mut reader = PlainTableReader {
             order: self.context.order.clone(),
             prefix_extractor,
             format,
-            data: self.rows(&properties, &metaindex, footer.metaindex)?,
+            data,
+            checksums,
             index: None,
             bloom: None,
             marks: OnceLock::new(),
@@ -221,6 +232,13 @@ impl Opening<'_> {
             }
         }
     }
+}
+
+/// The `len` bytes of the rows at `start`.
+fn piece(rows: &BlockBytes, start: u64, len: usize) -> &[u8] {
+    let start = to_usize(start);
+    let range = start..start.saturating_add(len);
+    rows.as_slice().get(range).unwrap_or_default()
 }
 
 fn row_format(properties: &TableProperties) -> Result<RowFormat> {

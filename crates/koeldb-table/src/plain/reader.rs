@@ -28,6 +28,7 @@ use super::marks::{Mark, Marks};
 use crate::block_based::block::{BlockBytes, prefetch};
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
+use crate::span_checksums::SpanChecksums;
 
 /// How plain tables are read.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +69,7 @@ pub struct PlainTableReader {
     pub(super) marks: OnceLock<Marks>,
     pub(super) metaindex: Metaindex,
     pub(super) properties: TableProperties,
+    pub(super) checksums: Option<SpanChecksums>,
     pub(super) file: Arc<dyn RandomAccessFile>,
 }
 
@@ -441,13 +443,19 @@ impl PlainTableReader {
         }
     }
 
-    /// Reads all rows, and checks what can be checked without checksums: that every row is well-formed, that
-    /// the keys ascend, and that counts and sizes are those of the properties.
+    /// Compares the checksums, if the table has some, and then reads all rows: every row must be well-formed, the keys
+    /// must ascend, and counts and sizes must be those of the properties.
     ///
     /// # Errors
     /// `Corruption` if something does not fit.
     pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         const STEP: u32 = 1 << 20;
+        if let Some(checksums) = &self.checksums {
+            checksums
+                .verify_file(&*self.file, progress)
+                .map_err(|error| self.in_file(error))?;
+            return self.survey(|_, _| ()).map_err(|error| self.in_file(error));
+        }
         let mut told = 0;
         self.survey(|mark, _| {
             let passed = mark.at.saturating_sub(told);

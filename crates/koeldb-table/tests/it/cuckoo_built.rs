@@ -30,6 +30,7 @@ const GREEDY: CuckooWriteOptions = CuckooWriteOptions {
     identity_first: false,
     use_module: true,
     placement: Placement::Greedy,
+    checksums: true,
 };
 
 const SWEPT: CuckooWriteOptions = CuckooWriteOptions {
@@ -133,6 +134,7 @@ fn rebuilding_a_table_of_rocksdb_gives_its_bytes() {
         let options = CuckooWriteOptions {
             identity_first: layout.identity_first,
             use_module: layout.use_module,
+            checksums: false,
             ..GREEDY
         };
         let context = TableBuildContext {
@@ -433,14 +435,21 @@ fn wrong_options_and_orders_are_refused() {
     assert!(builder.add(b"short", b"v").unwrap_err().is_corruption());
 }
 
-/// Flips bits of every byte of a small table: an error, or a table that stays in its bounds.
+/// Flips bits of every byte of a small table without checksums: an error, or a table that stays in its bounds.
 #[test]
 fn every_damaged_byte_is_survived() {
     for (options, entries) in [
-        (SWEPT, numbered(11)),
+        (
+            CuckooWriteOptions {
+                checksums: false,
+                ..SWEPT
+            },
+            numbered(11),
+        ),
         (
             CuckooWriteOptions {
                 use_module: false,
+                checksums: false,
                 ..GREEDY
             },
             vec![put([0; 9], 4, [1; 30]), put([7; 9], 5, [2; 30])],
@@ -501,6 +510,7 @@ fn options() -> impl Strategy<Value = CuckooWriteOptions> {
                 identity_first,
                 use_module,
                 placement,
+                checksums: true,
             },
         )
 }

@@ -164,6 +164,7 @@ fn written_with(properties: &TableProperties) -> (PlainWriteOptions, TableBuildC
         encoding: Encoding::from_number(u32::try_from(properties.format_version).unwrap()).unwrap(),
         user_key_bytes: u32::try_from(properties.fixed_key_bytes).unwrap(),
         store_index: properties.index_bytes > 0,
+        checksums: false,
         ..PlainWriteOptions::default()
     };
     let context = TableBuildContext {
@@ -243,6 +244,7 @@ fn small_table(encoding: Encoding, store_index: bool) -> (Vec<u8>, Vec<Entry>) {
         encoding,
         store_index,
         index_sparseness: 3,
+        checksums: false,
         ..PlainWriteOptions::default()
     };
     let context = TableBuildContext {
@@ -463,6 +465,7 @@ fn any_write_options(fixed: bool) -> impl Strategy<Value = PlainWriteOptions> {
                     hash_table_ratio: ratio,
                     index_sparseness,
                     store_index,
+                    checksums: true,
                 }
             },
         )

@@ -176,6 +176,7 @@ impl PlainTableOptions {
             hash_table_ratio: self.hash_table_ratio,
             index_sparseness: self.index_sparseness,
             store_index: self.store_index_in_file,
+            ..PlainWriteOptions::default()
         }
     }
 

@@ -1,0 +1,278 @@
+//! Checksums of tables whose format has none.
+//!
+//! Cuckoo and plain tables that are written here have one metadata block more, which RocksDB does not know and so
+//! ignores, and a property that says it is there. The data is cut into spans with a CRC-32C each; another one is that
+//! of everything else, the metaindex and the footer included, and the last one is the block's own.
+//!
+//! ```text
+//! data | other blocks | properties | checksums | metaindex | footer
+//!
+//! checksums:  fixed32 bytes of a span | fixed64 bytes of the data
+//!             fixed32 of each span | fixed32 of all before and behind the block that is not data
+//!             fixed32 of the block up to here
+//! ```
+//!
+//! Stored checksums are masked. A table without block and property is one that somebody else wrote.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::checksum::{crc32c, crc32c_extend, mask};
+use koeldb_base::coding::{self, to_usize};
+use koeldb_base::{Error, Result};
+use koeldb_fs::RandomAccessFile;
+
+use crate::block_based::fetch::read_bytes;
+use crate::block_based::format::BlockHandle;
+use crate::block_based::metaindex::Metaindex;
+use crate::properties::TableProperties;
+
+/// The name of the block, and of the property that says a table has it.
+pub(crate) const NAME: &str = "koeldb.checksums";
+
+/// What the property says.
+pub(crate) const VERSION: [u8; 1] = *b"1";
+
+/// The bytes of a span in the tables written here.
+const SPAN_BYTES: usize = 16 << 10;
+
+/// The bytes of the block beside the checksums of spans: two sizes, two checksums.
+const FIXED_BYTES: usize = 20;
+
+/// How much of a file is read at once, or a span, if that is more.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// The bytes of the block of a table with so much data.
+pub(crate) fn block_bytes(data_bytes: u64) -> u64 {
+    let spans = data_bytes.div_ceil(SPAN_BYTES as u64);
+    spans.saturating_mul(4).saturating_add(FIXED_BYTES as u64)
+}
+
+/// The checksums of data that is being written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpanSums {
+    full: Vec<u8>,
+    data_bytes: u64,
+    /// Of the span that is not full yet, and its bytes.
+    crc: u32,
+    filled: usize,
+}
+
+impl SpanSums {
+    /// Takes note of the bytes that come next.
+    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
+        self.data_bytes = self.data_bytes.saturating_add(bytes.len() as u64);
+        while !bytes.is_empty() {
+            let room = SPAN_BYTES.saturating_sub(self.filled).min(bytes.len());
+            let (now, later) = bytes.split_at(room);
+            self.crc = crc32c_extend(self.crc, now);
+            self.filled = self.filled.saturating_add(room);
+            bytes = later;
+            if self.filled == SPAN_BYTES {
+                self.end_span();
+            }
+        }
+    }
+
+    fn end_span(&mut self) {
+        coding::put_fixed32(&mut self.full, mask(self.crc));
+        (self.crc, self.filled) = (0, 0);
+    }
+
+    /// The block between `tail` and `end`, which are all of the file that is not data.
+    fn block(mut self, tail: &[u8], end: &[u8]) -> Result<Vec<u8>> {
+        if self.filled > 0 {
+            self.end_span();
+        }
+        let mut block = Vec::new();
+        coding::put_fixed32(&mut block, coding::to_u32(SPAN_BYTES, "span")?);
+        coding::put_fixed64(&mut block, self.data_bytes);
+        block.extend_from_slice(&self.full);
+        coding::put_fixed32(&mut block, mask(crc32c_extend(crc32c(tail), end)));
+        let own = mask(crc32c(&block));
+        coding::put_fixed32(&mut block, own);
+        Ok(block)
+    }
+}
+
+/// Completes `tail`, which begins at `start`, behind the data, and ends with the properties: with the block of `sums`,
+/// if there are any, and what `end` makes of its handle and of the offset behind it, metaindex and footer.
+///
+/// # Errors
+/// Those of `end`.
+pub(crate) fn complete_tail(
+    tail: &mut Vec<u8>,
+    start: u64,
+    sums: Option<SpanSums>,
+    end: impl FnOnce(Option<BlockHandle>, u64) -> Result<Vec<u8>>,
+) -> Result<()> {
+    let offset = start.saturating_add(tail.len() as u64);
+    let Some(sums) = sums else {
+        tail.extend_from_slice(&end(None, offset)?);
+        return Ok(());
+    };
+    let size = block_bytes(sums.data_bytes);
+    let handle = BlockHandle { offset, size };
+    let end = end(Some(handle), offset.saturating_add(size))?;
+    let block = sums.block(tail, &end)?;
+    tail.extend_from_slice(&block);
+    tail.extend_from_slice(&end);
+    Ok(())
+}
+
+/// The checksums of a table, which agree with their own.
+#[derive(Clone, Debug)]
+pub(crate) struct SpanChecksums {
+    handle: BlockHandle,
+    span_bytes: u64,
+    data_bytes: u64,
+    /// Of the spans, as stored.
+    spans: Vec<u8>,
+    rest: u32,
+}
+
+impl SpanChecksums {
+    /// Reads the block of a table whose blocks end before `blocks_end`, if there is one.
+    ///
+    /// # Errors
+    /// `Corruption` if it is damaged, or missing and should be there; otherwise as the system fails.
+    pub(crate) fn read(
+        file: &dyn RandomAccessFile,
+        metaindex: &Metaindex,
+        properties: &TableProperties,
+        blocks_end: u64,
+    ) -> Result<Option<Self>> {
+        let (handle, promise) = (metaindex.get(NAME), properties.user(NAME));
+        if handle.is_none() && promise.is_none() {
+            return Ok(None);
+        }
+        let (Some(handle), Some(&VERSION)) = (handle, promise.and_then(<[u8]>::first_chunk)) else {
+            return Err(Error::corruption(format!(
+                "the block {NAME} and the property contradict each other"
+            )));
+        };
+        let wanted = block_bytes_in(handle, blocks_end)?;
+        let block = read_bytes(file, handle.offset, wanted)?;
+        let decoded = Self::decode(handle, &block, properties.data_bytes);
+        decoded
+            .map(Some)
+            .ok_or_else(|| Error::corruption("block checksum mismatch: the checksums themselves"))
+    }
+
+    fn decode(handle: BlockHandle, block: &[u8], data_bytes: u64) -> Option<Self> {
+        let (content, own) = block.split_at_checked(block.len().checked_sub(4)?)?;
+        if coding::fixed32_at(own, 0)? != mask(crc32c(content)) {
+            return None;
+        }
+        let span_bytes = u64::from(coding::fixed32_at(content, 0)?);
+        let (spans, rest) = content.get(12..)?.split_last_chunk::<4>()?;
+        let count = match span_bytes {
+            0 => return None,
+            bytes => data_bytes.div_ceil(bytes),
+        };
+        let fits = coding::fixed64_at(content, 4)? == data_bytes
+            && count.checked_mul(4)? == spans.len() as u64;
+        fits.then(|| SpanChecksums {
+            handle,
+            span_bytes,
+            data_bytes,
+            spans: spans.to_vec(),
+            rest: u32::from_le_bytes(*rest),
+        })
+    }
+
+    /// Compares the data, of which `bytes` gives any piece by where it begins and its length.
+    ///
+    /// # Errors
+    /// `Corruption`, naming the first span that differs.
+    pub(crate) fn verify_data<'b>(&self, bytes: impl Fn(u64, usize) -> &'b [u8]) -> Result<()> {
+        for (span, start) in (0..self.data_bytes)
+            .step_by(to_usize(self.span_bytes))
+            .enumerate()
+        {
+            let len = self.span_bytes.min(self.data_bytes.saturating_sub(start));
+            self.verify_span(span, start, bytes(start, to_usize(len)))?;
+        }
+        Ok(())
+    }
+
+    fn verify_span(&self, span: usize, start: u64, bytes: &[u8]) -> Result<()> {
+        let stored = coding::fixed32_at(&self.spans, span.saturating_mul(4));
+        let found = mask(crc32c(bytes));
+        if stored == Some(found) {
+            return Ok(());
+        }
+        let what = format!("{} bytes at {start}", bytes.len());
+        Err(mismatch(&what, stored.unwrap_or_default(), found))
+    }
+
+    /// Compares all that is not data, read from the file.
+    ///
+    /// # Errors
+    /// `Corruption` if it differs; otherwise as the system fails.
+    pub(crate) fn verify_rest(&self, file: &dyn RandomAccessFile) -> Result<()> {
+        let before = self.data_bytes..self.handle.offset;
+        let behind = self.handle.offset.saturating_add(self.handle.size)..file.len();
+        let mut crc = 0;
+        for range in [before, behind] {
+            let mut at = range.start;
+            while at < range.end {
+                let len = PIECE_BYTES.min(range.end.saturating_sub(at));
+                crc = crc32c_extend(crc, &read_bytes(file, at, to_usize(len))?);
+                at = at.saturating_add(len);
+            }
+        }
+        match mask(crc) {
+            found if found == self.rest => Ok(()),
+            found => Err(mismatch("what is not data", self.rest, found)),
+        }
+    }
+
+    /// Compares the whole file, read again. `progress` is told the bytes of each piece.
+    ///
+    /// # Errors
+    /// `Corruption` if something differs; otherwise as the system fails.
+    pub(crate) fn verify_file(
+        &self,
+        file: &dyn RandomAccessFile,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let spans = PIECE_BYTES.checked_div(self.span_bytes).unwrap_or(0);
+        let piece = spans.max(1).saturating_mul(self.span_bytes);
+        let (mut at, mut span) = (0_u64, 0_usize);
+        while at < self.data_bytes {
+            let len = piece.min(self.data_bytes.saturating_sub(at));
+            let bytes = read_bytes(file, at, to_usize(len))?;
+            for part in bytes.chunks(to_usize(self.span_bytes)) {
+                self.verify_span(span, at, part)?;
+                at = at.saturating_add(part.len() as u64);
+                span = span.saturating_add(1);
+            }
+            progress(len);
+        }
+        self.verify_rest(file)?;
+        progress(file.len().saturating_sub(self.data_bytes));
+        Ok(())
+    }
+}
+
+/// The length of the block of `handle`, which must lie before `blocks_end`.
+fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
+    let end = handle.offset.checked_add(handle.size);
+    match end.filter(|&end| end <= blocks_end) {
+        Some(_) => Ok(to_usize(handle.size)),
+        None => Err(Error::corruption(format!(
+            "checksums of {} bytes at {} where blocks end at {blocks_end}",
+            handle.size, handle.offset
+        ))),
+    }
+}
+
+#[cold]
+fn mismatch(what: &str, stored: u32, found: u32) -> Error {
+    Error::corruption(format!(
+        "block checksum mismatch: stored = {stored}, computed = {found}, of {what}"
+    ))
+}
