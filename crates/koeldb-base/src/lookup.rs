@@ -239,6 +239,14 @@ impl Lookup {
         self.runs_searched += 1;
     }
 
+    /// Marks the beginning of a run that has `runs` others above it: where a search goes on if this one suspends. As
+    /// [`Lookup::checkpoint`] for those who visit runs without one between them.
+    #[inline]
+    pub fn begin_run(&mut self, runs: usize) {
+        self.operands_at_checkpoint = self.operands.len();
+        self.runs_searched = runs;
+    }
+
     /// Forgets what a suspended run offered; it will be searched again.
     pub fn rewind(&mut self) {
         self.operands.truncate(self.operands_at_checkpoint);

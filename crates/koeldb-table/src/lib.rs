@@ -17,6 +17,8 @@ pub mod builder;
 pub mod cuckoo;
 pub mod filter;
 pub mod plain;
+pub mod plan;
+pub mod probe;
 pub mod properties;
 pub mod reader;
 pub mod source;

@@ -154,7 +154,7 @@ pub trait BlockSource {
     /// If it cannot be read, or is damaged; [`Fault::Suspend`] if the source would have to wait for it.
     fn block(
         &mut self,
-        file: &TableFile,
+        file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
@@ -212,10 +212,7 @@ impl BlockingSource {
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>> {
         if self.options.cache_only {
-            return Err(Error::with_kind(
-                ErrorKind::Incomplete,
-                "the block is not in the cache, and the read is confined to it",
-            ));
+            return Err(not_cached());
         }
         let verify = self.options.verify_checksums;
         let block = match self.ahead.stored(&self.options, file, handle, kind)? {
@@ -243,7 +240,7 @@ impl BlockSource for BlockingSource {
     #[inline]
     fn block(
         &mut self,
-        file: &TableFile,
+        file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Blocking>> {
@@ -252,6 +249,14 @@ impl BlockSource for BlockingSource {
             None => Ok(self.load(file, handle, kind)?),
         }
     }
+}
+
+#[cold]
+pub(crate) fn not_cached() -> Error {
+    Error::with_kind(
+        ErrorKind::Incomplete,
+        "the block is not in the cache, and the read is confined to it",
+    )
 }
 
 /// The first piece that is read ahead, and the largest.

@@ -17,5 +17,6 @@ pub mod version;
 
 pub use edit::VersionEdit;
 pub use family::{Epochs, Family, FamilyDescriptor, FileNumbers};
+pub use search::Batch;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions};
 pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};

@@ -17,6 +17,33 @@ use koeldb_table::source::BlockSource;
 use super::version::{FileMeta, Version};
 use crate::table_cache::TableCache;
 
+/// What a batch of point reads is told while it goes through the runs of a version.
+pub trait Batch<S: BlockSource> {
+    /// A look-up cannot go on: it failed, or waits. It is not searched further.
+    fn fault(&mut self, index: usize, fault: Fault<S::Suspend>);
+
+    /// All look-ups that are not `done` have been through run number `run`. What is done here of those that wait is
+    /// said in `done`.
+    fn run_searched(
+        &mut self,
+        run: usize,
+        lookups: &mut [Lookup],
+        done: &mut [bool],
+        source: &mut S,
+    ) {
+        let _ = (run, lookups, done, source);
+    }
+}
+
+/// A table on the way of a batch.
+#[derive(Clone, Copy)]
+struct Visit<'v> {
+    file: &'v FileMeta,
+    level: usize,
+    /// The number of its run.
+    run: usize,
+}
+
 impl Version {
     /// Whether the user key lies within the bounds of `file`.
     #[inline]
@@ -75,7 +102,8 @@ impl Version {
         }
     }
 
-    /// Searches the runs of this version until `lookup` is settled; `run` is the number of runs that were above it.
+    /// Searches the runs of this version until `lookup` is settled. Runs are counted from the newest memtable on:
+    /// `runs.start` of them are above this version's, and no run from `runs.end` on is searched.
     ///
     /// # Errors
     /// What a table failed with; or the suspension of a block source that does not wait.
@@ -85,14 +113,18 @@ impl Version {
         tables: &TableCache,
         lookup: &mut Lookup,
         source: &mut S,
-        mut run: usize,
+        runs: Range<usize>,
     ) -> Result<(), Fault<S::Suspend>> {
+        let mut run = runs.start;
         for (level, files) in self.levels.iter().enumerate() {
             if files.files.is_empty() {
                 continue;
             }
             if level == 0 {
                 for file in &files.files {
+                    if run >= runs.end {
+                        return Ok(());
+                    }
                     if run >= lookup.runs_searched() {
                         if self.covers(file, lookup.user_key()) {
                             tables.reader(file, 0)?.search(lookup, source)?;
@@ -105,6 +137,9 @@ impl Version {
                     run += 1;
                 }
                 continue;
+            }
+            if run >= runs.end {
+                return Ok(());
             }
             if run >= lookup.runs_searched() {
                 let mut index = files.find(&self.order, lookup.seek_key());
@@ -128,36 +163,40 @@ impl Version {
         Ok(())
     }
 
-    /// Searches for look-ups sorted by user key, as [`Version::search`] does for one; what one of them failed with goes
-    /// to `fail`, with its index, and does not hide the others. The look-ups of one table are searched together.
+    /// Searches for look-ups sorted by user key, as [`Version::search`] does for one; `run` is the number of runs above
+    /// this version's. What one of them failed with goes to `batch`, with its index, and does not hide the others. The
+    /// look-ups of one table are searched together.
     pub fn search_batch<S: BlockSource>(
         &self,
         tables: &TableCache,
         lookups: &mut [Lookup],
         source: &mut S,
-        mut fail: impl FnMut(usize, Fault<S::Suspend>),
+        mut run: usize,
+        batch: &mut impl Batch<S>,
     ) {
         let mut done: Vec<bool> = lookups.iter().map(Lookup::is_settled).collect();
         for (level, files) in self.levels.iter().enumerate() {
             if level == 0 {
                 for file in &files.files {
                     let all = 0..lookups.len();
-                    self.search_table(
-                        tables, file, level, all, lookups, source, &mut done, &mut fail,
-                    );
+                    let visit = Visit { file, level, run };
+                    self.search_table(tables, visit, all, lookups, source, &mut done, batch);
+                    batch.run_searched(run, lookups, &mut done, source);
+                    run += 1;
                 }
                 continue;
             }
+            if files.files.is_empty() {
+                continue;
+            }
             let mut from = 0;
-            while let Some(lookup) = lookups.get(from)
-                && !files.files.is_empty()
-            {
+            while let Some(lookup) = lookups.get(from) {
                 if done[from] {
                     from += 1;
                     continue;
                 }
-                let index = files.find(&self.order, lookup.seek_key());
-                let Some(file) = files.files.get(index) else {
+                let mut index = files.find(&self.order, lookup.seek_key());
+                let Some(mut file) = files.files.get(index) else {
                     break;
                 };
                 let behind = lookups[from..].partition_point(|lookup| {
@@ -165,19 +204,45 @@ impl Version {
                         .compare_internal(lookup.seek_key(), &file.largest)
                         != Ordering::Greater
                 });
-                let to = from + behind.max(1);
+                let mut here = from..from + behind.max(1);
+                from = here.end;
+                let visit = Visit { file, level, run };
                 self.search_table(
                     tables,
-                    file,
-                    level,
-                    from..to,
+                    visit,
+                    here.clone(),
                     lookups,
                     source,
                     &mut done,
-                    &mut fail,
+                    batch,
                 );
-                from = to;
+                // Writers of old left a key's versions on both sides of a border.
+                loop {
+                    let last = file.largest_user_key();
+                    here.start = here.end
+                        - (lookups[here.clone()].iter().rev())
+                            .take_while(|lookup| lookup.user_key() == last)
+                            .count();
+                    index += 1;
+                    let undecided = here.clone().any(|index| !done[index]);
+                    match files.files.get(index) {
+                        Some(next) if undecided && self.covers(next, last) => file = next,
+                        _ => break,
+                    }
+                    let visit = Visit { file, level, run };
+                    self.search_table(
+                        tables,
+                        visit,
+                        here.clone(),
+                        lookups,
+                        source,
+                        &mut done,
+                        batch,
+                    );
+                }
             }
+            batch.run_searched(run, lookups, &mut done, source);
+            run += 1;
         }
     }
 
@@ -189,23 +254,26 @@ impl Version {
     fn search_table<S: BlockSource>(
         &self,
         tables: &TableCache,
-        file: &FileMeta,
-        level: usize,
+        visit: Visit<'_>,
         range: Range<usize>,
         lookups: &mut [Lookup],
         source: &mut S,
         done: &mut [bool],
-        fail: &mut impl FnMut(usize, Fault<S::Suspend>),
+        batch: &mut impl Batch<S>,
     ) {
+        let Visit { file, level, run } = visit;
         let mut indices = Vec::with_capacity(range.len());
-        let mut batch = Vec::with_capacity(range.len());
+        let mut visitors = Vec::with_capacity(range.len());
         for (index, lookup) in range.clone().zip(&mut lookups[range]) {
             if !done[index] && self.covers(file, lookup.user_key()) {
+                if lookup.runs_searched() != run {
+                    lookup.begin_run(run);
+                }
                 indices.push(index);
-                batch.push(lookup);
+                visitors.push(lookup);
             }
         }
-        if batch.is_empty() {
+        if visitors.is_empty() {
             return;
         }
         let reader = match tables.reader(file, level) {
@@ -213,18 +281,18 @@ impl Version {
             Err(error) => {
                 for index in indices {
                     done[index] = true;
-                    fail(index, Fault::Error(error.clone()));
+                    batch.fault(index, Fault::Error(error.clone()));
                 }
                 return;
             }
         };
-        reader.search_batch(&mut batch, source, |at, outcome| {
+        reader.search_batch(&mut visitors, source, |at, outcome| {
             if let Err(fault) = outcome {
                 done[indices[at]] = true;
-                fail(indices[at], fault);
+                batch.fault(indices[at], fault);
             }
         });
-        for (index, lookup) in indices.into_iter().zip(batch) {
+        for (index, lookup) in indices.into_iter().zip(visitors) {
             done[index] |= lookup.is_settled();
         }
     }

@@ -117,10 +117,7 @@ impl TableFile {
     /// # Errors
     /// If the file cannot be read, or the block is damaged.
     pub fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
-        let end = handle
-            .end_within(self.blocks_end)
-            .map_err(|e| self.here(e, handle))?;
-        let stored_bytes = end.saturating_sub(handle.offset);
+        let stored_bytes = self.stored_bytes(handle)?;
         if let Some(mapped) = self.file.mapped() {
             let len = u32::try_from(stored_bytes).map_err(|_| self.too_large(handle))?;
             let stored = mapped.slice(handle.offset, len);
@@ -142,6 +139,17 @@ impl TableFile {
                 self.parse(kind, bytes).map_err(|e| self.here(e, handle))
             }
             (compression, stored) => self.decompressed(handle, kind, compression, stored),
+        }
+    }
+
+    /// The bytes that the block of `handle` takes in the file, trailer included.
+    ///
+    /// # Errors
+    /// `Corruption` if the handle points beyond the blocks of the file.
+    pub fn stored_bytes(&self, handle: BlockHandle) -> Result<u64> {
+        match handle.end_within(self.blocks_end) {
+            Ok(end) => Ok(end.saturating_sub(handle.offset)),
+            Err(error) => Err(self.here(error, handle)),
         }
     }
 

@@ -173,7 +173,7 @@ impl<'c> Opening<'c> {
             metaindex,
             footer,
             properties,
-            file: self.file,
+            file: Arc::new(self.file),
         })
     }
 

@@ -38,7 +38,7 @@ pub struct BlockBasedReader {
     pub(super) metaindex: Metaindex,
     pub(super) footer: Footer,
     pub(super) properties: TableProperties,
-    pub(super) file: TableFile,
+    pub(super) file: Arc<TableFile>,
 }
 
 /// An index or filter block: held by the reader, or left to the cache.
@@ -53,7 +53,7 @@ impl MetaBlock {
     #[inline]
     pub(super) fn get<S: BlockSource>(
         &self,
-        file: &TableFile,
+        file: &Arc<TableFile>,
         source: &mut S,
     ) -> Result<Held<'_>, Fault<S::Suspend>> {
         match &self.pinned {
@@ -153,7 +153,14 @@ impl BlockBasedReader {
         self.cover(lookup);
         let asked = match &self.filter {
             Some(filter) => {
-                if !self.filter_admits(filter, lookup, source)? {
+                let admitted = match self.filter_admits(filter, lookup, source) {
+                    Err(Fault::Suspend(wait)) => {
+                        self.want_index(lookup, source);
+                        return Err(Fault::Suspend(wait));
+                    }
+                    admitted => admitted?,
+                };
+                if !admitted {
                     self.count(Ticker::BloomFilterUseful);
                     return Ok(());
                 }
@@ -162,6 +169,21 @@ impl BlockBasedReader {
             None => false,
         };
         self.search_entries(lookup, source, asked)
+    }
+
+    /// Asks for the index that a look-up will need if the filter it waits for admits it: the two are read together.
+    #[cold]
+    fn want_index<S: BlockSource>(&self, lookup: &Lookup, source: &mut S) {
+        let Ok(root) = self.index.get(&self.file, source) else {
+            return;
+        };
+        if self.partitioned_index
+            && let Ok(top) = root.entries()
+            && let Ok(Some(scan)) = IndexScan::seek(top, &self.index_format, lookup.seek_key())
+        {
+            // It is asked for again, and what became of it is told then.
+            let _ = source.block(&self.file, scan.handle(), BlockKind::Index);
+        }
     }
 
     #[inline]

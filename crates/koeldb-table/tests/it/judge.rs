@@ -71,7 +71,7 @@ impl BlockSource for SuspendingSource {
 
     fn block(
         &mut self,
-        file: &TableFile,
+        file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Wanted>> {

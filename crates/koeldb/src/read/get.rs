@@ -75,9 +75,12 @@ impl DbInner {
         search_memtables(super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
             let runs_above = 1 + super_version.sealed.len();
-            super_version
-                .version
-                .search(&super_version.tables, &mut lookup, source, runs_above)?;
+            super_version.version.search(
+                &super_version.tables,
+                &mut lookup,
+                source,
+                runs_above..usize::MAX,
+            )?;
         }
         lookup.finish(super_version.options.merge_operator.as_deref())
     }

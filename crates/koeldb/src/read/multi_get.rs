@@ -5,7 +5,8 @@
 
 use koeldb_base::coding::to_u32;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Lookup, PinnedSlice, Result};
+use koeldb_base::{Blocking, Fault, Lookup, PinnedSlice, Result};
+use koeldb_lsm::version::Batch;
 use koeldb_table::source::BlockingSource;
 
 use super::get::{cuckoo_alone, search_memtables_batch};
@@ -137,6 +138,18 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
+/// A batch that waits in place for what it reads.
+struct Waiting<'a> {
+    answers: &'a mut [Result<Option<PinnedSlice>>],
+    order: &'a [u32],
+}
+
+impl Batch<BlockingSource> for Waiting<'_> {
+    fn fault(&mut self, index: usize, fault: Fault<Blocking>) {
+        self.answers[self.order[index] as usize] = Err(fault.into());
+    }
+}
+
 impl DbInner {
     /// Reads `keys` of one family into `values`.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
@@ -196,7 +209,8 @@ impl DbInner {
                     &super_version.tables,
                     lookups,
                     &mut source,
-                    |at, fault| answers[order[at] as usize] = Err(fault.into()),
+                    1 + super_version.sealed.len(),
+                    &mut Waiting { answers, order },
                 );
             }
             let operator = super_version.options.merge_operator.as_deref();

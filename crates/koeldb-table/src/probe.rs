@@ -1,0 +1,302 @@
+//! A source that never waits: what is not at hand becomes a *need*, and the read that asked for it is suspended.
+//!
+//! One operation, a multi-get or the step of a cursor, has one list of [`Needs`]. It probes: it runs its reads as plain
+//! code over a [`ProbeSource`], and those that miss a block suspend. Then it has the needs read together
+//! ([`crate::gather`]) and replays the suspended reads.
+//!
+//! A block that was needed once stays in the list until the list is cleared. So a replay finds what it waited for
+//! whatever the cache has done meanwhile, and whether or not the block was to enter the cache; and a block that could not
+//! be read fails every read that asks for it, and no other. As long as nothing was missed the list is empty, and a block
+//! costs one comparison more than it does without.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::sync::Arc;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Error, Fault, Result};
+
+use crate::block_based::format::BlockHandle;
+use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, not_cached};
+
+/// The number of a need in its list: what a suspended read waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NeedId(u32);
+
+impl NeedId {
+    /// The place in the list.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A block that was not at hand.
+#[derive(Clone, Debug)]
+pub struct Need {
+    /// The file it is in.
+    pub file: Arc<TableFile>,
+    /// Where in the file.
+    pub handle: BlockHandle,
+    /// What it holds.
+    pub kind: BlockKind,
+    /// What has come of it; `None` as long as it was not read.
+    outcome: Option<Result<Arc<CachedBlock>>>,
+}
+
+/// The blocks that one operation has missed, and those of them that have arrived.
+#[derive(Debug, Default)]
+pub struct Needs {
+    list: Vec<Need>,
+    /// An open-addressed hash table over `list`: index + 1, or 0. Its length is a power of two, at least twice that of
+    /// `list`.
+    table: Vec<u32>,
+    /// Those that nobody has begun to read.
+    wanted: Vec<NeedId>,
+    held_bytes: u64,
+}
+
+impl Needs {
+    /// Whether nothing was missed since the list was cleared.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many blocks were missed since the list was cleared.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The memory of the blocks that have arrived, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// A need of this list.
+    #[must_use]
+    pub fn get(&self, id: NeedId) -> Option<&Need> {
+        self.list.get(id.index())
+    }
+
+    /// Whether the block has arrived or could not be read. So are needs that are not in the list.
+    #[must_use]
+    pub fn is_settled(&self, id: NeedId) -> bool {
+        self.get(id).is_none_or(|need| need.outcome.is_some())
+    }
+
+    /// What was missed and nobody has begun to read. The caller begins to.
+    pub fn take_wanted(&mut self) -> Vec<NeedId> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Whether something was missed that nobody has begun to read.
+    #[must_use]
+    pub fn has_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Says what has come of a need.
+    pub fn settle(&mut self, id: NeedId, outcome: Result<Arc<CachedBlock>>) {
+        if let Some(need) = self.list.get_mut(id.index()) {
+            if let Ok(block) = &outcome {
+                self.held_bytes = self.held_bytes.saturating_add(block.charge());
+            }
+            need.outcome = Some(outcome);
+        }
+    }
+
+    /// Lets go of all blocks. Whoever waits for one waits in vain.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.table.fill(0);
+        self.wanted.clear();
+        self.held_bytes = 0;
+    }
+
+    /// The need of this block, if there is one.
+    #[must_use]
+    pub fn find(&self, file: &Arc<TableFile>, handle: BlockHandle) -> Option<NeedId> {
+        let mask = self.table.len().checked_sub(1)?;
+        let mut slot = hash(file, handle) & mask;
+        loop {
+            let index = self.table.get(slot)?.checked_sub(1)?;
+            let need = self.list.get(index as usize)?;
+            if need.handle == handle && Arc::ptr_eq(&need.file, file) {
+                return Some(NeedId(index));
+            }
+            slot = slot.wrapping_add(1) & mask;
+        }
+    }
+
+    /// The need of a block, made if there is none.
+    pub fn want(&mut self, file: &Arc<TableFile>, handle: BlockHandle, kind: BlockKind) -> NeedId {
+        if let Some(id) = self.find(file, handle) {
+            return id;
+        }
+        // A list of 4 Gi needs would be 400 GiB.
+        let id = NeedId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
+        self.list.push(Need {
+            file: Arc::clone(file),
+            handle,
+            kind,
+            outcome: None,
+        });
+        self.wanted.push(id);
+        if self.list.len().saturating_mul(2) > self.table.len() {
+            self.grow();
+        } else {
+            self.enter(id);
+        }
+        id
+    }
+
+    fn grow(&mut self) {
+        let slots = self.table.len().saturating_mul(2).max(32);
+        self.table.clear();
+        self.table.resize(slots, 0);
+        for index in 0..self.list.len() {
+            self.enter(NeedId(u32::try_from(index).unwrap_or(u32::MAX)));
+        }
+    }
+
+    fn enter(&mut self, id: NeedId) {
+        let (Some(need), Some(mask)) = (self.list.get(id.index()), self.table.len().checked_sub(1))
+        else {
+            return;
+        };
+        let mut slot = hash(&need.file, need.handle) & mask;
+        while let Some(entry) = self.table.get_mut(slot) {
+            if *entry == 0 {
+                *entry = id.0.saturating_add(1);
+                return;
+            }
+            slot = slot.wrapping_add(1) & mask;
+        }
+    }
+}
+
+/// A hash whose low bits are good.
+fn hash(file: &Arc<TableFile>, handle: BlockHandle) -> usize {
+    let mixed = (file.number ^ handle.offset.rotate_left(20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    to_usize(mixed >> 32)
+}
+
+/// A source that records what it would have to wait for.
+#[derive(Debug, Default)]
+pub struct ProbeSource {
+    options: BlockReadOptions,
+    needs: Needs,
+}
+
+impl ProbeSource {
+    /// A source that reads nothing itself, for reads as `options` say.
+    #[must_use]
+    pub fn new(options: BlockReadOptions) -> Self {
+        ProbeSource {
+            options,
+            needs: Needs::default(),
+        }
+    }
+
+    /// How blocks are to be read.
+    #[must_use]
+    pub fn options(&self) -> &BlockReadOptions {
+        &self.options
+    }
+
+    /// What was missed.
+    #[inline]
+    #[must_use]
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    /// What was missed, to be read and settled.
+    pub fn needs_mut(&mut self) -> &mut Needs {
+        &mut self.needs
+    }
+
+    /// The block among those needed before.
+    #[cold]
+    fn needed(
+        &self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+    ) -> Option<Result<Arc<CachedBlock>, Fault<NeedId>>> {
+        let id = self.needs.find(file, handle)?;
+        Some(match &self.needs.get(id)?.outcome {
+            Some(Ok(block)) => Ok(Arc::clone(block)),
+            Some(Err(error)) => Err(Fault::Error(error.clone())),
+            None => Err(Fault::Suspend(id)),
+        })
+    }
+
+    #[cold]
+    fn miss(
+        &mut self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<NeedId>> {
+        if self.options.cache_only {
+            return Err(Fault::Error(not_cached()));
+        }
+        // A handle that points nowhere is the error of whoever followed it.
+        file.stored_bytes(handle)?;
+        if file.file.mapped().is_some() {
+            return Ok(self.read(file, handle, kind)?);
+        }
+        Err(Fault::Suspend(self.needs.want(file, handle, kind)))
+    }
+
+    /// Reads a block in place.
+    fn read(
+        &self,
+        file: &TableFile,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Error> {
+        let block = Arc::new(file.read(handle, kind, self.options.verify_checksums)?);
+        if self.options.fill_cache {
+            file.publish(handle, kind, &block);
+        }
+        Ok(block)
+    }
+
+    /// Reads a need in place: what is best if it is the only one.
+    pub fn read_in_place(&mut self, id: NeedId) {
+        if let Some(need) = self.needs.get(id) {
+            let outcome = self.read(&need.file, need.handle, need.kind);
+            self.needs.settle(id, outcome);
+        }
+    }
+}
+
+impl BlockSource for ProbeSource {
+    type Suspend = NeedId;
+
+    #[inline]
+    fn block(
+        &mut self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<NeedId>> {
+        if !self.needs.is_empty()
+            && let Some(outcome) = self.needed(file, handle)
+        {
+            return outcome;
+        }
+        match file.cached(handle, kind) {
+            Some(block) => Ok(block),
+            None => self.miss(file, handle, kind),
+        }
+    }
+}
