@@ -16,6 +16,7 @@ pub mod block_based;
 pub mod builder;
 pub mod cuckoo;
 pub mod filter;
+pub mod gather;
 pub mod plain;
 pub mod plan;
 pub mod probe;

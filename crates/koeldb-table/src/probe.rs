@@ -96,6 +96,17 @@ impl Needs {
         std::mem::take(&mut self.wanted)
     }
 
+    /// The only block that was missed and nobody has begun to read, if there is exactly one. The caller reads it.
+    pub fn take_only_wanted(&mut self) -> Option<NeedId> {
+        match *self.wanted {
+            [only] => {
+                self.wanted.clear();
+                Some(only)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether something was missed that nobody has begun to read.
     #[must_use]
     pub fn has_wanted(&self) -> bool {

@@ -1,0 +1,305 @@
+//! The reads behind needs: planned, given to a driver, taken apart into blocks when they arrive.
+//!
+//! A [`Gather`] belongs to one operation and one driver. All that the operation's probes have missed is planned and
+//! begun together, up to a limit of reads and bytes under way; the rest follows as reads arrive. Each block of a read is
+//! verified, decompressed and put into the cache by itself. What fails concerns one block alone: a read for several that
+//! fails is made again for each, and a block that is damaged is read once more before that is believed.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::read_driver::{OpId, Outcome, ReadDriver, ReadOp};
+
+use crate::plan::{PlanLimits, PlannedRead, plan};
+use crate::probe::{Need, Needs};
+use crate::source::{BlockReadOptions, CachedBlock};
+
+/// What bounds the reads of one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct GatherOptions {
+    /// How needs are put together.
+    pub plan: PlanLimits,
+    /// The most reads under way.
+    pub reads_max: usize,
+    /// The most bytes under way, unless one read has more.
+    pub bytes_max: u64,
+    /// How long each read may take.
+    pub io_timeout: Option<Duration>,
+}
+
+impl Default for GatherOptions {
+    fn default() -> Self {
+        GatherOptions {
+            plan: PlanLimits::default(),
+            reads_max: 128,
+            bytes_max: 8 << 20,
+            io_timeout: None,
+        }
+    }
+}
+
+/// What an operation has asked of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatherCounts {
+    /// Reads that were begun.
+    pub reads: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How often reads were begun together.
+    pub flushes: u64,
+}
+
+/// A read under way.
+#[derive(Debug)]
+struct Flight {
+    id: OpId,
+    read: PlannedRead,
+    /// Whether a block of it was damaged when it was read before.
+    is_again: bool,
+    /// When it has taken too long, on the driver's clock.
+    expires: Option<Duration>,
+}
+
+/// Reads the needs of one operation.
+#[derive(Debug)]
+pub struct Gather<D> {
+    driver: D,
+    options: GatherOptions,
+    blocks: BlockReadOptions,
+    /// Planned and not begun; whether a block of it was damaged before.
+    queue: VecDeque<(PlannedRead, bool)>,
+    flights: Vec<Flight>,
+    flying_bytes: u64,
+    counts: GatherCounts,
+}
+
+impl<D: ReadDriver> Gather<D> {
+    /// Reads through `driver`. Blocks are verified and kept as `blocks` say.
+    #[must_use]
+    pub fn new(driver: D, blocks: BlockReadOptions, options: GatherOptions) -> Self {
+        Gather {
+            driver,
+            options,
+            blocks,
+            queue: VecDeque::new(),
+            flights: Vec::new(),
+            flying_bytes: 0,
+            counts: GatherCounts::default(),
+        }
+    }
+
+    /// Whether no read is planned or under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.flights.is_empty()
+    }
+
+    /// What was asked of the device so far.
+    #[must_use]
+    pub fn counts(&self) -> GatherCounts {
+        self.counts
+    }
+
+    /// The driver.
+    pub fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// Begins to read all that is wanted, in one flush, and says how many reads were begun. `now` is what the
+    /// driver's clock shows; it matters to reads that may not take for ever.
+    pub fn start(&mut self, needs: &mut Needs, now: Duration) -> u64 {
+        let wanted = needs.take_wanted();
+        let planned = plan(needs, &wanted, &self.options.plan);
+        self.queue
+            .extend(planned.into_iter().map(|read| (read, false)));
+        self.launch(now)
+    }
+
+    /// Begins what there is room for.
+    fn launch(&mut self, now: Duration) -> u64 {
+        let mut launched = 0_u64;
+        while let Some((read, is_again)) = self.queue.pop_front() {
+            let bytes = self.flying_bytes.saturating_add(read.bytes);
+            let is_full =
+                self.flights.len() >= self.options.reads_max || bytes > self.options.bytes_max;
+            if is_full && !self.flights.is_empty() {
+                self.queue.push_front((read, is_again));
+                break;
+            }
+            if let Some(statistics) = &read.file.statistics {
+                statistics.record(HistogramKind::AsyncReadBytes, read.bytes);
+            }
+            let op = ReadOp::new(&read.file.file, read.offset, to_usize(read.bytes));
+            self.flying_bytes = bytes;
+            self.counts.reads = self.counts.reads.saturating_add(1);
+            self.counts.bytes = self.counts.bytes.saturating_add(read.bytes);
+            self.flights.push(Flight {
+                id: self.driver.push(op),
+                read,
+                is_again,
+                expires: (self.options.io_timeout).map(|limit| now.saturating_add(limit)),
+            });
+            launched = launched.saturating_add(1);
+        }
+        if launched > 0 {
+            self.counts.flushes = self.counts.flushes.saturating_add(1);
+            self.driver.flush();
+        }
+        launched
+    }
+
+    /// Waits until at least one need is settled, and says whether one was. None is if nothing is under way, or
+    /// `until` comes first. `now` tells what the driver's clock shows.
+    pub fn settle_some(
+        &mut self,
+        needs: &mut Needs,
+        until: Option<Duration>,
+        now: impl Fn() -> Duration,
+    ) -> bool {
+        loop {
+            if self.flights.is_empty() && self.launch(now()) == 0 {
+                return false;
+            }
+            let expires = self
+                .flights
+                .iter()
+                .filter_map(|flight| flight.expires)
+                .min();
+            let limit = match (until, expires) {
+                (Some(until), Some(expires)) => Some(until.min(expires)),
+                (until, expires) => until.or(expires),
+            };
+            let mut arrived = Vec::new();
+            self.driver
+                .reap(1, limit, &mut |id, outcome| arrived.push((id, outcome)));
+            let mut settled = false;
+            for (id, outcome) in arrived {
+                settled |= self.land(needs, id, &outcome);
+            }
+            if let Some(limit) = limit {
+                let time = now();
+                if time >= limit {
+                    settled |= self.give_up_expired(needs, time);
+                    if !settled && until.is_some_and(|until| time >= until) {
+                        return false;
+                    }
+                }
+                self.launch(time);
+            } else if !self.queue.is_empty() {
+                self.launch(Duration::ZERO);
+            }
+            if settled {
+                return true;
+            }
+        }
+    }
+
+    /// Takes in what came of a read; says whether a need was settled.
+    fn land(&mut self, needs: &mut Needs, id: OpId, outcome: &Outcome) -> bool {
+        let Some(at) = self.flights.iter().position(|flight| flight.id == id) else {
+            return false;
+        };
+        let flight = self.flights.swap_remove(at);
+        let Flight { read, is_again, .. } = flight;
+        self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes);
+        if let Some(statistics) = &read.file.statistics {
+            let micros = u64::try_from(outcome.latency.as_micros()).unwrap_or(u64::MAX);
+            statistics.add(Ticker::ReadAsyncMicros, micros);
+            if outcome.result.is_err() {
+                statistics.add(Ticker::AsyncReadErrorCount, 1);
+            }
+        }
+        let is_shared = read.needs.len() > 1;
+        let mut settled = false;
+        for &id in &read.needs {
+            let Some(need) = needs.get(id) else { continue };
+            let loaded = match &outcome.result {
+                Ok(bytes) => self.block_in(bytes, read.offset, need),
+                Err(error) => Err(error.clone()),
+            };
+            let is_damaged = outcome.result.is_ok();
+            match loaded {
+                Err(_) if is_shared || (is_damaged && !is_again) => {
+                    let again = PlannedRead::of_one(needs, id);
+                    self.queue.extend(again.map(|again| (again, is_damaged)));
+                }
+                loaded => {
+                    needs.settle(id, loaded);
+                    settled = true;
+                }
+            }
+        }
+        settled
+    }
+
+    /// The block of a need from bytes that were read at `offset`.
+    fn block_in(&self, bytes: &[u8], offset: u64, need: &Need) -> Result<Arc<CachedBlock>> {
+        let Need {
+            file, handle, kind, ..
+        } = need;
+        let len = file.stored_bytes(*handle)?;
+        let from = handle.offset.saturating_sub(offset);
+        let stored = bytes
+            .get(to_usize(from)..to_usize(from.saturating_add(len)))
+            .ok_or_else(|| {
+                let found = (bytes.len() as u64).saturating_sub(from);
+                Error::corruption(format!(
+                    "{len} bytes expected and {found} found: the file is cut off"
+                ))
+                .in_file(file.file.path(), Some(handle.offset), "read")
+            })?;
+        let block = file.decode(*handle, *kind, stored, self.blocks.verify_checksums)?;
+        let block = Arc::new(block);
+        if self.blocks.fill_cache {
+            file.publish(*handle, *kind, &block);
+        }
+        Ok(block)
+    }
+
+    /// Fails the needs of reads that have taken too long.
+    fn give_up_expired(&mut self, needs: &mut Needs, now: Duration) -> bool {
+        let mut settled = false;
+        let mut at = 0;
+        while let Some(flight) = self.flights.get(at) {
+            if flight.expires.is_none_or(|expires| expires > now) {
+                at = at.saturating_add(1);
+                continue;
+            }
+            let Flight { id, read, .. } = self.flights.swap_remove(at);
+            self.driver.orphan(id, true);
+            self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes);
+            for &id in &read.needs {
+                needs.settle(id, Err(timed_out(&read)));
+                settled = true;
+            }
+        }
+        settled
+    }
+
+    /// Gives up all reads that are planned or under way: their needs stay unsettled.
+    pub fn abandon(&mut self) {
+        self.queue.clear();
+        self.flying_bytes = 0;
+        for flight in self.flights.drain(..) {
+            self.driver.orphan(flight.id, true);
+        }
+    }
+}
+
+#[cold]
+fn timed_out(read: &PlannedRead) -> Error {
+    Error::with_kind(
+        ErrorKind::TimedOut,
+        "the read takes longer than `io_timeout`",
+    )
+    .in_file(read.file.file.path(), Some(read.offset), "read")
+}
