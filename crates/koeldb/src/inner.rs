@@ -35,7 +35,7 @@ use crate::super_version::lock;
 use crate::tables::TableFactory;
 use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
-use crate::write::queue::{CommitHow, Patience, WriteQueue};
+use crate::write::queue::{CommitHow, Insertion, Patience, WriteQueue};
 use crate::write::stall::WriteStall;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
@@ -71,6 +71,8 @@ pub(crate) struct DbInner {
     pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
     pub(crate) queue: WriteQueue,
     visible: AtomicU64,
+    /// A memtable is full: the next leader seals it.
+    pub(crate) switch_due: AtomicBool,
     pub(crate) write_counters: WriteCounters,
     pub(crate) snapshots: SnapshotList,
     pub(crate) stall: WriteStall,
@@ -116,6 +118,7 @@ pub(crate) struct Parts {
 impl DbInner {
     pub(crate) fn new(id: u64, parts: Parts) -> Self {
         let last_seqno = parts.commit.last_seqno;
+        let insertion = Insertion::of(&parts.db_options);
         DbInner {
             id,
             opened: parts.env.clock.now(),
@@ -136,8 +139,9 @@ impl DbInner {
             recovery_report: parts.recovery_report,
             factory: parts.factory,
             families: RwLock::new(parts.families),
-            queue: WriteQueue::new(parts.commit),
+            queue: WriteQueue::new(parts.commit, insertion),
             visible: AtomicU64::new(last_seqno),
+            switch_due: AtomicBool::new(false),
             write_counters: WriteCounters::default(),
             snapshots: SnapshotList::default(),
             stall: WriteStall::default(),

@@ -274,7 +274,6 @@ impl Opening {
             wal,
             last_seqno,
             families: Arc::new(families.values().map(ActiveFamily::of).collect()),
-            switch_due: false,
             has_unlogged: false,
         };
         report.orphans_removed = if self.read_only {

@@ -845,7 +845,7 @@ flag_table! {
     universal_reduce_file_locking: bool = true, Compaction, Sets(Scope::Universal, "reduce_file_locking"), "Lock fewer input files while bottom-priority compactions wait.";
     universal_size_ratio: i32 = 0, Compaction, Custom, "Universal: tolerance in percent when run sizes are compared. 0: the default.";
     universal_stop_style: i32 = 1, Compaction, Custom, "0: similar size, 1: total size.";
-    unordered_write: bool = false, Engine, Sets(Scope::Db, "unordered_write"), "Publish writes without waiting for order (weaker snapshots in RocksDB; ours stay ordered).";
+    unordered_write: bool = false, Engine, Sets(Scope::Db, "unordered_write"), "Publishes writes before they are in the memtables: weaker snapshots.";
     use_adaptive_mutex: bool = false, Engine, Sets(Scope::Db, "use_adaptive_mutex"), "Spin before sleeping on the main mutex.";
     use_blob_cache: bool = false, Blob, Refused("blobs are not cached"), "Caches blobs.";
     use_cuckoo_table: bool = false, Table, Custom, "Cuckoo tables. Needs mmap_read.";

@@ -251,10 +251,10 @@ option_section! {
         [later fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
             set_wal_ttl_seconds(time: Duration as Seconds), get_wal_ttl_seconds;
         /// Overlap one group's WAL write with the previous group's memtable insert.
-        [ignored fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
+        [core fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
             set_enable_pipelined_write(on: bool), get_enable_pipelined_write;
-        /// Publish writes without waiting for order (weaker snapshots in RocksDB; ours stay ordered).
-        [ignored fixed "6.3"] unordered_write: bool = false, "Needs allow_concurrent_memtable_write, no pipelining, max_successive_merges=0.",
+        /// Publish writes before they are in the memtables: a snapshot may gain entries, a read may meet half a batch.
+        [core fixed "6.3"] unordered_write: bool = false, "Needs allow_concurrent_memtable_write, no pipelining, max_successive_merges=0.",
             set_unordered_write(on: bool), get_unordered_write;
         /// Members of a write group insert in parallel.
         [core fixed "<=5.4"] allow_concurrent_memtable_write: bool = true, "Needs memtables that support it: skip_list, vector, Speedb's.",

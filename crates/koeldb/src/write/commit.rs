@@ -6,6 +6,7 @@
 //! past it (`docs/reliability.md`, O20).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::coding::to_u32;
@@ -81,8 +82,6 @@ pub(crate) struct CommitState {
     pub(crate) last_seqno: SeqNo,
     /// By ascending id; shared with the members of a group while they insert.
     pub(crate) families: Arc<Vec<ActiveFamily>>,
-    /// A memtable is full.
-    pub(crate) switch_due: bool,
     /// Some memtable holds what no log has.
     pub(crate) has_unlogged: bool,
 }
@@ -104,8 +103,8 @@ fn not_applied(error: Error) -> Error {
 }
 
 impl DbInner {
-    /// Commits one group; called by the leader. `apply` inserts it, numbered from the sequence number it is given,
-    /// and says whether a memtable is full.
+    /// Makes room for a group and puts it into the log; called by the leader. The group has the sequence numbers from
+    /// the one returned up to `last_seqno` then, and nobody else will have them.
     pub(crate) fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
@@ -128,33 +127,30 @@ impl DbInner {
         } else {
             commit.has_unlogged |= count > 0;
         }
+        commit.last_seqno = first - 1 + SeqNo::from(count);
+        if self.statistics.is_some() {
+            self.count(Ticker::NumberKeysWritten, u64::from(count));
+            self.count(Ticker::BytesWritten, records.len() as u64);
+            self.count(Ticker::WriteDoneBySelf, 1);
+        }
         Ok(first)
     }
 
-    /// Publishes a group whose entries were inserted from `first` on, or says why they were not.
-    pub(crate) fn publish_group(
-        &self,
-        commit: &mut CommitState,
-        first: SeqNo,
-        count: u32,
-        bytes: usize,
-        inserted: Result<bool>,
-    ) -> Result<()> {
+    /// Sees to it that a memtable that is full is sealed before the next group, and refuses writes if the entries of a
+    /// group did not get in: their batch is in the log, and partly in the memtables.
+    #[inline]
+    pub(crate) fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
         match inserted {
-            Ok(is_full) => commit.switch_due |= is_full,
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                self.switch_due.store(true, Ordering::Release);
+                Ok(())
+            }
             Err(error) => {
                 let error = error.with_severity(Severity::Fatal);
-                return Err(self.fail_writes(error.with_outcome(WriteOutcome::Indeterminate)));
+                Err(self.fail_writes(error.with_outcome(WriteOutcome::Indeterminate)))
             }
         }
-        commit.last_seqno = first - 1 + SeqNo::from(count);
-        self.publish(commit.last_seqno);
-        if self.statistics.is_some() {
-            self.count(Ticker::NumberKeysWritten, u64::from(count));
-            self.count(Ticker::BytesWritten, bytes as u64);
-            self.count(Ticker::WriteDoneBySelf, 1);
-        }
-        Ok(())
     }
 
     fn write_log(
@@ -226,7 +222,7 @@ impl DbInner {
         if !self.stall.is_normal() {
             self.wait_out_stall(bytes, how)?;
         }
-        if commit.switch_due {
+        if self.switch_due.load(Ordering::Relaxed) {
             self.switch_full_memtables(commit)?;
         }
         Ok(())
@@ -286,7 +282,9 @@ impl DbInner {
 
     #[cold]
     fn switch_full_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
-        commit.switch_due = false;
+        self.switch_due.store(false, Ordering::Relaxed);
+        // Those who are inserting may say it again.
+        self.queue.pipeline.drain();
         let full: Vec<usize> = (0..commit.families.len())
             .filter(|&index| {
                 let active = &commit.families[index];
@@ -369,6 +367,7 @@ impl DbInner {
 
     /// Seals the memtables that hold something, and lets the others begin with the log that is written now.
     pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
+        self.queue.pipeline.drain();
         for index in 0..commit.families.len() {
             if !commit.families[index].memtable.is_empty() {
                 self.switch_memtable(commit, index)?;
@@ -422,8 +421,9 @@ impl DbInner {
         Ok(())
     }
 
-    /// Begins a new log, unless the current one is empty.
+    /// Begins a new log, unless the current one is empty. What is in the old one is in the memtables then.
     pub(crate) fn switch_wal(&self, commit: &mut CommitState) -> Result<()> {
+        self.queue.pipeline.drain();
         let wal = commit.wal()?;
         if wal.writer.is_empty() {
             return Ok(());

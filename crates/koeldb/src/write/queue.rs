@@ -4,6 +4,9 @@
 //! into the last group in line, or opens one; the opener leads the group when its turn comes, the others wait for
 //! its result. Waiting spins briefly before it parks: every blocking hand-off costs some 20 us, and a log write
 //! takes one. Spinning is limited to as many threads as there are cores to spare; members that spin help to insert.
+//!
+//! With pipelined or unordered writes a leader behind whom somebody waits hands leadership on before it inserts, and its
+//! group takes the way through the [`Pipeline`]. A leader alone keeps it: there is nothing to overlap with.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -17,7 +20,9 @@ use koeldb_fs::Clock;
 
 use super::apply::{Part, SharedApply, insert};
 use super::commit::CommitState;
+use super::pipeline::{Pipeline, Place};
 use crate::inner::DbInner;
+use crate::options::DbOptions;
 use crate::super_version::lock;
 
 /// Bytes of records after which a group takes no more members.
@@ -87,7 +92,7 @@ const DONE: u8 = 3;
 
 /// Where the members of a group wait.
 #[derive(Default)]
-struct Ticket {
+pub(crate) struct Ticket {
     state: AtomicU8,
     failure: OnceLock<Error>,
     /// What members that are awake can help with, from the state of that name on.
@@ -96,6 +101,27 @@ struct Ticket {
 }
 
 impl Ticket {
+    /// What came of the group, once it is done.
+    pub(crate) fn outcome(&self) -> Result<()> {
+        self.failure
+            .get()
+            .map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Waits until the group is done, without spinning.
+    #[cfg(test)]
+    pub(crate) fn wait(&self) {
+        self.wait_until(DONE, &AtomicUsize::new(0), 0);
+    }
+
+    /// Tells those who wait what came of the group.
+    pub(crate) fn settle(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            let _ = self.failure.set(error);
+        }
+        self.set(DONE);
+    }
+
     /// Lets members that spin help; the others sleep on.
     fn share(&self, shared: Arc<SharedApply>) {
         if self.shared.set(shared).is_ok() {
@@ -187,23 +213,59 @@ struct Line {
     groups: VecDeque<Group>,
 }
 
+/// Who inserts groups into the memtables, and when they are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Insertion {
+    /// The leader alone (`allow_concurrent_memtable_write` is off).
+    Alone,
+    /// The leader and members of its group, before leadership is handed on.
+    Shared,
+    /// Several groups at once, published one after the other (`enable_pipelined_write`).
+    Pipelined,
+    /// Several groups at once, published before they are inserted (`unordered_write`).
+    Unordered,
+}
+
+impl Insertion {
+    pub(crate) fn of(options: &DbOptions) -> Self {
+        if !options.allow_concurrent_memtable_write {
+            Insertion::Alone
+        } else if options.unordered_write {
+            Insertion::Unordered
+        } else if options.enable_pipelined_write {
+            Insertion::Pipelined
+        } else {
+            Insertion::Shared
+        }
+    }
+}
+
 /// The line of writers, and what only its leader touches.
 pub(crate) struct WriteQueue {
     line: Mutex<Line>,
     commit: Mutex<CommitState>,
+    /// Groups and turns in line, as of a moment ago.
+    waiting: AtomicUsize,
     spinning: AtomicUsize,
     spinners_max: usize,
+    is_pipelined: bool,
+    /// Whether members help to insert.
+    is_shared: bool,
+    pub(crate) pipeline: Pipeline,
 }
 
 /// The right to commit; the next in line gets it when it is dropped.
 pub(crate) struct Leadership<'q> {
-    queue: &'q WriteQueue,
+    // Let go of first: the next leader takes it and shall not find it taken.
     pub(crate) commit: MutexGuard<'q, CommitState>,
+    _hand_on: HandOn<'q>,
 }
 
-impl Drop for Leadership<'_> {
+struct HandOn<'q>(&'q WriteQueue);
+
+impl Drop for HandOn<'_> {
     fn drop(&mut self) {
-        let mut line = lock(&self.queue.line);
+        let mut line = lock(&self.0.line);
         match line.groups.front() {
             Some(next) => next.ticket.set(LEADING),
             None => line.is_led = false,
@@ -212,21 +274,57 @@ impl Drop for Leadership<'_> {
 }
 
 impl WriteQueue {
-    pub(crate) fn new(commit: CommitState) -> Self {
+    pub(crate) fn new(commit: CommitState, insertion: Insertion) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         WriteQueue {
             line: Mutex::new(Line::default()),
             commit: Mutex::new(commit),
+            waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
             spinners_max: cores.saturating_sub(1),
+            is_pipelined: matches!(insertion, Insertion::Pipelined | Insertion::Unordered),
+            is_shared: insertion != Insertion::Alone,
+            pipeline: Pipeline::new(insertion != Insertion::Unordered),
         }
     }
 
     fn leadership(&self) -> Leadership<'_> {
         Leadership {
-            queue: self,
             commit: lock(&self.commit),
+            _hand_on: HandOn(self),
         }
+    }
+
+    /// Whether the leader, whose group is in the log, goes through the pipeline: somebody waits to lead, or somebody
+    /// before it is inside still.
+    #[inline]
+    fn hands_on_early(&self) -> bool {
+        self.is_pipelined && (self.waiting.load(Ordering::Relaxed) > 0 || !self.pipeline.is_empty())
+    }
+
+    /// Takes the front group out of line.
+    fn take_turn(&self) -> Option<GroupRecords> {
+        let mut line = lock(&self.line);
+        let front = line.groups.pop_front();
+        self.waiting.store(line.groups.len(), Ordering::Relaxed);
+        front.and_then(|group| group.records)
+    }
+
+    /// Lets a group through whose outcome is known, and waits for those before it.
+    fn complete(
+        &self,
+        inner: &DbInner,
+        place: Place,
+        inserted: Result<bool>,
+        ticket: impl FnOnce() -> Arc<Ticket>,
+    ) -> Result<()> {
+        self.pipeline.complete(
+            place,
+            inner.note_inserted(inserted),
+            ticket,
+            |seqno| inner.publish(seqno),
+            |ticket| ticket.wait_until(DONE, &self.spinning, self.spinners_max),
+        )
     }
 
     /// Takes leadership for something that is no write.
@@ -242,12 +340,13 @@ impl WriteQueue {
                     records: None,
                     ticket: Arc::clone(&ticket),
                 });
+                self.waiting.store(line.groups.len(), Ordering::Relaxed);
                 Some(ticket)
             }
         };
         if let Some(ticket) = ticket {
             ticket.wait_until(LEADING, &self.spinning, self.spinners_max);
-            lock(&self.line).groups.pop_front();
+            self.take_turn();
         }
         self.leadership()
     }
@@ -264,28 +363,20 @@ impl WriteQueue {
         let joined = {
             let mut line = lock(&self.line);
             if line.is_led {
-                Some(Self::join(&mut line, records, count, how))
+                let joined = Self::join(&mut line, records, count, how);
+                self.waiting.store(line.groups.len(), Ordering::Relaxed);
+                Some(joined)
             } else {
                 line.is_led = true;
                 None
             }
         };
         let Some((ticket, opened)) = joined else {
-            let mut leadership = self.leadership();
-            let commit = &mut *leadership.commit;
-            let first = inner.commit_group(commit, records, count, how)?;
-            inner
-                .write_counters
-                .committed(1, records.len() as u64, !how.disable_wal);
-            let inserted = insert(&commit.families, records, first);
-            return inner.publish_group(commit, first, count, records.len(), inserted);
+            return self.write_alone(inner, records, count, how);
         };
         if !opened {
             ticket.wait_until(DONE, &self.spinning, self.spinners_max);
-            return ticket
-                .failure
-                .get()
-                .map_or(Ok(()), |error| Err(error.clone()));
+            return ticket.outcome();
         }
         let settle = Settle(&ticket);
         if let Err(error) = self.wait_to_lead(inner, &ticket, how) {
@@ -293,22 +384,43 @@ impl WriteQueue {
             settle.done();
             return Err(error);
         }
-        let group = lock(&self.line)
-            .groups
-            .pop_front()
-            .and_then(|group| group.records);
-        let mut leadership = self.leadership();
-        let led = Self::lead_group(
-            inner,
-            &mut leadership.commit,
-            group.unwrap_or_default(),
-            &ticket,
-        );
+        let group = self.take_turn().unwrap_or_default();
+        let mut leadership = Some(self.leadership());
+        let led = self.lead_group(inner, &mut leadership, group, &ticket);
         if let Err(error) = &led {
             let _ = ticket.failure.set(error.clone());
         }
         settle.done();
         led
+    }
+
+    /// Commits one batch as the leader, without a copy of it.
+    #[inline]
+    fn write_alone(
+        &self,
+        inner: &Arc<DbInner>,
+        records: &[u8],
+        count: u32,
+        how: CommitHow,
+    ) -> Result<()> {
+        let mut leadership = self.leadership();
+        let commit = &mut *leadership.commit;
+        let first = inner.commit_group(commit, records, count, how)?;
+        inner
+            .write_counters
+            .committed(1, records.len() as u64, !how.disable_wal);
+        let last = commit.last_seqno;
+        if !self.hands_on_early() {
+            let inserted = insert(&commit.families, records, first);
+            inner.note_inserted(inserted)?;
+            inner.publish(last);
+            return Ok(());
+        }
+        let families = Arc::clone(&commit.families);
+        let place = self.pipeline.enter(last, |seqno| inner.publish(seqno));
+        drop(leadership);
+        let inserted = insert(&families, records, first);
+        self.complete(inner, place, inserted, Arc::default)
     }
 
     /// Waits for the turn of the group that `ticket` is of, and takes the group out of line if it must not wait longer.
@@ -323,16 +435,19 @@ impl WriteQueue {
         if ticket.state.load(Ordering::SeqCst) < LEADING {
             line.groups
                 .retain(|group| !Arc::ptr_eq(&group.ticket, ticket));
+            self.waiting.store(line.groups.len(), Ordering::Relaxed);
             return waited;
         }
         Ok(())
     }
 
+    /// Commits a group; takes the leadership if it is handed on before the group's end.
     fn lead_group(
+        &self,
         inner: &Arc<DbInner>,
-        commit: &mut CommitState,
+        leadership: &mut Option<Leadership<'_>>,
         group: GroupRecords,
-        ticket: &Ticket,
+        ticket: &Arc<Ticket>,
     ) -> Result<()> {
         let GroupRecords {
             records,
@@ -340,25 +455,32 @@ impl WriteQueue {
             how,
             parts,
         } = group;
-        let bytes = records.len();
+        let Some(Leadership { commit, .. }) = leadership else {
+            return Ok(());
+        };
         let first = inner.commit_group(commit, &records, count, how)?;
         inner
             .write_counters
-            .committed(parts.len() as u64, bytes as u64, !how.disable_wal);
-        let inserted = if parts.len() > 1 {
-            let shared = Arc::new(SharedApply::new(
-                records,
-                parts,
-                first,
-                Arc::clone(&commit.families),
-            ));
+            .committed(parts.len() as u64, records.len() as u64, !how.disable_wal);
+        let last = commit.last_seqno;
+        let families = Arc::clone(&commit.families);
+        let insert_group = || {
+            if parts.len() == 1 || !self.is_shared {
+                return insert(&families, &records, first);
+            }
+            let shared = Arc::new(SharedApply::new(records, parts, first, families));
             ticket.share(Arc::clone(&shared));
             shared.help();
             shared.wait()
-        } else {
-            insert(&commit.families, &records, first)
         };
-        inner.publish_group(commit, first, count, bytes, inserted)
+        if !self.hands_on_early() {
+            inner.note_inserted(insert_group())?;
+            inner.publish(last);
+            return Ok(());
+        }
+        let place = self.pipeline.enter(last, |seqno| inner.publish(seqno));
+        drop(leadership.take());
+        self.complete(inner, place, insert_group(), || Arc::clone(ticket))
     }
 
     /// Puts the operations into the last group, or into a new one; says whether a new one was opened.

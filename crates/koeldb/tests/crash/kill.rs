@@ -22,6 +22,7 @@ use koeldb_testkit::Summary;
 use koeldb_testkit::random::mix;
 
 use crate::ScratchDir;
+use crate::scripts::WRITE_MODES;
 
 const FAMILIES: [&str; 3] = ["default", "a", "b"];
 const THREADS: u64 = 2;
@@ -47,8 +48,11 @@ fn options() -> Options {
 }
 
 fn open(path: &Path) -> koeldb::Result<(Db, Vec<ColumnFamily>)> {
-    let options = options();
-    let mut builder = Db::builder(&options);
+    open_with(&options(), path)
+}
+
+fn open_with(options: &Options, path: &Path) -> koeldb::Result<(Db, Vec<ColumnFamily>)> {
+    let mut builder = Db::builder(options);
     builder.column_families(FAMILIES.map(ColumnFamilyDescriptor::from));
     let db = builder.open(path)?;
     let families = FAMILIES
@@ -165,11 +169,17 @@ fn child_process() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
         return;
     };
-    let (db, families) = open(Path::new(&directory)).unwrap();
+    // Each life another way, whatever the last one was.
+    let life = usize::try_from(std::process::id()).unwrap();
+    let (mode, set) = WRITE_MODES[life % WRITE_MODES.len()];
+    let mut options = options();
+    set(&mut options);
+    let (db, families) = open_with(&options, Path::new(&directory)).unwrap();
     let say = |text: String| {
         // One write for each line, so that a kill tears none of those before.
         let _ = std::io::stderr().write_all(text.as_bytes());
     };
+    say(format!("writes {mode}\n"));
     say("open\n".to_owned());
     let starts = prefixes(&families[0]).unwrap();
     std::thread::scope(|scope| {
@@ -291,7 +301,8 @@ fn check(directory: &Path, said: &Said, before: &[u64]) -> Result<Vec<u64>, Stri
         let begun = said.begun.get(&thread).copied().unwrap_or(0).max(known);
         if last < owed || last > begun {
             return Err(format!(
-                "thread {thread}: {last} batches are there, {owed} are owed, {begun} were begun\n{}",
+                "thread {thread}: {last} batches are there, {owed} are owed, {begun} were begun; {}\n{}",
+                said.other,
                 db.recovery_report()
             ));
         }

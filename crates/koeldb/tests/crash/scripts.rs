@@ -116,6 +116,24 @@ fn compressed_wal(options: &mut Options) {
     options.set_wal_compression(koeldb::Compression::Zstd);
 }
 
+fn pipelined(options: &mut Options) {
+    options.set_enable_pipelined_write(true);
+}
+
+fn unordered(options: &mut Options) {
+    options.set_unordered_write(true);
+}
+
+/// A name, and the options behind it.
+pub(crate) type Mode = (&'static str, fn(&mut Options));
+
+/// How groups of writes may get from the log to the readers.
+pub(crate) const WRITE_MODES: [Mode; 3] = [
+    ("by their leaders", plain),
+    ("pipelined", pipelined),
+    ("unordered", unordered),
+];
+
 const SYNCS: &[Operation] = &[Operation::SyncData, Operation::SyncAll];
 const APPENDS: &[Operation] = &[Operation::Append, Operation::Flush];
 
@@ -136,6 +154,26 @@ pub(crate) const SCRIPTS: &[Script] = &[
         &[Write(Load::of(25).mix(Everything))],
     ),
     script("synced writes", plain, &[Write(Load::of(12).synced(1))]),
+    script(
+        "pipelined writes",
+        pipelined,
+        &[
+            Create("a"),
+            Write(Load::of(30).changes(4).long(1500).mix(Everything).synced(9)),
+            FlushFamily("a"),
+            Write(Load::of(10).mix(Everything)),
+        ],
+    ),
+    script(
+        "unordered writes",
+        unordered,
+        &[
+            Create("a"),
+            Write(Load::of(30).changes(4).long(1500).mix(Everything).synced(9)),
+            FlushFamily("a"),
+            Write(Load::of(10).mix(Everything)),
+        ],
+    ),
     script(
         "some synced",
         plain,

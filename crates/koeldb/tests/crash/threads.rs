@@ -15,7 +15,7 @@ use koeldb_testkit::{Content, Random, Summary};
 
 use crate::check;
 use crate::script::Script;
-use crate::scripts::SCRIPTS;
+use crate::scripts::{SCRIPTS, WRITE_MODES};
 use crate::session::{PATH, open, options};
 
 const THREADS: u64 = 4;
@@ -170,13 +170,14 @@ fn take_images(script: &Script, run: &Arc<Run>, seed: u64, one_in: u64) -> Vec<I
 fn writers_at_once_leave_no_holes() {
     let seed = crate::seed();
     let begun = crate::seconds();
-    let (rounds, one_in) = if crate::is_long() { (40, 4) } else { (2, 20) };
-    let script = SCRIPTS
-        .iter()
-        .find(|script| script.name == "create")
-        .unwrap();
+    let (rounds, one_in) = if crate::is_long() { (60, 4) } else { (3, 20) };
     let (mut count, mut failures) = (0, 0);
-    for round in 0..rounds {
+    for (round, (mode, set)) in (0..rounds).zip(WRITE_MODES.into_iter().cycle()) {
+        let script = &Script {
+            name: mode,
+            options: set,
+            ..*SCRIPTS.first().unwrap()
+        };
         let run = Arc::new(Run::new(mix(seed ^ round)));
         for image in take_images(script, &run, mix(seed ^ round), one_in) {
             count += 1;
@@ -191,7 +192,7 @@ fn writers_at_once_leave_no_holes() {
             if let Err(text) = judged {
                 failures += 1;
                 eprintln!(
-                    "round {round} with KOELDB_SEED={seed}, crash before operation {} under {:?}: {text}",
+                    "round {round}, writes {mode}, with KOELDB_SEED={seed}, crash before operation {} under {:?}: {text}",
                     image.operation, image.policy
                 );
             }

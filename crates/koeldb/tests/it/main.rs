@@ -25,3 +25,4 @@ mod rocksdb;
 mod scratch;
 mod stalls;
 mod stats;
+mod writes;

@@ -438,11 +438,11 @@ fn changes_at_run_time_are_mutable_atomic_and_sanitised() {
 
 #[test]
 fn settings_without_effect_are_named() {
-    let mut options = database("enable_pipelined_write=true;ttl=5");
+    let mut options = database("enable_thread_tracking=true;ttl=5");
     options.db.stats_dump_period_sec = 3;
     assert_eq!(
         without_effect(&options.db),
-        ["stats_dump_period_sec=3", "enable_pipelined_write=true"]
+        ["stats_dump_period_sec=3", "enable_thread_tracking=true"]
     );
     assert_eq!(without_effect(&options.cf), [""; 0]);
 }
