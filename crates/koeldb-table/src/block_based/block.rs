@@ -27,6 +27,8 @@
 mod bytes;
 mod cursor;
 mod entry;
+pub(super) mod interpolation;
+pub(super) mod number;
 mod point;
 
 use std::cmp::Ordering;
@@ -320,6 +322,20 @@ impl<'b> View<'b> {
                 self.entries.get(lengths.key_start..end)
             })
             .ok_or_else(|| bad_entry(at))
+    }
+
+    /// Whether the restart points of a data block are searched by interpolation: it is asked for, and they are many.
+    #[inline]
+    pub(super) fn guesses_in_data(&self, keys: &KeyFormat) -> bool {
+        const MANY_RESTARTS: usize = 16;
+        keys.guess_in_data && self.restarts.len() >= MANY_RESTARTS
+    }
+
+    /// Finds the place of the internal key `target` among the restart points by interpolation.
+    #[inline]
+    pub(super) fn guess(&self, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
+        let key_at = |index| self.restart_key(index);
+        interpolation::search(self.restart_key_count(), key_at, keys, target)
     }
 
     /// Finds the place of a target among the restart points by halving.

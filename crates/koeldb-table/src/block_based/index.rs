@@ -30,10 +30,8 @@ use super::block::{
 use super::format::BlockHandle;
 
 mod decoded;
-mod interpolation;
 #[cfg(test)]
 mod limit;
-mod number;
 
 pub use decoded::DecodedIndex;
 
@@ -57,7 +55,8 @@ pub enum IndexSearch {
     /// By halving.
     #[default]
     Binary,
-    /// By guessing from the keys' numbers; for the bytewise order and its reverse.
+    /// By guessing from the keys' numbers; for the bytewise order and its reverse. So are data blocks with 16 restart
+    /// points or more.
     Interpolation,
     /// By guessing where a block is marked as evenly spread and in bytewise order; otherwise by halving.
     Auto,
@@ -118,8 +117,7 @@ impl IndexFormat {
         if let Some(decoded) = block.decoded() {
             decoded.search(view, &self.keys, target)
         } else if self.interpolates(block) {
-            let key_at = |index| view.restart_key(index);
-            interpolation::search(view.restart_key_count(), key_at, &self.keys, target)
+            view.guess(&self.keys, target)
         } else {
             view.halve(|key| self.keys.compare(key, target))
         }

@@ -144,6 +144,7 @@ impl<'c> Opening<'c> {
             order: order.clone(),
             user_keys: false,
             global_seqno,
+            guess_in_data: self.context.block_based.index_search == IndexSearch::Interpolation,
         };
         let index_format = IndexFormat {
             keys: KeyFormat {
@@ -429,6 +430,7 @@ fn parse_tombstones(
         order: order.clone(),
         user_keys: false,
         global_seqno,
+        guess_in_data: false,
     };
     let mut cursor = BlockCursor::new(block.clone(), block.layout(), format);
     let mut tombstones = Vec::new();

@@ -364,7 +364,7 @@ impl BlockBasedReader {
             keys: &self.data_keys,
             found,
         };
-        block.search_point(&self.order, &mut offer)
+        block.search_point(&self.data_keys, &mut offer)
     }
 
     /// Whether a block whose first key the index has begins behind the look-up's user key.

@@ -27,6 +27,8 @@ pub struct KeyFormat {
     pub user_keys: bool,
     /// The sequence number that stands for that of every internal key.
     pub global_seqno: Option<SeqNo>,
+    /// Whether restart points of data blocks that have many are searched by interpolation.
+    pub guess_in_data: bool,
 }
 
 impl KeyFormat {
@@ -37,6 +39,7 @@ impl KeyFormat {
             order: KeyOrder::Bytewise,
             user_keys: true,
             global_seqno: None,
+            guess_in_data: false,
         }
     }
 
@@ -211,7 +214,11 @@ impl BlockCursor {
         self.valid = false;
         let start = {
             let view = View::new(&self.block, self.layout);
-            view.halve(|key| self.format.compare(key, target))?
+            if view.guesses_in_data(&self.format) {
+                view.guess(&self.format, target)?
+            } else {
+                view.halve(|key| self.format.compare(key, target))?
+            }
         };
         self.seek_from(start, target)
     }

@@ -13,7 +13,7 @@ use koeldb_base::{KeyOrder, Result};
 
 use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::{Entry, KeyBuffer, bad_entry};
-use super::{Block, EntryLayout, FEW_RESTARTS, ValueRange, View};
+use super::{Block, EntryLayout, FEW_RESTARTS, KeyFormat, ValueRange, View};
 
 const HASH_SEED: u32 = 397;
 const BUCKET_EMPTY: u8 = 255;
@@ -53,9 +53,10 @@ impl Block {
     #[inline]
     pub fn search_point(
         &self,
-        order: &KeyOrder,
+        keys: &KeyFormat,
         visitor: &mut impl PointVisitor,
     ) -> Result<PointEnd> {
+        let order = &keys.order;
         self.bytes.prefetch_pin();
         let view = View::new(self, self.layout());
         view.prefetch_restarts();
@@ -63,6 +64,7 @@ impl Block {
         let (user, footer) = footer_of(seek_key);
         let restart = match self.hashed_restart(view.contents, user) {
             Some(restart) => restart,
+            None if view.guesses_in_data(keys) => view.guess(keys, seek_key)?.restart(),
             None if order.is_bytewise() => view
                 .halve(|key| {
                     let (key_user, key_footer) = footer_of(key);

@@ -30,7 +30,7 @@ fn internal_entries(order: KeyOrder) -> impl Strategy<Value = Entries> {
         ValueType::Merge,
     ]);
     let entry = (user_key(), 0..4_u64, types, 0..200_usize);
-    prop::collection::vec(entry, 0..60).prop_map(move |entries| {
+    prop::collection::vec(entry, 0..120).prop_map(move |entries| {
         let mut entries: Entries = entries
             .into_iter()
             .enumerate()
@@ -70,6 +70,7 @@ fn internal(order: &KeyOrder) -> KeyFormat {
         order: order.clone(),
         user_keys: false,
         global_seqno: None,
+        guess_in_data: false,
     }
 }
 
@@ -99,7 +100,7 @@ impl PointVisitor for Seen<'_> {
 /// What a point search shows, and how it ends.
 fn point(
     block: &Block,
-    order: &KeyOrder,
+    keys: &KeyFormat,
     target: &[u8],
     enough: usize,
 ) -> Result<(Versions, PointEnd)> {
@@ -109,7 +110,7 @@ fn point(
         entries: Vec::new(),
         enough,
     };
-    let end = block.search_point(order, &mut seen)?;
+    let end = block.search_point(keys, &mut seen)?;
     Ok((seen.entries, end))
 }
 
@@ -137,13 +138,15 @@ proptest! {
         key in user_key(),
         picked: prop::sample::Index,
         snapshot in 0..5_u64,
+        guess_in_data: bool,
     ) {
+        let keys = KeyFormat { guess_in_data, ..internal(&order) };
         let block = block(build(&entries, builder(interval, separated, hashed))).unwrap();
         let present = entries.get(picked.index(entries.len().max(1)));
         let present = present.map_or(key.clone(), |(key, _)| footer_of(key).0.to_vec());
         for user in [key, present] {
             let target = encode(&user, snapshot, ValueType::FOR_SEEK);
-            let (shown, end) = point(&block, &order, &target, usize::MAX).unwrap();
+            let (shown, end) = point(&block, &keys, &target, usize::MAX).unwrap();
             let wanted: Versions = entries
                 .iter()
                 .filter(|(key, _)| footer_of(key).0 == user && footer_of(key).1 <= footer_of(&target).1)
@@ -153,7 +156,7 @@ proptest! {
             let larger = entries.iter().any(|(key, _)| order.compare(footer_of(key).0, &user).is_gt());
             prop_assert_eq!(end == PointEnd::Settled, larger);
             if !wanted.is_empty() {
-                let (first, end) = point(&block, &order, &target, 1).unwrap();
+                let (first, end) = point(&block, &keys, &target, 1).unwrap();
                 prop_assert_eq!(&first[..], &wanted[..1]);
                 prop_assert_eq!(end, PointEnd::Settled);
             }
@@ -165,11 +168,13 @@ proptest! {
         (order, entries, interval, separated, hashed) in blocks(),
         target in user_key(),
         seqno in 0..5_u64,
+        guess_in_data: bool,
         steps: Vec<bool>,
     ) {
+        let keys = KeyFormat { guess_in_data, ..internal(&order) };
         let block = block(build(&entries, builder(interval, separated, hashed))).unwrap();
         let layout = block.layout();
-        let mut cursor = BlockCursor::new(block, layout, internal(&order));
+        let mut cursor = BlockCursor::new(block, layout, keys);
         let target = encode(&target, seqno, ValueType::Value);
         cursor.seek(&target).unwrap();
         let mut at = entries.iter().position(|(key, _)| order.compare_internal(key, &target).is_ge());
@@ -262,6 +267,7 @@ fn use_up(bytes: Vec<u8>) {
                     order: order.clone(),
                     user_keys,
                     global_seqno,
+                    guess_in_data: true,
                 };
                 let mut cursor = BlockCursor::new(block.clone(), layout, format);
                 let _ = walk(&mut cursor, &target, most);
@@ -269,7 +275,13 @@ fn use_up(bytes: Vec<u8>) {
         }
     }
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
-        let _ = point(&block, &order, &target, most);
+        for guess_in_data in [false, true] {
+            let keys = KeyFormat {
+                guess_in_data,
+                ..internal(&order)
+            };
+            let _ = point(&block, &keys, &target, most);
+        }
         for (delta_values, first_keys) in [(false, false), (true, false), (true, true)] {
             for search in [IndexSearch::Binary, IndexSearch::Interpolation] {
                 let format = IndexFormat {

@@ -23,9 +23,9 @@ use std::cmp::Ordering;
 use koeldb_base::key::footer_of;
 use koeldb_base::{KeyOrder, Result};
 
+use super::super::block::number::{NUMBER_BYTES, Numbering, leading_number};
 use super::super::block::{Block, KeyFormat, Start, View, halve, prefetch_item};
 use super::super::format::BlockHandle;
-use super::number::{NUMBER_BYTES, Numbering, leading_number};
 use super::{INDEX_BATCH, IndexFormat, IndexPlace, IndexScan};
 
 const GROUP: usize = 8;

@@ -16,7 +16,7 @@ use koeldb_base::coding::{put_varint64, zigzag};
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode, user_key};
 use koeldb_fs::{Clock, SystemClock};
 
-use super::interpolation::tests::{Random, number_key, rounded, separators};
+use super::super::block::interpolation::tests::{Random, number_key, rounded, separators};
 use super::*;
 use crate::block_based::block::BlockBytes;
 use crate::block_based::block_builder::BlockBuilder;
@@ -123,7 +123,8 @@ fn decodes(keys: &[Vec<u8>], format: &IndexFormat, targets: &[Vec<u8>]) -> f64 {
         Ok(&keys[index][..])
     };
     for target in targets {
-        interpolation::search(keys.len(), key_at, &format.keys, target).unwrap();
+        super::super::block::interpolation::search(keys.len(), key_at, &format.keys, target)
+            .unwrap();
     }
     f64::from(decodes.get()) / f64::from(u32::try_from(targets.len()).unwrap())
 }
@@ -136,6 +137,7 @@ fn index_limit() {
             order: KeyOrder::Bytewise,
             user_keys: true,
             global_seqno: None,
+            guess_in_data: false,
         },
         delta_values: true,
         first_keys: false,

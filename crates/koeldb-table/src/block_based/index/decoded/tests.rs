@@ -19,6 +19,7 @@ fn format(order: KeyOrder, user_keys: bool, delta_values: bool, first_keys: bool
             order,
             user_keys,
             global_seqno: None,
+            guess_in_data: false,
         },
         delta_values,
         first_keys,

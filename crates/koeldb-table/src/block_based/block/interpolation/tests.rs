@@ -21,6 +21,7 @@ fn user_keys(order: KeyOrder) -> KeyFormat {
         order,
         user_keys: true,
         global_seqno: None,
+        guess_in_data: false,
     }
 }
 
@@ -68,14 +69,14 @@ fn an_even_key_is_guessed_at_once() {
     assert!((8..=11).contains(&halvings.get()), "{}", halvings.get());
 }
 
-pub(in super::super) fn number_key(number: u64) -> Vec<u8> {
+pub(in crate::block_based) fn number_key(number: u64) -> Vec<u8> {
     number.swap_bytes().to_le_bytes().to_vec()
 }
 
-pub(in super::super) struct Random(pub(in super::super) u64);
+pub(in crate::block_based) struct Random(pub(in crate::block_based) u64);
 
 impl Random {
-    pub(in super::super) fn next(&mut self) -> u64 {
+    pub(in crate::block_based) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -89,7 +90,7 @@ impl Random {
     }
 
     /// Normally distributed, nearly: mean 0, deviation 1.
-    pub(in super::super) fn normal(&mut self) -> f64 {
+    pub(in crate::block_based) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
@@ -99,12 +100,12 @@ impl Random {
     clippy::cast_sign_loss,
     reason = "a key of about this size"
 )]
-pub(in super::super) fn rounded(number: f64) -> u64 {
+pub(in crate::block_based) fn rounded(number: f64) -> u64 {
     number as u64
 }
 
 /// The last key of each block of `per_block` keys, cut to a separator as shortening mode 1 does.
-pub(in super::super) fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
+pub(in crate::block_based) fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
     keys.sort();
     keys.dedup();
     let ends = (per_block - 1..keys.len() - 1).step_by(per_block);

@@ -16,8 +16,8 @@ use std::cmp::Ordering;
 use koeldb_base::Result;
 use koeldb_base::key::footer_of;
 
-use super::super::block::{KeyFormat, Start, halve};
 use super::number::Numbering;
+use super::{KeyFormat, Start, halve};
 
 /// Below so many keys halving is as good, without the two ends.
 const FEW_KEYS: usize = 8;
@@ -27,7 +27,7 @@ const NARROW: usize = 4;
 
 /// Finds the place of the internal key `target` among `count` ascending keys.
 #[inline]
-pub(super) fn search<'k>(
+pub(in crate::block_based) fn search<'k>(
     count: usize,
     key_at: impl Fn(usize) -> Result<&'k [u8]>,
     keys: &KeyFormat,
@@ -113,4 +113,4 @@ impl Window {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::block_based) mod tests;

@@ -10,11 +10,11 @@
 
 use koeldb_base::KeyOrder;
 
-pub(super) const NUMBER_BYTES: usize = 8;
+pub(in crate::block_based) const NUMBER_BYTES: usize = 8;
 
 /// How the user keys of one block become numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Numbering {
+pub(in crate::block_based) enum Numbering {
     /// The bytes behind a prefix that all keys have, the first one highest, missing ones zero.
     Ascending(usize),
     /// The complement of that, for the opposite order: there a key comes behind all that it is a prefix of.
@@ -25,7 +25,7 @@ pub(super) enum Numbering {
 
 impl Numbering {
     /// The numbering of keys from `first` to `last` in `order`; `None` if the order is not known.
-    pub(super) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
+    pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let prefix = || first.iter().zip(last).take_while(|(a, b)| a == b).count();
         match order {
             KeyOrder::Bytewise => Some(Numbering::Ascending(prefix())),
@@ -36,7 +36,7 @@ impl Numbering {
     }
 
     /// How many first bytes all keys have in common. The numbers of keys without them mean nothing.
-    pub(super) fn prefix_len(self) -> usize {
+    pub(in crate::block_based) fn prefix_len(self) -> usize {
         match self {
             Numbering::Ascending(prefix) | Numbering::Descending(prefix) => prefix,
             Numbering::Integers => 0,
@@ -45,7 +45,7 @@ impl Numbering {
 
     /// The number of a key that has the prefix.
     #[inline]
-    pub(super) fn number(self, user_key: &[u8]) -> u64 {
+    pub(in crate::block_based) fn number(self, user_key: &[u8]) -> u64 {
         match self {
             Numbering::Ascending(prefix) => leading_number(user_key, prefix),
             Numbering::Descending(prefix) => !leading_number(user_key, prefix),
@@ -58,7 +58,7 @@ impl Numbering {
 
 /// The 8 bytes from `at` on, the first one highest, missing ones zero.
 #[inline]
-pub(super) fn leading_number(key: &[u8], at: usize) -> u64 {
+pub(in crate::block_based) fn leading_number(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at..).unwrap_or_default();
     match rest.first_chunk::<NUMBER_BYTES>() {
         Some(bytes) => u64::from_le_bytes(*bytes).swap_bytes(),
