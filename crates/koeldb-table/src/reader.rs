@@ -324,6 +324,16 @@ pub enum TableCursor<S: BlockSource> {
     Plain(PlainCursor),
 }
 
+impl<S: BlockSource> TableCursor<S> {
+    /// The source of the blocks, for a cursor over the neighbouring table; `None` if the format needs none.
+    pub fn into_source(self) -> Option<S> {
+        match self {
+            TableCursor::BlockBased(cursor) => Some(cursor.into_source()),
+            TableCursor::Cuckoo(_) | TableCursor::Plain(_) => None,
+        }
+    }
+}
+
 impl<S: BlockSource> Cursor for TableCursor<S> {
     type Suspend = S::Suspend;
 

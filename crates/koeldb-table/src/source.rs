@@ -14,6 +14,7 @@ use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_fs::RandomAccessFile;
 
 use crate::block_based::block::{Block, BlockBytes};
+use crate::block_based::cursor::ScanPlace;
 use crate::block_based::format::{BlockHandle, ChecksumContext};
 use crate::block_based::index::{DecodedIndex, IndexFormat};
 use crate::filter::FilterReader;
@@ -143,6 +144,15 @@ impl TableFile {
     }
 }
 
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
 /// Hands out blocks, or says what has to be waited for.
 pub trait BlockSource {
     /// [`Blocking`], or what a suspended read waits for.
@@ -158,6 +168,20 @@ pub trait BlockSource {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
+
+    /// The data block of `handle`, which a scan enters. `place` knows which blocks it enters next, for a source that
+    /// reads ahead.
+    ///
+    /// # Errors
+    /// As [`BlockSource::block`].
+    #[inline]
+    fn scanned_block(
+        &mut self,
+        place: &ScanPlace<'_>,
+        handle: BlockHandle,
+    ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>> {
+        self.block(place.file(), handle, BlockKind::Data)
+    }
 }
 
 /// How blocks are read.
@@ -169,10 +193,8 @@ pub struct BlockReadOptions {
     pub fill_cache: bool,
     /// Read nothing: a block that is not in the cache is an error of kind `Incomplete`.
     pub cache_only: bool,
-    /// Data blocks are read in pieces of so many bytes; 0 reads each alone.
+    /// Data blocks are read in pieces of so many bytes; 0 reads each alone. For one pass through whole tables.
     pub readahead_bytes: u64,
-    /// Begin to read ahead by itself when data blocks are asked for one after the other.
-    pub adaptive_readahead: bool,
 }
 
 impl Default for BlockReadOptions {
@@ -182,7 +204,6 @@ impl Default for BlockReadOptions {
             fill_cache: true,
             cache_only: false,
             readahead_bytes: 0,
-            adaptive_readahead: false,
         }
     }
 }
@@ -259,30 +280,17 @@ pub(crate) fn not_cached() -> Error {
     )
 }
 
-/// The first piece that is read ahead, and the largest.
-const READAHEAD_INITIAL: u64 = 8 << 10;
-const READAHEAD_MAX: u64 = 256 << 10;
-
-/// Reading one block after the other is noticed at this one.
-const SEQUENTIAL_READS: u32 = 3;
-
-/// What was read ahead of a scan, and what decides to read more.
+/// What was read ahead of a pass through a table.
 #[derive(Debug, Default)]
 struct Readahead {
     cache_id: u64,
     /// Where the bytes begin in the file.
     start: u64,
     bytes: Vec<u8>,
-    /// Where the block asked for last ended.
-    expected: u64,
-    /// How many blocks were asked for in a row.
-    run: u32,
-    /// The size of the next piece.
-    next_bytes: u64,
 }
 
 impl Readahead {
-    /// The stored bytes of a data block with its trailer, if they were read ahead or should be now.
+    /// The stored bytes of a data block with its trailer, if they are to be read ahead.
     fn stored(
         &mut self,
         options: &BlockReadOptions,
@@ -290,39 +298,20 @@ impl Readahead {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Option<&[u8]>> {
-        let wanted = options.readahead_bytes != 0 || options.adaptive_readahead;
+        let wanted = options.readahead_bytes != 0;
         if !wanted || kind != BlockKind::Data || file.file.mapped().is_some() {
             return Ok(None);
         }
         let end = handle.end_within(file.blocks_end)?;
-        if self.cache_id != file.cache_id || self.expected > handle.offset {
-            *self = Readahead {
-                cache_id: file.cache_id,
-                ..Readahead::default()
-            };
-        }
-        // Blocks may be padded to an alignment, so a small gap is still one after the other.
-        let in_order = handle.offset - self.expected < READAHEAD_INITIAL;
-        self.run = if in_order {
-            self.run.saturating_add(1)
-        } else {
-            1
-        };
-        self.expected = end;
-        if handle.offset < self.start || end > self.start + self.bytes.len() as u64 {
-            let ahead = match options.readahead_bytes {
-                0 if self.run < SEQUENTIAL_READS => return Ok(None),
-                0 => {
-                    let bytes = self.next_bytes.max(READAHEAD_INITIAL);
-                    self.next_bytes = (2 * bytes).min(READAHEAD_MAX);
-                    bytes
-                }
-                bytes => bytes,
-            };
-            let until = end.max(handle.offset.saturating_add(ahead));
+        let have = self.start..self.start + self.bytes.len() as u64;
+        let is_there =
+            self.cache_id == file.cache_id && have.start <= handle.offset && end <= have.end;
+        if !is_there {
+            let until = end.max(handle.offset.saturating_add(options.readahead_bytes));
             let until = until.min(file.blocks_end);
             self.bytes = file.read_bytes(handle.offset, until - handle.offset)?;
             self.start = handle.offset;
+            self.cache_id = file.cache_id;
         }
         let from = koeldb_base::coding::to_usize(handle.offset - self.start);
         let to = koeldb_base::coding::to_usize(end - self.start);

@@ -1,4 +1,7 @@
 //! One level of disjoint tables as one run: the table under the cursor is open, the others are untouched.
+//!
+//! A scan that crosses into the neighbouring table takes the source of its blocks along, with what that has learnt; a
+//! seek into another table begins with a fresh one.
 
 use std::sync::Arc;
 
@@ -45,17 +48,23 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         &self.version.levels[self.level].files
     }
 
-    /// Makes file `index` the one under the cursor; none if it does not exist.
-    fn enter(&mut self, index: usize) -> Result<Option<&mut TableCursor<S>>, Fault<S::Suspend>> {
+    /// Makes file `index` the one under the cursor; none if it does not exist. `crosses` says whether a step leads there.
+    fn enter(
+        &mut self,
+        index: usize,
+        crosses: bool,
+    ) -> Result<Option<&mut TableCursor<S>>, Fault<S::Suspend>> {
         let Some(file) = self.version.levels[self.level].files.get(index) else {
             self.table = None;
             self.index = usize::MAX;
             return Ok(None);
         };
         if self.index != index || self.table.is_none() {
-            self.table = None;
+            let left = self.table.take().filter(|_| crosses);
             let reader = self.tables.reader(file, self.level)?;
-            self.table = Some(reader.cursor(self.source.clone(), &self.options));
+            let source = left.and_then(TableCursor::into_source);
+            let source = source.unwrap_or_else(|| self.source.clone());
+            self.table = Some(reader.cursor(source, &self.options));
             self.index = index;
         }
         Ok(self.table.as_mut())
@@ -65,7 +74,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         while let Some(table) = &self.table
             && !table.valid()
         {
-            if let Some(next) = self.enter(self.index + 1)? {
+            if let Some(next) = self.enter(self.index + 1, true)? {
                 next.seek_to_first()?;
             }
         }
@@ -78,7 +87,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         {
             match self.index.checked_sub(1) {
                 Some(previous) => {
-                    if let Some(table) = self.enter(previous)? {
+                    if let Some(table) = self.enter(previous, true)? {
                         table.seek_to_last()?;
                     }
                 }
@@ -102,7 +111,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<S::Suspend>> {
-        if let Some(table) = self.enter(0)? {
+        if let Some(table) = self.enter(0, false)? {
             table.seek_to_first()?;
         }
         self.skip_forward()
@@ -110,7 +119,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
 
     fn seek_to_last(&mut self) -> Result<(), Fault<S::Suspend>> {
         if let Some(last) = self.files().len().checked_sub(1)
-            && let Some(table) = self.enter(last)?
+            && let Some(table) = self.enter(last, false)?
         {
             table.seek_to_last()?;
         }
@@ -119,7 +128,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         let index = self.version.levels[self.level].find(&self.version.order, target);
-        if let Some(table) = self.enter(index)? {
+        if let Some(table) = self.enter(index, false)? {
             table.seek(target)?;
         }
         self.skip_forward()
@@ -128,7 +137,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         let found = self.version.levels[self.level].find(&self.version.order, target);
         let index = found.min(self.files().len().saturating_sub(1));
-        if let Some(table) = self.enter(index)? {
+        if let Some(table) = self.enter(index, false)? {
             table.seek_for_prev(target)?;
         }
         self.skip_backward()

@@ -14,17 +14,28 @@ use super::format::BlockHandle;
 use super::index::IndexCursor;
 use super::reader::BlockBasedReader;
 use crate::reader::TableCursorOptions;
-use crate::source::{BlockKind, BlockSource, CachedBlock};
+use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, Way};
 
-/// Which way a step goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Forward,
-    Backward,
+/// Where in a table a scan stands, and which way it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanPlace<'c> {
+    pub(super) table: &'c Arc<BlockBasedReader>,
+    /// Stands on the entry of the block that is entered.
+    pub(super) index: &'c IndexPath,
+    pub(super) way: Way,
+}
+
+impl ScanPlace<'_> {
+    /// The file of the table.
+    #[inline]
+    #[must_use]
+    pub fn file(&self) -> &Arc<TableFile> {
+        &self.table.file
+    }
 }
 
 /// A position in the index of a table, whether it is partitioned or not.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct IndexPath {
     top: Option<IndexCursor>,
     leaf: Option<IndexCursor>,
@@ -120,7 +131,7 @@ impl IndexPath {
     }
 
     /// Moves one entry, or finishes the suspended move.
-    fn step<S: BlockSource>(
+    pub(super) fn step<S: BlockSource>(
         &mut self,
         way: Way,
         table: &BlockBasedReader,
@@ -275,16 +286,24 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         }
     }
 
+    /// The source, for another table.
+    pub(crate) fn into_source(self) -> S {
+        self.source
+    }
+
     /// Loads the data block the index stands on, unless it is the one at hand; `None` if it stands on none.
-    fn load(&mut self) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
+    fn load(&mut self, way: Way) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
         if !self.index.valid() {
             return Ok(None);
         }
         let handle = self.index.handle()?;
         if self.data.as_ref().is_none_or(|data| data.handle != handle) {
-            let pin = self
-                .source
-                .block(&self.table.file, handle, BlockKind::Data)?;
+            let place = ScanPlace {
+                table: &self.table,
+                index: &self.index,
+                way,
+            };
+            let pin = self.source.scanned_block(&place, handle)?;
             let block = pin.entries()?.clone();
             let layout = block.layout();
             let cursor = match self.data.take() {
@@ -312,7 +331,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
                     self.pending = Some(Pending::Block(way));
                 }
                 Pending::Block(way) => {
-                    let Some(cursor) = self.load()? else {
+                    let Some(cursor) = self.load(way)? else {
                         self.pending = None;
                         return Ok(());
                     };
@@ -328,9 +347,9 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         Ok(())
     }
 
+    /// Moves one entry, or finishes the suspended move; from nowhere it leads nowhere.
     fn step(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
         if self.pending.is_none() {
-            debug_assert!(self.on_entry, "a step from nowhere");
             let Some(data) = self.data.as_mut().filter(|_| self.on_entry) else {
                 return Ok(());
             };
@@ -367,7 +386,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
             return Ok(());
         }
         self.index.seek(target, &self.table, &mut self.source)?;
-        let Some(cursor) = self.load()? else {
+        let Some(cursor) = self.load(Way::Forward)? else {
             return Ok(());
         };
         cursor.seek(target)?;

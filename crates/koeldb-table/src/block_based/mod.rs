@@ -8,9 +8,11 @@
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
 //! - [`fetch`]: from a handle to a verified, decompressed, cached block.
 //! - `open`: from the end of a file to a reader. [`reader`], `batch`, [`cursor`]: point reads, many at once, and scans.
+//! - [`scan_source`], [`ahead`]: reading ahead of a scan.
 //! - [`builder`], `write_options`: writing a table. `block_builder`, [`index_builder`], `uniformity`,
 //!   `filter_builder`, `dictionary`, `block_writer`: its parts.
 
+pub mod ahead;
 mod batch;
 pub mod block;
 pub(crate) mod block_builder;
@@ -26,5 +28,6 @@ pub mod index_builder;
 pub mod metaindex;
 pub(crate) mod open;
 pub mod reader;
+pub mod scan_source;
 mod uniformity;
 mod write_options;

@@ -1,5 +1,6 @@
 //! What a reader is told to do: caches, reading ahead, prefixes, files from outside.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,18 +9,21 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::stats::{Statistics, Ticker};
-use koeldb_base::{Cursor, ErrorKind, KeyOrder, Lookup, Result};
+use koeldb_base::{Blocking, Cursor, ErrorKind, KeyOrder, Lookup, Result};
 use koeldb_cache::{Cache, CacheOptions};
 use koeldb_fs::{
-    FileSystem, MemoryFileSystem, OpenOptions, Purpose, TraceDetail, TraceFileSystem, WriteOptions,
+    Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, OpenOptions,
+    Operation, Purpose, TraceDetail, TraceFileSystem, WriteOptions,
 };
 use koeldb_table::TableReader;
+use koeldb_table::block_based::ahead::ScanLimits;
 use koeldb_table::block_based::format::IndexType;
+use koeldb_table::block_based::scan_source::{ReadaheadPolicy, ScanSource};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::properties::names;
 use koeldb_table::reader::{BlockBasedReadOptions, TableCursorOptions, TableReadContext};
-use koeldb_table::source::{BlockReadOptions, BlockingSource, CachedBlock};
+use koeldb_table::source::{BlockReadOptions, BlockSource, BlockingSource, CachedBlock};
 
 use crate::judge::{self, FileBytes, blocking};
 
@@ -139,8 +143,8 @@ fn a_damaged_block_is_read_when_nobody_verifies() {
     );
 }
 
-/// The reads a whole scan makes, and what it finds.
-fn scan_reads(bytes: &[u8], options: BlockReadOptions) -> (u64, usize) {
+/// A table of `bytes` whose reads are counted.
+fn counted(bytes: &[u8], context: &TableReadContext) -> (TraceFileSystem, Arc<TableReader>) {
     let memory = MemoryFileSystem::new();
     let path = Path::new(PATH);
     let mut file = memory
@@ -150,11 +154,19 @@ fn scan_reads(bytes: &[u8], options: BlockReadOptions) -> (u64, usize) {
     file.close().unwrap();
     let fs = TraceFileSystem::new(Arc::new(memory), TraceDetail::Counts);
     let file = fs.open(path, &OpenOptions::default()).unwrap();
-    let table = TableReader::open(file, &TableReadContext::default()).unwrap();
+    let table = TableReader::open(file, context).unwrap();
+    (fs, table)
+}
+
+/// The reads a whole scan makes, both ways, and what it finds.
+fn scan_reads<S: BlockSource<Suspend = Blocking> + Clone>(
+    bytes: &[u8],
+    source: &S,
+) -> (u64, u64, usize) {
+    let (fs, table) = counted(bytes, &TableReadContext::default());
     let reads = || fs.total_counts().reads;
     let before = reads();
-    let source = BlockingSource::new(options);
-    let mut cursor = table.cursor(source, &TableCursorOptions::default());
+    let mut cursor = table.cursor(source.clone(), &TableCursorOptions::default());
     let mut entries = 0;
     blocking(cursor.seek_to_first()).unwrap();
     while cursor.valid() {
@@ -162,7 +174,22 @@ fn scan_reads(bytes: &[u8], options: BlockReadOptions) -> (u64, usize) {
         entries += 1;
         blocking(cursor.next()).unwrap();
     }
-    (reads() - before, entries)
+    let forward = reads() - before;
+    let mut cursor = table.cursor(source.clone(), &TableCursorOptions::default());
+    let mut left = entries;
+    blocking(cursor.seek_to_last()).unwrap();
+    while cursor.valid() {
+        left -= 1;
+        assert_eq!(cursor.value(), value(left));
+        blocking(cursor.prev()).unwrap();
+    }
+    assert_eq!(left, 0);
+    (forward, reads() - before - forward, entries)
+}
+
+fn scan_source(policy: ReadaheadPolicy) -> ScanSource {
+    let limits = Arc::new(ScanLimits::new());
+    ScanSource::new(BlockReadOptions::default(), policy, limits)
 }
 
 #[test]
@@ -172,24 +199,171 @@ fn reading_ahead_reads_less_often_and_the_same() {
         ..TableBuildContext::default()
     };
     let bytes = written(&context, 20_000, 1);
-    let plain = BlockReadOptions::default();
-    let (each, entries) = scan_reads(&bytes, plain);
+    let (each, each_back, entries) = scan_reads(&bytes, &BlockingSource::default());
     assert_eq!(entries, 20_000);
-    let ahead = BlockReadOptions {
-        readahead_bytes: 256 << 10,
-        ..plain
+    assert!(
+        each > 200 && each_back >= each,
+        "{each} and {each_back} blocks"
+    );
+    let pieces = bytes.len() as u64 / (256 << 10) + 1;
+    let (few, _, _) = scan_reads(
+        &bytes,
+        &BlockingSource::new(BlockReadOptions {
+            readahead_bytes: 256 << 10,
+            ..BlockReadOptions::default()
+        }),
+    );
+    assert!(few <= pieces, "{few} reads");
+    let fixed = scan_source(ReadaheadPolicy {
+        fixed_bytes: 256 << 10,
+        ..ReadaheadPolicy::default()
+    });
+    let (few, few_back, _) = scan_reads(&bytes, &fixed);
+    assert!(
+        few <= pieces && few_back <= pieces,
+        "{few} and {few_back} reads"
+    );
+    let (some, some_back, _) = scan_reads(&bytes, &scan_source(ReadaheadPolicy::default()));
+    // Two blocks alone, 8 to 128 KiB in five pieces, and the rest in pieces of 256 KiB.
+    assert!(some <= 2 + 5 + pieces, "{some} reads");
+    assert!(some_back <= 2 + 5 + pieces, "{some_back} reads");
+    let never = scan_source(ReadaheadPolicy {
+        max_bytes: 0,
+        ..ReadaheadPolicy::default()
+    });
+    assert_eq!(scan_reads(&bytes, &never).0, each);
+    let patient = scan_source(ReadaheadPolicy {
+        blocks_before: 100,
+        ..ReadaheadPolicy::default()
+    });
+    let (late, _, _) = scan_reads(&bytes, &patient);
+    assert!((100..110 + pieces).contains(&late), "{late} reads");
+}
+
+/// The bytes that a source reads while it is used.
+fn bytes_read(fs: &TraceFileSystem, scan: impl FnOnce()) -> u64 {
+    let before = fs.total_counts().read_bytes;
+    scan();
+    fs.total_counts().read_bytes - before
+}
+
+#[test]
+fn reading_ahead_ends_where_the_scan_ends() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
     };
-    let (few, entries) = scan_reads(&bytes, ahead);
-    assert_eq!(entries, 20_000);
-    let adaptive = BlockReadOptions {
-        adaptive_readahead: true,
-        ..plain
+    let bytes = written(&context, 20_000, 1);
+    let fixed = ReadaheadPolicy {
+        fixed_bytes: 256 << 10,
+        ..ReadaheadPolicy::default()
     };
-    let (some, entries) = scan_reads(&bytes, adaptive);
-    assert_eq!(entries, 20_000);
-    assert!(each > 200, "{each} blocks");
-    assert!(few <= bytes.len() as u64 / (256 << 10) + 1, "{few} reads");
-    assert!(some < each / 10, "{some} reads, and {each} blocks");
+    let limits = Arc::new(ScanLimits::new());
+    let source = |policy| ScanSource::new(BlockReadOptions::default(), policy, Arc::clone(&limits));
+    let options = TableCursorOptions::default();
+    let target = |number| encode(&user_key(number), MAX_SEQNO, ValueType::FOR_SEEK);
+    let read = |policy, from, back: bool| {
+        let (fs, table) = counted(&bytes, &TableReadContext::default());
+        let mut cursor = table.cursor(source(policy), &options);
+        bytes_read(&fs, || {
+            let target = target(from);
+            let placed = if back {
+                cursor.seek_for_prev(&target)
+            } else {
+                cursor.seek(&target)
+            };
+            blocking(placed).unwrap();
+            assert!(cursor.valid());
+        })
+    };
+    let untrimmed = ReadaheadPolicy {
+        trimmed: false,
+        ..fixed
+    };
+    limits.set(Bound::Unbounded, Bound::Excluded(user_key(10_050)));
+    let short = read(fixed, 10_000, false);
+    assert!(short < 16 << 10, "{short} bytes");
+    assert!(read(untrimmed, 10_000, false) >= 256 << 10);
+    // Limits that change hold from the next piece on: those of an earlier seek cut nothing off.
+    limits.set(Bound::Unbounded, Bound::Unbounded);
+    assert!(read(fixed, 10_000, false) >= 256 << 10);
+}
+
+#[test]
+fn what_is_cached_is_not_read_again() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    let bytes = written(&context, 20_000, 1);
+    let known = cached();
+    let (fs, table) = counted(&bytes, &known);
+    let options = TableCursorOptions::default();
+    let target = |number| encode(&user_key(number), MAX_SEQNO, ValueType::FOR_SEEK);
+    // The middle of the table is cached, and so is every block of the scan afterwards.
+    for number in 8_000..12_000 {
+        get(&table, &user_key(number), &mut BlockingSource::default()).unwrap();
+    }
+    let whole = |source: ScanSource| {
+        let mut cursor = table.cursor(source, &options);
+        let mut entries = 0;
+        blocking(cursor.seek(&target(0))).unwrap();
+        while cursor.valid() {
+            assert_eq!(cursor.value(), value(entries));
+            entries += 1;
+            blocking(cursor.next()).unwrap();
+        }
+        assert_eq!(entries, 20_000);
+    };
+    let policy = ReadaheadPolicy::default();
+    let first = bytes_read(&fs, || whole(scan_source(policy)));
+    let data = table.properties().data_bytes;
+    assert!(first < data * 9 / 10, "{first} of {data} bytes");
+    assert_eq!(bytes_read(&fs, || whole(scan_source(policy))), 0);
+    let statistics = known.statistics.unwrap();
+    let hits = statistics.ticker(Ticker::PrefetchHits);
+    assert!(hits > 100, "{hits}");
+}
+
+#[test]
+fn a_failed_large_read_fails_no_block_that_can_be_read() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    let bytes = written(&context, 20_000, 1);
+    let memory = Arc::new(MemoryFileSystem::new());
+    let path = Path::new(PATH);
+    let mut file = memory
+        .create(path, &WriteOptions::new(Purpose::Flush))
+        .unwrap();
+    file.append(&bytes).unwrap();
+    file.close().unwrap();
+    let fs = FaultFileSystem::new(memory, 7);
+    let file = fs.open(path, &OpenOptions::default()).unwrap();
+    let table = TableReader::open(file, &TableReadContext::default()).unwrap();
+    let options = TableCursorOptions::default();
+    for action in [
+        FaultAction::Fail(Failure::Device),
+        FaultAction::ShortRead,
+        FaultAction::FlipReadBits(40),
+    ] {
+        let mut cursor = table.cursor(scan_source(ReadaheadPolicy::default()), &options);
+        blocking(cursor.seek_to_first()).unwrap();
+        // After the first two blocks, which are read alone, comes the first read of several.
+        let rule = FaultRule::new(action.clone()).on(&[Operation::Read]);
+        fs.add_rule(rule.nth(2).limit(1));
+        let injected = fs.injection_count();
+        let mut entries = 0;
+        while cursor.valid() {
+            assert_eq!(cursor.value(), value(entries));
+            entries += 1;
+            blocking(cursor.next()).unwrap();
+        }
+        assert_eq!(entries, 20_000, "{action:?}");
+        assert_eq!(fs.injection_count(), injected + 1);
+        fs.clear_rules();
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_memtable::{BloomOptions, MemtableOptions, RepKind};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
+use koeldb_table::block_based::scan_source::ReadaheadPolicy;
 use koeldb_table::builder::WriteFormat;
 use koeldb_table::cuckoo::builder::CuckooWriteOptions;
 use koeldb_table::filter::FilterPolicy;
@@ -246,8 +247,27 @@ impl ReadOptions {
             verify_checksums: self.verify_checksums,
             fill_cache: self.fill_cache,
             cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
-            readahead_bytes: self.readahead_size,
-            adaptive_readahead: self.readahead_size == 0,
+            readahead_bytes: 0,
+        }
+    }
+
+    /// How a scan with these options reads tables ahead.
+    pub(crate) fn readahead_policy(&self, family: &ColumnFamilyOptions) -> ReadaheadPolicy {
+        let table = family.table_factory.block_based();
+        let (initial_bytes, max_bytes, blocks_before) = table.map_or((0, 0, 0), |table| {
+            (
+                table.initial_auto_readahead_size,
+                table.max_auto_readahead_size,
+                table.num_file_reads_for_auto_readahead,
+            )
+        });
+        ReadaheadPolicy {
+            fixed_bytes: self.readahead_size,
+            initial_bytes,
+            max_bytes,
+            blocks_before,
+            adaptive: self.adaptive_readahead,
+            trimmed: self.auto_readahead_size,
         }
     }
 }

@@ -11,8 +11,9 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
+use koeldb_table::block_based::ahead::ScanLimits;
+use koeldb_table::block_based::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
-use koeldb_table::source::BlockingSource;
 
 use super::bounds::{IterateBounds, KeyBounds};
 use super::scan::{Scan, View};
@@ -24,8 +25,8 @@ use crate::super_version::SuperVersion;
 /// One run of entries under a scan.
 pub(crate) enum RunCursor {
     Memtable(MemtableCursor),
-    Table(TableCursor<BlockingSource>),
-    Level(LevelCursor<BlockingSource>),
+    Table(TableCursor<ScanSource>),
+    Level(LevelCursor<ScanSource>),
 }
 
 macro_rules! each_run {
@@ -130,7 +131,12 @@ impl DbCursor {
             Err(error) => return Err(error.clone()),
         };
         let options = &self.options;
-        let source = BlockingSource::new(options.block_read_options());
+        let limits = Arc::new(ScanLimits::new());
+        let source = ScanSource::new(
+            options.block_read_options(),
+            options.readahead_policy(&super_version.options),
+            Arc::clone(&limits),
+        );
         let table_options = TableCursorOptions::default();
         let mut runs = Vec::new();
         let mut tombstones = Vec::new();
@@ -186,6 +192,7 @@ impl DbCursor {
             MergingCursor::new(order, runs),
             view,
             self.bounds.clone(),
+            limits,
         ))
     }
 

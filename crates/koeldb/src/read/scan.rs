@@ -11,8 +11,9 @@ use koeldb_base::merge_operator::{MergeOperator, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Cursor, Error, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType};
+use koeldb_table::block_based::ahead::ScanLimits;
 
-use super::bounds::KeyBounds;
+use super::bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
 
 /// Versions of one key stepped over before the rest is skipped by a seek.
@@ -63,13 +64,16 @@ pub(crate) struct Scan<C> {
     value: Vec<u8>,
     target: Vec<u8>,
     prefix: Option<Vec<u8>>,
+    /// What the scan may see, for those who read ahead of it: the bounds, and the prefix.
+    limits: Arc<ScanLimits>,
 }
 
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
 impl<C: Cursor> Scan<C> {
-    pub(crate) fn new(inner: C, view: View, bounds: KeyBounds) -> Self {
-        Scan {
+    pub(crate) fn new(inner: C, view: View, bounds: KeyBounds, limits: Arc<ScanLimits>) -> Self {
+        let scan = Scan {
+            limits,
             inner,
             view,
             bounds,
@@ -78,12 +82,27 @@ impl<C: Cursor> Scan<C> {
             value: Vec::new(),
             target: Vec::new(),
             prefix: None,
-        }
+        };
+        scan.limit();
+        scan
     }
 
     pub(crate) fn set_bounds(&mut self, bounds: KeyBounds) {
         self.bounds = bounds;
         self.at = At::Nowhere;
+        self.limit();
+    }
+
+    /// Says what can be seen from here on.
+    fn limit(&self) {
+        let order = &self.view.order;
+        let prefix = self.prefix.as_ref();
+        let within = prefix.and_then(|prefix| PrefixRange(prefix).into_bounds(order));
+        let bounds = match within {
+            Some(within) => self.bounds.clone().narrowed(order, within),
+            None => self.bounds.clone(),
+        };
+        self.limits.set(bounds.lower, bounds.upper);
     }
 
     #[inline]
@@ -115,10 +134,11 @@ impl<C: Cursor> Scan<C> {
     }
 
     fn start_prefix(&mut self, key: Option<&[u8]>) {
-        self.prefix = match (&self.view.prefix_extractor, key) {
-            (Some(extractor), Some(key)) => extractor.prefix(key).map(<[u8]>::to_vec),
-            _ => None,
+        let Some(extractor) = &self.view.prefix_extractor else {
+            return;
         };
+        self.prefix = key.and_then(|key| extractor.prefix(key).map(<[u8]>::to_vec));
+        self.limit();
     }
 
     #[inline]

@@ -1,0 +1,287 @@
+//! What a scan will need next: the data blocks ahead of it, in pieces that are read at once.
+//!
+//! A [`Lookahead`] walks the index with a position of its own; the scan's own position never runs ahead, so a scan may
+//! turn round or be positioned anew at any moment, and a plan that no longer fits is dropped. A [`Piece`] holds whole
+//! blocks: none lies across two pieces, and none is copied to be put together.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::collections::VecDeque;
+use std::ops::{Bound, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use koeldb_base::KeyOrder;
+use koeldb_base::coding::to_usize;
+
+use super::cursor::{IndexPath, ScanPlace};
+use super::format::BlockHandle;
+use super::reader::BlockBasedReader;
+use crate::source::{BlockKind, BlockSource, CachedBlock, Way};
+
+/// Missing blocks with cached ones between them are read together if no more than so many bytes are read in vain.
+const GAP_MAX: u64 = 16 << 10;
+
+/// A block larger than this is not read ahead.
+const BLOCK_AHEAD_MAX: u64 = 2 << 20;
+
+/// A range of user keys.
+type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The user keys a scan may see. Shared by its tables; changes when the scan is positioned anew.
+#[derive(Debug, Default)]
+pub struct ScanLimits {
+    range: Mutex<Option<KeyRange>>,
+}
+
+impl ScanLimits {
+    /// No limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces the limits.
+    pub fn set(&self, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) {
+        *self.range.lock().unwrap_or_else(PoisonError::into_inner) = Some((lower, upper));
+    }
+
+    /// Whether a scan that goes on over `separator` leaves the limits: forwards behind its block, backwards before it.
+    fn end_at(&self, order: &KeyOrder, separator: &[u8], way: Way) -> bool {
+        let range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((lower, upper)) = &*range else {
+            return false;
+        };
+        match (way, lower, upper) {
+            (Way::Forward, _, Bound::Excluded(upper)) => order.compare(separator, upper).is_ge(),
+            (Way::Forward, _, Bound::Included(upper)) => order.compare(separator, upper).is_gt(),
+            (Way::Backward, Bound::Included(lower) | Bound::Excluded(lower), _) => {
+                order.compare(separator, lower).is_lt()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A block that the scan will enter.
+#[derive(Debug)]
+pub(super) struct Upcoming {
+    pub(super) handle: BlockHandle,
+    /// Where it ends, trailer included.
+    end: u64,
+    /// The block, if the cache has it.
+    cached: Option<Arc<CachedBlock>>,
+}
+
+/// A walk through the index, ahead of a scan.
+#[derive(Debug)]
+pub(super) struct Lookahead {
+    table: Arc<BlockBasedReader>,
+    index: IndexPath,
+    way: Way,
+    /// The index stands on a block that was not given out.
+    fresh: bool,
+    ended: bool,
+    /// Looked at and put back.
+    held: Option<Upcoming>,
+}
+
+impl Lookahead {
+    /// Begins with the block that a scan enters.
+    pub(super) fn new(place: &ScanPlace<'_>) -> Self {
+        Lookahead {
+            table: Arc::clone(place.table),
+            index: place.index.clone(),
+            way: place.way,
+            fresh: true,
+            ended: false,
+            held: None,
+        }
+    }
+
+    /// Whether there is nothing more to plan.
+    pub(super) fn ended(&self) -> bool {
+        self.ended && self.held.is_none()
+    }
+
+    /// The next block; `None` at the end of what is known or wanted. Errors are left to the scan to meet.
+    fn next<S: BlockSource>(
+        &mut self,
+        source: &mut S,
+        limits: Option<&ScanLimits>,
+    ) -> Option<Upcoming> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
+        }
+        if self.ended {
+            return None;
+        }
+        self.ended = true;
+        let table = &self.table;
+        let is_first = std::mem::take(&mut self.fresh);
+        if !is_first {
+            self.index.step(self.way, table, source).ok()?;
+        }
+        if !self.index.valid() {
+            return None;
+        }
+        let handle = self.index.handle().ok()?;
+        let end = handle.end_within(table.file.blocks_end).ok()?;
+        let keys = &table.index_format.keys;
+        let leaves = limits.is_some_and(|limits| {
+            limits.end_at(&keys.order, keys.user_part(self.index.key()), self.way)
+        });
+        match self.way {
+            Way::Backward if leaves && !is_first => return None,
+            _ => self.ended = leaves,
+        }
+        Some(Upcoming {
+            handle,
+            end,
+            cached: None,
+        })
+    }
+
+    /// Plans a piece: the blocks from the next one on, with at most `bytes` bytes behind the first. Those that the cache
+    /// has are pinned instead of read, where they are at an end of the piece or many.
+    ///
+    /// The first block is taken to be missing, since its scan found it so, if the walk has just begun.
+    pub(super) fn piece<S: BlockSource>(
+        &mut self,
+        bytes: u64,
+        source: &mut S,
+        limits: Option<&ScanLimits>,
+    ) -> Option<Piece> {
+        let mut piece = Piece {
+            table: Arc::clone(&self.table),
+            blocks: VecDeque::new(),
+            range: 0..0,
+            stored: Stored::None,
+        };
+        let mut known_missing = self.fresh;
+        let mut seen: Option<Range<u64>> = None;
+        while let Some(mut block) = self.next(source, limits) {
+            let own = block.handle.offset..block.end;
+            let all = match &seen {
+                None => own.clone(),
+                Some(seen) => seen.start.min(own.start)..seen.end.max(own.end),
+            };
+            let first_bytes = piece.blocks.front().map_or(u64::MAX, |first| {
+                first.end.saturating_sub(first.handle.offset)
+            });
+            let is_far = seen
+                .as_ref()
+                .is_some_and(|seen| !follows(seen, &own, self.way));
+            if length(&all) > first_bytes.saturating_add(bytes)
+                || is_far
+                || (seen.is_some() && length(&own) > BLOCK_AHEAD_MAX)
+            {
+                self.held = Some(block);
+                break;
+            }
+            if !std::mem::take(&mut known_missing) && block.cached.is_none() {
+                block.cached = self.table.file.cached(block.handle, BlockKind::Data);
+            }
+            if block.cached.is_none() {
+                let range = if piece.range.is_empty() {
+                    own
+                } else {
+                    piece.range.start.min(own.start)..piece.range.end.max(own.end)
+                };
+                let in_vain = length(&range)
+                    .saturating_sub(length(&piece.range))
+                    .saturating_sub(block.end.saturating_sub(block.handle.offset));
+                if !piece.range.is_empty() && in_vain > GAP_MAX {
+                    self.held = Some(block);
+                    break;
+                }
+                piece.range = range;
+            }
+            seen = Some(all);
+            piece.blocks.push_back(block);
+        }
+        (!piece.blocks.is_empty()).then_some(piece)
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+/// Whether a block lies next to what was seen, where the way leads; blocks may be padded to an alignment.
+fn follows(seen: &Range<u64>, block: &Range<u64>, way: Way) -> bool {
+    let gap = match way {
+        Way::Forward => block.start.checked_sub(seen.end),
+        Way::Backward => seen.start.checked_sub(block.end),
+    };
+    gap.is_some_and(|gap| gap <= GAP_MAX)
+}
+
+/// Where the bytes of a piece are.
+#[derive(Debug)]
+pub(super) enum Stored {
+    /// Nowhere: they were not read, or could not be.
+    None,
+    /// Here.
+    Here(Vec<u8>),
+}
+
+/// Blocks that a scan enters one after the other, and the range of the file that is read for them.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) table: Arc<BlockBasedReader>,
+    /// Those not entered yet.
+    blocks: VecDeque<Upcoming>,
+    /// Holds all blocks that are not pinned; empty if all are.
+    pub(super) range: Range<u64>,
+    pub(super) stored: Stored,
+}
+
+/// What a plan has of a block.
+pub(super) enum Planned<'p> {
+    /// The block.
+    Block(Arc<CachedBlock>),
+    /// Its stored bytes, trailer included.
+    Stored(&'p [u8]),
+    /// Nothing: it has to be read alone.
+    Nothing,
+}
+
+impl Piece {
+    /// Whether all blocks were entered.
+    pub(super) fn is_done(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Whether the block is among those to come; those before it are given up.
+    pub(super) fn advance_to(&mut self, cache_id: u64, handle: BlockHandle) -> bool {
+        if self.table.file.cache_id != cache_id {
+            return false;
+        }
+        let Some(at) = self.blocks.iter().position(|block| block.handle == handle) else {
+            return false;
+        };
+        self.blocks.drain(..at);
+        true
+    }
+
+    /// Takes the first of the blocks to come.
+    pub(super) fn take(&mut self) -> Planned<'_> {
+        let Some(block) = self.blocks.pop_front() else {
+            return Planned::Nothing;
+        };
+        if let Some(cached) = block.cached {
+            return Planned::Block(cached);
+        }
+        let Stored::Here(bytes) = &self.stored else {
+            return Planned::Nothing;
+        };
+        let place = |at: u64| at.checked_sub(self.range.start).map(to_usize);
+        let stored = place(block.handle.offset)
+            .zip(place(block.end))
+            .and_then(|(from, to)| bytes.get(from..to));
+        stored.map_or(Planned::Nothing, Planned::Stored)
+    }
+}
