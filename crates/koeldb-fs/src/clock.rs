@@ -16,6 +16,16 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Microseconds since 1970 as the machine believes them to be; may jump.
     fn unix_micros(&self) -> u64;
 
+    /// What [`Clock::now`] will be as far from now as `instant` is; now, if it has passed.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an instant says nothing but how far it is"
+    )]
+    fn time_of(&self, instant: Instant) -> Duration {
+        let ahead = instant.saturating_duration_since(Instant::now());
+        self.now().saturating_add(ahead)
+    }
+
     /// Returns after `duration` has passed on this clock.
     fn sleep(&self, duration: Duration);
 

@@ -16,6 +16,7 @@ use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_fs::read_driver::AsyncReads;
 use koeldb_fs::{Clock, FileLock, FileSystem};
 use koeldb_log::RecordWriter;
 use koeldb_lsm::version::VersionSet;
@@ -64,6 +65,8 @@ pub(crate) struct DbInner {
     pub(crate) info_log: InfoLog,
     pub(crate) recovery_report: RecoveryReport,
     pub(crate) factory: TableFactory,
+    /// How many reads are carried out at once.
+    pub(crate) async_reads: AsyncReads,
     /// When it was opened, on its clock.
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
@@ -109,6 +112,7 @@ pub(crate) struct Parts {
     pub(crate) info_log: InfoLog,
     pub(crate) recovery_report: RecoveryReport,
     pub(crate) factory: TableFactory,
+    pub(crate) async_reads: AsyncReads,
     pub(crate) families: BTreeMap<u32, Arc<FamilyData>>,
     pub(crate) commit: crate::write::commit::CommitState,
     pub(crate) versions: VersionSet,
@@ -138,6 +142,7 @@ impl DbInner {
             info_log: parts.info_log,
             recovery_report: parts.recovery_report,
             factory: parts.factory,
+            async_reads: parts.async_reads,
             families: RwLock::new(parts.families),
             queue: WriteQueue::new(parts.commit, insertion),
             visible: AtomicU64::new(last_seqno),

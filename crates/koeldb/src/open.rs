@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
@@ -292,6 +293,7 @@ impl Opening {
             info_log,
             recovery_report: report,
             factory,
+            async_reads: self.async_reads(),
             families,
             commit,
             versions,
@@ -300,6 +302,15 @@ impl Opening {
         let id = NEXT_DATABASE.fetch_add(1, Ordering::Relaxed);
         let inner = Arc::new(DbInner::new(id, parts));
         self.finish(&inner)
+    }
+
+    /// How many reads are carried out at once.
+    fn async_reads(&self) -> AsyncReads {
+        let options = AsyncReadOptions {
+            clock: Arc::clone(&self.env.clock),
+            ..AsyncReadOptions::default()
+        };
+        AsyncReads::choose(&options, &*self.fs)
     }
 
     /// What a database does once it is there.

@@ -272,6 +272,7 @@ names! {
         RateLimiterWaitMicrosRead = "rocksdb.rate.limiter.wait.micros.read",
         RateLimiterWaitMicrosWrite = "rocksdb.rate.limiter.wait.micros.write",
         FlushMemtableTotalDataSize = "rocksdb.flush.memtable.total.data.size.bytes",
+        MultigetDeviceRounds = "koeldb.multiget.device.rounds",
     }
 }
 

@@ -152,6 +152,37 @@ pub trait ReadDriver {
     fn outstanding(&self) -> usize;
 }
 
+impl<D: ReadDriver + ?Sized> ReadDriver for Box<D> {
+    fn caps(&self) -> Caps {
+        (**self).caps()
+    }
+
+    fn push(&mut self, op: ReadOp) -> OpId {
+        (**self).push(op)
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
+    fn reap(
+        &mut self,
+        min: usize,
+        until: Option<Duration>,
+        each: &mut dyn FnMut(OpId, Outcome),
+    ) -> usize {
+        (**self).reap(min, until, each)
+    }
+
+    fn orphan(&mut self, id: OpId, cancel: bool) {
+        (**self).orphan(id, cancel);
+    }
+
+    fn outstanding(&self) -> usize {
+        (**self).outstanding()
+    }
+}
+
 /// Carries out the reads of all sessions. Files' systems may supply their own, through
 /// [`FileSystem::read_backend`](crate::FileSystem::read_backend).
 pub trait ReadBackend: Send + Sync + Debug {

@@ -147,6 +147,18 @@ impl ReadOptions {
         self.snapshot.as_ref()
     }
 
+    /// Whether a multi-get of `count` keys overlaps its reads, where the engine does so by itself or only when asked to.
+    /// One key has nothing to overlap, but only a read that does not wait in place can be given up.
+    pub(crate) fn overlaps(&self, count: usize, by_itself: bool) -> bool {
+        let is_on = match self.async_io {
+            Switch::On => true,
+            Switch::Auto => by_itself,
+            Switch::Off => false,
+        };
+        let is_bounded = self.deadline.is_some() || self.io_timeout.is_some();
+        is_on && (count > 1 || is_bounded) && self.read_tier != ReadTier::BlockCache
+    }
+
     /// The bounds of scans: the lower one included, the upper one excluded.
     pub(crate) fn bounds(&self) -> KeyBounds {
         let lower = self.iterate_lower_bound.clone();

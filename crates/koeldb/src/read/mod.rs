@@ -5,6 +5,7 @@ mod cursor;
 mod get;
 mod iterator;
 mod multi_get;
+mod overlap;
 pub(crate) mod scan;
 
 pub use bounds::{IterateBounds, KeyBounds, PrefixRange};

@@ -3,13 +3,18 @@
 //! Keys are visited in key order, whatever order they were given in: neighbours then find their index and data blocks
 //! in the processor's cache. Each key has its own result; what fails the call fails each key.
 
+use std::time::Duration;
+
 use koeldb_base::coding::to_u32;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Blocking, Fault, Lookup, PinnedSlice, Result};
+use koeldb_base::{Blocking, Error, ErrorKind, Fault, Lookup, PinnedSlice, Result};
+use koeldb_fs::Clock;
+use koeldb_fs::read_driver::ActiveEngine;
 use koeldb_lsm::version::Batch;
 use koeldb_table::source::BlockingSource;
 
 use super::get::{cuckoo_alone, search_memtables_batch};
+use super::overlap::{Overlap, too_late};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
@@ -139,15 +144,46 @@ impl IntoIterator for PinnedSlices {
 }
 
 /// A batch that waits in place for what it reads.
-struct Waiting<'a> {
-    answers: &'a mut [Result<Option<PinnedSlice>>],
-    order: &'a [u32],
+struct InPlace<'b> {
+    clock: &'b dyn Clock,
+    answers: &'b mut [Result<Option<PinnedSlice>>],
+    order: &'b [u32],
+    deadline: Option<Duration>,
 }
 
-impl Batch<BlockingSource> for Waiting<'_> {
+impl Batch<BlockingSource> for InPlace<'_> {
     fn fault(&mut self, index: usize, fault: Fault<Blocking>) {
         self.answers[self.order[index] as usize] = Err(fault.into());
     }
+
+    fn run_searched(
+        &mut self,
+        _run: usize,
+        _lookups: &mut [Lookup],
+        done: &mut [bool],
+        _source: &mut BlockingSource,
+    ) {
+        if self
+            .deadline
+            .is_some_and(|deadline| self.clock.now() >= deadline)
+        {
+            for (done, &index) in done.iter_mut().zip(self.order) {
+                if !std::mem::replace(done, true) {
+                    self.answers[index as usize] = Err(too_late());
+                }
+            }
+        }
+    }
+}
+
+#[cold]
+fn too_much(limit: u64) -> Error {
+    Error::with_kind(
+        ErrorKind::Aborted,
+        format!(
+            "the values of the keys before take more than `value_size_soft_limit`, {limit} bytes"
+        ),
+    )
 }
 
 impl DbInner {
@@ -177,6 +213,7 @@ impl DbInner {
         values: &mut PinnedSlices,
     ) -> Result<()> {
         self.check_open()?;
+        let by_itself = self.async_reads.engine() == ActiveEngine::Uring;
         let count = to_u32(keys.len(), "multi-get")?;
         let PinnedSlices {
             answers,
@@ -186,6 +223,10 @@ impl DbInner {
         let key_at = |index: u32| keys[index as usize].as_ref();
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
+            let deadline = options.deadline.map(|at| self.clock.time_of(at));
+            if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
+                return Err(too_late());
+            }
             if options.read_tier != ReadTier::Memtable
                 && let Some(level) = cuckoo_alone(super_version)
             {
@@ -204,29 +245,49 @@ impl DbInner {
             let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
             search_memtables_batch(super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
-                let mut source = BlockingSource::new(options.block_read_options());
-                super_version.version.search_batch(
-                    &super_version.tables,
-                    lookups,
-                    &mut source,
-                    1 + super_version.sealed.len(),
-                    &mut Waiting { answers, order },
-                );
+                if options.overlaps(lookups.len(), by_itself) {
+                    Overlap::new(self, super_version, options, answers, order, deadline)
+                        .search(lookups);
+                } else {
+                    let mut source = BlockingSource::new(options.block_read_options());
+                    let mut batch = InPlace {
+                        clock: &*self.clock,
+                        answers,
+                        order,
+                        deadline,
+                    };
+                    super_version.version.search_batch(
+                        &super_version.tables,
+                        lookups,
+                        &mut source,
+                        1 + super_version.sealed.len(),
+                        &mut batch,
+                    );
+                }
             }
             let operator = super_version.options.merge_operator.as_deref();
+            let mut value_bytes = 0;
             for (&index, lookup) in order.iter().zip(lookups.iter_mut()) {
                 let found = lookup.take_answer(operator);
                 let answer = &mut answers[index as usize];
-                if answer.is_ok() {
-                    *answer = found;
+                if answer.is_err() {
+                    continue;
                 }
+                if value_bytes > options.value_size_soft_limit {
+                    *answer = Err(too_much(options.value_size_soft_limit));
+                    continue;
+                }
+                if let Ok(Some(value)) = &found {
+                    value_bytes += value.len() as u64;
+                }
+                *answer = found;
             }
             Ok(())
         })
     }
 
     #[cold]
-    fn note_multi_get(&self, values: &PinnedSlices, begun: std::time::Duration) {
+    fn note_multi_get(&self, values: &PinnedSlices, begun: Duration) {
         self.count(Ticker::NumberMultigetCalls, 1);
         self.count(Ticker::NumberMultigetKeysRead, values.len() as u64);
         let bytes: usize = values.iter().flatten().flatten().map(<[u8]>::len).sum();

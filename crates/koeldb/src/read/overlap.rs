@@ -1,0 +1,280 @@
+//! A batch of point reads whose device reads are under way together.
+//!
+//! The batch goes through the runs as one that waits in place does, but over a source that does not wait: a look-up that
+//! misses a block leaves the batch, and the others go on. What was missed is read together, whatever files and levels it
+//! lies in. A look-up whose block has arrived goes on alone, from the run it left the batch at, without waiting for the
+//! others; what it misses then is begun at once. So a look-up visits runs strictly newest first, one after the other, and
+//! nothing it finds can be older than what it could not read: a block that fails ends the look-up that needed it.
+//!
+//! As long as nothing is missed, nothing here is touched.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use koeldb_base::stats::HistogramKind;
+use koeldb_base::{Error, ErrorKind, Fault, Lookup, PinnedSlice, Result};
+use koeldb_fs::read_driver::ReadDriver;
+use koeldb_lsm::version::Batch;
+use koeldb_table::gather::{Gather, GatherOptions};
+use koeldb_table::probe::{NeedId, ProbeSource};
+
+use crate::inner::DbInner;
+use crate::options::ReadOptions;
+use crate::super_version::SuperVersion;
+
+/// So many look-ups are probed before what they miss is begun.
+const WINDOW: usize = 128;
+
+/// From so many missed blocks on, a batch lets go of them before it begins more.
+const NEEDS_MAX: usize = 1024;
+
+/// A look-up that waits for a block.
+struct Wait {
+    index: usize,
+    need: NeedId,
+    /// How often it has waited, this time included.
+    rounds: u64,
+}
+
+/// A batch of look-ups in key order, and where the answers of those that fail go.
+pub(super) struct Overlap<'b> {
+    db: &'b DbInner,
+    super_version: &'b SuperVersion,
+    options: &'b ReadOptions,
+    answers: &'b mut [Result<Option<PinnedSlice>>],
+    /// Of each look-up, the place of its answer.
+    order: &'b [u32],
+    /// When the batch must be done, on the database's clock.
+    deadline: Option<Duration>,
+    runs_above: usize,
+    /// The index of the first look-up of the window.
+    first: usize,
+    waits: Vec<Wait>,
+    gather: Option<Gather<Box<dyn ReadDriver>>>,
+    /// The most times a look-up has waited.
+    rounds: u64,
+    /// A bit for each level that a block was missed on.
+    levels: u64,
+}
+
+impl<'b> Overlap<'b> {
+    pub(super) fn new(
+        db: &'b DbInner,
+        super_version: &'b SuperVersion,
+        options: &'b ReadOptions,
+        answers: &'b mut [Result<Option<PinnedSlice>>],
+        order: &'b [u32],
+        deadline: Option<Duration>,
+    ) -> Self {
+        Overlap {
+            db,
+            super_version,
+            options,
+            answers,
+            order,
+            deadline,
+            runs_above: 1 + super_version.sealed.len(),
+            first: 0,
+            waits: Vec::new(),
+            gather: None,
+            rounds: 0,
+            levels: 0,
+        }
+    }
+
+    /// Searches the tables for all look-ups.
+    pub(super) fn search(&mut self, lookups: &mut [Lookup]) {
+        let mut source = ProbeSource::new(self.options.block_read_options());
+        for first in (0..lookups.len()).step_by(WINDOW) {
+            self.first = first;
+            let window = first..lookups.len().min(first + WINDOW);
+            self.super_version.version.search_batch(
+                &self.super_version.tables,
+                &mut lookups[window],
+                &mut source,
+                self.runs_above,
+                self,
+            );
+            if source.needs().is_empty() {
+                continue;
+            }
+            if source.needs().len() > NEEDS_MAX {
+                self.settle(lookups, 0, &mut source, self.runs_above..usize::MAX);
+                source.needs_mut().clear();
+            } else if window_is_not_last(first, lookups.len()) {
+                self.begin(&mut source);
+            }
+        }
+        if !source.needs().is_empty() {
+            self.settle(lookups, 0, &mut source, self.runs_above..usize::MAX);
+            self.note();
+        }
+    }
+
+    /// Lets all look-ups that wait go on until none waits any more. `lookups` are those from index `first` on; no run
+    /// outside of `runs` is searched.
+    #[cold]
+    fn settle(
+        &mut self,
+        lookups: &mut [Lookup],
+        first: usize,
+        source: &mut ProbeSource,
+        runs: Range<usize>,
+    ) {
+        self.note_levels(lookups, first);
+        while !self.waits.is_empty() {
+            if self.is_late() {
+                return self.give_up();
+            }
+            self.read_some(source);
+            let mut at = 0;
+            while let Some(wait) = self.waits.get(at) {
+                if !source.needs().is_settled(wait.need) {
+                    at += 1;
+                    continue;
+                }
+                let Wait { index, rounds, .. } = self.waits.swap_remove(at);
+                self.rounds = self.rounds.max(rounds);
+                let lookup = &mut lookups[index - first];
+                lookup.rewind();
+                let tables = &self.super_version.tables;
+                let version = &self.super_version.version;
+                match version.search(tables, lookup, source, runs.clone()) {
+                    Ok(()) => {}
+                    Err(Fault::Suspend(need)) => self.waits.push(Wait {
+                        index,
+                        need,
+                        rounds: rounds + 1,
+                    }),
+                    Err(Fault::Error(error)) => self.fail(index, error),
+                }
+            }
+        }
+    }
+
+    /// Begins to read what was missed, and returns when some of it has arrived.
+    fn read_some(&mut self, source: &mut ProbeSource) {
+        let is_idle = self.gather.as_ref().is_none_or(Gather::is_idle);
+        if is_idle && self.deadline.is_none() && self.options.io_timeout.is_none() {
+            // Nothing to overlap with.
+            if let Some(only) = source.needs_mut().take_only_wanted() {
+                return source.read_in_place(only);
+            }
+        }
+        self.begin(source);
+        let clock = self.db.async_reads.clock();
+        if let Some(gather) = &mut self.gather {
+            gather.settle_some(source.needs_mut(), self.deadline, || clock.now());
+        }
+    }
+
+    /// Begins to read what was missed.
+    fn begin(&mut self, source: &mut ProbeSource) {
+        if !source.needs().has_wanted() {
+            return;
+        }
+        let reads = &self.db.async_reads;
+        let io_timeout = self.options.io_timeout;
+        let gather = self.gather.get_or_insert_with(|| {
+            // Reads that are given up outlive the call.
+            let driver: Box<dyn ReadDriver> = if self.deadline.is_some() || io_timeout.is_some() {
+                Box::new(reads.shared())
+            } else {
+                Box::new(reads.inline())
+            };
+            let options = GatherOptions {
+                io_timeout,
+                ..GatherOptions::default()
+            };
+            Gather::new(driver, *source.options(), options)
+        });
+        let begun = gather.start(source.needs_mut(), reads.clock().now());
+        self.db.record(HistogramKind::MultigetIoBatchSize, begun);
+    }
+
+    fn fail(&mut self, index: usize, error: Error) {
+        self.answers[self.order[index] as usize] = Err(error);
+    }
+
+    /// Whether the deadline has passed.
+    fn is_late(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| self.db.async_reads.clock().now() >= deadline)
+    }
+
+    /// Fails all look-ups that wait, for the deadline has passed.
+    fn give_up(&mut self) {
+        if let Some(gather) = &mut self.gather {
+            gather.abandon();
+        }
+        for wait in std::mem::take(&mut self.waits) {
+            self.fail(wait.index, too_late());
+        }
+    }
+
+    fn note_levels(&mut self, lookups: &[Lookup], first: usize) {
+        if self.db.statistics.is_none() {
+            return;
+        }
+        let first_level_runs = self.super_version.version.levels[0].files.len();
+        for wait in &self.waits {
+            let run = lookups[wait.index - first].runs_searched();
+            let below = (run - self.runs_above.min(run) + 1).saturating_sub(first_level_runs);
+            self.levels |= 1 << below.min(63);
+        }
+    }
+
+    fn note(&self) {
+        self.db
+            .record(HistogramKind::MultigetDeviceRounds, self.rounds);
+        let levels = u64::from(self.levels.count_ones());
+        self.db
+            .record(HistogramKind::NumLevelReadPerMultiget, levels);
+    }
+}
+
+fn window_is_not_last(first: usize, count: usize) -> bool {
+    first + WINDOW < count
+}
+
+#[cold]
+pub(super) fn too_late() -> Error {
+    Error::with_kind(
+        ErrorKind::TimedOut,
+        "the key was not found before the deadline of the read",
+    )
+}
+
+impl Batch<ProbeSource> for Overlap<'_> {
+    fn fault(&mut self, index: usize, fault: Fault<NeedId>) {
+        let index = self.first + index;
+        match fault {
+            Fault::Error(error) => self.fail(index, error),
+            Fault::Suspend(need) => self.waits.push(Wait {
+                index,
+                need,
+                rounds: 1,
+            }),
+        }
+    }
+
+    /// Where only one level is read at a time, nobody goes on to the next before all have been through this one.
+    fn run_searched(
+        &mut self,
+        run: usize,
+        lookups: &mut [Lookup],
+        done: &mut [bool],
+        source: &mut ProbeSource,
+    ) {
+        if self.options.optimize_multiget_for_io || self.waits.is_empty() {
+            return;
+        }
+        let first = self.first;
+        let waited: Vec<usize> = self.waits.iter().map(|wait| wait.index).collect();
+        self.settle(lookups, first, source, self.runs_above..run + 1);
+        for index in waited {
+            let has_failed = self.answers[self.order[index] as usize].is_err();
+            done[index - first] = has_failed || lookups[index - first].is_settled();
+        }
+    }
+}

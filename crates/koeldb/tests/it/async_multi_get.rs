@@ -1,0 +1,747 @@
+//! Multi-gets whose reads overlap answer as those that wait for each read in turn, whatever the device does.
+//!
+//! Databases are made in memory and read through a simulation that completes reads in an order that a seed decides, over
+//! a layer that damages chosen parts of files.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use koeldb::fs::layer::{Call, Layer, Layered, Operation};
+use koeldb::fs::read_driver::SimReads;
+use koeldb::fs::{FileSystem, LatencyFileSystem, MemoryFileSystem, RandomAccessFile, SystemClock};
+use koeldb::statistics::{HistogramKind, Statistics};
+use koeldb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, Compression, Db, Env,
+    Error, ErrorKind, IndexType, Options, PinnedSlices, ReadOptions, ReadTier, StringAppend,
+};
+
+const PATH: &str = "/async";
+
+/// A small generator, so that a printed seed replays a run.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
+}
+
+/// What is wrong with a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wrong {
+    /// Reads of it fail.
+    Unreadable,
+    /// The next read of it fails.
+    UnreadableOnce,
+    /// Its first byte is another.
+    Flipped,
+    /// Its first byte is another the next time it is read.
+    FlippedOnce,
+}
+
+/// Damages parts of files, and lists the reads that were made.
+#[derive(Clone, Debug, Default)]
+struct Damage(Arc<Mutex<DamageState>>);
+
+#[derive(Debug, Default)]
+struct DamageState {
+    wrong: Vec<(PathBuf, Range<u64>, Wrong)>,
+    unopenable: bool,
+    reads: Vec<(PathBuf, Range<u64>)>,
+}
+
+impl Damage {
+    fn spoil(&self, part: &(PathBuf, Range<u64>), wrong: Wrong) {
+        let mut state = self.0.lock().unwrap();
+        state.wrong.push((part.0.clone(), part.1.clone(), wrong));
+    }
+
+    fn heal(&self) {
+        let mut state = self.0.lock().unwrap();
+        state.wrong.clear();
+        state.unopenable = false;
+    }
+
+    fn refuse_opening(&self) {
+        self.0.lock().unwrap().unopenable = true;
+    }
+
+    /// The reads of tables since this was asked last.
+    fn take_reads(&self) -> Vec<(PathBuf, Range<u64>)> {
+        std::mem::take(&mut self.0.lock().unwrap().reads)
+    }
+}
+
+fn device_error(path: &Path) -> Error {
+    Error::io(std::io::Error::from_raw_os_error(5), "read", path)
+}
+
+impl Layer for Damage {
+    fn around<T>(
+        &self,
+        call: &Call<'_>,
+        proceed: impl FnOnce() -> koeldb::Result<T>,
+    ) -> koeldb::Result<T> {
+        let is_table = call.path.extension().is_some_and(|name| name == "sst");
+        if is_table && call.operation == Operation::Open && self.0.lock().unwrap().unopenable {
+            return Err(device_error(call.path));
+        }
+        proceed()
+    }
+
+    fn read(
+        &self,
+        call: &Call<'_>,
+        buffer: &mut [u8],
+        below: &dyn RandomAccessFile,
+    ) -> koeldb::Result<usize> {
+        let read = below.read_at(call.offset, buffer)?;
+        let mut state = self.0.lock().unwrap();
+        let whole = call.offset..call.offset + call.len;
+        if call.path.extension().is_some_and(|name| name == "sst") {
+            state.reads.push((call.path.to_owned(), whole.clone()));
+        }
+        let mut result = Ok(read);
+        state.wrong.retain(|(path, part, wrong)| {
+            if path != call.path || part.end <= whole.start || whole.end <= part.start {
+                return true;
+            }
+            if matches!(wrong, Wrong::Unreadable | Wrong::UnreadableOnce) {
+                result = Err(device_error(call.path));
+            } else if whole.contains(&part.start) {
+                buffer[usize::try_from(part.start - whole.start).unwrap()] ^= 0x10;
+            }
+            matches!(wrong, Wrong::Unreadable | Wrong::Flipped)
+        });
+        result
+    }
+}
+
+/// A device that holds a database.
+struct Device {
+    memory: Arc<MemoryFileSystem>,
+    damage: Damage,
+    sim: SimReads,
+}
+
+impl Device {
+    fn new(seed: u64) -> Self {
+        Device {
+            memory: Arc::new(MemoryFileSystem::new()),
+            damage: Damage::default(),
+            sim: SimReads::new(seed),
+        }
+    }
+
+    /// Opens the database for writing, past all that is between.
+    fn open_plainly(&self, options: &Options) -> Db {
+        let mut options = options.clone();
+        let fs: Arc<dyn FileSystem> = self.memory.clone();
+        options
+            .create_if_missing(true)
+            .set_disable_auto_compactions(true)
+            .set_env(&Env::new(fs, Arc::new(SystemClock)));
+        Db::open(&options, PATH).unwrap()
+    }
+
+    fn open(&self, options: &Options) -> Db {
+        let mut options = options.clone();
+        let ordered = Layered::with_layer(self.memory.clone(), self.sim.clone());
+        let damaged = Layered::with_layer(Arc::new(ordered), self.damage.clone());
+        let env = Env::new(Arc::new(damaged), Arc::new(self.sim.clock().clone()));
+        options.set_disable_auto_compactions(true).set_env(&env);
+        Db::open(&options, PATH).unwrap()
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+/// Runs of random operations, one above the other: some level-0 tables over one or two deeper levels.
+fn fill(db: &Db, random: &mut Random, key_count: u64, runs: u64) -> Model {
+    let mut model = Model::new();
+    for run in 0..runs {
+        for step in 0..key_count {
+            let key = key(random.below(key_count));
+            match random.below(100) {
+                0..70 => {
+                    let fill = ["compressible", "x"][random.index(2)].repeat(random.index(12));
+                    let value = format!("{run}.{step}-{fill}").into_bytes();
+                    db.put(&key, &value).unwrap();
+                    model.insert(key, value);
+                }
+                70..80 => {
+                    db.delete(&key).unwrap();
+                    model.remove(&key);
+                }
+                80..99 => {
+                    let operand = format!("m{run}.{step}");
+                    db.merge(&key, &operand).unwrap();
+                    let value = model.entry(key).or_default();
+                    if !value.is_empty() {
+                        value.push(b',');
+                    }
+                    value.extend_from_slice(operand.as_bytes());
+                }
+                _ => {
+                    let end = [&key[..], b"~"].concat();
+                    let end = if random.below(2) == 0 {
+                        end
+                    } else {
+                        self::key(random.below(key_count))
+                    };
+                    if key < end {
+                        db.delete_range(&key, &end).unwrap();
+                        model.retain(|other, _| *other < key || *other >= end);
+                    }
+                }
+            }
+        }
+        db.flush().unwrap();
+        if run == 0 || random.below(4) == 0 {
+            let mut whole = CompactRangeOptions::new();
+            whole.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+            db.default_cf().compact_range_opt(.., &whole).unwrap();
+        }
+    }
+    model
+}
+
+fn options_of(random: &mut Random) -> Options {
+    let mut options = Options::new();
+    let mut table = BlockBasedOptions::new();
+    table.set_block_size([128, 512, 4096][random.index(3)]);
+    if random.below(3) > 0 {
+        table.set_bloom_filter(10.0);
+    }
+    match random.below(4) {
+        0 => {
+            table
+                .set_index_type(IndexType::TwoLevel)
+                .set_partition_filters(random.below(2) == 0)
+                .set_metadata_block_size(128)
+                .set_pin_top_level_index_and_filter(random.below(2) == 0);
+        }
+        1 => {
+            table.set_index_type(IndexType::BinarySearchWithFirstKey);
+        }
+        _ => {}
+    }
+    table.set_cache_index_and_filter_blocks(random.below(2) == 0);
+    match random.below(3) {
+        0 => table.set_block_cache(&Cache::new_lru_cache(0)),
+        1 => table.set_block_cache(&Cache::new_lru_cache(6 << 10)),
+        _ => table.set_block_cache(&Cache::new_clock_cache(1 << 20)),
+    };
+    options
+        .set_compression_type([Compression::None, Compression::Snappy][random.index(2)])
+        .set_target_file_size_base([2 << 10, 64 << 20][random.index(2)])
+        .set_merge_operator(StringAppend::default())
+        .set_block_based_table_factory(&table);
+    options
+}
+
+/// How a multi-get is made: waiting for each read, one level at a time, all levels at once.
+fn modes(read: &ReadOptions) -> [ReadOptions; 3] {
+    let mut modes = [read.clone(), read.clone(), read.clone()];
+    modes[0].set_async_io(false);
+    modes[1]
+        .set_async_io(true)
+        .set_optimize_multiget_for_io(false);
+    modes[2].set_async_io(true);
+    modes
+}
+
+fn batch(random: &mut Random, key_count: u64) -> Vec<Vec<u8>> {
+    let count = [1, 2, 8, 8, 40, 300][random.index(6)];
+    let mut keys: Vec<Vec<u8>> = (0..count)
+        .map(|_| key(random.below(key_count + key_count / 10)))
+        .collect();
+    if count > 2 {
+        keys[count - 1] = keys[0].clone();
+    }
+    if random.below(2) == 0 {
+        keys.sort();
+    }
+    keys
+}
+
+fn outcomes(answers: &PinnedSlices) -> Vec<Result<Option<Vec<u8>>, ErrorKind>> {
+    (answers.iter())
+        .map(|answer| match answer {
+            Ok(value) => Ok(value.map(<[u8]>::to_vec)),
+            Err(error) => Err(error.kind()),
+        })
+        .collect()
+}
+
+#[test]
+fn overlapping_reads_answer_as_the_model() {
+    let seeds = if std::env::var_os("KOELDB_LONG").is_some() {
+        400
+    } else {
+        14
+    };
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let options = options_of(&mut random);
+        let device = Device::new(seed);
+        let db = device.open_plainly(&options);
+        let runs = 1 + random.below(6);
+        let model = fill(&db, &mut random, 300, runs);
+        db.close().unwrap();
+        let db = device.open(&options);
+        for _ in 0..12 {
+            let keys = batch(&mut random, 300);
+            let mut read = ReadOptions::new();
+            read.fill_cache(random.below(2) == 0);
+            let mut modes = modes(&read);
+            modes.rotate_left(random.index(3));
+            for mode in modes {
+                let answers = db.multi_get_opt(&keys, &mode);
+                for (key, found) in keys.iter().zip(&answers) {
+                    let expected = model.get(key).map(Vec::as_slice);
+                    assert_eq!(found.unwrap(), expected, "{}", key.escape_ascii());
+                }
+            }
+        }
+        assert_eq!(device.sim.held(), 0);
+    }
+}
+
+/// A database whose every read is cold: opened, its tables open, its cache refused.
+fn cold(device: &Device, options: &Options, table: &mut BlockBasedOptions) -> Db {
+    let mut options = options.clone();
+    table.set_block_cache(&Cache::new_lru_cache(0));
+    options
+        .set_merge_operator(StringAppend::default())
+        .set_block_based_table_factory(table);
+    let db = device.open(&options);
+    // Opens the tables.
+    let keys: Vec<_> = (0..1000).map(key).collect();
+    let _ = db.multi_get_opt(&keys, ReadOptions::new().set_async_io(false));
+    device.damage.take_reads();
+    db
+}
+
+fn overlapped() -> ReadOptions {
+    let mut read = ReadOptions::new();
+    read.set_async_io(true);
+    read
+}
+
+fn waiting() -> ReadOptions {
+    let mut read = ReadOptions::new();
+    read.set_async_io(false);
+    read
+}
+
+#[test]
+fn damage_fails_the_same_keys_and_shows_no_older_value() {
+    let seeds = if std::env::var_os("KOELDB_LONG").is_some() {
+        300
+    } else {
+        10
+    };
+    let mut failures = 0;
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut random = Random::new(seed + 1000);
+        let options = options_of(&mut random);
+        let device = Device::new(seed);
+        let db = device.open_plainly(&options);
+        let runs = 2 + random.below(4);
+        let model = fill(&db, &mut random, 300, runs);
+        db.close().unwrap();
+        let mut table = BlockBasedOptions::new();
+        table.set_cache_index_and_filter_blocks(random.below(2) == 0);
+        let db = cold(&device, &options, &mut table);
+        let keys: Vec<_> = (0..330).map(key).collect();
+        let _ = db.multi_get_opt(&keys, &waiting());
+        let parts = device.damage.take_reads();
+        for _ in 0..12 {
+            let wrongs = [
+                Wrong::Unreadable,
+                Wrong::Flipped,
+                Wrong::UnreadableOnce,
+                Wrong::FlippedOnce,
+            ];
+            let wrong = wrongs[random.index(4)];
+            for _ in 0..=random.below(3) {
+                device
+                    .damage
+                    .spoil(&parts[random.index(parts.len())], wrong);
+            }
+            let lasts = matches!(wrong, Wrong::Unreadable | Wrong::Flipped);
+            let keys = batch(&mut random, 300);
+            let [waiting, one_level, all_levels] = modes(&ReadOptions::new());
+            let expected = lasts.then(|| outcomes(&db.multi_get_opt(&keys, &waiting)));
+            for mode in [one_level, all_levels] {
+                let found = outcomes(&db.multi_get_opt(&keys, &mode));
+                for (key, found) in keys.iter().zip(&found) {
+                    match found {
+                        Ok(value) => assert_eq!(value.as_ref(), model.get(key)),
+                        Err(ErrorKind::IoError | ErrorKind::Corruption) => failures += 1,
+                        Err(kind) => panic!("{kind:?}"),
+                    }
+                }
+                if let Some(expected) = &expected {
+                    assert_eq!(&found, expected);
+                }
+            }
+            device.damage.heal();
+            for (key, found) in keys.iter().zip(&db.multi_get_opt(&keys, &overlapped())) {
+                assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice), "healed");
+            }
+        }
+    }
+    assert!(failures > 20, "{failures}");
+}
+
+/// Four runs, the newest of one table, and the values that key `n` has: `run.n`.
+fn four_runs(device: &Device, table: &BlockBasedOptions, key_count: u64) -> Model {
+    let mut options = Options::new();
+    options.set_block_based_table_factory(table);
+    let db = device.open_plainly(&options);
+    let mut model = Model::new();
+    let mut random = Random::new(7);
+    for run in 0..4 {
+        for number in 0..key_count {
+            if random.below(1 << run) == 0 {
+                let value = format!("{run}.{number}.{}", "v".repeat(60)).into_bytes();
+                db.put(key(number), &value).unwrap();
+                model.insert(key(number), value);
+            }
+        }
+        db.flush().unwrap();
+        if run == 0 {
+            let mut whole = CompactRangeOptions::new();
+            whole.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+            db.default_cf().compact_range_opt(.., &whole).unwrap();
+        }
+    }
+    db.close().unwrap();
+    model
+}
+
+/// The bytes of all blocks that a key is looked for in, newest run first.
+fn parts_of(device: &Device, db: &Db, key: &[u8]) -> Vec<(PathBuf, Range<u64>)> {
+    device.damage.take_reads();
+    db.get(key).unwrap();
+    device.damage.take_reads()
+}
+
+#[test]
+fn a_cold_batch_takes_little_more_than_one_round() {
+    let device = Device::new(1);
+    let mut table = BlockBasedOptions::new();
+    table.set_bloom_filter(10.0).set_block_size(1024);
+    let model = four_runs(&device, &table, 4000);
+    let statistics = Statistics::new();
+    let mut options = Options::new();
+    options.set_statistics(statistics.clone());
+    let db = cold(&device, &options, &mut table);
+    let mut random = Random::new(3);
+    statistics.reset();
+    for _ in 0..200 {
+        let start = random.below(4000 - 8 * 400);
+        let keys: Vec<_> = (0..8).map(|i| key(start + i * 400)).collect();
+        let answers = db.multi_get_opt(&keys, &overlapped());
+        for (key, found) in keys.iter().zip(&answers) {
+            assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+        }
+    }
+    let rounds = statistics.histogram(HistogramKind::MultigetDeviceRounds);
+    assert_eq!(rounds.count, 200);
+    assert!(rounds.average() <= 1.3, "{rounds:?}");
+    let levels = statistics.histogram(HistogramKind::NumLevelReadPerMultiget);
+    assert!(levels.average() > 1.2, "{levels:?}");
+    assert!(statistics.histogram(HistogramKind::AsyncReadBytes).count > 400);
+}
+
+#[test]
+fn keys_of_one_block_read_it_once_and_neighbours_are_read_together() {
+    let device = Device::new(1);
+    let mut table = BlockBasedOptions::new();
+    table.set_bloom_filter(10.0).set_block_size(4096);
+    four_runs(&device, &table, 1000);
+    let db = cold(&device, &Options::new(), &mut table);
+    let part = parts_of(&device, &db, &key(500)).pop().unwrap();
+    let near: Vec<_> = (495..505).map(key).collect();
+    let _ = db.multi_get_opt(&near, &overlapped());
+    let bottom: Vec<_> = device.damage.take_reads();
+    let reads = bottom.iter().filter(|read| read.0 == part.0).count();
+    assert_eq!(reads, 1, "{bottom:?}");
+    let all: Vec<_> = (0..1000).map(key).collect();
+    let _ = db.multi_get_opt(&all, &overlapped());
+    let reads = device.damage.take_reads();
+    assert!(
+        reads.len() <= 40,
+        "{} reads of a small database",
+        reads.len()
+    );
+}
+
+/// M3: what cannot be read in a newer run is not looked for in an older one. Only the key whose block it is fails.
+#[test]
+fn one_bad_sector_fails_one_key_and_shows_no_older_value() {
+    let device = Device::new(5);
+    let mut table = BlockBasedOptions::new();
+    table.set_bloom_filter(10.0).set_block_size(256);
+    let model = four_runs(&device, &table, 4000);
+    let newest = (0..4000)
+        .find(|&n| model[&key(n)].starts_with(b"3."))
+        .unwrap();
+    let db = cold(&device, &Options::new(), &mut table);
+    let keys: Vec<_> = (0..8).map(|i| key(newest + i * 100)).collect();
+    for wrong in [Wrong::Unreadable, Wrong::Flipped] {
+        let part = parts_of(&device, &db, &keys[0]).remove(0);
+        device.damage.spoil(&part, wrong);
+        for mode in modes(&ReadOptions::new()) {
+            let answers = db.multi_get_opt(&keys, &mode);
+            let error = answers.get(0).unwrap_err();
+            let kind = if wrong == Wrong::Flipped {
+                ErrorKind::Corruption
+            } else {
+                ErrorKind::IoError
+            };
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(".sst"), "{error}");
+            for (key, found) in keys.iter().zip(&answers).skip(1) {
+                assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+            }
+        }
+        device.damage.heal();
+    }
+}
+
+/// M1, M2: a table that cannot be opened fails its keys with the reason, and is opened when it can be.
+#[test]
+fn a_table_that_cannot_be_opened_fails_its_keys_alone() {
+    let device = Device::new(5);
+    let mut table = BlockBasedOptions::new();
+    let mut model = four_runs(&device, &table, 100);
+    let db = cold(&device, &Options::new(), &mut table);
+    for number in 0..50 {
+        db.put(key(number), "new").unwrap();
+        model.insert(key(number), b"new".to_vec());
+    }
+    db.flush().unwrap();
+    device.damage.refuse_opening();
+    let keys: Vec<_> = (0..100).map(key).collect();
+    for mode in modes(&ReadOptions::new()) {
+        let found = db.multi_get_opt(&keys, &mode);
+        for (number, found) in found.iter().enumerate() {
+            match number {
+                0..50 => assert_eq!(found.unwrap_err().kind(), ErrorKind::IoError),
+                _ => assert_eq!(found.unwrap(), model.get(&keys[number]).map(Vec::as_slice)),
+            }
+        }
+    }
+    device.damage.heal();
+    for (key, found) in keys.iter().zip(&db.multi_get_opt(&keys, &overlapped())) {
+        assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+    }
+}
+
+/// M4, M5: duplicates of a key whose versions lie in many blocks, merged.
+#[test]
+fn duplicates_of_a_long_merge_agree() {
+    let device = Device::new(9);
+    let mut table = BlockBasedOptions::new();
+    table.set_block_size(64).set_no_block_cache(true);
+    let mut options = Options::new();
+    options
+        .set_merge_operator(StringAppend::default())
+        .set_block_based_table_factory(&table);
+    let db = device.open_plainly(&options);
+    let mut snapshots = Vec::new();
+    let mut expected = Vec::new();
+    for run in 0..5 {
+        for step in 0..10 {
+            let operand = format!("{run}{step}{}", "o".repeat(30));
+            db.merge(key(1), &operand).unwrap();
+            expected.push(operand);
+            // Keeps the operands apart.
+            snapshots.push(db.snapshot());
+        }
+        db.put(key(0), "before").unwrap();
+        db.put(key(2), "behind").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    drop(snapshots);
+    let db = cold(&device, &options, &mut table);
+    let keys = [key(1), key(2), key(1), key(0), key(1)];
+    for mode in modes(&ReadOptions::new()) {
+        let answers = db.multi_get_opt(&keys, &mode);
+        for index in [0, 2, 4] {
+            let found = answers.get(index).unwrap().unwrap();
+            assert_eq!(found, expected.join(",").as_bytes());
+        }
+        assert_eq!(answers.get(1).unwrap().unwrap(), b"behind");
+    }
+}
+
+/// M6, M9: a run that has no entry of the key, but a range tombstone over it, or a cached block where it would be.
+#[test]
+fn runs_without_the_key_neither_hide_nor_show_what_is_below() {
+    let device = Device::new(11);
+    let mut table = BlockBasedOptions::new();
+    table.set_block_cache(&Cache::new_lru_cache(1 << 20));
+    let mut options = Options::new();
+    options.set_block_based_table_factory(&table);
+    let db = device.open_plainly(&options);
+    for number in 0..100 {
+        db.put(key(number), "old").unwrap();
+    }
+    db.flush().unwrap();
+    db.delete_range(key(10), key(20)).unwrap();
+    db.put(key(5), "new").unwrap();
+    db.put(key(50), "new").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = device.open(&options);
+    // The newer run's only block is cached; without a filter every key between is looked for in it.
+    db.get(key(50)).unwrap();
+    let keys: Vec<_> = (0..60).map(key).collect();
+    for mode in modes(&ReadOptions::new()) {
+        for (number, found) in db.multi_get_opt(&keys, &mode).iter().enumerate() {
+            let expected = match number {
+                5 | 50 => Some(&b"new"[..]),
+                10..20 => None,
+                _ => Some(&b"old"[..]),
+            };
+            assert_eq!(found.unwrap(), expected, "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_ends_at_its_deadline_whatever_the_device_does() {
+    let device = Device::new(13);
+    let mut table = BlockBasedOptions::new();
+    table.set_block_size(256);
+    let model = four_runs(&device, &table, 500);
+    let db = cold(&device, &Options::new(), &mut table);
+    db.put(key(3), "in memory").unwrap();
+    let keys: Vec<_> = (0..20).map(key).collect();
+    device.sim.set_stopped(true);
+    let mut read = overlapped();
+    #[expect(clippy::disallowed_methods, reason = "a deadline is an instant")]
+    read.set_deadline(Instant::now() + Duration::from_secs(3600));
+    for (number, found) in db.multi_get_opt(&keys, &read).iter().enumerate() {
+        match number {
+            3 => assert_eq!(found.unwrap().unwrap(), b"in memory"),
+            _ => assert_eq!(found.unwrap_err().kind(), ErrorKind::TimedOut),
+        }
+    }
+    let mut read = overlapped();
+    read.set_io_timeout(Duration::from_millis(5));
+    let found = db.multi_get_opt(&keys, &read);
+    assert_eq!(found.get(4).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(found.get(4).unwrap_err().to_string().contains(".sst"));
+    // What was given up completes when nobody waits for it.
+    device.sim.set_stopped(false);
+    device.sim.run();
+    assert_eq!(device.sim.held(), 0);
+    for (key, found) in keys
+        .iter()
+        .zip(&db.multi_get_opt(&keys, &overlapped()))
+        .skip(4)
+    {
+        assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+    }
+    #[expect(clippy::disallowed_methods, reason = "a deadline is an instant")]
+    let now = Instant::now();
+    for mut mode in modes(&ReadOptions::new()) {
+        mode.set_deadline(now);
+        let found = db.multi_get_opt(&keys, &mode);
+        assert!(
+            found
+                .iter()
+                .all(|found| found.unwrap_err().kind() == ErrorKind::TimedOut)
+        );
+    }
+}
+
+#[test]
+fn limits_of_size_and_tier_hold_in_all_modes() {
+    let device = Device::new(17);
+    let mut table = BlockBasedOptions::new();
+    let model = four_runs(&device, &table, 100);
+    let db = cold(&device, &Options::new(), &mut table);
+    let keys = [key(9), key(1), key(5), key(3)];
+    let length = model[&key(1)].len() as u64;
+    for mut mode in modes(&ReadOptions::new()) {
+        // In key order: 1 reaches the limit, 3 exceeds it.
+        mode.set_value_size_soft_limit(length);
+        let found = outcomes(&db.multi_get_opt(&keys, &mode));
+        assert_eq!(found[1], Ok(model.get(&key(1)).cloned()));
+        assert_eq!(found[3], Ok(model.get(&key(3)).cloned()));
+        assert_eq!(found[2], Err(ErrorKind::Aborted));
+        assert_eq!(found[0], Err(ErrorKind::Aborted));
+        mode.set_value_size_soft_limit(u64::MAX)
+            .set_read_tier(ReadTier::BlockCache);
+        device.damage.take_reads();
+        let found = outcomes(&db.multi_get_opt(&keys, &mode));
+        assert!(
+            found
+                .iter()
+                .all(|found| *found == Err(ErrorKind::Incomplete))
+        );
+        assert_eq!(device.damage.take_reads(), []);
+    }
+}
+
+#[test]
+fn threads_of_a_pool_answer_as_the_model() {
+    let device = Device::new(19);
+    let mut table = BlockBasedOptions::new();
+    table.set_block_size(256).set_no_block_cache(true);
+    let model = four_runs(&device, &table, 2000);
+    let clock = Arc::new(SystemClock);
+    let delay = Duration::from_micros(200);
+    let slow = Arc::new(LatencyFileSystem::new(
+        device.memory.clone(),
+        delay,
+        clock.clone(),
+    ));
+    let mut options = Options::new();
+    options
+        .set_block_based_table_factory(&table)
+        .set_env(&Env::new(slow, clock));
+    let db = Db::open(&options, PATH).unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (db, model) = (&db, &model);
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for _ in 0..10 {
+                    let keys = batch(&mut random, 2000);
+                    for (key, found) in keys.iter().zip(&db.multi_get_opt(&keys, &overlapped())) {
+                        assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+                    }
+                }
+            });
+        }
+    });
+}
