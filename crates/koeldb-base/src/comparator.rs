@@ -34,6 +34,12 @@ pub trait Comparator: Send + Sync + 'static {
         None
     }
 
+    /// Whether keys that compare as equal have the same bytes. What hashes keys, such as some memtables, works only with
+    /// orders that say so; the default does not.
+    fn equal_keys_have_equal_bytes(&self) -> bool {
+        false
+    }
+
     #[doc(hidden)]
     fn builtin(&self) -> Option<KeyOrder> {
         None
@@ -63,6 +69,10 @@ fn bytewise_prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
 impl Comparator for BytewiseComparator {
     fn name(&self) -> &str {
         "leveldb.BytewiseComparator"
+    }
+
+    fn equal_keys_have_equal_bytes(&self) -> bool {
+        true
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
@@ -108,6 +118,10 @@ impl Comparator for ReverseBytewiseComparator {
         "rocksdb.ReverseBytewiseComparator"
     }
 
+    fn equal_keys_have_equal_bytes(&self) -> bool {
+        true
+    }
+
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         b.cmp(a)
     }
@@ -130,6 +144,10 @@ impl Comparator for ReverseBytewiseComparator {
 impl Comparator for Uint64Comparator {
     fn name(&self) -> &str {
         "rocksdb.Uint64Comparator"
+    }
+
+    fn equal_keys_have_equal_bytes(&self) -> bool {
+        true
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {

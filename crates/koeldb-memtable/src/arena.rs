@@ -11,7 +11,8 @@
 //! # Invariants
 //! - **A1** A block neither moves nor shrinks nor is freed before the arena is dropped.
 //! - **A2** Bytes that [`Lease::allocate`] returned belong to the caller alone and are never returned again.
-//! - **A3** The [`Buffer`] over the arena stays inside of [`SharedArena`], and positions in it are made by
+//! - **A3** Addresses have at most [`ADDRESS_BITS`] bits.
+//! - **A4** The [`Buffer`] over the arena stays inside of [`SharedArena`], and positions in it are made by
 //!   [`SharedArena::pin`] alone: they are addresses of initialized bytes that no longer change.
 #![expect(
     unsafe_code,
@@ -22,23 +23,30 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::hint;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::{Buffer, PinnedSlice, Region};
 use koeldb_base::{SeqNo, ValueType};
 
+use crate::recycler::Recycler;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, UnsafeCell, yield_now};
+
 /// Enough that two of some dozen inserting threads rarely meet: a shard is held for some 2 % of an insert.
+#[cfg(not(all(loom, test)))]
 pub(crate) const SHARDS: usize = 8;
+#[cfg(all(loom, test))]
+pub(crate) const SHARDS: usize = 2;
 
 const ALIGN: usize = 8;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
+/// The bits of an address in an arena.
+pub(crate) const ADDRESS_BITS: u32 = 48;
 
 /// A small number of this thread, by which threads spread over shards.
 pub(crate) fn thread_slot() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
         static SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
     }
@@ -48,6 +56,18 @@ pub(crate) fn thread_slot() -> usize {
         }
         slot.get()
     })
+}
+
+/// Asks for the memory at `address` before it is needed.
+#[inline]
+pub(crate) fn prefetch(address: *const i8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing; any address will do.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
 }
 
 /// What one thread writes: nothing else lies in its two cache lines (two, because they are fetched in pairs).
@@ -85,13 +105,46 @@ impl Default for Shard {
     }
 }
 
-struct Block {
+/// Memory of the allocator, given back when dropped.
+pub(crate) struct Block {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: a block is an address and a size; what lies in it is guarded by A2.
 unsafe impl Send for Block {}
+
+impl Block {
+    fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, ALIGN)
+            .expect("keys and values are under 4 GiB, blocks not much larger");
+        // SAFETY: the layout is not of size zero: every entry and every block has some bytes.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        // Bits above are for the representations to use.
+        assert!(
+            (start.addr().get() as u64) < 1 << ADDRESS_BITS,
+            "processes that do not ask for more get addresses of 48 bits"
+        );
+        // `Region::bytes` finds its way back from the address.
+        let _ = start.as_ptr().expose_provenance();
+        Block { start, layout }
+    }
+
+    /// Its size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: `new` got the block from `alloc` with this layout; a block cannot be copied.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
 
 /// What was inserted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,16 +166,18 @@ pub(crate) struct Arena {
     counted: AtomicBool,
     shards: Box<[Padded<Shard>; SHARDS]>,
     blocks: Mutex<Vec<Block>>,
+    recycler: Option<Arc<Recycler>>,
 }
 
 impl Arena {
-    fn new(block_bytes_max: usize) -> Self {
+    fn new(block_bytes_max: usize, recycler: Option<Arc<Recycler>>) -> Self {
         Arena {
             block_bytes_max: block_bytes_max.max(1 << 10).next_multiple_of(ALIGN),
-            allocated: AtomicUsize::new(0),
+            allocated: AtomicUsize::new(size_of::<[Padded<Shard>; SHARDS]>()),
             counted: AtomicBool::new(false),
             shards: Box::default(),
-            blocks: Mutex::default(),
+            blocks: Mutex::new(Vec::new()),
+            recycler,
         }
     }
 
@@ -136,15 +191,33 @@ impl Arena {
     pub(crate) fn lease(&self) -> Lease<'_> {
         let mut slot = thread_slot();
         loop {
-            let shard = &self.shards[slot % SHARDS].0;
+            let index = slot % SHARDS;
+            let shard = &self.shards[index].0;
             if !shard.borrowed.swap(true, Ordering::Acquire) {
-                return Lease { arena: self, shard };
+                return Lease {
+                    arena: self,
+                    shard,
+                    index,
+                };
             }
             hint::spin_loop();
             slot += 1;
             if slot.is_multiple_of(4 * SHARDS) {
-                thread::yield_now();
+                yield_now();
             }
+        }
+    }
+
+    /// Borrows the shard at `index`, as soon as its holder gives it back.
+    pub(crate) fn lease_of(&self, index: usize) -> Lease<'_> {
+        let shard = &self.shards[index].0;
+        while shard.borrowed.swap(true, Ordering::Acquire) {
+            yield_now();
+        }
+        Lease {
+            arena: self,
+            shard,
+            index,
         }
     }
 
@@ -172,21 +245,13 @@ impl Arena {
             || shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
     }
 
-    fn lock_blocks(&self) -> MutexGuard<'_, Vec<Block>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn new_block(&self, blocks: &mut Vec<Block>, bytes: usize) -> NonNull<u8> {
-        let layout = Layout::from_size_align(bytes, ALIGN)
-            .expect("keys and values are under 4 GiB, blocks not much larger");
-        // SAFETY: the layout is not of size zero: every entry and every block has some bytes.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        // `Region::bytes` finds its way back from the address.
-        let _ = start.as_ptr().expose_provenance();
-        blocks.push(Block { start, layout });
+    /// Adds a block of `bytes` bytes to the list, a used one if there is.
+    fn new_block(&self, bytes: usize) -> NonNull<u8> {
+        let used = self.recycler.as_ref().and_then(|r| r.take_block(bytes));
+        let block = used.unwrap_or_else(|| Block::new(bytes));
+        let start = block.start;
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.push(block);
         self.allocated.fetch_add(bytes, Ordering::Relaxed);
         start
     }
@@ -194,9 +259,12 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for Block { start, layout } in self.lock_blocks().drain(..) {
-            // SAFETY: `new_block` got the block from `alloc` with this layout, and the list has it once.
-            unsafe { dealloc(start.as_ptr(), layout) };
+        let Some(recycler) = &self.recycler else {
+            return;
+        };
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        for block in blocks.drain(..) {
+            recycler.give_block(block);
         }
     }
 }
@@ -205,9 +273,16 @@ impl Drop for Arena {
 pub(crate) struct Lease<'a> {
     arena: &'a Arena,
     shard: &'a Shard,
+    index: usize,
 }
 
 impl Lease<'_> {
+    /// Which of the [`SHARDS`] it is: nobody else has a lease of this one.
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// Uninitialized memory of `bytes` bytes, aligned to 8, valid until the arena is dropped.
     #[inline]
     pub(crate) fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
@@ -235,7 +310,6 @@ impl Lease<'_> {
 
     #[cold]
     fn allocate_slow(&mut self, bytes: usize) -> NonNull<u8> {
-        let mut blocks = self.arena.lock_blocks();
         let in_use = |Padded(shard): &&Padded<Shard>| {
             ptr::eq(shard, self.shard) || shard.block_bytes.load(Ordering::Relaxed) > 0
         };
@@ -250,7 +324,7 @@ impl Lease<'_> {
         self.shard
             .block_bytes
             .store(so_far + fetched, Ordering::Relaxed);
-        let start = self.arena.new_block(&mut blocks, fetched);
+        let start = self.arena.new_block(fetched);
         if fetched == bytes {
             return start;
         }
@@ -296,6 +370,39 @@ impl Drop for Lease<'_> {
     }
 }
 
+/// A value for each shard of an arena, which the holder of its lease alone touches.
+pub(crate) struct PerShard<T> {
+    arena: Arc<Arena>,
+    values: [Padded<UnsafeCell<T>>; SHARDS],
+}
+
+// SAFETY: a value is touched by one lease holder after the other, and taking a lease (acquire) sees what was done
+// before it was given back (release).
+unsafe impl<T: Send> Sync for PerShard<T> {}
+
+impl<T> PerShard<T> {
+    /// The values that `make` makes, for the shards of `arena`.
+    pub(crate) fn new(arena: &SharedArena, mut make: impl FnMut(usize) -> T) -> Self {
+        PerShard {
+            arena: Arc::clone(&arena.arena),
+            values: std::array::from_fn(|index| Padded(UnsafeCell::new(make(index)))),
+        }
+    }
+
+    /// Gives access to the value of the leased shard.
+    #[inline]
+    pub(crate) fn with<R>(&self, lease: &mut Lease<'_>, access: impl FnOnce(&mut T) -> R) -> R {
+        assert!(
+            ptr::eq(lease.arena, &raw const *self.arena),
+            "the lease is of another arena"
+        );
+        self.values[lease.index].0.with_mut(|value| {
+            // SAFETY: nobody else has a lease of this shard of this arena, and this one is borrowed for the call.
+            access(unsafe { &mut *value })
+        })
+    }
+}
+
 /// Adds to a counter that only the borrower of its shard writes.
 #[inline]
 fn add(counter: &AtomicU64, value: u64) {
@@ -311,7 +418,7 @@ struct ArenaRegion(
 impl Region for ArenaRegion {
     fn bytes(&self, start: u64, len: u32) -> &[u8] {
         let address = ptr::with_exposed_provenance::<u8>(to_usize(start));
-        // SAFETY: by A3 `start` and `len` describe part of what `pin` was given: initialized, unchanging bytes
+        // SAFETY: by A4 `start` and `len` describe part of what `pin` was given: initialized, unchanging bytes
         // in a block of this arena, whose provenance `new_block` exposed and which A1 keeps in place.
         unsafe { std::slice::from_raw_parts(address, len as usize) }
     }
@@ -325,9 +432,9 @@ pub(crate) struct SharedArena {
 }
 
 impl SharedArena {
-    /// An empty arena that fetches blocks of up to `block_bytes_max` bytes.
-    pub(crate) fn new(block_bytes_max: usize) -> Self {
-        let arena = Arc::new(Arena::new(block_bytes_max));
+    /// An empty arena that fetches blocks of up to `block_bytes_max` bytes, used ones if there are.
+    pub(crate) fn new(block_bytes_max: usize, recycler: Option<Arc<Recycler>>) -> Self {
+        let arena = Arc::new(Arena::new(block_bytes_max, recycler));
         let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));
         SharedArena { arena, buffer }
     }

@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use koeldb_base::coding::to_usize;
 use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
-use crate::arena::SharedArena;
 use crate::bloom::MemtableBloom;
-use crate::rep::{BATCH, EntryParts, MemtableCursor, MemtableRep, RepEntries, RepKind};
+use crate::recycler::Recycler;
+use crate::rep::{
+    BATCH, EntryParts, Learned, MemtableCursor, MemtableRep, RepEntries, RepKind, Sorter,
+};
 use crate::tombstones::Tombstones;
 
 /// The settings of a memtable.
@@ -23,14 +26,26 @@ pub struct MemtableOptions {
     pub arena_block_bytes: usize,
     /// The filter, if there is to be one.
     pub bloom: Option<BloomOptions>,
+    /// The bytes at which the memtable will be sealed: hash tables are sized by it.
+    pub write_buffer_bytes: usize,
+    /// The prefixes that [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`] hash.
+    pub prefixes: Option<Arc<dyn PrefixExtractor>>,
+    /// Where memory comes from and goes to, if it is to be used again.
+    pub recycler: Option<Arc<Recycler>>,
+    /// How work that can be done in the background is offered, if there is a background.
+    pub sorter: Option<Sorter>,
 }
 
 impl Default for MemtableOptions {
     fn default() -> Self {
         MemtableOptions {
-            rep: RepKind::SkipList,
+            rep: RepKind::default(),
             arena_block_bytes: 1 << 20,
             bloom: None,
+            write_buffer_bytes: 64 << 20,
+            prefixes: None,
+            recycler: None,
+            sorter: None,
         }
     }
 }
@@ -41,6 +56,10 @@ impl fmt::Debug for MemtableOptions {
             .field("rep", &self.rep)
             .field("arena_block_bytes", &self.arena_block_bytes)
             .field("bloom", &self.bloom.is_some())
+            .field("write_buffer_bytes", &self.write_buffer_bytes)
+            .field("prefixes", &self.prefixes.is_some())
+            .field("recycler", &self.recycler)
+            .field("sorter", &self.sorter.is_some())
             .finish()
     }
 }
@@ -54,6 +73,48 @@ pub struct BloomOptions {
     pub whole_keys: bool,
     /// Whose prefixes are noted.
     pub prefixes: Option<Arc<dyn PrefixExtractor>>,
+}
+
+/// An entry of a batch. For [`ValueType::RangeDeletion`] the key is the start of the range and the value its end.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchEntry<'a> {
+    /// When it was written.
+    pub seqno: SeqNo,
+    /// What was done.
+    pub value_type: ValueType,
+    /// The user key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// What the memory of a memtable is used for, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// The entries and what leads to them, with the free ends of blocks.
+    pub arena_bytes: usize,
+    /// Hash tables.
+    pub bucket_bytes: usize,
+    /// Logs, sorted runs and sorted copies, those that only cursors hold among them.
+    pub order_bytes: usize,
+    /// Range tombstones.
+    pub tombstone_bytes: usize,
+    /// The Bloom filter.
+    pub filter_bytes: usize,
+}
+
+impl MemoryReport {
+    /// All of it.
+    #[must_use]
+    #[inline]
+    pub fn total(&self) -> usize {
+        self.arena_bytes
+            + self.bucket_bytes
+            + self.order_bytes
+            + self.tombstone_bytes
+            + self.filter_bytes
+    }
 }
 
 /// An ordered in-memory table of internal entries.
@@ -106,13 +167,26 @@ impl Memtable {
     /// An empty memtable.
     #[must_use]
     pub fn new(order: KeyOrder, options: &MemtableOptions) -> Arc<Self> {
-        let arena = SharedArena::new(options.arena_block_bytes);
+        Self::with(order, options, Learned::NOTHING)
+    }
+
+    /// An empty memtable to follow this one, with what this one shows of keys and entries. This one may still be
+    /// written, so that the next can be made ahead of the switch.
+    #[must_use]
+    pub fn successor(&self, options: &MemtableOptions) -> Arc<Self> {
+        let totals = self.rep.arena().arena().totals();
+        let mut learned = self.rep.learned();
+        learned.entry_bytes = totals.data_bytes.checked_div(totals.entries).map(to_usize);
+        Self::with(self.order.clone(), options, learned)
+    }
+
+    fn with(order: KeyOrder, options: &MemtableOptions, learned: Learned) -> Arc<Self> {
         let bloom = options.bloom.clone().map(|options| Filter {
             bloom: MemtableBloom::new(options.bytes),
             options,
         });
         Arc::new(Memtable {
-            rep: MemtableRep::new(options.rep, order.clone(), arena),
+            rep: MemtableRep::new(options, order.clone(), learned),
             order,
             tombstones: Tombstones::default(),
             bloom,
@@ -149,6 +223,44 @@ impl Memtable {
             filter.note(key);
         }
         self.rep.insert(&parts).map_err(|_| duplicate(key, seqno))
+    }
+
+    /// Inserts entries in their order, waiting for the memory they go to together.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the entries before the one that was refused are in.
+    pub fn insert_batch(&self, entries: &[BatchEntry<'_>]) -> Result<()> {
+        debug_assert!(
+            !self.sealed.load(Ordering::Relaxed),
+            "nothing is inserted into a sealed memtable"
+        );
+        for some in entries.chunks(BATCH) {
+            let mut batch = [EntryParts::EMPTY; BATCH];
+            let mut count = 0;
+            for entry in some {
+                let BatchEntry {
+                    seqno,
+                    value_type,
+                    key,
+                    value,
+                } = *entry;
+                if value_type == ValueType::RangeDeletion {
+                    self.insert_tombstone(seqno, key, value);
+                    continue;
+                }
+                batch[count] = EntryParts::new(seqno, value_type, key, value)?;
+                count += 1;
+                if let Some(filter) = &self.bloom {
+                    filter.note(key);
+                }
+            }
+            let batch = &batch[..count];
+            let (inserted, outcome) = self.rep.insert_batch(batch);
+            if outcome.is_err() {
+                return Err(duplicate(batch[inserted].user_key, batch[inserted].seqno));
+            }
+        }
+        Ok(())
     }
 
     fn insert_tombstone(&self, seqno: SeqNo, start: &[u8], end: &[u8]) {
@@ -250,6 +362,14 @@ impl Memtable {
         self.rep.cursor()
     }
 
+    /// As [`cursor`](Self::cursor), but it need not show keys of other prefixes than that of the key sought last. With
+    /// [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`] it makes no sorted copy, and `seek_to_first` and
+    /// `seek_to_last` find nothing.
+    #[must_use]
+    pub fn prefix_cursor(self: &Arc<Self>) -> MemtableCursor {
+        self.rep.prefix_cursor()
+    }
+
     /// The range tombstones inserted so far; `None` if there are none.
     #[must_use]
     pub fn tombstones(&self) -> Option<Arc<FragmentedTombstones>> {
@@ -259,11 +379,21 @@ impl Memtable {
     /// The bytes of memory the memtable took from the allocator.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
+        self.memory().total()
+    }
+
+    /// What the memory of the memtable is used for.
+    #[must_use]
+    #[inline]
+    pub fn memory(&self) -> MemoryReport {
         let filter = self.bloom.as_ref();
-        self.rep.arena().arena().memory_bytes()
-            + self.rep.memory_bytes()
-            + self.tombstones.memory_bytes()
-            + filter.map_or(0, |filter| filter.bloom.memory_bytes())
+        MemoryReport {
+            arena_bytes: self.rep.arena().arena().memory_bytes() + size_of::<Self>(),
+            bucket_bytes: self.rep.bucket_bytes(),
+            order_bytes: self.rep.order_bytes(),
+            tombstone_bytes: self.tombstones.memory_bytes(),
+            filter_bytes: filter.map_or(0, |filter| filter.bloom.memory_bytes()),
+        }
     }
 
     /// The number of entries inserted, range tombstones included.
@@ -318,6 +448,19 @@ impl Memtable {
         self.sealed.store(true, Ordering::Release);
         self.rep.seal();
     }
+
+    /// Puts the entries in their final order, once and for all, so that the cursors made afterwards find it. For the
+    /// flush of a sealed memtable, in the background: it may take milliseconds.
+    ///
+    /// # Panics
+    /// If the memtable is not sealed.
+    pub fn finalise(&self) {
+        assert!(
+            self.sealed.load(Ordering::Acquire),
+            "a memtable is sealed before it is finalised"
+        );
+        self.rep.finalise();
+    }
 }
 
 impl fmt::Debug for Memtable {
@@ -353,7 +496,7 @@ mod tests {
 
     #[test]
     fn what_was_inserted_is_found_and_listed() {
-        for rep in [RepKind::SkipList, RepKind::Vector { reserved: 0 }] {
+        for rep in [RepKind::default(), RepKind::Vector { reserved: 0 }] {
             let options = MemtableOptions {
                 rep,
                 ..MemtableOptions::default()

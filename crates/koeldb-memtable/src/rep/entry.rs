@@ -7,6 +7,7 @@
 //! # Invariants
 //! - **E1** [`EntryParts::write`] alone makes entries; one that others can see is whole and never changes.
 //! - **E2** An [`Entry`] holds the arena that its bytes lie in.
+//! - **E3** A [`Position`] is where a whole entry begins. It stays inside of the representation whose arena that is.
 #![expect(
     unsafe_code,
     reason = "entries are read in place; the lengths in front of their parts are ours to trust"
@@ -19,7 +20,7 @@ use koeldb_base::coding::{to_u32, varint_len};
 use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, footer_of, pack};
 use koeldb_base::{PinnedSlice, Result, SeqNo, ValueType};
 
-use crate::arena::SharedArena;
+use crate::arena::{Lease, SharedArena};
 
 /// An entry to be inserted.
 #[derive(Clone, Copy)]
@@ -33,6 +34,16 @@ pub(crate) struct EntryParts<'a> {
 }
 
 impl<'a> EntryParts<'a> {
+    /// An entry of nothing, for arrays to begin with.
+    pub(crate) const EMPTY: EntryParts<'static> = EntryParts {
+        user_key: &[],
+        seqno: 0,
+        value_type: ValueType::Value,
+        value: &[],
+        internal_len: 0,
+        value_len: 0,
+    };
+
     /// Checks that the lengths can be encoded.
     #[inline]
     pub(crate) fn new(
@@ -135,6 +146,33 @@ unsafe fn read_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
     }
 }
 
+/// Where an entry begins, for those that keep many: half the size of what carries its own proof.
+#[derive(Clone, Copy)]
+pub(crate) struct Position(NonNull<u8>);
+
+// SAFETY: entries that others can see never change (E1), so any thread may read them.
+unsafe impl Send for Position {}
+// SAFETY: as above.
+unsafe impl Sync for Position {}
+
+impl Position {
+    /// Encodes an entry in memory of the lease's arena.
+    #[inline]
+    pub(crate) fn allocate(lease: &mut Lease<'_>, parts: &EntryParts<'_>) -> Self {
+        let start = lease.allocate(parts.encoded_len());
+        // SAFETY: the memory is this call's alone.
+        unsafe { parts.write(start) };
+        Position(start)
+    }
+
+    /// The entry, in the arena it was made in (E3).
+    #[inline]
+    pub(crate) fn entry(self, arena: &SharedArena) -> Entry<'_> {
+        // SAFETY: a position leads to a whole entry, and stays with its arena (E3).
+        unsafe { Entry::new(self.0, arena) }
+    }
+}
+
 /// An entry in the arena, on loan from its representation.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
@@ -150,6 +188,11 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, arena: &'a SharedArena) -> Self {
         Entry { start, arena }
+    }
+
+    /// Where it begins.
+    pub(crate) fn position(self) -> Position {
+        Position(self.start)
     }
 
     /// The internal key.

@@ -44,7 +44,8 @@ pub(super) use hint::Base;
 pub(super) use lookahead::Lookahead;
 use page::{LINE, Page, SLOTS};
 
-use super::skiplist::{Node, NodeRef, SkipList, Target, prefetch};
+use super::prefetch;
+use super::skiplist::{Node, NodeRef, SkipList, Target};
 
 /// Slots that a page built for a known list gets.
 const SLOTS_BUILT: usize = 21;

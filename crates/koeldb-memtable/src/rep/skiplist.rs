@@ -104,33 +104,24 @@ pub(super) struct Target<'k> {
     pub(super) hint: u64,
 }
 
-/// Asks for the memory at `address` before it is needed.
-#[inline]
-pub(super) fn prefetch(address: *const i8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing; any address will do.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
-    };
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
-
 /// The list. Inserts and reads go on at once, from any number of threads.
 pub(crate) struct SkipList {
     order: KeyOrder,
     arena: SharedArena,
     index: Index,
+    /// The list has no index before somebody walked past so many nodes.
+    index_after: usize,
     head: Node,
 }
 
 impl SkipList {
-    /// An empty list in `arena`.
-    pub(crate) fn new(order: KeyOrder, arena: SharedArena) -> Self {
+    /// An empty list in `arena`, which gets its index once somebody walked past `index_after` nodes.
+    pub(crate) fn new(order: KeyOrder, arena: SharedArena, index_after: usize) -> Self {
         SkipList {
             order,
             arena,
             index: Index::default(),
+            index_after,
             head: Node {
                 next: AtomicPtr::new(ptr::null_mut()),
             },
@@ -184,6 +175,11 @@ impl SkipList {
     /// All nodes in order.
     pub(super) fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
         iter::successors(self.head().next(), |node| node.next())
+    }
+
+    /// All entries in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.nodes().map(|node| self.entry(node))
     }
 
     /// The base for hints that suits the keys now in the list.
@@ -252,7 +248,7 @@ impl SkipList {
                 next => return (node, next),
             }
             steps += 1;
-            if steps % STEPS_MAX == 0 {
+            if steps % STEPS_MAX == 0 && (guess.is_some() || steps >= self.index_after) {
                 self.index.insert(guess, self, node);
             }
         }
@@ -319,7 +315,9 @@ impl SkipList {
                 break;
             }
         }
-        self.index.insert(guess, self, node);
+        if guess.is_some() || self.index_after == 0 {
+            self.index.insert(guess, self, node);
+        }
         Ok(())
     }
 
@@ -427,17 +425,20 @@ pub(crate) struct SkipListCursor {
     list: Arc<SkipList>,
     node: Option<NonNull<Node>>,
     ahead: Lookahead,
+    /// So many steps forward are tried before a seek begins anew.
+    lookahead: usize,
 }
 
 // SAFETY: the list is `Send + Sync`; node and page are its own, which any thread may read (S1, I1).
 unsafe impl Send for SkipListCursor {}
 
 impl SkipListCursor {
-    pub(crate) fn new(list: Arc<SkipList>) -> Self {
+    pub(crate) fn new(list: Arc<SkipList>, lookahead: usize) -> Self {
         SkipListCursor {
             list,
             node: None,
             ahead: Lookahead::NONE,
+            lookahead,
         }
     }
 
@@ -470,9 +471,35 @@ impl SkipListCursor {
     }
 
     pub(crate) fn seek(&mut self, internal_key: &[u8]) {
+        if self.lookahead > 0 && self.seek_near(internal_key) {
+            return;
+        }
         let found = self.list.search(internal_key);
         self.ahead = Lookahead::new(found.guess);
         self.node = found.node.map(|node| node.node);
+    }
+
+    /// Goes to the first entry at or behind an internal key if it is a few steps ahead.
+    fn seek_near(&mut self, internal_key: &[u8]) -> bool {
+        let (user_key, footer) = footer_of(internal_key);
+        let target = self.list.target(None, user_key, footer);
+        let Some(mut node) = self.node() else {
+            return false;
+        };
+        for _ in 0..self.lookahead {
+            if !self.list.is_before(node, &target) {
+                return false;
+            }
+            match node.next() {
+                Some(next) if self.list.is_before(next, &target) => node = next,
+                next => {
+                    self.node = next.map(|next| next.node);
+                    self.ahead = Lookahead::NONE;
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     pub(crate) fn seek_for_prev(&mut self, internal_key: &[u8]) {

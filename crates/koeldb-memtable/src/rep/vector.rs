@@ -3,35 +3,16 @@
 //! An insert appends under a lock. A read takes a sorted copy of the positions, which is kept until the next
 //! insert: the entries since the last read are sorted and merged with what was sorted then. The first read
 //! after [`Vector::seal`] sorts for good; later ones take no lock.
-//!
-//! # Invariants
-//! - **V1** A position in `Appended::entries` or a [`Sorted`] leads to a whole entry in this vector's arena.
-#![expect(
-    unsafe_code,
-    reason = "positions of entries in the arena are half the size of what carries its own proof"
-)]
 
-use std::cmp::Ordering as Order;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use koeldb_base::KeyOrder;
 
 use super::Duplicate;
-use super::entry::{Entry, EntryParts};
+use super::entry::{Entry, EntryParts, Position};
+use super::sorted::{Sortable, Sorted};
 use crate::arena::SharedArena;
-
-/// Where an entry begins.
-#[derive(Clone, Copy)]
-struct Position(NonNull<u8>);
-
-// SAFETY: entries never change once there is a position (V1), so any thread may read them.
-unsafe impl Send for Position {}
-// SAFETY: as above.
-unsafe impl Sync for Position {}
-
-type Sorted = Arc<[Position]>;
 
 struct Appended {
     /// In the order of arrival.
@@ -77,20 +58,17 @@ impl Vector {
     /// # Errors
     /// Never; the other representations find duplicates.
     pub(crate) fn insert(&self, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
-        let encoded_len = parts.encoded_len();
-        let start = {
+        let position = {
             let mut lease = self.arena.arena().lease();
-            lease.count(parts.seqno, parts.value_type, encoded_len);
-            lease.allocate(encoded_len)
+            lease.count(parts.seqno, parts.value_type, parts.encoded_len());
+            Position::allocate(&mut lease, parts)
         };
-        // SAFETY: the memory is this call's alone.
-        unsafe { parts.write(start) };
         let mut appended = self.lock();
         assert!(
             !self.sealed.load(Ordering::Relaxed),
             "nothing is inserted into a sealed memtable"
         );
-        appended.entries.push(Position(start));
+        appended.entries.push(position);
         self.memory_bytes
             .store(appended.memory_bytes(), Ordering::Relaxed);
         Ok(())
@@ -104,23 +82,37 @@ impl Vector {
         self.memory_bytes.load(Ordering::Relaxed)
     }
 
+    fn sort(&self, appended: &Appended) -> Sorted {
+        let old = &appended.sorted;
+        let mut all = Vec::with_capacity(appended.entries.len());
+        all.extend_from_slice(old);
+        all.extend_from_slice(&appended.entries[old.len()..]);
+        // A stable sort finds the sorted run at the front and merges the rest into it.
+        all.sort_by(|&a, &b| self.compare(a, b));
+        all.into()
+    }
+
+    /// The first entry at or after an internal key, and those behind it.
+    pub(crate) fn entries_from(&self, internal_key: &[u8]) -> VectorEntries<'_> {
+        let sorted = self.sorted();
+        VectorEntries {
+            vector: self,
+            index: self.lower_bound(&sorted, internal_key),
+            sorted,
+        }
+    }
+}
+
+impl Sortable for Vector {
+    fn order(&self) -> &KeyOrder {
+        &self.order
+    }
+
     #[inline]
-    pub(crate) fn arena(&self) -> &SharedArena {
+    fn arena(&self) -> &SharedArena {
         &self.arena
     }
 
-    #[inline]
-    fn entry(&self, position: Position) -> Entry<'_> {
-        // SAFETY: positions lead to whole entries of this arena (V1).
-        unsafe { Entry::new(position.0, &self.arena) }
-    }
-
-    fn compare(&self, a: Position, b: Position) -> Order {
-        self.order
-            .compare_internal(self.entry(a).key(), self.entry(b).key())
-    }
-
-    /// All entries, sorted.
     fn sorted(&self) -> Sorted {
         if let Some(finished) = self.finished.get() {
             return Arc::clone(finished);
@@ -136,34 +128,6 @@ impl Vector {
         self.memory_bytes
             .store(appended.memory_bytes(), Ordering::Relaxed);
         sorted
-    }
-
-    fn sort(&self, appended: &Appended) -> Sorted {
-        let old = &appended.sorted;
-        let mut all = Vec::with_capacity(appended.entries.len());
-        all.extend_from_slice(old);
-        all.extend_from_slice(&appended.entries[old.len()..]);
-        // A stable sort finds the sorted run at the front and merges the rest into it.
-        all.sort_by(|&a, &b| self.compare(a, b));
-        all.into()
-    }
-
-    /// The index of the first entry at or after an internal key.
-    fn lower_bound(&self, sorted: &[Position], internal_key: &[u8]) -> usize {
-        sorted.partition_point(|&position| {
-            let key = self.entry(position).key();
-            self.order.compare_internal(key, internal_key).is_lt()
-        })
-    }
-
-    /// The first entry at or after an internal key, and those behind it.
-    pub(crate) fn entries_from(&self, internal_key: &[u8]) -> VectorEntries<'_> {
-        let sorted = self.sorted();
-        VectorEntries {
-            vector: self,
-            index: self.lower_bound(&sorted, internal_key),
-            sorted,
-        }
     }
 }
 
@@ -184,72 +148,8 @@ impl<'vector> Iterator for VectorEntries<'vector> {
     type Item = Entry<'vector>;
 
     fn next(&mut self) -> Option<Entry<'vector>> {
-        let &position = self.sorted.get(self.index)?;
+        let position = self.sorted.get(self.index)?;
         self.index += 1;
-        Some(self.vector.entry(position))
-    }
-}
-
-/// A position in the entries of a point in time.
-pub(crate) struct VectorCursor {
-    vector: Arc<Vector>,
-    sorted: Sorted,
-    /// The length stands for "not valid".
-    index: usize,
-}
-
-impl VectorCursor {
-    pub(crate) fn new(vector: Arc<Vector>) -> Self {
-        let sorted = vector.sorted();
-        VectorCursor {
-            index: sorted.len(),
-            vector,
-            sorted,
-        }
-    }
-
-    pub(crate) fn refresh(&mut self) {
-        self.sorted = self.vector.sorted();
-        self.index = self.sorted.len();
-    }
-
-    #[inline]
-    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
-        let &position = self.sorted.get(self.index)?;
-        Some(self.vector.entry(position))
-    }
-
-    pub(crate) fn seek_to_first(&mut self) {
-        self.index = 0;
-    }
-
-    pub(crate) fn seek_to_last(&mut self) {
-        self.index = self.sorted.len().saturating_sub(1);
-    }
-
-    pub(crate) fn seek(&mut self, internal_key: &[u8]) {
-        self.index = self.vector.lower_bound(&self.sorted, internal_key);
-    }
-
-    pub(crate) fn seek_for_prev(&mut self, internal_key: &[u8]) {
-        let behind = self.sorted.partition_point(|&position| {
-            let key = self.vector.entry(position).key();
-            self.vector
-                .order
-                .compare_internal(key, internal_key)
-                .is_le()
-        });
-        self.index = behind.checked_sub(1).unwrap_or(self.sorted.len());
-    }
-
-    #[inline]
-    pub(crate) fn next(&mut self) {
-        self.index = self.sorted.len().min(self.index + 1);
-    }
-
-    pub(crate) fn prev(&mut self) {
-        if self.index < self.sorted.len() {
-            self.index = self.index.checked_sub(1).unwrap_or(self.sorted.len());
-        }
+        Some(position.entry(&self.vector.arena))
     }
 }

@@ -148,7 +148,7 @@ fn measure_threads(threads: u64) {
 #[test]
 #[ignore = "takes seconds and checks nothing"]
 fn speed() {
-    let list = RepKind::SkipList;
+    let list = RepKind::default();
     measure("db_bench fillrandom", list, |n| numbered(mix(n) % ENTRIES));
     measure("random", list, |n| numbered(mix(n)));
     measure("common prefix, random", list, |n| prefixed(mix(n)));

@@ -189,17 +189,17 @@ fn stress(rep: RepKind, keys: Keys) {
 
 #[test]
 fn random_keys_are_found_once_acknowledged() {
-    stress(RepKind::SkipList, Keys::Random);
+    stress(RepKind::default(), Keys::Random);
 }
 
 #[test]
 fn ascending_keys_are_found_once_acknowledged() {
-    stress(RepKind::SkipList, Keys::Ascending);
+    stress(RepKind::default(), Keys::Ascending);
 }
 
 #[test]
 fn versions_that_arrive_out_of_order_are_found_once_acknowledged() {
-    stress(RepKind::SkipList, Keys::Hot);
+    stress(RepKind::default(), Keys::Hot);
 }
 
 #[test]

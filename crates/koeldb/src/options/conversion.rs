@@ -87,10 +87,23 @@ impl ColumnFamilyOptions {
         let has_keys = self.memtable_whole_key_filtering || self.prefix_extractor.is_some();
         MemtableOptions {
             rep: match &self.memtable_factory {
+                MemtableFactory::SkipList(options) => RepKind::SkipList {
+                    lookahead: to_usize(options.lookahead),
+                },
                 MemtableFactory::Vector(options) => RepKind::Vector {
                     reserved: to_usize(options.count),
                 },
-                _ => RepKind::SkipList,
+                MemtableFactory::HashSkipList(options) => RepKind::HashSkipList {
+                    bucket_count: to_usize(options.bucket_count),
+                },
+                MemtableFactory::HashLinkList(options) => RepKind::HashLinkList {
+                    bucket_count: to_usize(options.bucket_count),
+                    skip_list_threshold: options.threshold as usize,
+                },
+                MemtableFactory::SortedHash(options) => RepKind::SortedHash {
+                    bucket_count: to_usize(options.hash_bucket_count),
+                    sorted_vector_limit: RepKind::SORTED_VECTOR_LIMIT,
+                },
             },
             arena_block_bytes: to_usize(self.arena_block_size),
             bloom: (bloom_bytes > 0 && has_keys).then(|| BloomOptions {
@@ -98,6 +111,10 @@ impl ColumnFamilyOptions {
                 whole_keys: self.memtable_whole_key_filtering,
                 prefixes: self.prefix_extractor.clone(),
             }),
+            write_buffer_bytes: to_usize(self.write_buffer_size),
+            prefixes: self.prefix_extractor.clone(),
+            recycler: None,
+            sorter: None,
         }
     }
 

@@ -34,7 +34,7 @@ impl Base {
 
     /// A number that never falls when keys rise; equal numbers say nothing.
     #[inline]
-    pub(super) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
+    pub(in crate::rep) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
         match order {
             KeyOrder::Bytewise => self.bytewise_hint(user_key),
             KeyOrder::ReverseBytewise => !self.bytewise_hint(user_key),

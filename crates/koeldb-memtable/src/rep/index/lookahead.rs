@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::Guess;
 use super::page::{LINE, Page};
-use crate::rep::skiplist::prefetch;
+use crate::rep::prefetch;
 
 /// Runs ahead of a scan and asks for the nodes it will come to.
 #[derive(Clone, Copy)]

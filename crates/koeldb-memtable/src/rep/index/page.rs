@@ -6,7 +6,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::rep::skiplist::{Node, NodeRef, prefetch};
+use crate::rep::prefetch;
+use crate::rep::skiplist::{Node, NodeRef};
 
 /// A page is then eight cache lines, which are fetched together.
 pub(super) const SLOTS: usize = 29;

@@ -1,0 +1,119 @@
+//! Memory of dropped memtables, for the next ones.
+//!
+//! A memtable that begins with fresh memory pays for a page fault every four kilobytes, and one with a bucket array of
+//! megabytes for many at once. A database therefore keeps the blocks and the arrays of the memtables it drops, up to a
+//! limit, and clears the arrays where they are dropped, which is in the background.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::arena::Block;
+use crate::memtable::MemtableOptions;
+use crate::rep::{BucketArray, bucket_count};
+
+/// Arrays kept, of whatever sizes: those of a memtable in use and of one that was flushed.
+const ARRAYS_MAX: usize = 4;
+
+/// Blocks and cleared bucket arrays of dropped memtables; one for each database. Any number of threads may use it.
+pub struct Recycler {
+    max_bytes: usize,
+    held_bytes: AtomicUsize,
+    blocks: Mutex<Vec<Block>>,
+    arrays: Mutex<VecDeque<BucketArray>>,
+}
+
+impl Recycler {
+    /// An empty one that keeps up to `max_bytes` bytes.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Arc<Self> {
+        Arc::new(Recycler {
+            max_bytes,
+            held_bytes: AtomicUsize::new(0),
+            blocks: Mutex::default(),
+            arrays: Mutex::default(),
+        })
+    }
+
+    /// The bytes kept for later.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Makes sure that the bucket array a memtable with these options needs is there, and its pages with it. Takes
+    /// milliseconds for an array of megabytes: called in the background, ahead of the switch.
+    pub fn prepare(&self, options: &MemtableOptions) {
+        let Some(count) = bucket_count(options, None) else {
+            return;
+        };
+        let missing = !lock(&self.arrays).iter().any(|array| array.len() == count);
+        if missing {
+            let mut array = BucketArray::new(count);
+            array.clear();
+            self.give_array(array);
+        }
+    }
+
+    /// A block of exactly `bytes` bytes.
+    pub(crate) fn take_block(&self, bytes: usize) -> Option<Block> {
+        let mut blocks = lock(&self.blocks);
+        let at = blocks.iter().rposition(|block| block.bytes() == bytes)?;
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Some(blocks.swap_remove(at))
+    }
+
+    pub(crate) fn give_block(&self, block: Block) {
+        if self.has_room(block.bytes()) {
+            lock(&self.blocks).push(block);
+        }
+    }
+
+    /// A cleared array of `count` buckets.
+    pub(crate) fn take_array(&self, count: usize) -> Option<BucketArray> {
+        let mut arrays = lock(&self.arrays);
+        let at = arrays.iter().position(|array| array.len() == count)?;
+        let array = arrays.remove(at)?;
+        self.held_bytes
+            .fetch_sub(array.memory_bytes(), Ordering::Relaxed);
+        Some(array)
+    }
+
+    /// Keeps an array, which was cleared, in place of the oldest if there are many.
+    pub(crate) fn give_array(&self, array: BucketArray) {
+        let mut arrays = lock(&self.arrays);
+        if arrays.len() >= ARRAYS_MAX
+            && let Some(oldest) = arrays.pop_front()
+        {
+            self.held_bytes
+                .fetch_sub(oldest.memory_bytes(), Ordering::Relaxed);
+        }
+        if self.has_room(array.memory_bytes()) {
+            arrays.push_back(array);
+        }
+    }
+
+    /// Counts `bytes` more as held, unless that is too much.
+    fn has_room(&self, bytes: usize) -> bool {
+        let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = held + bytes <= self.max_bytes;
+        if !has_room {
+            self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        has_room
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Recycler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recycler")
+            .field("memory_bytes", &self.memory_bytes())
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! Which representations there are, where each works, and how many buckets it gets.
+
+use koeldb_base::{Error, KeyOrder, Result};
+
+use super::prefix_hash::BUCKET_BYTES;
+use crate::memtable::MemtableOptions;
+
+/// The share of the write buffer that buckets take when their number is left to us.
+const BUCKETS_SHARE: usize = 16;
+/// The share of the write buffer that buckets take at most: a memtable must not be full when it is empty.
+const BUCKETS_SHARE_MAX: usize = 8;
+/// The bytes of an entry where nothing is known: a quarter of a kilobyte is between small and large values.
+const ENTRY_BYTES: usize = 256;
+
+/// Which representation a memtable has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RepKind {
+    /// A concurrent sorted list with an index, good at everything: what `SkipListFactory` means here.
+    SkipList {
+        /// Steps forward that a seek tries before it searches anew.
+        lookahead: usize,
+    },
+    /// An append-only vector, sorted when it is read (`VectorRepFactory`): for bulk loads.
+    Vector {
+        /// The entries to make room for.
+        reserved: usize,
+    },
+    /// A hash table of prefixes with an indexed list for each (`HashSkipListRepFactory`). Scans of more than a prefix make
+    /// a sorted copy.
+    HashSkipList {
+        /// The number of buckets, less if they would take more than an eighth of the write buffer.
+        bucket_count: usize,
+    },
+    /// A hash table of prefixes with a list for each (`HashLinkListRepFactory`). Scans of more than a prefix make a sorted
+    /// copy.
+    HashLinkList {
+        /// The number of buckets, less if they would take more than an eighth of the write buffer.
+        bucket_count: usize,
+        /// The entries a search walks past before a list gets an index.
+        skip_list_threshold: usize,
+    },
+    /// A hash table of keys whose entries are sorted when somebody asks for the order (`speedb.HashSpdRepFactory`): the
+    /// fastest inserts and look-ups.
+    SortedHash {
+        /// The number of buckets, rounded up to a power of two, less if they would take more than an eighth of the write
+        /// buffer; 0 for what suits the write buffer and the entries.
+        bucket_count: usize,
+        /// The entries of a vector of the write list, which is sorted when it is full.
+        sorted_vector_limit: usize,
+    },
+}
+
+impl Default for RepKind {
+    fn default() -> Self {
+        RepKind::SkipList { lookahead: 0 }
+    }
+}
+
+impl RepKind {
+    /// The buckets of [`RepKind::HashSkipList`] where no number is given.
+    pub const HASH_SKIP_LIST_BUCKETS: usize = 1_000_000;
+    /// The buckets of [`RepKind::HashLinkList`] where no number is given.
+    pub const HASH_LINK_LIST_BUCKETS: usize = 50_000;
+    /// The threshold of [`RepKind::HashLinkList`] where none is given.
+    pub const SKIP_LIST_THRESHOLD: usize = 256;
+    /// The buckets of [`RepKind::SortedHash`] where it is named as published and no number is given.
+    pub const SORTED_HASH_BUCKETS: usize = 1_000_000;
+    /// The limit of [`RepKind::SortedHash`] where none is given.
+    pub const SORTED_VECTOR_LIMIT: usize = 10_000;
+
+    /// Whether the representation works with this order of keys, and with or without a prefix extractor. A memtable whose
+    /// representation does not is a skip list.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it hashes keys and the order may find different bytes equal, or if it needs a prefix
+    /// extractor.
+    pub fn check(&self, order: &KeyOrder, has_prefixes: bool) -> Result<()> {
+        let (hashes, needs_prefixes) = match self {
+            RepKind::SkipList { .. } | RepKind::Vector { .. } => (false, false),
+            RepKind::HashSkipList { .. } | RepKind::HashLinkList { .. } => (true, true),
+            RepKind::SortedHash { .. } => (true, false),
+        };
+        if hashes && !order.comparator().equal_keys_have_equal_bytes() {
+            return Err(Error::invalid_argument(format!(
+                "a memtable that hashes keys needs a comparator whose equal keys have equal bytes; {} does not say that of \
+                 itself",
+                order.name()
+            )));
+        }
+        if needs_prefixes && !has_prefixes {
+            return Err(Error::invalid_argument(
+                "a memtable that hashes prefixes needs a prefix extractor",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The buckets that the options and the expected bytes of an entry ask for, if they ask for a sorted hash table.
+pub(crate) fn bucket_count(options: &MemtableOptions, entry_bytes: Option<usize>) -> Option<usize> {
+    matches!(options.rep, RepKind::SortedHash { .. })
+        .then(|| sorted_hash_bucket_count(options, entry_bytes))
+}
+
+pub(super) fn sorted_hash_bucket_count(
+    options: &MemtableOptions,
+    entry_bytes: Option<usize>,
+) -> usize {
+    let buckets_max =
+        |share: usize| (options.write_buffer_bytes / share / size_of::<usize>()).max(1);
+    let (wanted, max) = match options.rep {
+        RepKind::SortedHash { bucket_count, .. } if bucket_count > 0 => {
+            (bucket_count, buckets_max(BUCKETS_SHARE_MAX))
+        }
+        _ => {
+            let entry_bytes = entry_bytes.unwrap_or(ENTRY_BYTES).max(1);
+            let entries = options.write_buffer_bytes / entry_bytes;
+            (entries, buckets_max(BUCKETS_SHARE))
+        }
+    };
+    // The largest power of two that is not above the maximum.
+    let max = (max / 2 + 1).next_power_of_two();
+    wanted.max(1).next_power_of_two().min(max)
+}
+
+/// The buckets of a table of prefixes.
+pub(super) fn prefix_bucket_count(options: &MemtableOptions) -> usize {
+    let wanted = match options.rep {
+        RepKind::HashSkipList { bucket_count } | RepKind::HashLinkList { bucket_count, .. } => {
+            bucket_count
+        }
+        _ => 1,
+    };
+    let max = options.write_buffer_bytes / BUCKETS_SHARE_MAX / BUCKET_BYTES;
+    wanted.min(max).max(1)
+}

@@ -1,0 +1,99 @@
+//! A sorted copy of the positions of entries, and cursors over it: for representations that have no order of their own.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use koeldb_base::KeyOrder;
+
+use super::entry::{Entry, Position};
+use crate::arena::SharedArena;
+
+/// Positions of the entries of a moment, in order.
+pub(super) type Sorted = Arc<[Position]>;
+
+/// What sorted copies are made of.
+pub(super) trait Sortable {
+    /// How keys are ordered.
+    fn order(&self) -> &KeyOrder;
+
+    /// The memory the entries lie in.
+    fn arena(&self) -> &SharedArena;
+
+    /// All entries, sorted.
+    fn sorted(&self) -> Sorted;
+
+    fn compare(&self, a: Position, b: Position) -> Ordering {
+        let key = |position: Position| position.entry(self.arena()).key();
+        self.order().compare_internal(key(a), key(b))
+    }
+
+    /// The index of the first entry at or after an internal key.
+    fn lower_bound(&self, sorted: &[Position], internal_key: &[u8]) -> usize {
+        sorted.partition_point(|position| {
+            let key = position.entry(self.arena()).key();
+            self.order().compare_internal(key, internal_key).is_lt()
+        })
+    }
+}
+
+/// A position in the entries of a moment.
+pub(crate) struct SortedCursor<T> {
+    table: Arc<T>,
+    sorted: Sorted,
+    /// The length stands for "not valid".
+    index: usize,
+}
+
+impl<T: Sortable> SortedCursor<T> {
+    pub(super) fn new(table: Arc<T>) -> Self {
+        let sorted = table.sorted();
+        SortedCursor {
+            index: sorted.len(),
+            table,
+            sorted,
+        }
+    }
+
+    pub(super) fn refresh(&mut self) {
+        self.sorted = self.table.sorted();
+        self.index = self.sorted.len();
+    }
+
+    #[inline]
+    pub(super) fn entry(&self) -> Option<Entry<'_>> {
+        let position = self.sorted.get(self.index)?;
+        Some(position.entry(self.table.arena()))
+    }
+
+    pub(super) fn seek_to_first(&mut self) {
+        self.index = 0;
+    }
+
+    pub(super) fn seek_to_last(&mut self) {
+        self.index = self.sorted.len().saturating_sub(1);
+    }
+
+    pub(super) fn seek(&mut self, internal_key: &[u8]) {
+        self.index = self.table.lower_bound(&self.sorted, internal_key);
+    }
+
+    pub(super) fn seek_for_prev(&mut self, internal_key: &[u8]) {
+        let behind = self.sorted.partition_point(|position| {
+            let key = position.entry(self.table.arena()).key();
+            let order = self.table.order();
+            order.compare_internal(key, internal_key).is_le()
+        });
+        self.index = behind.checked_sub(1).unwrap_or(self.sorted.len());
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) {
+        self.index = self.sorted.len().min(self.index + 1);
+    }
+
+    pub(super) fn prev(&mut self) {
+        if self.index < self.sorted.len() {
+            self.index = self.index.checked_sub(1).unwrap_or(self.sorted.len());
+        }
+    }
+}

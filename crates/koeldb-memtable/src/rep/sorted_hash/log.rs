@@ -1,0 +1,157 @@
+//! What was inserted, in the order of arrival: the write list.
+//!
+//! Each shard of the arena has a log of its own, so that no two threads append to one at once. A log is a chain of
+//! *segments*. A segment that is full is cut: it goes to be sorted, and a new one follows it.
+//!
+//! # Invariants
+//! - **L1** The holder of the shard's lease appends. It fills a slot, links a new segment if the last was full, and then
+//!   publishes the number of slots with release; who reads the number with acquire finds the slots below it filled.
+//! - **L2** Slots do not move and are filled once. A segment lives as long as somebody holds it or one before it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use super::memory::Gauge;
+use super::node::{Node, NodePtr};
+use crate::sync::{AtomicPtr, AtomicU64};
+
+/// The slots of the first segment of a log: an idle memtable stays small.
+const FIRST_SLOTS: usize = 32;
+
+/// An entry by the beginning of its key: a number that never falls when keys rise.
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    pub(super) prefix: u64,
+    pub(super) node: NodePtr,
+}
+
+struct Slot {
+    prefix: AtomicU64,
+    node: AtomicPtr<Node>,
+}
+
+/// A part of a log.
+pub(super) struct Segment {
+    /// The slots of all segments before.
+    first: u64,
+    slots: Box<[Slot]>,
+    next: OnceLock<Arc<Segment>>,
+    gauge: Gauge,
+}
+
+impl Segment {
+    /// A segment of `slots` slots that follows `first` others.
+    pub(super) fn new(first: u64, slots: usize, gauge: &Gauge) -> Arc<Self> {
+        let empty = |_| Slot {
+            prefix: AtomicU64::new(0),
+            node: AtomicPtr::new(std::ptr::null_mut()),
+        };
+        let segment = Segment {
+            first,
+            slots: (0..slots).map(empty).collect(),
+            next: OnceLock::new(),
+            gauge: gauge.clone(),
+        };
+        gauge.add(segment.memory_bytes());
+        Arc::new(segment)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        // With the counters of the `Arc`.
+        size_of_val(&*self.slots) + size_of::<Self>() + 16
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.gauge.sub(self.memory_bytes());
+        // One after the other: a chain may be long, and the stack is not.
+        let mut next = self.next.take();
+        while let Some(segment) = next {
+            next = Arc::into_inner(segment).and_then(|mut segment| segment.next.take());
+        }
+    }
+}
+
+/// The end of a log, with the holder of the lease.
+pub(super) struct LogWriter {
+    segment: Arc<Segment>,
+    used: usize,
+}
+
+impl LogWriter {
+    /// Appends behind `segment`, the first of a log.
+    pub(super) fn new(segment: Arc<Segment>) -> Self {
+        LogWriter { segment, used: 0 }
+    }
+
+    /// Appends an item and publishes it through `appended`. Says whether a segment of `limit` slots became full.
+    #[inline]
+    pub(super) fn append(
+        &mut self,
+        item: Item,
+        appended: &AtomicU64,
+        limit: usize,
+        gauge: &Gauge,
+    ) -> bool {
+        if self.used == self.segment.slots.len() {
+            self.add_segment(limit, gauge);
+        }
+        let slot = &self.segment.slots[self.used];
+        slot.prefix.store(item.prefix, Ordering::Relaxed);
+        slot.node.store(item.node.as_ptr(), Ordering::Relaxed);
+        self.used += 1;
+        appended.store(self.segment.first + self.used as u64, Ordering::Release);
+        self.used == limit && self.segment.slots.len() == limit
+    }
+
+    #[cold]
+    fn add_segment(&mut self, limit: usize, gauge: &Gauge) {
+        let slots = (2 * self.used).clamp(FIRST_SLOTS.min(limit), limit);
+        let next = Segment::new(self.segment.end(), slots, gauge);
+        let linked = self.segment.next.set(Arc::clone(&next));
+        debug_assert!(linked.is_ok(), "only the holder of the lease links");
+        self.segment = next;
+        self.used = 0;
+    }
+
+    /// Lets go of all segments; nothing will be appended any more.
+    pub(super) fn close(&mut self, last: &Arc<Segment>) {
+        self.segment = Arc::clone(last);
+        self.used = 0;
+    }
+}
+
+/// Reads the slots from `start` up to `end`, which were published, from the log that `segment` begins; it has the slot
+/// `start` or one before it. Returns the segment of the slot `end`, as far as there is one.
+pub(super) fn read(
+    segment: &Arc<Segment>,
+    mut start: u64,
+    end: u64,
+    mut take: impl FnMut(Item),
+) -> Arc<Segment> {
+    let mut segment = segment;
+    while start < end {
+        while start >= segment.end() {
+            segment = segment
+                .next
+                .get()
+                .expect("segments are linked before their slots are published");
+        }
+        let stop = end.min(segment.end());
+        for at in start - segment.first..stop - segment.first {
+            let slot = &segment.slots[koeldb_base::coding::to_usize(at)];
+            let node = NodePtr::from_slot(slot.node.load(Ordering::Relaxed));
+            take(Item {
+                prefix: slot.prefix.load(Ordering::Relaxed),
+                node: node.expect("published slots are filled"),
+            });
+        }
+        start = stop;
+    }
+    Arc::clone(segment)
+}

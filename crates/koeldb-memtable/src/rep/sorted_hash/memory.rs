@@ -1,0 +1,22 @@
+//! How much memory segments and runs take, wherever they are held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A sum of bytes that many hold together.
+#[derive(Clone, Default)]
+pub(super) struct Gauge(Arc<AtomicUsize>);
+
+impl Gauge {
+    pub(super) fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn sub(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}

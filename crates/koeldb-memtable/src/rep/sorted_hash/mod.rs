@@ -1,0 +1,563 @@
+//! Hash and runs: a hash table for look-ups, a log that is sorted when somebody asks for the order.
+//!
+//! It keeps what is good in Speedb's sorted hash memtable (`memtable/hash_spdb_rep.cc`, release 2.8), that inserts and
+//! look-ups pay nothing for the order, and little of the mechanics:
+//!
+//! - `node`: an insert links its entry with one compare-and-swap, a look-up takes no lock and writes nothing;
+//! - `log`: the write list: each shard of the arena has its own, published by one store;
+//! - `runs`: what was sorted, in runs that all cursors share and that are merged as they become many;
+//! - `cursor`: a merge of the runs of a moment;
+//! - `memory`: what logs and runs take.
+//!
+//! There is no thread: who makes a cursor sorts what was inserted since the last one did. When a vector of the log is
+//! full, and when long runs should be merged, a [`SortTask`] is offered to whoever runs background work.
+//!
+//! # Invariants
+//! - **H1** Insert links the entry in the hash table and then appends it to a log; both are done when it returns. A
+//!   cursor loads the run set before the lengths of the logs, so it has every entry whose insert returned before.
+//! - **H2** The lock over the run set is held to clone or replace a pointer, and never while anything is sorted.
+
+mod cursor;
+mod log;
+mod memory;
+mod node;
+mod runs;
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use foldhash::quality::RandomState;
+use koeldb_base::KeyOrder;
+use koeldb_base::key::footer_of;
+use std::hash::{BuildHasher, Hasher};
+
+pub(crate) use cursor::SortedHashCursor;
+use cursor::TAIL_MAX;
+use log::{Item, LogWriter, Segment};
+use memory::Gauge;
+pub(crate) use node::BucketArray;
+use node::{HeadRef, KeyHash, NodeRef, make_head, make_node};
+use runs::{ItemOrder, RUNS_MAX, RunSet, SEEK_MERGE_MAX};
+
+use super::entry::{Entry, EntryParts};
+use super::index::{BATCH, Base};
+use super::{Duplicate, prefetch};
+use crate::arena::{Lease, Padded, PerShard, SHARDS, SharedArena};
+use crate::recycler::Recycler;
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
+
+/// A look-up that has passed so many newer versions asks the runs where to go on.
+const VERSIONS_WALKED: usize = 32;
+
+/// How background work is offered: a function that must neither block nor run the task itself, but may drop it.
+pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
+
+/// What a table is made with.
+pub(crate) struct SortedHashParts {
+    pub(crate) order: KeyOrder,
+    pub(crate) arena: SharedArena,
+    /// A power of two.
+    pub(crate) bucket_count: usize,
+    /// The slots of a log that are sorted at once.
+    pub(crate) vector_limit: usize,
+    /// What keys are expected to begin with.
+    pub(in crate::rep) base: Base,
+    pub(crate) recycler: Option<Arc<Recycler>>,
+    pub(crate) sorter: Option<Sorter>,
+}
+
+/// The table. Inserts and reads go on at once, from any number of threads.
+pub(crate) struct SortedHash {
+    order: KeyOrder,
+    arena: SharedArena,
+    hasher: RandomState,
+    base: Base,
+    buckets: BucketArray,
+    writers: PerShard<LogWriter>,
+    appended: [Padded<AtomicU64>; SHARDS],
+    vector_limit: usize,
+    set: Mutex<Arc<RunSet>>,
+    /// Of segments and runs.
+    gauge: Gauge,
+    sealed: AtomicBool,
+    finishing: Mutex<()>,
+    /// Whether anybody asked for the order yet.
+    was_read: AtomicBool,
+    /// Whether a task was offered and did not end yet.
+    offered: AtomicBool,
+    sorter: Option<Sorter>,
+    recycler: Option<Arc<Recycler>>,
+}
+
+impl SortedHash {
+    pub(crate) fn new(parts: SortedHashParts) -> Self {
+        let gauge = Gauge::default();
+        let used = parts.recycler.as_ref();
+        let used = used.and_then(|recycler| recycler.take_array(parts.bucket_count));
+        let tails: [Arc<Segment>; SHARDS] = std::array::from_fn(|_| Segment::new(0, 0, &gauge));
+        SortedHash {
+            order: parts.order,
+            writers: PerShard::new(&parts.arena, |shard| {
+                LogWriter::new(Arc::clone(&tails[shard]))
+            }),
+            arena: parts.arena,
+            hasher: RandomState::default(),
+            base: parts.base,
+            buckets: used.unwrap_or_else(|| BucketArray::new(parts.bucket_count)),
+            appended: std::array::from_fn(|_| Padded(AtomicU64::new(0))),
+            vector_limit: parts.vector_limit.max(1),
+            set: Mutex::new(Arc::new(RunSet::new(tails))),
+            gauge,
+            sealed: AtomicBool::new(false),
+            finishing: Mutex::new(()),
+            was_read: AtomicBool::new(false),
+            offered: AtomicBool::new(false),
+            sorter: parts.sorter,
+            recycler: parts.recycler,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn arena(&self) -> &SharedArena {
+        &self.arena
+    }
+
+    /// The bytes of the bucket array.
+    pub(crate) fn bucket_bytes(&self) -> usize {
+        self.buckets.memory_bytes()
+    }
+
+    /// The bytes of logs and runs, those that only cursors hold among them.
+    #[inline]
+    pub(crate) fn order_bytes(&self) -> usize {
+        self.gauge.bytes() + size_of::<Self>()
+    }
+
+    #[inline]
+    fn hash(&self, user_key: &[u8]) -> KeyHash {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(user_key);
+        KeyHash(hasher.finish())
+    }
+
+    #[inline]
+    fn prefix(&self, user_key: &[u8]) -> u64 {
+        self.base.hint(&self.order, user_key)
+    }
+
+    #[inline]
+    fn item_order(&self) -> ItemOrder<'_> {
+        ItemOrder {
+            keys: &self.order,
+            arena: &self.arena,
+        }
+    }
+
+    /// Inserts an entry.
+    ///
+    /// # Errors
+    /// If there is an entry of the same user key and sequence number, of whatever type.
+    pub(crate) fn insert(self: &Arc<Self>, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
+        let hash = self.hash(parts.user_key);
+        self.buckets.bucket(hash).prefetch();
+        let mut lease = self.arena.arena().lease();
+        let outcome = self.insert_leased(&mut lease, parts, hash);
+        drop(lease);
+        self.offer_if(outcome?);
+        Ok(())
+    }
+
+    /// Inserts entries until one is refused; says how many were inserted.
+    pub(crate) fn insert_batch(
+        self: &Arc<Self>,
+        batch: &[EntryParts<'_>],
+    ) -> (usize, Result<(), Duplicate>) {
+        let mut hashes = [KeyHash(0); BATCH];
+        let mut inserted = 0;
+        let mut was_cut = false;
+        let mut outcome = Ok(());
+        let mut lease = self.arena.arena().lease();
+        'all: for some in batch.chunks(BATCH) {
+            for (hash, parts) in hashes.iter_mut().zip(some) {
+                *hash = self.hash(parts.user_key);
+                self.buckets.bucket(*hash).prefetch();
+            }
+            for (&hash, parts) in hashes.iter().zip(some) {
+                match self.insert_leased(&mut lease, parts, hash) {
+                    Ok(cut) => was_cut |= cut,
+                    Err(duplicate) => {
+                        outcome = Err(duplicate);
+                        break 'all;
+                    }
+                }
+                inserted += 1;
+            }
+        }
+        drop(lease);
+        self.offer_if(was_cut);
+        (inserted, outcome)
+    }
+
+    /// Inserts with a lease; says whether a vector of the log became full.
+    #[inline]
+    fn insert_leased(
+        &self,
+        lease: &mut Lease<'_>,
+        parts: &EntryParts<'_>,
+        hash: KeyHash,
+    ) -> Result<bool, Duplicate> {
+        debug_assert!(!self.sealed.load(Ordering::Relaxed));
+        let encoded_len = parts.encoded_len();
+        let bucket = self.buckets.bucket(hash);
+        let mut seen = bucket.load();
+        let node = match seen.find(hash, parts.user_key, &self.arena) {
+            Some(head) => {
+                let node = make_node(lease, parts);
+                self.add_version(head, node, parts)?;
+                node
+            }
+            None => {
+                let head = make_head(lease, parts);
+                loop {
+                    match bucket.push(seen, head, hash) {
+                        Ok(()) => break,
+                        Err(found) => seen = found,
+                    }
+                    if let Some(first) = seen.find(hash, parts.user_key, &self.arena) {
+                        self.add_version(first, head.node(), parts)?;
+                        break;
+                    }
+                }
+                head.node()
+            }
+        };
+        lease.count(parts.seqno, parts.value_type, encoded_len);
+        let item = Item {
+            prefix: self.prefix(parts.user_key),
+            node: node.as_ptr(),
+        };
+        let appended = &self.appended[lease.index()].0;
+        let is_cut = self.writers.with(lease, |writer| {
+            writer.append(item, appended, self.vector_limit, &self.gauge)
+        });
+        Ok(is_cut)
+    }
+
+    #[inline]
+    fn add_version<'t>(
+        &'t self,
+        head: HeadRef<'t>,
+        node: NodeRef<'t>,
+        parts: &EntryParts<'_>,
+    ) -> Result<(), Duplicate> {
+        head.add_version(node, parts.footer(), &self.arena)
+            .map_err(|()| Duplicate)
+    }
+
+    /// The versions of the user key of an internal key, from that one on to older ones.
+    #[inline]
+    pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SortedHashEntries<'_> {
+        let hash = self.hash(footer_of(internal_key).0);
+        self.entries_in(self.buckets.bucket(hash).load(), hash, internal_key)
+    }
+
+    #[inline]
+    fn entries_in<'t>(
+        &'t self,
+        chain: node::Chain<'t>,
+        hash: KeyHash,
+        internal_key: &[u8],
+    ) -> SortedHashEntries<'t> {
+        let (user_key, footer) = footer_of(internal_key);
+        let head = chain.find(hash, user_key, &self.arena);
+        SortedHashEntries {
+            table: self,
+            node: head.and_then(|head| self.version(head, footer, internal_key)),
+        }
+    }
+
+    /// The newest version that is not newer than a footer.
+    #[inline]
+    fn version<'t>(
+        &'t self,
+        head: HeadRef<'t>,
+        footer: u64,
+        internal_key: &[u8],
+    ) -> Option<NodeRef<'t>> {
+        let is_newer = |node: NodeRef<'t>| node.entry(&self.arena).user_key_and_footer().1 > footer;
+        let mut node = head.newest();
+        let mut walked = 0;
+        while is_newer(node) {
+            node = node.older()?;
+            walked += 1;
+            if walked == VERSIONS_WALKED {
+                node = self.nearer(node, footer, internal_key);
+            }
+        }
+        Some(node)
+    }
+
+    /// Of all versions in runs that are newer than a footer, the oldest; or `node`, which is of the key, if there is
+    /// none older. It leads to all that are older still.
+    #[cold]
+    fn nearer<'t>(&'t self, node: NodeRef<'t>, footer: u64, internal_key: &[u8]) -> NodeRef<'t> {
+        let (mut set, appended) = self.capture();
+        if set.tail_len(&appended) > self.tail_max() as u64 {
+            set = self.sort_tail(&set, &appended);
+        }
+        let version = |node: NodeRef<'t>| node.entry(&self.arena).user_key_and_footer();
+        let (user_key, mut oldest) = version(node);
+        let mut found = node;
+        let target = self.target(internal_key);
+        for run in &set.runs {
+            let at = run.lower_bound(self.item_order(), target);
+            let Some(before) = at.checked_sub(1) else {
+                continue;
+            };
+            let candidate = run.items[before].node.borrow(&self.arena);
+            let (key, its_footer) = version(candidate);
+            if key == user_key && its_footer > footer && its_footer < oldest {
+                oldest = its_footer;
+                found = candidate;
+            }
+        }
+        found
+    }
+
+    /// As [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys at once, whose misses of the cache
+    /// overlap.
+    pub(crate) fn entries_from_batch<'t>(
+        &'t self,
+        internal_keys: &[&[u8]],
+    ) -> [SortedHashEntries<'t>; BATCH] {
+        let mut hashes = [KeyHash(0); BATCH];
+        for (hash, internal_key) in hashes.iter_mut().zip(internal_keys) {
+            *hash = self.hash(footer_of(internal_key).0);
+            self.buckets.bucket(*hash).prefetch();
+        }
+        let chains = hashes.map(|hash| self.buckets.bucket(hash).load());
+        for (chain, &hash) in chains.iter().zip(&hashes).take(internal_keys.len()) {
+            chain.prefetch(hash);
+        }
+        std::array::from_fn(|at| match internal_keys.get(at) {
+            Some(internal_key) => self.entries_in(chains[at], hashes[at], internal_key),
+            None => SortedHashEntries {
+                table: self,
+                node: None,
+            },
+        })
+    }
+
+    /// What a cursor reads.
+    fn capture_for_cursor(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
+        if !self.was_read.load(Ordering::Relaxed) {
+            self.was_read.store(true, Ordering::Relaxed);
+        }
+        self.capture()
+    }
+
+    /// The run set and, loaded after it, the lengths of the logs.
+    fn capture(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
+        let set = Arc::clone(&self.lock_set());
+        let appended = std::array::from_fn(|at| self.appended[at].0.load(Ordering::Acquire));
+        (set, appended)
+    }
+
+    fn lock_set(&self) -> impl std::ops::DerefMut<Target = Arc<RunSet>> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The entries that each cursor sorts for itself. None once there are no more writers: what is sorted then stays.
+    #[inline]
+    fn tail_max(&self) -> usize {
+        if self.sealed.load(Ordering::Relaxed) {
+            0
+        } else {
+            TAIL_MAX
+        }
+    }
+
+    /// The set that also covers the tail of `set` up to `appended`; offered to others in the place of `set`.
+    fn sort_tail(&self, set: &Arc<RunSet>, appended: &[u64; SHARDS]) -> Arc<RunSet> {
+        let merge_max = if self.sorter.is_some() && set.runs.len() < RUNS_MAX {
+            SEEK_MERGE_MAX
+        } else {
+            usize::MAX
+        };
+        let next = set.with_tail(appended, merge_max, self.item_order(), &self.gauge);
+        let next = Arc::new(next);
+        self.replace(set, &next);
+        next
+    }
+
+    /// Puts `next` in the place of `set`, if it is still there and nobody is at it.
+    fn replace(&self, set: &Arc<RunSet>, next: &Arc<RunSet>) {
+        let old = match self.set.try_lock() {
+            Ok(mut current) if Arc::ptr_eq(&current, set) => {
+                Some(std::mem::replace(&mut *current, Arc::clone(next)))
+            }
+            _ => None,
+        };
+        // Runs are freed without the lock.
+        drop(old);
+    }
+
+    /// Nothing will be inserted any more.
+    pub(crate) fn seal(self: &Arc<Self>) {
+        self.sealed.store(true, Ordering::Release);
+        // What nobody reads in order is sorted by its flush.
+        self.offer_if(self.was_read.load(Ordering::Relaxed));
+    }
+
+    /// Offers a task to the background, unless one is on its way.
+    #[inline]
+    fn offer_if(self: &Arc<Self>, is_due: bool) {
+        if is_due && let Some(sorter) = &self.sorter {
+            self.offer(sorter);
+        }
+    }
+
+    #[cold]
+    fn offer(self: &Arc<Self>, sorter: &Sorter) {
+        if !self.offered.swap(true, Ordering::AcqRel) {
+            sorter(SortTask {
+                table: Arc::clone(self),
+            });
+        }
+    }
+
+    /// Offers a task if long runs should be merged.
+    fn offer_if_overdue(self: &Arc<Self>, set: &RunSet) {
+        if self.sorter.is_some() {
+            self.offer_if(set.overdue().is_some());
+        }
+    }
+
+    /// Sorts what is in the logs and merges what should be.
+    fn sort_in_background(&self) {
+        if self.sealed.load(Ordering::Acquire) {
+            self.finish();
+            return;
+        }
+        let (set, appended) = self.capture();
+        if set.tail_len(&appended) > 0 {
+            let next = set.with_tail(&appended, SEEK_MERGE_MAX, self.item_order(), &self.gauge);
+            self.replace(&set, &Arc::new(next));
+        }
+        loop {
+            let set = Arc::clone(&self.lock_set());
+            let Some(runs) = set.overdue() else {
+                return;
+            };
+            let merged = RunSet::merge(runs, self.item_order(), &self.gauge);
+            let mut current = self.lock_set();
+            let Some(next) = current.replaced(runs, merged) else {
+                return;
+            };
+            let old = std::mem::replace(&mut *current, Arc::new(next));
+            drop(current);
+            drop(old);
+        }
+    }
+
+    /// Puts everything in one run, after the last insert, and lets go of the logs.
+    pub(crate) fn finish(&self) {
+        debug_assert!(self.sealed.load(Ordering::Relaxed));
+        let _turn = self
+            .finishing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (set, appended) = self.capture();
+        if set.is_finished {
+            return;
+        }
+        let end = Segment::new(0, 0, &self.gauge);
+        let next = set.finished(&appended, &end, self.item_order(), &self.gauge);
+        let old = std::mem::replace(&mut *self.lock_set(), Arc::new(next));
+        drop(old);
+        for shard in 0..SHARDS {
+            let mut lease = self.arena.arena().lease_of(shard);
+            self.writers.with(&mut lease, |writer| writer.close(&end));
+        }
+    }
+
+    /// The base that suits the keys that are here.
+    pub(in crate::rep) fn learned_base(&self) -> Base {
+        let (set, appended) = self.capture();
+        let mut some = Vec::new();
+        let step = (set.tail_len(&appended) / 64).max(1);
+        let mut count = 0_u64;
+        set.read_tail(&appended, |item| {
+            if count.is_multiple_of(step) {
+                some.push(item);
+            }
+            count += 1;
+        });
+        for run in &set.runs {
+            some.extend(run.items.first());
+            some.extend(run.items.last());
+        }
+        let order = self.item_order();
+        order.sort(&mut some);
+        let user_key = |item: Item| footer_of(order.key(item)).0;
+        match (some.first(), some.last()) {
+            (Some(&first), Some(&last)) => {
+                Base::between(&self.order, user_key(first), user_key(last))
+            }
+            _ => self.base,
+        }
+    }
+}
+
+impl Drop for SortedHash {
+    fn drop(&mut self) {
+        if let Some(recycler) = &self.recycler {
+            let mut buckets = std::mem::replace(&mut self.buckets, BucketArray::new(0));
+            buckets.clear();
+            recycler.give_array(buckets);
+        }
+    }
+}
+
+/// The versions of a key from newer to older, live.
+pub(crate) struct SortedHashEntries<'t> {
+    table: &'t SortedHash,
+    node: Option<NodeRef<'t>>,
+}
+
+impl<'t> Iterator for SortedHashEntries<'t> {
+    type Item = Entry<'t>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'t>> {
+        let node = self.node?;
+        self.node = node.older();
+        Some(node.entry(&self.table.arena))
+    }
+}
+
+/// Sorting and merging in a memtable that can be done in the background, or not at all: who needs the order and does not
+/// find it makes it.
+pub struct SortTask {
+    table: Arc<SortedHash>,
+}
+
+impl SortTask {
+    /// Does it. Takes milliseconds in a large memtable.
+    pub fn run(self) {
+        self.table.sort_in_background();
+    }
+}
+
+impl Drop for SortTask {
+    fn drop(&mut self) {
+        self.table.offered.store(false, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for SortTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SortTask").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,481 @@
+//! Buckets, key heads and versions: the chains of the hash table, in the arena.
+//!
+//! ```text
+//! bucket   = address of the first head: 48 bits ‖ filter: 16 bits
+//! head     = address of the next head: 48 bits ‖ part of the key's hash: 16 bits ‖ newest version: pointer ‖ node
+//! node     = next older version: pointer ‖ entry
+//! ```
+//!
+//! A bucket chains the *distinct keys* that hash to it. The first entry of a key is its head; all entries of the key,
+//! the head among them, are chained from newest to oldest. Four bits of a key's hash choose one of the bits of the
+//! filter: where it is not set, no node is looked at.
+//!
+//! # Invariants
+//! - **N1** Heads and nodes lie in the arena of the table, are whole before anything leads to them, and are reached by
+//!   loads with acquire of what was stored with release. What a head was made with never changes.
+//! - **N2** A bucket changes only by a new head that leads to the one it held, and a link to a version only by a new
+//!   node that leads to the one it held: whoever is inside of a chain meets everything behind. Nothing is removed and
+//!   no address is used twice, so a bucket that holds what it held before is unchanged.
+//! - **N3** A node pointer stays with the table it was made in: in its buckets, logs and runs.
+#![expect(
+    unsafe_code,
+    reason = "nodes with their entries inside cost one cache miss where boxes cost three"
+)]
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use crate::arena::{ADDRESS_BITS, Lease, SharedArena};
+use crate::rep::entry::{Entry, EntryParts};
+use crate::sync::AtomicPtr;
+
+/// Without room for tags beside addresses, chains are searched to the end.
+const HAS_TAGS: bool = usize::BITS > ADDRESS_BITS;
+
+/// The hash of a user key, taken apart.
+#[derive(Clone, Copy)]
+pub(super) struct KeyHash(pub(super) u64);
+
+impl KeyHash {
+    /// Its bucket among a power of two of them.
+    #[inline]
+    pub(super) fn index(self, bucket_count: usize) -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "only the low bits are wanted"
+        )]
+        let low = self.0 as usize;
+        low & (bucket_count - 1)
+    }
+
+    /// The bit of the filter.
+    #[inline]
+    fn filter(self) -> u16 {
+        1 << (self.0 >> 60)
+    }
+
+    /// What is kept beside the address of the next head: none of the bits above, nor those of the index.
+    #[inline]
+    fn fingerprint(self) -> u16 {
+        ((self.0 >> 44) & 0xffff) as u16
+    }
+}
+
+/// An address with 16 bits beside it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Tagged(*mut Head);
+
+impl Tagged {
+    #[inline]
+    fn new(head: *mut Head, tag: u16) -> Self {
+        if HAS_TAGS {
+            Tagged(head.map_addr(|address| address | usize::from(tag) << ADDRESS_BITS))
+        } else {
+            Tagged(head)
+        }
+    }
+
+    #[inline]
+    fn address(self) -> *mut Head {
+        if HAS_TAGS {
+            self.0
+                .map_addr(|address| address & ((1 << ADDRESS_BITS) - 1))
+        } else {
+            self.0
+        }
+    }
+
+    #[inline]
+    fn tag(self) -> Option<u16> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the bits above an address are sixteen"
+        )]
+        HAS_TAGS.then(|| (self.0.addr() >> ADDRESS_BITS) as u16)
+    }
+}
+
+/// The link to the next older version; the entry follows.
+#[repr(C)]
+pub(super) struct Node {
+    older: AtomicPtr<Node>,
+}
+
+/// The first entry of a key, with the anchor of its versions.
+#[repr(C)]
+pub(super) struct Head {
+    next: AtomicPtr<Head>,
+    newest: AtomicPtr<Node>,
+    node: Node,
+}
+
+const NODE_BYTES: usize = size_of::<Node>();
+const HEAD_BYTES: usize = size_of::<Head>();
+
+/// Where a node is, for logs and runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodePtr(NonNull<Node>);
+
+// SAFETY: nodes are changed through atomics alone once there is a pointer (N1), so any thread may read them.
+unsafe impl Send for NodePtr {}
+// SAFETY: as above.
+unsafe impl Sync for NodePtr {}
+
+impl NodePtr {
+    /// The entry of the node.
+    #[inline]
+    pub(super) fn entry(self, arena: &SharedArena) -> Entry<'_> {
+        // SAFETY: the node is whole (N1) and its table, and so the arena, is the caller's (N3).
+        let node = unsafe { NodeRef::new(self.0.as_ptr()) };
+        node.expect("it is not null").entry(arena)
+    }
+
+    /// The node itself, on loan from the table.
+    #[inline]
+    pub(super) fn borrow(self, _arena: &SharedArena) -> NodeRef<'_> {
+        // SAFETY: as in `entry`.
+        let node = unsafe { NodeRef::new(self.0.as_ptr()) };
+        node.expect("it is not null")
+    }
+
+    /// The pointer as a slot of a log keeps it.
+    #[inline]
+    pub(super) fn as_ptr(self) -> *mut Node {
+        self.0.as_ptr()
+    }
+
+    /// The pointer that a slot kept; none if nothing was stored yet.
+    #[inline]
+    pub(super) fn from_slot(node: *mut Node) -> Option<Self> {
+        NonNull::new(node).map(NodePtr)
+    }
+
+    /// Asks for the node and what follows.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        let address = self.0.as_ptr().cast::<i8>();
+        super::prefetch(address);
+        super::prefetch(address.wrapping_add(64));
+    }
+}
+
+/// A node of a table that is borrowed for `'t` (N1).
+#[derive(Clone, Copy)]
+pub(super) struct NodeRef<'t> {
+    node: NonNull<Node>,
+    table: PhantomData<&'t Node>,
+}
+
+impl<'t> NodeRef<'t> {
+    /// # Safety
+    /// `node` must be null, or a node under N1 in an arena that lives for `'t`.
+    #[inline]
+    unsafe fn new(node: *mut Node) -> Option<Self> {
+        NonNull::new(node).map(|node| NodeRef {
+            node,
+            table: PhantomData,
+        })
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(self) -> NodePtr {
+        NodePtr(self.node)
+    }
+
+    #[inline]
+    fn link(self) -> &'t AtomicPtr<Node> {
+        // SAFETY: every node begins with its link and lives as long as the arena (N1).
+        &unsafe { self.node.as_ref() }.older
+    }
+
+    /// The next older version.
+    #[inline]
+    pub(super) fn older(self) -> Option<NodeRef<'t>> {
+        let older = self.link().load(Ordering::Acquire);
+        // SAFETY: the link was loaded with acquire (N1).
+        unsafe { NodeRef::new(older) }
+    }
+
+    #[inline]
+    fn entry_start(self) -> NonNull<u8> {
+        // SAFETY: an entry follows the link of every node, and lies in the same block.
+        unsafe { self.node.cast::<u8>().add(NODE_BYTES) }
+    }
+
+    #[inline]
+    pub(super) fn entry(self, arena: &'t SharedArena) -> Entry<'t> {
+        // SAFETY: the entry was written before anything led to the node (N1), in this arena (N3).
+        unsafe { Entry::new(self.entry_start(), arena) }
+    }
+
+    #[inline]
+    fn footer(self, arena: &'t SharedArena) -> u64 {
+        self.entry(arena).user_key_and_footer().1
+    }
+}
+
+/// The head of a key in a table that is borrowed for `'t` (N1).
+#[derive(Clone, Copy)]
+pub(super) struct HeadRef<'t> {
+    head: NonNull<Head>,
+    table: PhantomData<&'t Head>,
+}
+
+impl<'t> HeadRef<'t> {
+    /// # Safety
+    /// `head` must be null, or a head under N1 in an arena that lives for `'t`.
+    #[inline]
+    unsafe fn new(head: *mut Head) -> Option<Self> {
+        NonNull::new(head).map(|head| HeadRef {
+            head,
+            table: PhantomData,
+        })
+    }
+
+    #[inline]
+    fn get(self) -> &'t Head {
+        // SAFETY: heads live as long as the arena and are changed through atomics alone (N1).
+        unsafe { self.head.as_ref() }
+    }
+
+    /// The node in the head.
+    #[inline]
+    pub(super) fn node(self) -> NodeRef<'t> {
+        // SAFETY: a raw projection into a head that lives; it keeps the provenance of the whole allocation, which
+        // the entry behind needs.
+        let node = unsafe { &raw mut (*self.head.as_ptr()).node };
+        // SAFETY: the node of a head is a node, and as old as the head.
+        unsafe { NodeRef::new(node) }.expect("a field of a head is not at null")
+    }
+
+    #[inline]
+    fn next_and_fingerprint(self) -> Tagged {
+        // Written once, before anything led to the head.
+        Tagged(self.get().next.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn next(self) -> Option<HeadRef<'t>> {
+        // SAFETY: what a head was made with was visible to who published it, and so is to whoever reached it (N1).
+        unsafe { HeadRef::new(self.next_and_fingerprint().address()) }
+    }
+
+    /// The newest version of the key.
+    #[inline]
+    pub(super) fn newest(self) -> NodeRef<'t> {
+        let newest = self.get().newest.load(Ordering::Acquire);
+        // SAFETY: the link was loaded with acquire (N1).
+        unsafe { NodeRef::new(newest) }.unwrap_or_else(|| self.node())
+    }
+
+    /// Adds a version of the key, written and not yet linked; newest first. `Err` if there is one of the sequence
+    /// number.
+    pub(super) fn add_version(
+        self,
+        node: NodeRef<'t>,
+        footer: u64,
+        arena: &'t SharedArena,
+    ) -> Result<(), ()> {
+        let mut link = &self.get().newest;
+        // Nothing newer than the head itself is said by null, so that a head is whole without its own address.
+        let mut at_anchor = true;
+        loop {
+            let found = link.load(Ordering::Acquire);
+            // SAFETY: the link was loaded with acquire (N1).
+            let mut next = unsafe { NodeRef::new(found) };
+            if at_anchor {
+                next = next.or_else(|| Some(self.node()));
+            }
+            match next {
+                Some(next) if next.footer(arena) >> 8 == footer >> 8 => return Err(()),
+                Some(next) if next.footer(arena) > footer => {
+                    link = next.link();
+                    at_anchor = false;
+                }
+                _ => {
+                    let older = next.map_or(ptr::null_mut(), |next| next.node.as_ptr());
+                    node.link().store(older, Ordering::Relaxed);
+                    let linked = link.compare_exchange(
+                        found,
+                        node.node.as_ptr(),
+                        Ordering::Release,
+                        Ordering::Relaxed,
+                    );
+                    if linked.is_ok() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One bucket.
+#[repr(transparent)]
+pub(super) struct Bucket(AtomicPtr<Head>);
+
+/// What a bucket held at a moment.
+#[derive(Clone, Copy)]
+pub(super) struct Chain<'t> {
+    word: Tagged,
+    table: PhantomData<&'t Bucket>,
+}
+
+impl Bucket {
+    #[inline]
+    pub(super) fn load(&self) -> Chain<'_> {
+        Chain {
+            word: Tagged(self.0.load(Ordering::Acquire)),
+            table: PhantomData,
+        }
+    }
+
+    /// Puts a head, written and not yet linked, in front of `seen`; or says what the bucket holds instead.
+    #[inline]
+    pub(super) fn push<'t>(
+        &'t self,
+        seen: Chain<'t>,
+        head: HeadRef<'t>,
+        hash: KeyHash,
+    ) -> Result<(), Chain<'t>> {
+        let next = Tagged::new(seen.word.address(), hash.fingerprint());
+        head.get().next.store(next.0, Ordering::Relaxed);
+        let filter = seen.word.tag().unwrap_or(0) | hash.filter();
+        let word = Tagged::new(head.head.as_ptr(), filter);
+        let pushed =
+            self.0
+                .compare_exchange(seen.word.0, word.0, Ordering::AcqRel, Ordering::Acquire);
+        pushed.map(|_| ()).map_err(|found| Chain {
+            word: Tagged(found),
+            table: PhantomData,
+        })
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        super::prefetch(ptr::from_ref(self).cast());
+    }
+}
+
+impl<'t> Chain<'t> {
+    /// The head of the key, if there is one.
+    #[inline]
+    pub(super) fn find(
+        self,
+        hash: KeyHash,
+        user_key: &[u8],
+        arena: &'t SharedArena,
+    ) -> Option<HeadRef<'t>> {
+        if self.word.tag().is_some_and(|tag| tag & hash.filter() == 0) {
+            return None;
+        }
+        let mut head = self.first();
+        while let Some(at) = head {
+            let fingerprint = at.next_and_fingerprint().tag();
+            if fingerprint.is_none_or(|found| found == hash.fingerprint())
+                && at.node().entry(arena).user_key_and_footer().0 == user_key
+            {
+                return Some(at);
+            }
+            head = at.next();
+        }
+        None
+    }
+
+    #[inline]
+    fn first(self) -> Option<HeadRef<'t>> {
+        // SAFETY: the bucket was loaded with acquire (N1).
+        unsafe { HeadRef::new(self.word.address()) }
+    }
+
+    /// Asks for the first head, unless the filter says that the key is not in the chain.
+    #[inline]
+    pub(super) fn prefetch(self, hash: KeyHash) {
+        if self.word.tag().is_none_or(|tag| tag & hash.filter() != 0)
+            && let Some(head) = self.first()
+        {
+            head.node().as_ptr().prefetch();
+        }
+    }
+}
+
+/// Writes an entry behind the head of a key, to which nothing leads yet.
+#[inline]
+pub(super) fn make_head<'t>(lease: &mut Lease<'t>, parts: &EntryParts<'_>) -> HeadRef<'t> {
+    let start = lease.allocate(HEAD_BYTES + parts.encoded_len());
+    let head = start.cast::<Head>();
+    let empty = Head {
+        next: AtomicPtr::new(ptr::null_mut()),
+        newest: AtomicPtr::new(ptr::null_mut()),
+        node: Node {
+            older: AtomicPtr::new(ptr::null_mut()),
+        },
+    };
+    // SAFETY: the memory is this call's alone, aligned to 8 and larger than a head.
+    unsafe { head.write(empty) };
+    // SAFETY: the head was just written, in memory that lives as long as the arena.
+    let head = unsafe { HeadRef::new(head.as_ptr()) }.expect("memory is not at null");
+    // SAFETY: the entry fills what is left of the memory.
+    unsafe { parts.write(head.node().entry_start()) };
+    head
+}
+
+/// Writes an entry behind a node, to which nothing leads yet.
+#[inline]
+pub(super) fn make_node<'t>(lease: &mut Lease<'t>, parts: &EntryParts<'_>) -> NodeRef<'t> {
+    let start = lease.allocate(NODE_BYTES + parts.encoded_len());
+    let node = start.cast::<Node>();
+    let empty = Node {
+        older: AtomicPtr::new(ptr::null_mut()),
+    };
+    // SAFETY: the memory is this call's alone, aligned to 8 and larger than a node.
+    unsafe { node.write(empty) };
+    // SAFETY: the node was just written, in memory that lives as long as the arena.
+    let node = unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null");
+    // SAFETY: the entry fills what is left of the memory.
+    unsafe { parts.write(node.entry_start()) };
+    node
+}
+
+/// The buckets of a table.
+pub(crate) struct BucketArray(Box<[Bucket]>);
+
+impl BucketArray {
+    /// `count` empty buckets.
+    #[cfg(not(all(loom, test)))]
+    pub(crate) fn new(count: usize) -> Self {
+        // Zeros, which the system has ready and a loop over null pointers would have to write.
+        let zeros = vec![0_usize; count].into_boxed_slice();
+        let zeros = Box::into_raw(zeros) as *mut [Bucket];
+        // SAFETY: a bucket has the size and alignment of a `usize`, and a zero is a null pointer.
+        BucketArray(unsafe { Box::from_raw(zeros) })
+    }
+
+    #[cfg(all(loom, test))]
+    pub(crate) fn new(count: usize) -> Self {
+        let empty = |_| Bucket(AtomicPtr::new(ptr::null_mut()));
+        BucketArray((0..count).map(empty).collect())
+    }
+
+    /// Empties all buckets.
+    pub(crate) fn clear(&mut self) {
+        for bucket in &self.0 {
+            bucket.0.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
+    /// The bucket of a key.
+    #[inline]
+    pub(super) fn bucket(&self, hash: KeyHash) -> &Bucket {
+        &self.0[hash.index(self.0.len())]
+    }
+}
