@@ -1,14 +1,16 @@
 //! What KoelDB's tests share: an oracle, generators, and the harness that cuts the power.
 //!
-//! Nothing here knows the database: an [`oracle::History`] is told what was asked and what was answered, and says
+//! Nothing here opens the database: an [`oracle::History`] is told what was asked and what was answered, and says
 //! which contents may be found after a crash; a [`shots::Camera`] takes crash images of a file system in memory while
 //! something runs on it, and hands them to whoever checks them. So the same harness serves any layer.
 //!
 //! - [`oracle`]: batches, families, what is owed, and which content is legal. [`model`]: the content itself.
+//! - [`monitor`]: the rules of durability, looked at while something runs.
 //! - [`shots`]: crash images, sampled by a seed. [`random`]: numbers that come back with their seed.
 //! - [`summary`]: the line a suite ends with, and its floor.
 
 pub mod model;
+pub mod monitor;
 pub mod oracle;
 pub mod random;
 pub mod shots;

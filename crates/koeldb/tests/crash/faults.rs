@@ -171,6 +171,7 @@ fn run(case: Case) -> Result<Outcome, String> {
     {
         return Err(format!("nobody was told of {injections:?}"));
     }
+    session.check_order().map_err(|Trouble(text)| text)?;
     check_crash(&session, case, &mut outcome)?;
     finish(session, case)?;
     Ok(outcome)

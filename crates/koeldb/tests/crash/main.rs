@@ -4,6 +4,8 @@
 //!   what is left is recovered and judged.
 //! - [`threads`]: the same with several writers at once.
 //! - [`faults`]: scripts run on storage that fails at one operation after the other.
+//! - [`sequences`]: all short sequences of operations, crashed at their syncs.
+//! - [`space`]: a disk that fills up.
 //! - [`kill`]: a process under load is killed again and again. [`neighbours`]: two processes and one directory.
 //!
 //! `KOELDB_LONG=1` leaves no image out; `KOELDB_SEED` and `KOELDB_SCRIPT` repeat what a failure printed.
@@ -19,7 +21,9 @@ mod kill;
 mod neighbours;
 mod script;
 mod scripts;
+mod sequences;
 mod session;
+mod space;
 mod sweep;
 mod threads;
 

@@ -11,6 +11,7 @@ use koeldb::{
     ColumnFamily, CompactRangeOptions, Db, Env, Error, ErrorKind, Event, LogLevel, Logger, Options,
     WriteBatch, WriteOptions, WriteOutcome,
 };
+use koeldb_testkit::monitor::{self, Acknowledged, OrderingMonitor};
 use koeldb_testkit::oracle::{DEFAULT_FAMILY, UNLOGGED_PREFIX};
 use koeldb_testkit::{Camera, Change, FamilyId, History, Random};
 
@@ -69,6 +70,8 @@ pub(crate) struct Session<'s> {
     script: &'s Script,
     pub(crate) memory: MemoryFileSystem,
     pub(crate) faults: Arc<FaultFileSystem>,
+    /// Sees what the database sees of the file system.
+    monitor: OrderingMonitor,
     camera: Option<Arc<Camera>>,
     pub(crate) history: Arc<History>,
     options: Options,
@@ -94,12 +97,14 @@ impl<'s> Session<'s> {
     pub(crate) fn new(script: &'s Script, seed: u64) -> Self {
         let memory = MemoryFileSystem::new();
         let faults = Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), seed));
+        let monitor = monitor::watch(Arc::clone(&faults) as _, Path::new(PATH));
         let surfaced = Arc::new(AtomicBool::new(false));
         Session {
             script,
-            options: Self::options_over(script, &faults, &surfaced),
+            options: Self::options_over(script, &monitor, &surfaced),
             memory,
             faults,
+            monitor,
             camera: None,
             history: Arc::new(History::new()),
             db: None,
@@ -117,10 +122,10 @@ impl<'s> Session<'s> {
 
     fn options_over(
         script: &Script,
-        faults: &Arc<FaultFileSystem>,
+        monitor: &OrderingMonitor,
         surfaced: &Arc<AtomicBool>,
     ) -> Options {
-        let fs: Arc<dyn FileSystem> = Arc::clone(faults) as _;
+        let fs: Arc<dyn FileSystem> = Arc::new(monitor.clone());
         let mut options = options(script, fs);
         let surfaced = Arc::clone(surfaced);
         options.add_event_listener(move |event: &Event<'_>| {
@@ -204,7 +209,13 @@ impl<'s> Session<'s> {
             self.step(step)
                 .map_err(|Trouble(text)| Trouble(format!("{step:?}: {text}")))?;
         }
-        self.close()
+        self.close()?;
+        self.check_order()
+    }
+
+    /// Whether everything was made durable in the order that the rules ask for.
+    pub(crate) fn check_order(&self) -> Result<(), Trouble> {
+        monitor::verdict(&self.monitor).map_err(Trouble::from)
     }
 
     /// Takes note of an error: a failure, unless it is expected.
@@ -358,7 +369,9 @@ impl<'s> Session<'s> {
             Arc::new(self.memory.clone()),
             self.seed,
         ));
-        self.options = Self::options_over(self.script, &self.faults, &self.surfaced);
+        self.check_order()?;
+        self.monitor = monitor::watch(Arc::clone(&self.faults) as _, Path::new(PATH));
+        self.options = Self::options_over(self.script, &self.monitor, &self.surfaced);
         if let Some(camera) = &self.camera {
             camera.attach(&self.memory);
         }
@@ -374,6 +387,7 @@ impl<'s> Session<'s> {
             }
         }
         self.memory.sync_dir(Path::new(PATH))?;
+        self.monitor.layer().forget();
         if let Some(camera) = &self.camera {
             camera.set_note(REPAIRING);
             camera.attach(&self.memory);
@@ -444,6 +458,11 @@ impl<'s> Session<'s> {
             Ok(()) => {
                 let is_handed = !self.options.get_manual_wal_flush();
                 self.history.acknowledge(number, is_handed, sync);
+                if sync {
+                    self.monitor.layer().acknowledged(Acknowledged::Synced);
+                } else if is_handed {
+                    self.monitor.layer().acknowledged(Acknowledged::Handed);
+                }
                 Ok(())
             }
             Err(error) => {

@@ -1,0 +1,533 @@
+//! A file system that knows the rules of durability and says when they are broken (`docs/reliability.md`, section 3).
+//!
+//! It needs no crash: it follows which bytes and names are durable, reads what the MANIFEST says, and looks at every call
+//! that makes something count on something else. So it finds a missing sync on the one run in which it is missing,
+//! where a crash would have to come at the right moment.
+//!
+//! | rule | looked at |
+//! |---|---|
+//! | O1, O2 | when a MANIFEST is synced: the tables it newly names, and when CURRENT is replaced: the MANIFEST |
+//! | O3, O5, O21 | when a table, log or MANIFEST is removed: whether a state that may be in force needs it |
+//! | O4 | when CURRENT is replaced: its own bytes and the MANIFEST it names |
+//! | O6, O9, O10 | when a write is acknowledged: the logs |
+//! | O7 | when a flush is recorded and there are several families: the logs behind it |
+//! | O13 | when a log, table or MANIFEST is made: its number |
+//! | 4.1 | after a failed sync or append: whether the file is touched again |
+//!
+//! It sees what callers see: put below a layer that lies about syncs, it finds the lie, above it, it believes it.
+//! What was there before it began, or before [`OrderingMonitor::forget`], counts as durable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::{Error, Result};
+use koeldb_fs::layer::{Call, Layer, Layered};
+use koeldb_fs::{FileSystem, MemoryFileSystem, Operation, Purpose, WritableFile, WriteOptions};
+use koeldb_lsm::manifest::ManifestReader;
+use koeldb_lsm::version::VersionEdit;
+use koeldb_lsm::version::edit::FamilyChange;
+
+/// Watches the order in which things become durable; clones are handles of one.
+pub type OrderingMonitor = Layered<Monitor>;
+
+/// Violations that are kept.
+const VIOLATIONS_MAX: usize = 20;
+
+/// What an acknowledged write asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// A sync.
+    Synced,
+    /// That the operating system has it.
+    Handed,
+}
+
+/// A file that was made while the monitor watched.
+#[derive(Debug, Default)]
+struct Watched {
+    written: u64,
+    handed: u64,
+    synced: u64,
+    is_name_durable: bool,
+    has_failed: bool,
+    /// Of MANIFESTs and temporary files.
+    bytes: Vec<u8>,
+}
+
+impl Watched {
+    fn is_durable(&self) -> bool {
+        self.is_name_durable && self.synced >= self.written
+    }
+}
+
+/// What a MANIFEST says up to some point.
+#[derive(Debug, Default)]
+struct Tree {
+    /// By id: the log number, and the tables.
+    families: BTreeMap<u32, (FileNumber, BTreeSet<FileNumber>)>,
+    /// Logs below this are not needed, whatever families say.
+    oldest_log: FileNumber,
+    edits: usize,
+}
+
+impl Tree {
+    fn apply(&mut self, edit: &VersionEdit) {
+        self.edits += 1;
+        self.oldest_log = self
+            .oldest_log
+            .max(edit.min_log_number_to_keep.unwrap_or(0));
+        match edit.family_change {
+            Some(FamilyChange::Drop) => {
+                self.families.remove(&edit.family);
+                return;
+            }
+            Some(FamilyChange::Add(_)) => {
+                self.families.insert(edit.family, Default::default());
+            }
+            None => {}
+        }
+        let (log, tables) = self.families.entry(edit.family).or_default();
+        *log = (*log).max(edit.log_number.unwrap_or(0));
+        for (_, number) in &edit.deleted_files {
+            tables.remove(number);
+        }
+        tables.extend(edit.added_files.iter().map(|(_, file)| file.number));
+    }
+
+    fn has_table(&self, number: FileNumber) -> bool {
+        let mut families = self.families.values();
+        families.any(|(_, tables)| tables.contains(&number))
+    }
+
+    /// Logs below this are not needed.
+    fn oldest_log(&self) -> FileNumber {
+        let logs = self.families.values().map(|(log, _)| *log);
+        logs.min().unwrap_or(0).max(self.oldest_log)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<PathBuf, Watched>,
+    /// MANIFESTs that CURRENT may name, the one that it surely names first.
+    in_force: Vec<FileNumber>,
+    /// How many edits of a MANIFEST were found durable.
+    checked_edits: BTreeMap<PathBuf, usize>,
+    /// Of logs, tables and MANIFESTs made since the database was opened, or there by then.
+    numbers: BTreeSet<FileNumber>,
+    directory: PathBuf,
+    violations: Vec<String>,
+}
+
+/// The layer of an [`OrderingMonitor`].
+pub struct Monitor {
+    below: Arc<dyn FileSystem>,
+    state: Mutex<State>,
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Monitor({:?})", self.state().violations)
+    }
+}
+
+/// Watches the database in `directory` of `below`.
+#[must_use]
+pub fn watch(below: Arc<dyn FileSystem>, directory: &Path) -> OrderingMonitor {
+    let layer = Monitor {
+        below: Arc::clone(&below),
+        state: Mutex::new(State {
+            directory: directory.to_owned(),
+            ..State::default()
+        }),
+    };
+    Layered::with_layer(below, layer)
+}
+
+impl Monitor {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What went against the rules, so far.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    /// Begins anew: somebody else has changed the files.
+    pub fn forget(&self) {
+        let mut state = self.state();
+        *state = State {
+            directory: std::mem::take(&mut state.directory),
+            violations: std::mem::take(&mut state.violations),
+            ..State::default()
+        };
+    }
+
+    /// The caller was told that its write succeeded. No other write may be under way.
+    pub fn acknowledged(&self, what: Acknowledged) {
+        let mut state = self.state();
+        let needed = state.trees(&*self.below);
+        let needed = needed.iter().map(Tree::oldest_log).min().unwrap_or(0);
+        let mut found = Vec::new();
+        for (path, file) in &state.files {
+            let Some(FileKind::Wal(number)) = kind(path) else {
+                continue;
+            };
+            if number < needed || file.written == 0 || file.has_failed {
+                continue;
+            }
+            if what == Acknowledged::Synced && !file.is_durable() {
+                found.push(format!(
+                    "O6, O9: a synced write is acknowledged while {} has {} of {} bytes synced, its name {}",
+                    path.display(),
+                    file.synced,
+                    file.written,
+                    if file.is_name_durable { "too" } else { "not" }
+                ));
+            }
+            if file.handed < file.written {
+                found.push(format!(
+                    "O10: a write is acknowledged while {} has {} of {} bytes handed over",
+                    path.display(),
+                    file.handed,
+                    file.written
+                ));
+            }
+        }
+        found.into_iter().for_each(|text| state.report(text));
+    }
+}
+
+fn kind(path: &Path) -> Option<FileKind> {
+    file_name::parse(path.file_name()?.to_str()?)
+}
+
+/// The edits in the bytes of a MANIFEST; what is cut off or damaged at the end is left out.
+fn edits(bytes: &[u8]) -> Vec<VersionEdit> {
+    let read = || -> Result<Vec<VersionEdit>> {
+        let fs = MemoryFileSystem::new();
+        let directory = Path::new("/");
+        let path = file_name::manifest(directory, 1);
+        let mut file = fs.create(&path, &WriteOptions::default())?;
+        file.append(bytes)?;
+        file.close()?;
+        let mut reader = ManifestReader::open(&fs, directory, 1)?;
+        let mut edits = Vec::new();
+        while let Ok(Some(group)) = reader.next_edits() {
+            edits.extend(group);
+        }
+        Ok(edits)
+    };
+    read().unwrap_or_default()
+}
+
+fn tree(bytes: &[u8]) -> Tree {
+    let mut tree = Tree::default();
+    for edit in edits(bytes) {
+        tree.apply(&edit);
+    }
+    tree
+}
+
+impl State {
+    fn report(&mut self, text: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(text);
+        }
+    }
+
+    /// The states that may be in force: for each MANIFEST, with what is durable of it and with all that was appended.
+    fn trees(&mut self, below: &dyn FileSystem) -> Vec<Tree> {
+        if self.in_force.is_empty() {
+            let named = koeldb_lsm::current::read_current(below, &self.directory);
+            self.in_force.extend(named.ok());
+        }
+        let mut trees = Vec::new();
+        for &number in &self.in_force {
+            let path = file_name::manifest(&self.directory, number);
+            match self.files.get(&path) {
+                Some(file) => {
+                    let synced = usize::try_from(file.synced).unwrap_or(usize::MAX);
+                    let durable = file.bytes.get(..synced).unwrap_or(&file.bytes);
+                    trees.push(tree(durable));
+                    if durable.len() < file.bytes.len() {
+                        trees.push(tree(&file.bytes));
+                    }
+                }
+                None => {
+                    let bytes = below.read_all(&path, u64::MAX, Purpose::Other);
+                    trees.extend(bytes.ok().map(|bytes| tree(&bytes)));
+                }
+            }
+        }
+        trees
+    }
+
+    /// O5: nothing goes that a state needs which may be in force.
+    fn check_removal(&mut self, below: &dyn FileSystem, path: &Path) {
+        let trees = self.trees(below);
+        let is_here = path.parent() == Some(&self.directory);
+        let is_archived = path.to_string_lossy().contains("archive");
+        let is_needed = match kind(path) {
+            Some(FileKind::Table(number)) => {
+                is_here && trees.iter().any(|tree| tree.has_table(number))
+            }
+            Some(FileKind::Wal(number)) => {
+                let is_empty = self.files.get(path).is_some_and(|file| file.written == 0);
+                let needs = |tree: &Tree| number >= tree.oldest_log() && !tree.families.is_empty();
+                !is_archived && !is_empty && trees.iter().any(needs)
+            }
+            Some(FileKind::Manifest(number)) => is_here && self.in_force.contains(&number),
+            _ => false,
+        };
+        if is_needed {
+            self.report(format!("O5: {} is removed and needed", path.display()));
+        }
+    }
+
+    /// O1, O2, O7: what the edits count on that have become durable.
+    fn check_edits(&mut self, path: &Path) {
+        let Some(bytes) = self.files.get(path).map(|file| file.bytes.clone()) else {
+            return;
+        };
+        let checked = self.checked_edits.get(path).copied().unwrap_or(0);
+        let mut tree = Tree::default();
+        let mut found = Vec::new();
+        for edit in edits(&bytes) {
+            let is_new = tree.edits >= checked;
+            let family_count = tree.families.len();
+            tree.apply(&edit);
+            if !is_new {
+                continue;
+            }
+            for (_, file) in &edit.added_files {
+                let table = file_name::table(&self.directory, file.number);
+                if let Some(file) = self.files.get(&table)
+                    && !file.is_durable()
+                {
+                    found.push(format!(
+                        "O1, O2: {} names {}, of which {} of {} bytes are synced, its name {}",
+                        path.display(),
+                        table.display(),
+                        file.synced,
+                        file.written,
+                        if file.is_name_durable { "too" } else { "not" }
+                    ));
+                }
+            }
+            let is_flush = edit.log_number.is_some() && !edit.added_files.is_empty();
+            if is_flush && family_count > 1 && checked > 0 && edit.remaining_in_group.is_none() {
+                let behind = edit.log_number.unwrap_or(0);
+                for (log, file) in &self.files {
+                    let is_behind =
+                        matches!(kind(log), Some(FileKind::Wal(number)) if number < behind);
+                    if is_behind && file.written > 0 && !file.has_failed && !file.is_durable() {
+                        found.push(format!(
+                            "O7: a flush up to log {behind} is recorded while {} is not durable",
+                            log.display()
+                        ));
+                    }
+                }
+            }
+        }
+        self.checked_edits.insert(path.to_owned(), tree.edits);
+        found.into_iter().for_each(|text| self.report(text));
+    }
+
+    /// O4: what CURRENT will name is there.
+    fn check_current(&mut self, from: &Path) {
+        let Some(file) = self.files.get(from) else {
+            return;
+        };
+        if file.synced < file.written {
+            self.report(format!("O4: {} is not synced", from.display()));
+        }
+        let bytes = self.files.get(from).map(|file| file.bytes.clone());
+        let Some(number) = bytes.as_deref().and_then(named_manifest) else {
+            return;
+        };
+        let path = file_name::manifest(&self.directory, number);
+        if let Some(file) = self.files.get(&path)
+            && !file.is_durable()
+        {
+            self.report(format!(
+                "O4: CURRENT names {}, which is not durable",
+                path.display()
+            ));
+        }
+        if !self.files.contains_key(&path) {
+            self.report(format!(
+                "O4: CURRENT names {}, which is not there",
+                path.display()
+            ));
+        }
+        self.in_force.push(number);
+    }
+
+    /// The directory was locked: an open begins. As long as there is no database, every attempt to make one begins anew.
+    fn opened(&mut self, below: &dyn FileSystem) {
+        self.numbers.clear();
+        if !below
+            .exists(&file_name::current(&self.directory))
+            .unwrap_or(false)
+        {
+            return;
+        }
+        let entries = below.list(&self.directory).unwrap_or_default();
+        let kinds = entries
+            .iter()
+            .filter_map(|entry| file_name::parse(&entry.name));
+        self.numbers = kinds.filter_map(FileKind::number).collect();
+    }
+
+    fn check_number(&mut self, path: &Path) {
+        if let Some(FileKind::Wal(number) | FileKind::Table(number) | FileKind::Manifest(number)) =
+            kind(path)
+            && !path.to_string_lossy().contains("archive")
+            && !self.numbers.insert(number)
+        {
+            self.report(format!(
+                "O13: {} has a number that was used before",
+                path.display()
+            ));
+        }
+    }
+
+    /// A rename or link has happened, or may have.
+    fn named(&mut self, from: &Path, to: &Path, moves: bool) {
+        if !moves {
+            return;
+        }
+        if let Some(mut file) = self.files.remove(from) {
+            file.is_name_durable = false;
+            self.files.insert(to.to_owned(), file);
+        }
+    }
+
+    fn synced_directory(&mut self, directory: &Path) {
+        for (path, file) in &mut self.files {
+            if path.parent() == Some(directory) {
+                file.is_name_durable = true;
+            }
+        }
+        if directory == self.directory
+            && let Some(last) = self.in_force.pop()
+        {
+            self.in_force = vec![last];
+        }
+    }
+}
+
+fn named_manifest(bytes: &[u8]) -> Option<FileNumber> {
+    let name = str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    match file_name::parse(name) {
+        Some(FileKind::Manifest(number)) => Some(number),
+        _ => None,
+    }
+}
+
+impl Layer for Monitor {
+    fn around<T>(&self, call: &Call<'_>, proceed: impl FnOnce() -> Result<T>) -> Result<T> {
+        match call.operation {
+            Operation::RemoveFile => self.state().check_removal(&*self.below, call.path),
+            Operation::Rename if call.to.and_then(kind) == Some(FileKind::Current) => {
+                let mut state = self.state();
+                state.trees(&*self.below);
+                state.check_current(call.path);
+            }
+            Operation::Create => self.state().check_number(call.path),
+            _ => {}
+        }
+        let result = proceed();
+        let is_done = result.is_ok();
+        let mut state = self.state();
+        match (call.operation, call.to) {
+            (Operation::Lock, _) if is_done => state.opened(&*self.below),
+            (Operation::Create, _) if is_done => {
+                state.files.insert(call.path.to_owned(), Watched::default());
+            }
+            (Operation::RemoveFile, _) if is_done => {
+                state.files.remove(call.path);
+                state.checked_edits.remove(call.path);
+            }
+            (Operation::Rename, Some(to)) if is_done => state.named(call.path, to, true),
+            (Operation::Link, Some(to)) if is_done => state.named(call.path, to, false),
+            (Operation::SyncDir, _) if is_done => state.synced_directory(call.path),
+            (Operation::Flush | Operation::Close, _) => {
+                if let Some(file) = state.files.get_mut(call.path) {
+                    match is_done {
+                        true => file.handed = file.written,
+                        false => file.has_failed = true,
+                    }
+                }
+            }
+            _ => {}
+        }
+        result
+    }
+
+    fn append(&self, call: &Call<'_>, bytes: &[u8], below: &mut dyn WritableFile) -> Result<()> {
+        let result = below.append(bytes);
+        let mut state = self.state();
+        let state = &mut *state;
+        if let Some(file) = state.files.get_mut(call.path) {
+            if file.has_failed {
+                let text = format!("4.1: {} is written after it failed", call.path.display());
+                state.violations.push(text);
+            }
+            file.written = call.offset + bytes.len() as u64;
+            if matches!(
+                kind(call.path),
+                Some(FileKind::Manifest(_) | FileKind::Temporary(_))
+            ) {
+                file.bytes.extend_from_slice(bytes);
+            }
+            file.has_failed |= result.is_err();
+        }
+        result
+    }
+
+    fn sync_file(&self, call: &Call<'_>, below: &mut dyn WritableFile) -> Result<()> {
+        let covered = below.len();
+        let result = match call.operation {
+            Operation::SyncAll => below.sync_all(),
+            _ => below.sync_data(),
+        };
+        let mut state = self.state();
+        let Some(file) = state.files.get_mut(call.path) else {
+            return result;
+        };
+        if file.has_failed {
+            let text = format!("4.1: {} is synced after it failed", call.path.display());
+            state.report(text);
+            return result;
+        }
+        match &result {
+            Ok(()) => {
+                file.handed = file.handed.max(covered);
+                file.synced = covered;
+                if matches!(kind(call.path), Some(FileKind::Manifest(_))) {
+                    state.check_edits(call.path);
+                }
+            }
+            Err(_) => file.has_failed = true,
+        }
+        result
+    }
+}
+
+/// The first rule that was broken, as an error.
+///
+/// # Errors
+/// If one was.
+pub fn verdict(monitor: &OrderingMonitor) -> Result<(), Error> {
+    match monitor.layer().violations().first() {
+        Some(text) => Err(Error::corruption(text.clone())),
+        None => Ok(()),
+    }
+}
