@@ -8,7 +8,7 @@
 //! - [`key`], [`comparator`], [`prefix`], [`range_del`]: what is stored and how it is ordered and hidden.
 //! - [`cursor`], [`lookup`]: how a scan and a point read travel through runs of entries.
 //! - [`coding`], [`checksum`], [`codec`]: bytes. [`file_name`]: the names in a database directory.
-//! - [`merge_operator`]: user code that combines values. [`stats`]: counters.
+//! - [`merge_operator`]: user code that combines values. [`stats`]: counters. [`sabotage`]: bugs on purpose.
 
 pub mod checksum;
 pub mod codec;
@@ -23,6 +23,7 @@ pub mod merge_operator;
 pub mod pinned;
 pub mod prefix;
 pub mod range_del;
+pub mod sabotage;
 pub mod stats;
 
 pub use comparator::{Comparator, KeyOrder};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use koeldb_base::coding::to_usize;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 
 use crate::file::{FileSystem, OpenOptions, Purpose, WriteOptions};
@@ -28,6 +29,9 @@ pub fn write_atomically(
         // The name is free for the next attempt; if not, that will say why.
         let _ = fs.remove_file(temporary);
         return Err(error);
+    }
+    if is_on(Sabotage::UnsyncedDirectoryOfCurrent) {
+        return Ok(());
     }
     fs.sync_dir(parent(target))
 }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::codec::StreamCompressor;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
@@ -161,6 +162,9 @@ impl RecordWriter {
         let result = self.file.append(&self.assembled);
         self.assembled.clear();
         self.assembled.shrink_to(2 * APPEND_BYTES);
+        if is_on(Sabotage::IgnoredAppendError) {
+            return Ok(());
+        }
         self.remember(result)
     }
 
@@ -181,6 +185,9 @@ impl RecordWriter {
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
         let result = self.file.sync_data();
+        if is_on(Sabotage::IgnoredSyncError) {
+            return Ok(());
+        }
         self.remember(result)
     }
 

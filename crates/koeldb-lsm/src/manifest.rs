@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
 use koeldb_log::{Problem, RecordReader, RecordWriter, RecordWriterOptions, RecoveryMode};
@@ -222,7 +223,9 @@ pub fn write(
 ) -> Result<RecordWriter> {
     let path = file_name::manifest(directory, number);
     let written = write_records(fs, &path, snapshot, edits).and_then(|records| {
-        fs.sync_dir(directory)?;
+        if !is_on(Sabotage::UnsyncedDirectoryOfManifest) {
+            fs.sync_dir(directory)?;
+        }
         Ok(records)
     });
     if written.is_err() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::read_driver::AsyncReads;
@@ -405,9 +406,13 @@ impl DbInner {
         {
             let mut leadership = self.queue.lead();
             self.abandon_wal(&mut leadership.commit)?;
-            self.seal_memtables(&mut leadership.commit)?;
+            if !is_on(Sabotage::ResumeWithoutFlush) {
+                self.seal_memtables(&mut leadership.commit)?;
+            }
         }
-        self.flush_all_as_one()?;
+        if !is_on(Sabotage::ResumeWithoutFlush) {
+            self.flush_all_as_one()?;
+        }
         self.clear_failure(count)?;
         self.schedule();
         Ok(())
@@ -548,7 +553,11 @@ impl DbInner {
         let synced = match wal {
             // A log that failed is never touched again; a healthy one is owed even if something else failed.
             Some(mut wal) if wal.writer.failure().is_none() => {
-                wal.sync(self).and_then(|()| wal.writer.close())
+                let synced = match is_on(Sabotage::CloseWithoutSync) {
+                    true => Ok(()),
+                    false => wal.sync(self),
+                };
+                synced.and_then(|()| wal.writer.close())
             }
             _ => Ok(()),
         };

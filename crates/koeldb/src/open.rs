@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_fs::small_file::{create_dir_durably, parent};
@@ -270,14 +271,18 @@ impl Opening {
                 families.insert(family.id, family);
             }
         }
-        let last_seqno = recovered.last_seqno.max(versions.last_seqno());
+        let reused = u64::from(is_on(Sabotage::SeqnoReused));
+        let last_seqno = recovered
+            .last_seqno
+            .max(versions.last_seqno())
+            .saturating_sub(reused);
         let commit = CommitState {
             wal,
             last_seqno,
             families: Arc::new(families.values().map(ActiveFamily::of).collect()),
             has_unlogged: false,
         };
-        report.orphans_removed = if self.read_only {
+        report.orphans_removed = if self.read_only && !is_on(Sabotage::ReadOnlyRemoves) {
             Vec::new()
         } else {
             self.remove_orphans(&mut versions)
@@ -521,7 +526,7 @@ impl Opening {
         let number = factory.numbers.next();
         let mut writer = new_wal(&*self.fs, &self.wal_dir, number, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);
-        if recovered.stopped_early {
+        if recovered.stopped_early && !is_on(Sabotage::NoMarkAfterDamage) {
             // The next recovery, ours or RocksDB's, recognises by this empty batch that nothing is missing (W2).
             let mut empty = [0; crate::write::batch::HEADER_BYTES];
             empty[..8].copy_from_slice(&recovered.next_seqno.to_le_bytes());
@@ -530,8 +535,19 @@ impl Opening {
             self.fs.sync_dir(&self.wal_dir)?;
         }
         // The originals go with the other obsolete logs, once this edit is durable (W3).
-        for &damaged in &recovered.archive {
+        for &damaged in recovered
+            .archive
+            .iter()
+            .filter(|_| !is_on(Sabotage::DamagedLogNotArchived))
+        {
             koeldb_log::wal::keep_in_archive(&*self.fs, &self.wal_dir, damaged)?;
+        }
+        if is_on(Sabotage::LogsRemovedBeforeRecoveryEdit) {
+            for log in &recovered.report.logs {
+                let _ = self
+                    .fs
+                    .remove_file(&file_name::wal(&self.wal_dir, log.number));
+            }
         }
         let edits = families
             .keys()

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_lsm::FileMeta;
 
 use crate::inner::DbInner;
@@ -91,9 +92,12 @@ impl DbInner {
             let versions = lock(&self.versions);
             let recorded = versions
                 .families()
-                .map(koeldb_lsm::version::Family::log_number)
-                .min();
-            recorded.unwrap_or(0)
+                .map(koeldb_lsm::version::Family::log_number);
+            let needed = match is_on(Sabotage::LogRemovedEarly) {
+                true => recorded.max(),
+                false => recorded.min(),
+            };
+            needed.unwrap_or(0)
         };
         let obsolete: Vec<(FileNumber, u64)> = {
             let mut logs = lock(&self.closed_logs);

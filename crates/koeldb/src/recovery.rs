@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo, ValueType};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose};
 use koeldb_log::{RecordReader, RecoveryMode};
@@ -290,6 +291,9 @@ impl Replay<'_> {
     /// known. A log of ours says which one it follows and how that one ended; one of RocksDB's is believed unless the
     /// log before it is damaged.
     fn gap_before(&self, record: &[u8]) -> Option<FileNumber> {
+        if is_on(Sabotage::HoleAccepted) {
+            return None;
+        }
         let (first, _) = batch::header(record).ok()?;
         let continues = self.next_seqno == Some(first);
         match batch::link_to(record) {
@@ -341,7 +345,11 @@ impl Replay<'_> {
                 .log_numbers
                 .get(&cf)
                 .is_some_and(|&from| number >= from);
-            if is_needed && let Some(family) = self.families.get(&cf) {
+            let is_lost = is_on(Sabotage::EntryNotReplayed) && seqno.is_multiple_of(7);
+            if is_needed
+                && !is_lost
+                && let Some(family) = self.families.get(&cf)
+            {
                 let memtable = family.read(|state| Arc::clone(&state.active.memtable));
                 memtable.insert(seqno, value_type, key, value)?;
             }
@@ -378,6 +386,9 @@ impl Replay<'_> {
         let Some(stopped_in) = self.stopped_in else {
             return Ok(());
         };
+        if is_on(Sabotage::InconsistencyAccepted) {
+            return Ok(());
+        }
         for family in versions.families() {
             let has_tables = family.current().files().next().is_some();
             if family.log_number() > stopped_in && has_tables {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{PinnedSlice, Result, SeqNo};
 
 use crate::column_family::ColumnFamily;
@@ -40,6 +41,9 @@ impl SnapshotList {
 
     /// The sequence numbers of all live snapshots, ascending.
     pub(crate) fn all(&self) -> Vec<SeqNo> {
+        if is_on(Sabotage::SnapshotUnknown) {
+            return Vec::new();
+        }
         lock(&self.counts).keys().copied().collect()
     }
 

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use koeldb_base::key::{InternalKey, MAX_SEQNO, encode_into};
 use koeldb_base::merge_operator::{MergeOperator, merge_operands, merge_values};
 use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Blocking, Cursor, Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
 
 use super::filter::{CompactionFilter, Decision};
@@ -290,8 +291,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     }
 
     fn is_deletion_obsolete(&mut self, seqno: SeqNo) -> bool {
+        let is_last = self.rules.bottommost || is_on(Sabotage::LostTombstone);
         self.is_visible_to_all(seqno)
-            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]))
+            && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]))
     }
 
     /// A deletion of a key written once: gone together with the value, if that is the next older entry in the
@@ -341,9 +343,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 }
             }
         }
-        let zeroed = self.rules.bottommost
-            && self.is_visible_to_all(seqno)
-            && kept_type != ValueType::Deletion;
+        let is_last = self.rules.bottommost || is_on(Sabotage::SeqnoZeroedEarly);
+        let zeroed = is_last && self.is_visible_to_all(seqno) && kept_type != ValueType::Deletion;
         self.set_output(if zeroed { 0 } else { seqno }, kept_type);
         Ok(true)
     }
@@ -408,9 +409,10 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 }
             }
         }
+        let is_last = self.rules.bottommost || is_on(Sabotage::MergeWithoutBase);
         let is_whole_history = reached_end_of_key
             && self.is_visible_to_all(newest)
-            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]));
+            && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]));
         if base.is_none() && is_whole_history {
             base = Some(None);
         }
@@ -451,6 +453,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
 /// stands for the latest state.
 #[must_use]
 pub fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> SeqNo {
-    let index = snapshots.partition_point(|&snapshot| snapshot < seqno);
+    let before = seqno + u64::from(is_on(Sabotage::SnapshotOffByOne));
+    let index = snapshots.partition_point(|&snapshot| snapshot < before);
     snapshots.get(index).copied().unwrap_or(MAX_SEQNO)
 }

@@ -21,6 +21,7 @@ use std::sync::{Arc, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecordWriter;
@@ -188,6 +189,9 @@ impl VersionSet {
 
     fn skip_numbers_in_use(&self) -> Result<()> {
         self.numbers.skip(self.manifest_number);
+        if is_on(Sabotage::FileNumberReused) {
+            return Ok(());
+        }
         for directory in std::iter::once(&self.directory).chain(&self.options.other_directories) {
             for entry in self.fs.list(directory)? {
                 if let Some(number) =
@@ -489,14 +493,18 @@ impl VersionSet {
             .iter()
             .try_for_each(|edit| manifest::append(&mut records, edit, &mut record));
         self.record = record;
-        match appended.and_then(|()| records.sync()) {
+        let synced = appended.and_then(|()| match is_on(Sabotage::UnsyncedManifest) {
+            true => records.flush(),
+            false => records.sync(),
+        });
+        match synced {
             Ok(()) => {
                 self.uncertain.clear();
                 Ok(records)
             }
             Err(error) => Err(Unwritten {
                 error,
-                uncertain: true,
+                uncertain: !is_on(Sabotage::ForgottenUncertainty),
             }),
         }
     }
@@ -506,6 +514,9 @@ impl VersionSet {
         let number = self.numbers.next();
         self.fill_counters(edits, true);
         let snapshot = self.snapshot();
+        if is_on(Sabotage::CurrentBeforeManifest) {
+            let _ = write_current(&*self.fs, &self.directory, number);
+        }
         let records = manifest::write(&*self.fs, &self.directory, number, &snapshot, edits)
             .map_err(|error| Unwritten {
                 error,

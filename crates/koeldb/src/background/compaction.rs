@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
@@ -70,6 +71,9 @@ impl DbInner {
             .iter()
             .map(|(_, file)| Arc::clone(file))
             .collect();
+        if is_on(Sabotage::InputsRemovedBeforeEdit) && !plan.trivial_move {
+            self.discard(plan.files().map(|(_, file)| file));
+        }
         let is_installed = {
             let mut versions = lock(&self.versions);
             self.log_edit(&mut versions, family, edit, |_| ())?

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
@@ -89,7 +90,7 @@ impl DbInner {
         let file = flush.file.map(Arc::new);
         // Before a flush is recorded while several families share logs, the logs behind it are made durable: otherwise
         // a power cut could leave one family ahead of the others (O7).
-        if self.all_families().len() > 1 {
+        if self.all_families().len() > 1 && !is_on(Sabotage::FlushAheadOfLogs) {
             self.sync_closed_logs().map_err(|error| {
                 self.fail_writes(
                     error
@@ -101,7 +102,8 @@ impl DbInner {
         let is_installed = {
             let mut versions = lock(&self.versions);
             let mut edit = VersionEdit::of(family.id);
-            edit.log_number = Some(family.first_log_behind(taken.len()));
+            let ahead = u64::from(is_on(Sabotage::LogNumberAhead));
+            edit.log_number = Some(family.first_log_behind(taken.len()) + ahead);
             edit.added_files
                 .extend(file.iter().map(|file| (0, Arc::clone(file))));
             self.note_empty_families(&mut versions);

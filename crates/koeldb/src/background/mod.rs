@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
 
@@ -258,6 +259,9 @@ impl DbInner {
         let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
         if error.severity() > Severity::None && !has_panicked {
             // It was stored where it was met; to store it again could undo a resume that has dealt with it.
+            return;
+        }
+        if is_on(Sabotage::BackgroundErrorSwallowed) {
             return;
         }
         let severity = match error.kind() {

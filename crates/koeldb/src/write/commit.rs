@@ -13,6 +13,7 @@ use koeldb_base::coding::to_u32;
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_log::RecordWriter;
@@ -42,12 +43,17 @@ pub(crate) struct Wal {
 impl Wal {
     /// Makes everything written so far durable, the logs before this one first (O6).
     pub(crate) fn sync(&mut self, inner: &DbInner) -> Result<()> {
-        inner.sync_closed_logs()?;
+        if !is_on(Sabotage::YoungerLogFirst) {
+            inner.sync_closed_logs()?;
+        }
         if self.has_unsynced || !self.is_entry_synced {
-            self.writer.sync()?;
+            match is_on(Sabotage::UnsyncedLog) {
+                true => self.writer.flush()?,
+                false => self.writer.sync()?,
+            }
             self.has_unsynced = false;
         }
-        if !self.is_entry_synced {
+        if !self.is_entry_synced && !is_on(Sabotage::UnsyncedDirectoryOfLog) {
             inner.fs.sync_dir(&inner.wal_dir)?;
             self.is_entry_synced = true;
         }
@@ -121,6 +127,9 @@ impl DbInner {
             )));
         }
         if !how.disable_wal && !records.is_empty() {
+            if is_on(Sabotage::PublishedEarly) {
+                self.publish(commit.last_seqno + SeqNo::from(count));
+            }
             self.write_log(commit, first, records, count, how.sync)?;
         } else if how.sync {
             self.sync_wal(commit)?;

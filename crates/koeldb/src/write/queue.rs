@@ -15,6 +15,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use koeldb_base::error::WriteOutcome;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
@@ -376,7 +377,10 @@ impl WriteQueue {
         };
         if !opened {
             ticket.wait_until(DONE, &self.spinning, self.spinners_max);
-            return ticket.outcome();
+            return match is_on(Sabotage::FollowersNotTold) {
+                true => Ok(()),
+                false => ticket.outcome(),
+            };
         }
         let settle = Settle(&ticket);
         if let Err(error) = self.wait_to_lead(inner, &ticket, how) {
