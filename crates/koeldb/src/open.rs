@@ -309,13 +309,14 @@ impl Opening {
         self.finish(&inner)
     }
 
-    /// How many reads are carried out at once.
+    /// How many reads are carried out at once; tried on a file that every database has.
     fn async_reads(&self) -> AsyncReads {
         let options = AsyncReadOptions {
+            engine: self.db.async_io_engine,
             clock: Arc::clone(&self.env.clock),
             ..AsyncReadOptions::default()
         };
-        AsyncReads::choose(&options, &*self.fs)
+        AsyncReads::choose(&options, &*self.fs, &file_name::current(&self.path))
     }
 
     /// What a database does once it is there.
@@ -329,6 +330,11 @@ impl Opening {
         for line in inner.recovery_report.to_string().lines() {
             inner.info_log.info(format_args!("{line}"));
         }
+        inner.info_log.info(format_args!(
+            "async_io_engine: {} ({})",
+            inner.async_reads.engine().name(),
+            inner.async_reads.reason()
+        ));
         inner.notify(&Event::Recovered(&inner.recovery_report));
         let families = inner.all_families();
         let default = families

@@ -19,6 +19,14 @@ const MIB: u64 = 1 << 20;
 impl DbInner {
     /// The value of property `name` of `family`.
     pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
+        if name == "koeldb.async-io-engine" {
+            let reads = &self.async_reads;
+            return Ok(Some(format!(
+                "{} ({})",
+                reads.engine().name(),
+                reads.reason()
+            )));
+        }
         let Some(short) = name.strip_prefix("rocksdb.") else {
             return Ok(None);
         };

@@ -1,6 +1,7 @@
 //! What an open database holds: how its reads are carried out, chosen once.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,9 +9,10 @@ use super::inline::InlineReads;
 use super::pool::{InPlace, ReadPool};
 use super::request::Shared;
 use super::session::ReadSession;
+use super::uring::{Lease, Uring};
 use super::{OpId, ReadBackend};
 use crate::clock::{Clock, SystemClock};
-use crate::file::FileSystem;
+use crate::file::{FileSystem, OpenOptions};
 
 /// How reads are to be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -86,6 +88,8 @@ pub struct ReadCounts {
     pub under_way: u64,
     /// Reads that the engine could not do and positional reads did.
     pub elsewhere: u64,
+    /// Rings that could not be had although the first one could: reads of these calls were done by threads.
+    pub lost_rings: u64,
 }
 
 /// How a database's reads are carried out; clones are handles of one.
@@ -98,15 +102,21 @@ struct Inner {
     engine: ActiveEngine,
     reason: String,
     shared: Arc<Shared>,
+    /// What carries out the reads of sessions.
     backend: Arc<dyn ReadBackend>,
+    /// What carries out the reads that a ring cannot do.
+    pool: Arc<dyn ReadBackend>,
+    /// Where calls get rings from; also the backend then.
+    rings: Option<Arc<Uring>>,
     next: AtomicU64,
     process: u32,
 }
 
 impl AsyncReads {
-    /// Chooses how the reads of files of `fs` are carried out.
+    /// Chooses how the reads of files of `fs` are carried out. `probe` is a file that is there and can be read, if only
+    /// in part, to try on it.
     #[must_use]
-    pub fn choose(options: &AsyncReadOptions, fs: &dyn FileSystem) -> Self {
+    pub fn choose(options: &AsyncReadOptions, fs: &dyn FileSystem, probe: &Path) -> Self {
         let clock = Arc::clone(&options.clock);
         if options.engine == ReadEngine::Off {
             return Self::new(ActiveEngine::Off, "as configured", Arc::new(InPlace), clock);
@@ -114,8 +124,35 @@ impl AsyncReads {
         if let Some(backend) = fs.read_backend() {
             return Self::with_backend(backend, clock);
         }
-        let pool = Arc::new(ReadPool::new(options.pool_threads));
-        Self::new(ActiveEngine::Pool, "as configured", pool, clock)
+        let pool: Arc<dyn ReadBackend> = Arc::new(ReadPool::new(options.pool_threads));
+        let old = match options.engine {
+            ReadEngine::Auto => false,
+            ReadEngine::Uring => true,
+            ReadEngine::Pool | ReadEngine::Off => {
+                return Self::new(ActiveEngine::Pool, "as configured", pool, clock);
+            }
+        };
+        let rings = fs
+            .open(probe, &OpenOptions::default())
+            .map_err(|error| format!("the file to try on cannot be opened: {error}"))
+            .and_then(|file| Uring::new(&file, old, Arc::clone(&pool), &clock));
+        match rings {
+            Ok(rings) => Self::with_rings(Arc::new(rings), pool, clock),
+            Err(reason) => Self::new(ActiveEngine::Pool, &reason, pool, clock),
+        }
+    }
+
+    fn with_rings(rings: Arc<Uring>, pool: Arc<dyn ReadBackend>, clock: Arc<dyn Clock>) -> Self {
+        let backend = Arc::clone(&rings);
+        let engine = ActiveEngine::Uring;
+        Self::of_parts(
+            engine,
+            rings.flags_text(),
+            backend,
+            pool,
+            Some(rings),
+            clock,
+        )
     }
 
     /// Reads by at most `threads` threads.
@@ -154,12 +191,26 @@ impl AsyncReads {
         backend: Arc<dyn ReadBackend>,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let pool = Arc::clone(&backend);
+        Self::of_parts(engine, reason, backend, pool, None, clock)
+    }
+
+    fn of_parts(
+        engine: ActiveEngine,
+        reason: &str,
+        backend: Arc<dyn ReadBackend>,
+        pool: Arc<dyn ReadBackend>,
+        rings: Option<Arc<Uring>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         AsyncReads {
             inner: Arc::new(Inner {
                 engine,
                 reason: reason.to_owned(),
                 shared: Arc::new(Shared::new(clock)),
                 backend,
+                pool,
+                rings,
                 next: AtomicU64::new(0),
                 process: std::process::id(),
             }),
@@ -212,6 +263,11 @@ impl AsyncReads {
             rounds: counts.rounds.load(Ordering::Relaxed),
             under_way: counts.under_way.load(Ordering::Relaxed),
             elsewhere: counts.elsewhere.load(Ordering::Relaxed),
+            lost_rings: self
+                .inner
+                .rings
+                .as_ref()
+                .map_or(0, |rings| rings.failures()),
         }
     }
 
@@ -231,6 +287,20 @@ impl AsyncReads {
     /// Whether this is a child of the process that chose: its threads are not here, and its rings are not ours.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.inner.process
+    }
+
+    /// A ring of the calling thread, if reads are by rings and one is to be had.
+    pub(super) fn lease(&self) -> Option<Lease> {
+        let rings = self.inner.rings.as_ref()?;
+        if self.is_forked() {
+            None
+        } else {
+            rings.lease()
+        }
+    }
+
+    pub(super) fn pool_backend(&self) -> &dyn ReadBackend {
+        &*self.inner.pool
     }
 
     pub(super) fn backend(&self) -> &dyn ReadBackend {

@@ -6,7 +6,9 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::request::Request;
 use super::session::ReadSession;
+use super::uring::Lease;
 use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
 
 /// A driver for one call on one thread; see [`AsyncReads::inline`].
@@ -14,16 +16,39 @@ use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
 /// Dropping it waits for the reads that were neither reaped nor orphaned, as long as the device takes.
 #[derive(Debug)]
 pub struct InlineReads {
+    /// Where all outcomes arrive, and what carries out the reads that no ring can do.
     session: ReadSession,
-    /// What it uses is the thread's.
+    /// The ring of this thread, if reads are by rings.
+    ring: Option<Lease>,
     this_thread: PhantomData<*const ()>,
 }
 
 impl InlineReads {
     pub(super) fn new(reads: AsyncReads) -> Self {
         InlineReads {
+            ring: reads.lease(),
             session: ReadSession::new(reads),
             this_thread: PhantomData,
+        }
+    }
+
+    /// Lets the ring make progress, and waits for some if `wait` is set. False if there is nothing in it.
+    fn turn(&mut self, wait: bool, limit: Option<Duration>) -> bool {
+        let Some(ring) = self.ring.as_mut().filter(|ring| ring.in_use() > 0) else {
+            return false;
+        };
+        let pool = self.session.reads().pool_backend();
+        ring.turn(wait, limit, &|request| pool.submit(&mut vec![request]));
+        true
+    }
+
+    /// Leaves a ring alone that belongs to the parent of this process.
+    fn check_process(&mut self) {
+        if self.ring.is_some()
+            && self.session.reads().is_forked()
+            && let Some(ring) = self.ring.take()
+        {
+            ring.forget();
         }
     }
 }
@@ -34,11 +59,24 @@ impl ReadDriver for InlineReads {
     }
 
     fn push(&mut self, op: ReadOp) -> OpId {
-        self.session.push(op)
+        let (id, request) = self.session.request(op);
+        let Some(request) = request else {
+            return id;
+        };
+        match &mut self.ring {
+            Some(ring) if has_descriptor(&request) => ring.push(request),
+            _ => self.session.queue(request),
+        }
+        id
     }
 
     fn flush(&mut self) {
-        self.session.flush();
+        self.check_process();
+        let begun = self.turn(false, None);
+        let handed_over = self.session.submit_queued();
+        if begun || handed_over {
+            self.session.reads().note_round();
+        }
     }
 
     fn reap(
@@ -47,11 +85,26 @@ impl ReadDriver for InlineReads {
         until: Option<Duration>,
         each: &mut dyn FnMut(OpId, Outcome),
     ) -> usize {
-        self.session.reap(min, until, each)
+        self.check_process();
+        let mut reaped = 0;
+        loop {
+            reaped += self.session.take_arrived(each);
+            let limit = self.session.time_left(until);
+            if reaped >= min || self.outstanding() == 0 || limit == Some(Duration::ZERO) {
+                return reaped;
+            }
+            // Reads in the ring are completed by nobody else; the others are.
+            if !self.turn(true, limit) {
+                self.session.wait(until);
+            }
+        }
     }
 
     fn orphan(&mut self, id: OpId, cancel: bool) {
         self.session.orphan(id, cancel);
+        if cancel && let Some(ring) = &mut self.ring {
+            ring.cancel(id);
+        }
     }
 
     fn outstanding(&self) -> usize {
@@ -61,7 +114,19 @@ impl ReadDriver for InlineReads {
 
 impl Drop for InlineReads {
     fn drop(&mut self) {
+        self.check_process();
         self.session.drop_queued();
+        while self.turn(true, None) {}
         self.session.reap(usize::MAX, None, &mut |_, _| {});
     }
+}
+
+#[cfg(unix)]
+fn has_descriptor(request: &Request) -> bool {
+    request.file().descriptor().is_some()
+}
+
+#[cfg(not(unix))]
+fn has_descriptor(_request: &Request) -> bool {
+    false
 }

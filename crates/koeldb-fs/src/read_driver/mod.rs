@@ -20,7 +20,7 @@
 //!   do.
 //!
 //! `request`: one read under way. `buffer`: what it fills. `session`: the reads of one operation. `inline`: those of
-//! one call. `pool`: reads by threads. `sim`: reads in an order that a seed decides, for tests.
+//! one call. `uring`: reads by io_uring. `pool`: reads by threads. `sim`: reads in an order that a seed decides, for tests.
 //!
 //! ```
 //! use std::path::Path;
@@ -63,6 +63,11 @@ mod session;
 mod sim;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(
+    not(all(target_os = "linux", feature = "io_uring")),
+    path = "uring_absent.rs"
+)]
+mod uring;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -8,6 +8,7 @@
 //!   decided there and nowhere else.
 
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -224,6 +225,27 @@ impl Request {
         Advanced::Elsewhere(self)
     }
 
+    /// Gives up what was read and the memory it was read into, and begins anew with other memory. The old memory is
+    /// never freed: somebody may still write into it.
+    #[cfg_attr(
+        not(all(target_os = "linux", feature = "io_uring")),
+        expect(dead_code, reason = "only rings lose track of memory")
+    )]
+    pub(super) fn leak_and_restart(mut self) -> Option<Request> {
+        match ReadBuffer::new(self.skip, self.want - self.skip) {
+            Ok(buffer) => {
+                std::mem::forget(std::mem::replace(&mut self.buffer, buffer));
+                self.got = 0;
+                Some(self)
+            }
+            Err(error) => {
+                self.answer(Some(error));
+                std::mem::forget(self);
+                None
+            }
+        }
+    }
+
     /// Reads all that is left with positional reads, and answers.
     pub fn read_in_place(mut self) {
         self.in_place = true;
@@ -281,10 +303,11 @@ impl fmt::Debug for Request {
 
 impl Reply {
     fn send(self, id: OpId, outcome: Outcome) {
-        match self {
+        // Whoever completes reads goes on, whatever a waker or a function does.
+        let _ = panic::catch_unwind(AssertUnwindSafe(|| match self {
             Reply::Session(mailbox) => mailbox.deliver(id, outcome),
             Reply::Call(call) => call(outcome),
-        }
+        }));
     }
 }
 

@@ -159,6 +159,25 @@ impl ReadSession {
         id
     }
 
+    /// Takes over a request, to be submitted with the others.
+    pub(super) fn queue(&mut self, request: Request) {
+        self.queued.push(request);
+    }
+
+    /// Hands what is queued to the backend; false if there is nothing.
+    pub(super) fn submit_queued(&mut self) -> bool {
+        let has_some = !self.queued.is_empty();
+        if has_some {
+            self.reads.backend().submit(&mut self.queued);
+        }
+        has_some
+    }
+
+    /// How long it is to `until`.
+    pub(super) fn time_left(&self, until: Option<Duration>) -> Option<Duration> {
+        until.map(|until| until.saturating_sub(self.reads.clock().now()))
+    }
+
     /// Gives up what was not flushed.
     pub(super) fn drop_queued(&mut self) {
         self.queued.clear();
@@ -204,9 +223,7 @@ impl ReadSession {
         if self.reads.backend().drive(until) {
             return;
         }
-        let now = self.reads.clock().now();
-        self.mailbox
-            .wait(until.map(|until| until.saturating_sub(now)));
+        self.mailbox.wait(self.time_left(until));
     }
 }
 
@@ -222,9 +239,8 @@ impl ReadDriver for ReadSession {
     }
 
     fn flush(&mut self) {
-        if !self.queued.is_empty() {
+        if self.submit_queued() {
             self.reads.note_round();
-            self.reads.backend().submit(&mut self.queued);
         }
     }
 
@@ -237,8 +253,8 @@ impl ReadDriver for ReadSession {
         let mut reaped = 0;
         loop {
             reaped += self.take_arrived(each);
-            let passed = until.is_some_and(|until| until <= self.reads.clock().now());
-            if reaped >= min || self.outstanding.is_empty() || passed {
+            let left = self.time_left(until);
+            if reaped >= min || self.outstanding.is_empty() || left == Some(Duration::ZERO) {
                 return reaped;
             }
             self.wait(until);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::stats::Statistics;
+use koeldb_fs::read_driver::ReadEngine;
 use koeldb_log::reader::RecoveryMode;
 
 use super::column_family::ColumnFamilyOptions;
@@ -36,6 +37,13 @@ enum_texts!(RecoveryMode {
     RecoveryMode::AbsoluteConsistency = "kAbsoluteConsistency",
     RecoveryMode::PointInTime = "kPointInTimeRecovery",
     RecoveryMode::SkipAnyCorruptedRecords = "kSkipAnyCorruptedRecords",
+});
+
+enum_texts!(ReadEngine {
+    ReadEngine::Auto = "auto",
+    ReadEngine::Uring = "uring",
+    ReadEngine::Pool = "pool",
+    ReadEngine::Off = "off",
 });
 
 option_enum! {
@@ -216,6 +224,11 @@ option_section! {
         /// Threads that open tables at start when max_open_files=-1.
         [core fixed "<=5.4"] max_file_opening_threads: i32 = 16, "≥1 in practice.",
             set_max_file_opening_threads(count: u32 as Count), get_max_file_opening_threads;
+        /// How a read of many blocks has them read at once. RocksDB does not know the option, and refuses OPTIONS files
+        /// that name it: only another value than the default is written. Which one is in use, and why, is in the LOG
+        /// and in the property `koeldb.async-io-engine`.
+        [core fixed "KoelDB 0.1"] async_io_engine: ReadEngine = ReadEngine::Auto, "auto, uring, pool, off. uring takes kernels older than 5.19, too; where there is no io_uring, threads read.",
+            set_async_io_engine(engine: ReadEngine), get_async_io_engine;
         /// Size of the shared pool for asynchronous reads.
         [ignored fixed "11.8"] read_io_executor_threads: i32 = 1, "Must be >0.",
             set_read_io_executor_threads(count: u32 as Count), get_read_io_executor_threads;

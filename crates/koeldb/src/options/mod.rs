@@ -39,6 +39,7 @@ mod value;
 
 pub use koeldb_base::checksum::ChecksumKind;
 pub use koeldb_base::codec::Compression;
+pub use koeldb_fs::read_driver::ReadEngine;
 pub use koeldb_log::RecoveryMode;
 pub use koeldb_table::block_based::format::IndexType;
 pub use koeldb_table::block_based::index::IndexDecoding;

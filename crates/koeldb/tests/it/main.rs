@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
 mod api;
+mod async_engine;
 mod async_multi_get;
 mod cuckoo;
 mod errors;

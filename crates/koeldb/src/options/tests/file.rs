@@ -211,6 +211,7 @@ fn defaults_are_written_without_what_old_readers_do_not_know() {
         "max_read_amp",
         "index_block_search_type",
         "index_decoding",
+        "async_io_engine",
         "checksum=false",
     ] {
         assert!(!text.contains(newer), "{newer}");

@@ -1,0 +1,228 @@
+//! The thread that submits and reaps the reads that may outlive whoever asked.
+//!
+//! Whoever asks puts requests into the inbox, and wakes the thread if it sleeps. The thread sleeps in the kernel, in
+//! its ring, where a readable event descriptor is a completion like any other.
+//!
+//! The thread begins with the first request. If it has no ring, or loses it, all requests go to the pool.
+
+use std::mem;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::ring::{Ring, RingFlags, Wait};
+use crate::read_driver::pool::join_all;
+use crate::read_driver::request::Request;
+use crate::read_driver::{OpId, ReadBackend};
+
+/// A thread with a ring, once there was something to read.
+#[derive(Debug)]
+pub(super) struct Reactor {
+    flags: RingFlags,
+    pool: Arc<dyn ReadBackend>,
+    /// `None` if it could not be begun.
+    started: OnceLock<Option<Started>>,
+    failures: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Started {
+    inbox: Arc<Inbox>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    letters: Mutex<Letters>,
+    /// Whether the thread may sleep and has to be woken.
+    asleep: AtomicBool,
+    bell: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Letters {
+    requests: Vec<Request>,
+    cancelled: Vec<OpId>,
+    closing: bool,
+    /// There is no ring any more; whoever has requests gives them to the pool.
+    broken: bool,
+}
+
+impl Reactor {
+    pub(super) fn new(flags: RingFlags, pool: Arc<dyn ReadBackend>) -> Self {
+        Reactor {
+            flags,
+            pool,
+            started: OnceLock::new(),
+            failures: Arc::default(),
+        }
+    }
+
+    /// How often it could not begin, or lost its ring.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn submit(&self, requests: &mut Vec<Request>) {
+        let started = self.started.get_or_init(|| {
+            let started = self.start();
+            if started.is_none() {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
+            started
+        });
+        if let Some(started) = started {
+            let mut letters = started.inbox.letters();
+            if !letters.broken {
+                letters.requests.append(requests);
+                drop(letters);
+                started.inbox.ring_bell();
+                return;
+            }
+        }
+        self.pool.submit(requests);
+    }
+
+    pub(super) fn cancel(&self, id: OpId) {
+        if let Some(Some(started)) = self.started.get() {
+            started.inbox.letters().cancelled.push(id);
+            started.inbox.ring_bell();
+        }
+    }
+
+    fn start(&self) -> Option<Started> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        let inbox = Arc::new(Inbox {
+            letters: Mutex::default(),
+            asleep: AtomicBool::new(false),
+            bell,
+        });
+        let worker = Worker {
+            inbox: Arc::clone(&inbox),
+            pool: Arc::clone(&self.pool),
+            failures: Arc::clone(&self.failures),
+        };
+        let flags = self.flags;
+        let thread = thread::Builder::new()
+            .name("koeldb-reads".to_owned())
+            .spawn(move || worker.run(flags))
+            .ok()?;
+        Some(Started {
+            inbox,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+}
+
+impl Inbox {
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the thread if it sleeps, or is about to.
+    fn ring_bell(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // Any number but 0, in whatever order of bytes.
+            let _ = rustix::io::write(&self.bell, &[1, 0, 0, 0, 0, 0, 0, 0]);
+        }
+    }
+
+    fn silence_bell(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+}
+
+/// What the thread has.
+struct Worker {
+    inbox: Arc<Inbox>,
+    pool: Arc<dyn ReadBackend>,
+    failures: Arc<AtomicU64>,
+}
+
+impl Worker {
+    /// The thread's life. The ring is made here: it belongs to the thread that uses it.
+    fn run(&self, flags: RingFlags) {
+        if let Ok(mut ring) = Ring::new(flags) {
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| self.serve(&mut ring)));
+        }
+        let left = {
+            let mut letters = self.inbox.letters();
+            letters.broken = true;
+            if !letters.closing {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
+            mem::take(&mut letters.requests)
+        };
+        left.into_iter().for_each(|request| self.elsewhere(request));
+    }
+
+    fn elsewhere(&self, request: Request) {
+        self.pool.submit(&mut vec![request]);
+    }
+
+    /// Until the database closes or the ring breaks.
+    fn serve(&self, ring: &mut Ring) {
+        let mut closing = false;
+        while !ring.is_broken() {
+            let letters = {
+                let mut letters = self.inbox.letters();
+                closing |= letters.closing;
+                Letters {
+                    requests: mem::take(&mut letters.requests),
+                    cancelled: mem::take(&mut letters.cancelled),
+                    ..Letters::default()
+                }
+            };
+            letters
+                .requests
+                .into_iter()
+                .for_each(|request| ring.push(request));
+            letters.cancelled.into_iter().for_each(|id| ring.cancel(id));
+            if closing {
+                if ring.in_use() == 0 {
+                    return;
+                }
+                ring.cancel_all();
+            }
+            if !ring.awaits_wake() {
+                self.inbox.silence_bell();
+                ring.await_wake(self.inbox.bell.as_fd());
+            }
+            // Whoever puts something in from here on sees that the thread may sleep, or is seen by it.
+            self.inbox.asleep.store(true, Ordering::SeqCst);
+            let is_empty = {
+                let letters = self.inbox.letters();
+                letters.requests.is_empty()
+                    && letters.cancelled.is_empty()
+                    && letters.closing == closing
+            };
+            let wait = match (is_empty, closing) {
+                (false, _) => Wait::No,
+                (true, false) => Wait::ForAny,
+                // Nobody will ring any more.
+                (true, true) => Wait::ForReads,
+            };
+            ring.turn(wait, None, &|request| self.elsewhere(request));
+            self.inbox.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Reactor {
+    /// Calls all reads off, and waits until the kernel is done with them.
+    fn drop(&mut self) {
+        if let Some(Some(started)) = self.started.get() {
+            started.inbox.letters().closing = true;
+            started.inbox.ring_bell();
+            let mut thread = started
+                .thread
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            join_all(thread.take());
+        }
+    }
+}

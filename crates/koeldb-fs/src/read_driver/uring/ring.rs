@@ -1,0 +1,436 @@
+//! One ring, used by one thread, and the reads that are in it.
+//!
+//! Invariants:
+//! - A request is moved into a slot before the kernel is told of its memory, and leaves the slot when its own
+//!   completion arrives. Its memory does not move with it.
+//! - At most as many reads are in slots as the ring has entries, so that the queues never overflow; the rest waits.
+//! - `pushed` names, in order, the entries that the kernel has not taken yet. It takes them in that order, and only
+//!   when it is entered with their number.
+//! - A ring whose reads cannot be waited for any more is leaked with their memory; nothing the kernel may still write
+//!   to is ever freed.
+#![expect(
+    unsafe_code,
+    reason = "an entry of a ring names memory by its address, and nobody checks for how long"
+)]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use koeldb_base::Error;
+
+use super::{Elsewhere, RING_ENTRIES};
+use crate::read_driver::OpId;
+use crate::read_driver::request::{Advanced, Request};
+
+/// More than this is read in pieces: the kernel's own limit is a little above.
+const READ_BYTES_MAX: usize = 1 << 30;
+
+/// How often the kernel may be too busy to take entries before they go elsewhere.
+const BUSY_ROUNDS: u32 = 8;
+
+/// The user data of entries that are no reads.
+const WAKE: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+/// What a ring asks the kernel for, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RingFlags {
+    /// Completions are processed when they are asked for, for the one thread that submits. Linux 6.1.
+    Deferred,
+    /// Completions do not interrupt the thread. Linux 5.19.
+    Cooperative,
+    /// Nothing.
+    Plain,
+}
+
+impl RingFlags {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            RingFlags::Deferred => "deferred task run",
+            RingFlags::Cooperative => "cooperative task run",
+            RingFlags::Plain => "no flags",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// Counts the requests it had, so that a completion cannot be taken for another's.
+    generation: u32,
+    request: Option<Request>,
+}
+
+/// An entry that was pushed and that the kernel has not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pushed {
+    Read(u32),
+    Other,
+}
+
+/// What a turn waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Nothing.
+    No,
+    /// A completion of a read, if there is one to come.
+    ForReads,
+    /// A completion of a read, or a wake-up.
+    ForAny,
+}
+
+/// A ring and its reads.
+pub(super) struct Ring {
+    /// `None` once it was found to be unusable.
+    ring: Option<IoUring>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    waiting: VecDeque<Request>,
+    pushed: VecDeque<Pushed>,
+    /// A wake-up was pushed and has not come.
+    awaits_wake: bool,
+    busy_rounds: u32,
+}
+
+impl Ring {
+    /// A ring, to be used by the calling thread alone.
+    pub(super) fn new(flags: RingFlags) -> io::Result<Ring> {
+        let mut builder = IoUring::builder();
+        builder.dontfork();
+        match flags {
+            RingFlags::Deferred => {
+                builder.setup_single_issuer().setup_defer_taskrun();
+                builder.setup_taskrun_flag().setup_coop_taskrun();
+            }
+            RingFlags::Cooperative => {
+                builder.setup_coop_taskrun().setup_taskrun_flag();
+            }
+            RingFlags::Plain => {}
+        }
+        // Twice as many entries as reads: wake-ups and cancellations find room, too.
+        let ring = builder.build(2 * RING_ENTRIES)?;
+        Ok(Ring {
+            ring: Some(ring),
+            slots: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            pushed: VecDeque::new(),
+            awaits_wake: false,
+            busy_rounds: 0,
+        })
+    }
+
+    /// Takes a read in; the kernel is told by [`Ring::turn`].
+    pub(super) fn push(&mut self, request: Request) {
+        self.waiting.push_back(request);
+    }
+
+    /// How many reads have been pushed and not completed.
+    pub(super) fn in_use(&self) -> usize {
+        self.waiting.len() + self.in_slots()
+    }
+
+    fn in_slots(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether the kernel refused it for good.
+    pub(super) fn is_broken(&self) -> bool {
+        self.ring.is_none()
+    }
+
+    /// Gives the kernel what waits, waits itself, for `limit` at most, and takes in what has completed.
+    pub(super) fn turn(&mut self, wait: Wait, limit: Option<Duration>, elsewhere: Elsewhere<'_>) {
+        self.fill(elsewhere);
+        let entered = self.enter(wait, limit);
+        self.take_completed(elsewhere);
+        match entered {
+            Ok(()) => self.busy_rounds = 0,
+            Err(error) => self.recover(&error, elsewhere),
+        }
+        // What was continued, and what had no room before.
+        if self.ring.is_some() && !self.waiting.is_empty() && self.pushed.is_empty() {
+            self.fill(elsewhere);
+            if self.enter(Wait::No, None).is_ok() {
+                self.take_completed(elsewhere);
+            }
+        }
+    }
+
+    /// Calls a read off, if it is here; its memory stays in its slot until the read itself has completed.
+    pub(super) fn cancel(&mut self, id: OpId) {
+        if let Some(at) = self.waiting.iter().position(|read| read.id() == id) {
+            drop(self.waiting.remove(at));
+            return;
+        }
+        let is_it = |slot: &Slot| slot.request.as_ref().is_some_and(|read| read.id() == id);
+        if let Some(index) = self.slots.iter().position(is_it) {
+            self.push_cancel(index);
+        }
+    }
+
+    /// Calls all reads off.
+    pub(super) fn cancel_all(&mut self) {
+        self.waiting.clear();
+        for index in 0..self.slots.len() {
+            if self.slots[index].request.is_some() {
+                self.push_cancel(index);
+            }
+        }
+    }
+
+    /// A completion will tell when `descriptor` is readable.
+    pub(super) fn await_wake(&mut self, descriptor: BorrowedFd<'_>) {
+        if self.awaits_wake {
+            return;
+        }
+        let events = u32::try_from(libc::POLLIN).unwrap_or(1);
+        let entry = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events);
+        self.awaits_wake = self.push_entry(&entry.build().user_data(WAKE), Pushed::Other);
+    }
+
+    /// Whether the kernel was asked to tell of a wake-up and has not.
+    pub(super) fn awaits_wake(&self) -> bool {
+        self.awaits_wake
+    }
+
+    fn push_cancel(&mut self, index: usize) {
+        let entry = opcode::AsyncCancel::new(self.user_data(index));
+        // A hint: if there is no room, the read just takes its time.
+        self.push_entry(&entry.build().user_data(CANCEL), Pushed::Other);
+    }
+
+    /// What names the read in a slot, to the kernel and in its completion.
+    fn user_data(&self, index: usize) -> u64 {
+        u64::from(self.slots[index].generation) << 32 | index as u64
+    }
+
+    /// Moves waiting reads into slots and pushes their entries.
+    fn fill(&mut self, elsewhere: Elsewhere<'_>) {
+        while self.in_slots() < RING_ENTRIES as usize {
+            let Some(request) = self.waiting.pop_front() else {
+                return;
+            };
+            if !request.is_wanted() {
+                continue;
+            }
+            if self.ring.is_none() || request.file().descriptor().is_none() {
+                elsewhere(request);
+                continue;
+            }
+            if let Some(request) = self.place(request) {
+                self.waiting.push_front(request);
+                return;
+            }
+        }
+    }
+
+    /// Moves a read into a slot and pushes its entry; gives it back if there is no room.
+    fn place(&mut self, request: Request) -> Option<Request> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(Slot::default());
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let at = index as usize;
+        let slot = &mut self.slots[at];
+        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        let request = slot.request.insert(request);
+        let descriptor = request.file().descriptor().map(|fd| fd.as_raw_fd());
+        let (_, offset, memory) = request.attempt();
+        let bytes = u32::try_from(memory.len().min(READ_BYTES_MAX)).unwrap_or(0);
+        let entry = opcode::Read::new(Fd(descriptor.unwrap_or(-1)), memory.as_mut_ptr(), bytes)
+            .offset(offset)
+            .build()
+            .user_data(self.user_data(at));
+        if self.push_entry(&entry, Pushed::Read(index)) {
+            return None;
+        }
+        self.vacate(at)
+    }
+
+    fn vacate(&mut self, at: usize) -> Option<Request> {
+        let request = self.slots[at].request.take();
+        if request.is_some() {
+            self.free.extend(u32::try_from(at));
+        }
+        request
+    }
+
+    /// False if there is no room.
+    fn push_entry(&mut self, entry: &squeue::Entry, what: Pushed) -> bool {
+        let Some(ring) = &mut self.ring else {
+            return false;
+        };
+        // SAFETY: an entry that is no read names no memory. That of a read names the memory of the request in its
+        // slot, which is `bytes` long at least, is owned by the request wherever that moves, and is freed, lent or
+        // used again only after the request has left the slot: at the read's own completion (`take_completed`), or if
+        // the kernel never took the entry and never will (`place`, `retire`). The descriptor is open as long as the
+        // request, which holds the file.
+        let room = unsafe { ring.submission().push(entry) }.is_ok();
+        if room {
+            self.pushed.push_back(what);
+        }
+        room
+    }
+
+    /// Enters the kernel if that has any use.
+    fn enter(&mut self, wait: Wait, limit: Option<Duration>) -> io::Result<()> {
+        let will_complete = match wait {
+            Wait::No => false,
+            Wait::ForReads => self.in_slots() > 0,
+            Wait::ForAny => self.in_slots() > 0 || self.awaits_wake,
+        };
+        let Some(ring) = &mut self.ring else {
+            return Ok(());
+        };
+        let has_work = ring.submission().taskrun() || ring.submission().cq_overflow();
+        let want = usize::from(will_complete && ring.completion().is_empty());
+        if self.pushed.is_empty() && want == 0 && !has_work {
+            return Ok(());
+        }
+        let entered = match limit {
+            Some(limit) if want > 0 => {
+                let limit = Timespec::from(limit);
+                let args = SubmitArgs::new().timespec(&limit);
+                ring.submitter().submit_with_args(want, &args)
+            }
+            _ => ring.submitter().submit_and_wait(want),
+        };
+        let taken = match entered {
+            Ok(taken) => taken,
+            // Interrupted, or the time is over; nothing was taken.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME)) => 0,
+            Err(error) => return Err(error),
+        };
+        self.pushed.drain(..taken.min(self.pushed.len()));
+        Ok(())
+    }
+
+    fn take_completed(&mut self, elsewhere: Elsewhere<'_>) {
+        while let Some(ring) = &mut self.ring {
+            let Some(completed) = ring.completion().next() else {
+                return;
+            };
+            let (user_data, result) = (completed.user_data(), completed.result());
+            match user_data {
+                WAKE => self.awaits_wake = false,
+                CANCEL => {}
+                _ => self.complete(user_data, result, elsewhere),
+            }
+        }
+    }
+
+    fn complete(&mut self, user_data: u64, result: i32, elsewhere: Elsewhere<'_>) {
+        let at = koeldb_base::coding::to_usize(user_data & u64::from(u32::MAX));
+        let is_its = at < self.slots.len() && self.user_data(at) == user_data;
+        debug_assert!(is_its, "a completion of nobody's read");
+        if !is_its {
+            return;
+        }
+        let Some(mut request) = self.vacate(at) else {
+            debug_assert!(false, "a read completed twice");
+            return;
+        };
+        let result = usize::try_from(result).map_err(|_| {
+            let (file, offset, memory) = request.attempt();
+            let error = io::Error::from_raw_os_error(result.wrapping_neg());
+            Error::io(error, "read", file.path())
+                .context(format!("{} bytes at offset {offset}", memory.len()))
+        });
+        match request.advance(result) {
+            Advanced::Answered => {}
+            Advanced::Again(request) => self.waiting.push_front(request),
+            Advanced::Elsewhere(request) => elsewhere(request),
+        }
+    }
+
+    /// After the kernel could not be entered: for a moment, or for good.
+    fn recover(&mut self, error: &io::Error, elsewhere: Elsewhere<'_>) {
+        let is_busy = matches!(
+            error.raw_os_error(),
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)
+        );
+        self.busy_rounds += 1;
+        if is_busy && self.busy_rounds <= BUSY_ROUNDS {
+            std::thread::yield_now();
+        } else {
+            self.retire(elsewhere);
+        }
+    }
+
+    /// Ends the use of the ring. Reads that the kernel has not taken go elsewhere; those it has are waited for.
+    fn retire(&mut self, elsewhere: Elsewhere<'_>) {
+        // The kernel takes entries only when it is told how many, and from here on it is told none.
+        for pushed in std::mem::take(&mut self.pushed) {
+            if let Pushed::Read(index) = pushed
+                && let Some(request) = self.vacate(index as usize)
+            {
+                elsewhere(request);
+            }
+        }
+        while self.in_slots() > 0 && self.wait_for_one() {
+            self.take_completed(elsewhere);
+        }
+        let ring = self.ring.take();
+        if self.in_slots() > 0 {
+            // Nobody can say any more when the kernel is done with it, nor with what is in the slots.
+            std::mem::forget(ring);
+            for at in 0..self.slots.len() {
+                let restarted = self.vacate(at).and_then(Request::leak_and_restart);
+                if let Some(request) = restarted {
+                    elsewhere(request);
+                }
+            }
+        }
+        self.awaits_wake = false;
+        self.fill(elsewhere);
+    }
+
+    /// Waits for a completion without giving the kernel anything. False if it cannot be waited for.
+    fn wait_for_one(&mut self) -> bool {
+        let Some(ring) = &mut self.ring else {
+            return false;
+        };
+        if !ring.completion().is_empty() {
+            return true;
+        }
+        let flags = EnterFlags::GETEVENTS.bits();
+        // SAFETY: no argument is passed, and no entry is submitted.
+        let entered = unsafe { ring.submitter().enter::<libc::sigset_t>(0, 1, flags, None) };
+        match entered {
+            Ok(_) => true,
+            Err(error) => matches!(
+                error.raw_os_error(),
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
+            ),
+        }
+    }
+
+    /// Forgets a ring that belongs to the parent of this process, with all that is in it.
+    pub(super) fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Ring {
+    /// Waits for what the kernel has.
+    fn drop(&mut self) {
+        if self.in_use() > 0 {
+            self.waiting.clear();
+            self.retire(&|request| drop(request));
+        }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ring({} reads)", self.in_use())
+    }
+}
