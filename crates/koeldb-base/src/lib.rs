@@ -9,7 +9,9 @@
 //! - [`cursor`], [`lookup`]: how a scan and a point read travel through runs of entries.
 //! - [`coding`], [`checksum`], [`codec`]: bytes. [`file_name`]: the names in a database directory.
 //! - [`merge_operator`]: user code that combines values. [`stats`]: counters. [`sabotage`]: bugs on purpose.
+//! - [`biased`]: a value that its thread reaches without a locked instruction.
 
+pub mod biased;
 pub mod checksum;
 pub mod codec;
 pub mod coding;

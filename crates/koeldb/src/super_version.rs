@@ -2,14 +2,16 @@
 //!
 //! A family's current [`SuperVersion`] is replaced whenever a memtable is sealed or a version installed. A read
 //! takes it from a slot of its own thread, validated by one load of the family's install number: nothing that
-//! another thread writes is written to. The slot is locked by its owner for the length of the read; an install
-//! empties the slots it can lock, so that idle threads pin neither memtables nor files, and a read whose super-version
-//! was replaced meanwhile empties its own slot on the way out.
+//! another thread writes is written to, and no instruction is locked, so that reads overlap in the processor. An
+//! install empties the slots of threads that are not reading, so that idle threads pin neither memtables nor files,
+//! and a read whose super-version was replaced meanwhile empties its own slot on the way out.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use koeldb_base::biased::{Owner, Taker, biased, take_idle};
 use koeldb_lsm::{TableCache, Version};
 use koeldb_memtable::Memtable;
 
@@ -30,14 +32,17 @@ pub(crate) struct SuperVersion {
     pub(crate) options: Arc<ColumnFamilyOptions>,
 }
 
-#[derive(Default)]
+/// A super-version and the install number it was current at.
+type Held = (u64, Arc<SuperVersion>);
+
+/// The slot of this thread in the cell of one family.
 struct Slot {
-    held: Mutex<Option<(u64, Arc<SuperVersion>)>>,
-    abandoned: AtomicBool,
+    cell: u64,
+    held: Rc<Owner<Held>>,
 }
 
 thread_local! {
-    static SLOTS: RefCell<Vec<(u64, Arc<Slot>)>> = const { RefCell::new(Vec::new()) };
+    static SLOTS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
 }
 
 static NEXT_CELL: AtomicU64 = AtomicU64::new(1);
@@ -52,7 +57,7 @@ pub(crate) struct SuperVersionCell {
     id: u64,
     installed: AtomicU64,
     current: Mutex<Arc<SuperVersion>>,
-    slots: Mutex<Vec<Arc<Slot>>>,
+    slots: Mutex<Vec<Taker<Held>>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -93,67 +98,92 @@ impl SuperVersionCell {
     /// Empties the slots of threads that are not reading.
     fn sweep(&self) -> Vec<Arc<SuperVersion>> {
         let mut slots = lock(&self.slots);
-        slots.retain(|slot| Arc::strong_count(slot) > 1);
-        let held = slots
-            .iter()
-            .filter_map(|slot| slot.held.try_lock().ok()?.take());
-        held.map(|(_, super_version)| super_version).collect()
+        let held = take_idle(&mut slots);
+        slots.retain(|slot| !slot.is_orphaned());
+        held.into_iter()
+            .map(|(_, super_version)| super_version)
+            .collect()
     }
 
     /// Runs `read` on the current super-version.
+    ///
+    /// All of it is to end up in the caller, in registers: what is handed on through memory in pieces of one size and
+    /// taken in another waits until all earlier loads are done, and so would keep reads from overlapping.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
-        let slot = SLOTS.with_borrow(|slots| {
-            slots
-                .iter()
-                .find(|(id, _)| *id == self.id)
-                .map(|(_, slot)| Arc::clone(slot))
-        });
-        let slot = slot.unwrap_or_else(|| self.new_slot());
-        let mut held = match slot.held.try_lock() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // A read inside a read, or an install sweeping by.
-            Err(TryLockError::WouldBlock) => return read(&self.load()),
-        };
+        let slot = self.slot();
+        let mut held = slot.enter();
         let installed = self.installed.load(Ordering::Acquire);
-        let is_current = matches!(&*held, Some((number, _)) if *number == installed);
-        if !is_current {
-            *held = Some((installed, self.load()));
-        }
-        let result = match &*held {
-            Some((_, super_version)) => read(super_version),
-            None => read(&self.load()),
+        let newest;
+        let super_version = match held.as_deref_mut() {
+            Some(Some((number, super_version))) if *number == installed => &*super_version,
+            Some(held) => self.refill(held, installed),
+            // A read inside a read, or an install sweeping by.
+            None => {
+                newest = self.load();
+                &newest
+            }
         };
+        let result = read(super_version);
         drop(held);
-        // An install that met the slot locked relies on its owner to empty it.
-        if self.installed.load(Ordering::SeqCst) != installed
-            && let Ok(mut held) = slot.held.try_lock()
-        {
-            let stale = held.take();
-            drop(held);
-            drop(stale);
+        // An install that met the reader in its slot relies on it to empty the slot.
+        if self.installed.load(Ordering::SeqCst) != installed {
+            self.empty(&slot);
         }
         result
     }
 
-    #[cold]
-    fn new_slot(&self) -> Arc<Slot> {
-        let slot = Arc::new(Slot::default());
-        lock(&self.slots).push(Arc::clone(&slot));
-        SLOTS.with_borrow_mut(|slots| {
-            slots.retain(|(_, slot)| !slot.abandoned.load(Ordering::Relaxed));
-            slots.push((self.id, Arc::clone(&slot)));
+    /// The slot of this thread.
+    #[inline]
+    fn slot(&self) -> Rc<Owner<Held>> {
+        let known = SLOTS.with_borrow(|slots| {
+            let own = slots.iter().find(|slot| slot.cell == self.id);
+            own.map(|slot| Rc::clone(&slot.held))
         });
-        slot
+        known.unwrap_or_else(|| self.make_slot())
+    }
+
+    /// Replaces what a slot holds; the install number was read before.
+    #[cold]
+    fn refill<'s>(&self, held: &'s mut Option<Held>, installed: u64) -> &'s Arc<SuperVersion> {
+        &held.insert((installed, self.load())).1
+    }
+
+    /// Lets go of a super-version that was replaced.
+    #[cold]
+    fn empty(&self, slot: &Owner<Held>) {
+        let stale = slot.enter().and_then(|mut held| {
+            let installed = self.installed.load(Ordering::SeqCst);
+            held.take_if(|(number, _)| *number != installed)
+        });
+        drop(stale);
+    }
+
+    /// Gives this thread a slot.
+    #[cold]
+    fn make_slot(&self) -> Rc<Owner<Held>> {
+        let (owner, taker) = biased();
+        let held = Rc::new(owner);
+        lock(&self.slots).push(taker);
+        let slot = Slot {
+            cell: self.id,
+            held: Rc::clone(&held),
+        };
+        // Those of families that are gone are let go of when nothing is borrowed any more.
+        let orphaned: Vec<Slot> = SLOTS.with_borrow_mut(|slots| {
+            slots.push(slot);
+            slots
+                .extract_if(.., |slot| slot.held.is_orphaned())
+                .collect()
+        });
+        drop(orphaned);
+        held
     }
 }
 
 impl Drop for SuperVersionCell {
     fn drop(&mut self) {
-        for slot in lock(&self.slots).drain(..) {
-            slot.abandoned.store(true, Ordering::Relaxed);
-            drop(lock(&slot.held).take());
-        }
+        // Nobody reads while the cell is dropped: all slots are idle.
+        drop(self.sweep());
     }
 }

@@ -1,0 +1,323 @@
+//! A value that one thread uses all the time and others rarely: its owner enters without an atomic read-modify-write.
+//!
+//! A locked instruction waits for all loads before it, so a read that begins with one cannot run beside the read
+//! before it, and a lookup in memory that is in no cache costs its whole latency. Here the owner stores a flag, looks
+//! whether somebody wants in, and uses the value. Who wants in says so, makes every thread of the process pass a
+//! memory barrier (`membarrier`, Linux 4.14), and then takes what the owner is not using: the expensive half of the
+//! usual pair of barriers is paid by the side that is rare (Dekker's algorithm with asymmetric barriers, as in
+//! userspace RCU). Where the system has no such call the owner pays a fence.
+//!
+//! Invariants, with `busy` stored by the owner alone and `wanted` by takers alone:
+//!
+//! - The owner touches the value only between storing `busy` and clearing it, having seen `wanted` clear after a
+//!   barrier behind the store.
+//! - A taker touches the value only after it stored `wanted` and, behind a barrier of all threads, saw `busy` clear;
+//!   until it clears `wanted`. So if the owner missed `wanted`, the taker sees `busy`.
+//! - There is one owner, which is not shared by threads, and takers hold their ends exclusively.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+
+/// Whether threads of this process can be made to pass a barrier from outside.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn register() -> bool {
+    use std::sync::OnceLock;
+
+    use rustix::thread::{MembarrierCommand, membarrier};
+
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn register() -> bool {
+    false
+}
+
+/// Makes every running thread of the process pass a full barrier; whether it did.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn all_threads_pass_a_barrier() -> bool {
+    use rustix::thread::{MembarrierCommand, membarrier};
+
+    membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn all_threads_pass_a_barrier() -> bool {
+    false
+}
+
+struct Shared<T> {
+    /// The owner is inside. Stored by it alone.
+    busy: AtomicBool,
+    /// A taker wants in, or is.
+    wanted: AtomicBool,
+    /// Takers make all threads pass a barrier, so that the owner needs none.
+    asymmetric: bool,
+    value: UnsafeCell<Option<T>>,
+}
+
+#[expect(unsafe_code, reason = "a cell with a protocol of its own")]
+// SAFETY: the value is reached by the owner or by a taker, never by both at once (the module's invariants), and goes
+// from thread to thread in between, which `T: Send` allows.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// The owner's half of the pair of barriers.
+    #[inline]
+    fn light_barrier(&self) {
+        if self.asymmetric {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+/// The owner's end. One thread at a time has it.
+pub struct Owner<T> {
+    shared: Arc<Shared<T>>,
+    /// Not `Sync`: two threads must not enter at once.
+    _one_thread: PhantomData<std::cell::Cell<()>>,
+}
+
+/// The end of those who rarely want the value.
+pub struct Taker<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// Both ends of an empty cell.
+#[must_use]
+pub fn biased<T>() -> (Owner<T>, Taker<T>) {
+    let shared = Arc::new(Shared {
+        busy: AtomicBool::new(false),
+        wanted: AtomicBool::new(false),
+        asymmetric: register(),
+        value: UnsafeCell::new(None),
+    });
+    let owner = Owner {
+        shared: Arc::clone(&shared),
+        _one_thread: PhantomData,
+    };
+    (owner, Taker { shared })
+}
+
+impl<T> Owner<T> {
+    /// Whether the takers' end is gone.
+    #[must_use]
+    pub fn is_orphaned(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    /// Enters, unless the owner is inside already or a taker is.
+    #[inline]
+    #[must_use]
+    pub fn enter(&self) -> Option<Entered<'_, T>> {
+        let shared = &*self.shared;
+        if shared.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        shared.busy.store(true, Ordering::Relaxed);
+        shared.light_barrier();
+        // Acquires what the last taker left.
+        if shared.wanted.load(Ordering::Acquire) {
+            shared.busy.store(false, Ordering::Release);
+            return None;
+        }
+        Some(Entered { owner: self })
+    }
+}
+
+/// The owner, inside.
+pub struct Entered<'o, T> {
+    owner: &'o Owner<T>,
+}
+
+impl<T> Deref for Entered<'_, T> {
+    type Target = Option<T>;
+
+    #[inline]
+    #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
+    fn deref(&self) -> &Option<T> {
+        // SAFETY: `Owner::enter` made this value, one at a time, and no taker comes in before it is dropped.
+        unsafe { &*self.owner.shared.value.get() }
+    }
+}
+
+impl<T> DerefMut for Entered<'_, T> {
+    #[inline]
+    #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
+    fn deref_mut(&mut self) -> &mut Option<T> {
+        // SAFETY: as in `deref`; the reference borrows the one `Entered` there is.
+        unsafe { &mut *self.owner.shared.value.get() }
+    }
+}
+
+impl<T> Drop for Entered<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let shared = &*self.owner.shared;
+        shared.busy.store(false, Ordering::Release);
+        // What the owner looks at next is not older than what a taker did that still saw it inside.
+        shared.light_barrier();
+    }
+}
+
+/// Takes the values of all owners that are not inside. An owner that is inside sees, once it is out, everything that
+/// was done before this was called.
+#[must_use]
+pub fn take_idle<T>(takers: &mut [Taker<T>]) -> Vec<T> {
+    for taker in takers.iter() {
+        taker.shared.wanted.store(true, Ordering::Relaxed);
+    }
+    let is_asymmetric = takers.iter().any(|taker| taker.shared.asymmetric);
+    fence(Ordering::SeqCst);
+    let passed = !is_asymmetric || takers.is_empty() || all_threads_pass_a_barrier();
+    let mut taken = Vec::new();
+    for taker in takers.iter_mut() {
+        // Without a barrier nothing is known of the owner; it keeps its value until it comes back.
+        if passed && !taker.shared.busy.load(Ordering::Acquire) {
+            taken.extend(taker.take());
+        }
+        taker.shared.wanted.store(false, Ordering::Release);
+    }
+    taken
+}
+
+impl<T> Taker<T> {
+    /// Whether the owner's end is gone.
+    #[must_use]
+    pub fn is_orphaned(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    /// Takes the value. To be called by [`take_idle`] alone, which made sure that the owner is not inside.
+    #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
+    fn take(&mut self) -> Option<T> {
+        // SAFETY: `wanted` is stored and `busy` was seen clear behind a barrier of all threads, so the owner stays
+        // outside; this end is borrowed exclusively, so no other taker is inside.
+        let value = unsafe { &mut *self.shared.value.get() };
+        value.take()
+    }
+}
+
+impl<T> fmt::Debug for Owner<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Taker<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taker").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Entered<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn the_owner_enters_once_and_takers_find_what_it_left() {
+        let (owner, taker) = biased();
+        let mut takers = [taker];
+        let mut inside = owner.enter().unwrap();
+        assert!(inside.is_none());
+        *inside = Some(1);
+        assert!(owner.enter().is_none());
+        assert!(take_idle(&mut takers).is_empty());
+        drop(inside);
+        assert_eq!(*owner.enter().unwrap(), Some(1));
+        assert_eq!(take_idle(&mut takers), [1]);
+        assert_eq!(*owner.enter().unwrap(), None);
+        assert!(!takers[0].is_orphaned());
+        drop(owner);
+        assert!(takers[0].is_orphaned());
+    }
+
+    /// Owners put numbers in and count them off, takers take them: each number is counted once.
+    #[test]
+    fn nothing_is_taken_twice_or_from_under_an_owner() {
+        const ROUNDS: u64 = if cfg!(miri) { 200 } else { 100_000 };
+        let counted = AtomicU64::new(0);
+        let (owners, mut takers): (Vec<_>, Vec<_>) = (0..2).map(|_| biased::<Box<u64>>()).unzip();
+        std::thread::scope(|scope| {
+            for owner in owners {
+                let counted = &counted;
+                scope.spawn(move || {
+                    for number in 0..ROUNDS {
+                        let mut number = Some(Box::new(number));
+                        while number.is_some() {
+                            let Some(mut inside) = owner.enter() else {
+                                std::thread::yield_now();
+                                continue;
+                            };
+                            if let Some(last) = inside.take() {
+                                counted.fetch_add(*last, Ordering::Relaxed);
+                            }
+                            *inside = number.take();
+                            assert!(inside.is_some());
+                        }
+                    }
+                });
+            }
+            while !takers.iter().all(Taker::is_orphaned) {
+                for number in take_idle(&mut takers) {
+                    counted.fetch_add(*number, Ordering::Relaxed);
+                }
+                std::thread::yield_now();
+            }
+        });
+        for number in take_idle(&mut takers) {
+            counted.fetch_add(*number, Ordering::Relaxed);
+        }
+        assert_eq!(counted.into_inner(), ROUNDS * (ROUNDS - 1));
+    }
+
+    /// A taker that finds the owner inside has told it: the owner sees so behind its stay.
+    #[test]
+    fn an_owner_that_was_passed_over_knows_afterwards() {
+        const ROUNDS: u64 = if cfg!(miri) { 200 } else { 50_000 };
+        let announced = AtomicU64::new(0);
+        let (owner, taker) = biased::<u64>();
+        let mut takers = [taker];
+        std::thread::scope(|scope| {
+            let announced = &announced;
+            scope.spawn(move || {
+                let mut number = 0;
+                while number < ROUNDS {
+                    if let Some(mut inside) = owner.enter() {
+                        number = announced.load(Ordering::Acquire);
+                        *inside = Some(number);
+                    }
+                    let newer = announced.load(Ordering::Relaxed);
+                    // What was announced during the stay is taken back by the owner itself.
+                    if newer != number
+                        && let Some(mut inside) = owner.enter()
+                    {
+                        *inside = None;
+                    }
+                }
+            });
+            for number in 1..=ROUNDS {
+                announced.store(number, Ordering::SeqCst);
+                for left in take_idle(&mut takers) {
+                    assert!(left <= number);
+                }
+            }
+        });
+        assert!(take_idle(&mut takers).iter().all(|&left| left == ROUNDS));
+    }
+}
