@@ -239,10 +239,14 @@ impl Arena {
     }
 
     /// Whether nothing was counted yet.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
+        !self.counted.load(Ordering::Relaxed) || self.has_no_entry()
+    }
+
+    fn has_no_entry(&self) -> bool {
         let mut shards = self.shards.iter();
-        !self.counted.load(Ordering::Relaxed)
-            || shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
+        shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
     }
 
     /// Adds a block of `bytes` bytes to the list, a used one if there is.

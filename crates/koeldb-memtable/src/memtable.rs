@@ -422,6 +422,7 @@ impl Memtable {
     }
 
     /// Whether nothing was inserted.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tombstones.count() == 0 && self.rep.arena().arena().is_empty()

@@ -239,13 +239,15 @@ impl ColumnFamily {
     ///
     /// # Errors
     /// As [`ColumnFamily::get_opt`].
+    #[inline]
     pub fn get_with<R>(
         &self,
         key: impl AsRef<[u8]>,
         options: &ReadOptions,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        Ok(self.get_opt(key, options)?.map(|value| read(&value)))
+        self.inner()
+            .get_with(&self.data, key.as_ref(), options, read)
     }
 
     /// Replaces the content of `value` by the value of `key`; `false`, and nothing in it, if there is none.

@@ -34,18 +34,20 @@ impl Family {
     }
 }
 
+/// The multiplier of `MurmurHash64A`.
+const M: u64 = 0xc6a4_a793_5bd1_e995;
+
+/// Its shift.
+const R: u32 = 47;
+
 /// `MurmurHash64A` over little-endian words.
 #[inline]
 #[must_use]
 pub fn murmur64a(key: &[u8], seed: u32) -> u64 {
-    const M: u64 = 0xc6a4_a793_5bd1_e995;
-    const R: u32 = 47;
     let mut hash = u64::from(seed) ^ (key.len() as u64).wrapping_mul(M);
     let (words, rest) = key.as_chunks::<8>();
     for word in words {
-        let mut k = u64::from_le_bytes(*word).wrapping_mul(M);
-        k ^= k >> R;
-        hash = (hash ^ k.wrapping_mul(M)).wrapping_mul(M);
+        hash = (hash ^ scrambled(u64::from_le_bytes(*word))).wrapping_mul(M);
     }
     if !rest.is_empty() {
         let tail = rest
@@ -54,8 +56,20 @@ pub fn murmur64a(key: &[u8], seed: u32) -> u64 {
             .fold(0, |tail, &byte| (tail << 8) | u64::from(byte));
         hash = (hash ^ tail).wrapping_mul(M);
     }
-    hash ^= hash >> R;
-    hash = hash.wrapping_mul(M);
+    finished(hash)
+}
+
+/// What `MurmurHash64A` makes of a word before it meets the others.
+#[inline]
+fn scrambled(word: u64) -> u64 {
+    let word = word.wrapping_mul(M);
+    (word ^ (word >> R)).wrapping_mul(M)
+}
+
+/// The last steps of `MurmurHash64A`.
+#[inline]
+fn finished(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> R)).wrapping_mul(M);
     hash ^ (hash >> R)
 }
 
@@ -87,39 +101,61 @@ pub fn murmur_neutral2(key: &[u8], seed: u32) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// How a hash becomes a slot.
+/// How a hash becomes a slot: the remainder, without a division. That of a power of two is what masking gives.
 #[derive(Clone, Copy, Debug)]
-enum Reduction {
-    /// The number of slots is a power of two; this is one less.
-    Mask(u64),
-    /// The remainder, without a division.
-    Remainder {
-        divisor: u64,
-        /// `2^64 / divisor`, rounded down from a numerator that is smaller by one.
-        reciprocal: u64,
-    },
+struct Remainder {
+    divisor: u64,
+    /// `2^64 / divisor`, rounded down from a numerator that is smaller by one.
+    reciprocal: u64,
 }
 
-impl Reduction {
+impl Remainder {
+    /// Into `divisor` slots, at least one.
+    fn new(divisor: u64) -> Self {
+        Remainder {
+            divisor,
+            reciprocal: u64::MAX / divisor,
+        }
+    }
+
     #[inline]
     fn apply(self, raw: u64) -> u64 {
-        match self {
-            Reduction::Mask(mask) => raw & mask,
-            Reduction::Remainder {
-                divisor,
-                reciprocal,
-            } => {
-                // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.
-                let quotient = (u128::from(raw) * u128::from(reciprocal)) >> 64;
-                let quotient = quotient as u64;
-                let rest = raw.wrapping_sub(quotient.wrapping_mul(divisor));
-                if rest >= divisor {
-                    rest - divisor
-                } else {
-                    rest
-                }
-            }
+        // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.
+        let quotient = (u128::from(raw) * u128::from(self.reciprocal)) >> 64;
+        let quotient = quotient as u64;
+        let rest = raw.wrapping_sub(quotient.wrapping_mul(self.divisor));
+        // Without a branch, which nothing could predict: below the divisor the difference wraps and is the larger.
+        rest.min(rest.wrapping_sub(self.divisor))
+    }
+}
+
+/// The `MurmurHash64A` functions of one table with keys of 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WordHash {
+    identity_first: bool,
+    remainder: Remainder,
+}
+
+impl WordHash {
+    /// Functions into `table_size` slots, at least one.
+    pub(super) fn new(identity_first: bool, table_size: u64) -> Self {
+        WordHash {
+            identity_first,
+            remainder: Remainder::new(table_size),
         }
+    }
+
+    /// As [`SlotHash::slot`], of the key whose bytes are this little-endian number.
+    #[inline]
+    pub(super) fn slot(&self, function: u32, word: u64) -> u64 {
+        const LEN: u64 = M.wrapping_mul(size_of::<u64>() as u64);
+        let raw = if function == 0 && self.identity_first {
+            word
+        } else {
+            let seed = u64::from(SEED_STEP.wrapping_mul(function));
+            finished((seed ^ LEN ^ scrambled(word)).wrapping_mul(M))
+        };
+        self.remainder.apply(raw)
     }
 }
 
@@ -128,7 +164,7 @@ impl Reduction {
 pub struct SlotHash {
     family: Family,
     identity_first: bool,
-    reduction: Reduction,
+    remainder: Remainder,
 }
 
 impl SlotHash {
@@ -146,14 +182,7 @@ impl SlotHash {
         SlotHash {
             family,
             identity_first,
-            reduction: if use_module {
-                Reduction::Remainder {
-                    divisor: table_size,
-                    reciprocal: u64::MAX / table_size,
-                }
-            } else {
-                Reduction::Mask(table_size - 1)
-            },
+            remainder: Remainder::new(table_size),
         }
     }
 
@@ -169,7 +198,7 @@ impl SlotHash {
         } else {
             self.family.hash(user_key, SEED_STEP.wrapping_mul(function))
         };
-        self.reduction.apply(raw)
+        self.remainder.apply(raw)
     }
 }
 
@@ -280,7 +309,7 @@ mod tests {
             (1 << 63) + 1,
             u64::MAX,
         ] {
-            let reduction = SlotHash::new(Family::Murmur64A, false, true, divisor).reduction;
+            let remainder = Remainder::new(divisor);
             for _ in 0..200 {
                 raw = raw
                     .wrapping_mul(0xd129_0d5a_2f1f_6f31)
@@ -294,7 +323,24 @@ mod tests {
                     u64::MAX,
                     0,
                 ] {
-                    assert_eq!(reduction.apply(raw), raw % divisor, "{raw} mod {divisor}");
+                    assert_eq!(remainder.apply(raw), raw % divisor, "{raw} mod {divisor}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_8_bytes_have_the_same_slots_as_numbers() {
+        for identity_first in [false, true] {
+            for table_size in [1, 1000, 1 << 20] {
+                let hash = SlotHash::new(Family::Murmur64A, identity_first, true, table_size);
+                let words = WordHash::new(identity_first, table_size);
+                for number in 0..200_u64 {
+                    let word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    for function in [0, 1, 2, 63] {
+                        let slot = hash.slot(function, &word.to_le_bytes());
+                        assert_eq!(words.slot(function, word), slot);
+                    }
                 }
             }
         }

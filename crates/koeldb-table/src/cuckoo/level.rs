@@ -32,9 +32,12 @@ struct Part {
 }
 
 /// A key of a batch that was not decided yet.
-struct Waiting<'l> {
-    index: usize,
-    reader: &'l CuckooReader,
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    /// The index of the key, counted from the first under way.
+    key: u32,
+    /// The index of its table.
+    part: u32,
     /// Where its window begins.
     start: u64,
 }
@@ -57,21 +60,36 @@ impl CuckooLevel {
         }
     }
 
-    /// The only table that may have a key.
+    /// The index of the only table that may have a key; `None` if all keys are larger.
     #[inline]
-    fn table(&self, key: &[u8]) -> Option<&CuckooReader> {
-        let own = rank(&self.order, key);
-        let mut behind = self.ranks.partition_point(|&rank| rank <= own);
-        while let Some(at) = behind.checked_sub(1) {
-            let part = self.parts.get(at)?;
-            // Equal numbers say nothing of keys that are longer.
-            let is_tied = self.ranks.get(at) == Some(&own);
-            if !is_tied || self.order.compare(&part.smallest, key).is_le() {
-                return Some(&part.reader);
-            }
-            behind = at;
+    fn part_of(&self, key: &[u8]) -> Option<usize> {
+        if self.parts.len() == 1 {
+            return Some(0);
         }
-        None
+        let own = rank(&self.order, key);
+        let at = (self.ranks.partition_point(|&rank| rank <= own)).checked_sub(1)?;
+        if self.ranks.get(at) == Some(&own) {
+            self.part_of_tied(key, at)
+        } else {
+            Some(at)
+        }
+    }
+
+    /// The same where the number of the key is that of the smallest key of the table `at`: equal numbers say nothing of
+    /// keys that are longer.
+    #[cold]
+    fn part_of_tied(&self, key: &[u8], at: usize) -> Option<usize> {
+        (self.parts.get(..=at)?)
+            .iter()
+            .rposition(|part| self.order.compare(&part.smallest, key).is_le())
+    }
+
+    /// The slot that has a key, and whose table. Handing on that much through memory takes longer than finding it.
+    #[inline(always)]
+    fn find(&self, key: &[u8]) -> Option<(&CuckooReader, &[u8], u64)> {
+        let reader = &*self.parts.get(self.part_of(key)?)?.reader;
+        let (slot, at) = reader.find(key)?;
+        Some((reader, slot, at))
     }
 
     /// The value of a key as a snapshot sees it.
@@ -80,8 +98,25 @@ impl CuckooLevel {
     /// `Corruption` if the entry is neither a value nor a deletion.
     #[inline]
     pub fn get(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<PinnedSlice>> {
-        match self.table(key) {
-            Some(table) => table.get(key, snapshot),
+        match self.find(key) {
+            Some((reader, slot, at)) => reader.decide(slot, at, snapshot),
+            None => Ok(None),
+        }
+    }
+
+    /// What `read` makes of the value of a key as a snapshot sees it.
+    ///
+    /// # Errors
+    /// As [`CuckooLevel::get`].
+    #[inline]
+    pub fn get_with<R>(
+        &self,
+        key: &[u8],
+        snapshot: SeqNo,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        match self.find(key) {
+            Some((reader, slot, _)) => Ok(reader.value_in(slot, snapshot)?.map(read)),
             None => Ok(None),
         }
     }
@@ -94,43 +129,84 @@ impl CuckooLevel {
         snapshot: SeqNo,
         mut answer: impl FnMut(usize, Result<Option<PinnedSlice>>),
     ) {
-        let mut waiting: Vec<Waiting<'_>> = Vec::with_capacity(keys.len().min(RING));
+        let mut waiting = [Waiting::default(); RING];
         for (round, keys) in keys.chunks(RING).enumerate() {
             let first = round.saturating_mul(RING);
-            for (at, key) in keys.iter().enumerate() {
-                let key = key.as_ref();
-                let begun = self
-                    .table(key)
-                    .and_then(|reader| Some((reader, reader.begin(key)?)));
-                match begun {
-                    Some((reader, start)) => waiting.push(Waiting {
-                        index: at,
-                        reader,
-                        start,
-                    }),
-                    None => answer(first.saturating_add(at), Ok(None)),
+            let mut places = waiting.iter_mut();
+            let mut count = 0_usize;
+            for (at, key) in (0_u32..).zip(keys) {
+                match self.begin(key.as_ref()) {
+                    Some((part, start)) => {
+                        if let Some(place) = places.next() {
+                            *place = Waiting {
+                                key: at,
+                                part,
+                                start,
+                            };
+                            count = count.saturating_add(1);
+                        }
+                    }
+                    None => answer(first.saturating_add(at as usize), Ok(None)),
                 }
             }
             let mut function = 0_u32;
-            while !waiting.is_empty() {
+            while count > 0 {
                 function = function.saturating_add(1);
-                waiting.retain_mut(|waiter| {
-                    let reader = waiter.reader;
-                    let Some(key) = keys.get(waiter.index).map(AsRef::as_ref) else {
-                        return false;
-                    };
-                    let decided = match reader.look(waiter.start, key) {
-                        Found::Here(slot, at) => reader.decide(slot, at, snapshot),
-                        Found::NotYet if function < reader.layout.function_count => {
-                            waiter.start = reader.go_on(function, key);
-                            return true;
-                        }
-                        Found::Absent | Found::NotYet => Ok(None),
-                    };
-                    answer(first.saturating_add(waiter.index), decided);
-                    false
+                count = self.look_through(&mut waiting, count, function, keys, |at, slot| {
+                    let decided = slot.map_or(Ok(None), |(reader, slot, at)| {
+                        reader.decide(slot, at, snapshot)
+                    });
+                    answer(first.saturating_add(at as usize), decided);
                 });
             }
         }
+    }
+
+    /// Begins to fetch the first window of a key: its table and where it begins. `None` if no table has the key.
+    #[inline]
+    fn begin(&self, key: &[u8]) -> Option<(u32, u64)> {
+        let part = self.part_of(key)?;
+        let start = self.parts.get(part)?.reader.begin(key)?;
+        Some((u32::try_from(part).ok()?, start))
+    }
+
+    /// Looks through the windows of the first `count` that wait, those of the function before `next`; what is not decided
+    /// waits on, and is counted.
+    #[inline]
+    fn look_through<'l, K: AsRef<[u8]>>(
+        &'l self,
+        waiting: &mut [Waiting],
+        count: usize,
+        next: u32,
+        keys: &[K],
+        mut decided: impl FnMut(u32, Option<(&'l CuckooReader, &'l [u8], u64)>),
+    ) -> usize {
+        let mut left = 0_usize;
+        for at in 0..count {
+            let Some(&waiter) = waiting.get(at) else {
+                break;
+            };
+            let (Some(part), Some(key)) = (
+                self.parts.get(waiter.part as usize),
+                keys.get(waiter.key as usize),
+            ) else {
+                continue;
+            };
+            let (reader, key) = (&*part.reader, key.as_ref());
+            match reader.look(waiter.start, key) {
+                Found::Here(slot, at) => decided(waiter.key, Some((reader, slot, at))),
+                Found::NotYet if next < reader.layout.function_count => {
+                    if let Some(place) = waiting.get_mut(left) {
+                        *place = Waiting {
+                            start: reader.go_on(next, key),
+                            ..waiter
+                        };
+                        left = left.saturating_add(1);
+                    }
+                }
+                Found::Absent | Found::NotYet => decided(waiter.key, None),
+            }
+        }
+        left
     }
 }

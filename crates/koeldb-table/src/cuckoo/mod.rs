@@ -9,10 +9,9 @@
 //! every slot is occupied. So a search ends at the first empty slot.
 //!
 //! - `format`: the bytes and the properties. [`hash`]: from keys to slots.
-//! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches.
+//! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches. `word`: those of keys
+//!   of 8 bytes.
 //! - [`level`]: several tables as one. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
-
-//!
 //! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
 //!   of them goes into which slot.
 
@@ -27,6 +26,7 @@ mod placement;
 pub mod reader;
 mod records;
 mod slots;
+mod word;
 
 pub use format::CuckooLayout;
 pub use placement::Placement;

@@ -19,6 +19,7 @@ use super::format::CuckooLayout;
 use super::hash::{Family, SlotHash};
 use super::reader::CuckooReader;
 use super::slots::Slots;
+use super::word::WordSearch;
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::fetch::read_bytes;
 use crate::block_based::format::{BlockHandle, Footer};
@@ -83,6 +84,7 @@ impl CuckooReader {
                 true,
                 layout.table_size.max(1),
             ),
+            words: None,
             order: context.order.clone(),
             slot_bytes: layout.slot_bytes(),
             window_bytes: layout.window_bytes(),
@@ -119,6 +121,7 @@ impl CuckooReader {
                 layout.table_size,
             );
             if samples.iter().all(|&slot| self.function_of(slot).is_some()) {
+                self.words = WordSearch::new(&self.layout, family);
                 return Ok(());
             }
         }

@@ -21,6 +21,7 @@ use koeldb_fs::RandomAccessFile;
 use super::format::CuckooLayout;
 use super::hash::SlotHash;
 use super::slots::Slots;
+use super::word::WordSearch;
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::SpanChecksums;
@@ -35,6 +36,8 @@ pub struct CuckooReader {
     pub(super) slot_bytes: usize,
     pub(super) window_bytes: usize,
     pub(super) hash: SlotHash,
+    /// The search of this table, if its keys are numbers.
+    pub(super) words: Option<WordSearch>,
     pub(super) slots: Slots,
     /// The occupied slots in key order, since the first scan.
     pub(super) sorted: OnceLock<Box<[u32]>>,
@@ -104,18 +107,6 @@ impl CuckooReader {
         }
     }
 
-    /// The value of a key as a snapshot sees it, if the table is all there is.
-    ///
-    /// # Errors
-    /// `Corruption` if the entry is neither a value nor a deletion.
-    #[inline]
-    pub(super) fn get(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<PinnedSlice>> {
-        match self.find(key) {
-            Some((slot, at)) => self.decide(slot, at, snapshot),
-            None => Ok(None),
-        }
-    }
-
     /// As `TableReader::prefetch`.
     pub(crate) fn prefetch(&self, user_key: &[u8]) {
         let _ = self.begin(user_key);
@@ -123,9 +114,16 @@ impl CuckooReader {
 
     /// The slot of a key, and where it begins.
     #[inline]
-    fn find(&self, key: &[u8]) -> Option<(&[u8], u64)> {
+    pub(super) fn find(&self, key: &[u8]) -> Option<(&[u8], u64)> {
+        match &self.words {
+            Some(words) => words.find(&self.slots, words.word(key)?),
+            None => self.find_bytes(key),
+        }
+    }
+
+    #[inline(never)]
+    fn find_bytes(&self, key: &[u8]) -> Option<(&[u8], u64)> {
         match self.layout.user_key_bytes {
-            8 => self.find_sized::<8>(key),
             16 => self.find_sized::<16>(key),
             _ => self.find_sized::<ANY>(key),
         }
@@ -167,15 +165,22 @@ impl CuckooReader {
     /// Begins to fetch the first window of a key, and says where it begins; `None` if the table cannot have the key.
     #[inline]
     pub(super) fn begin(&self, key: &[u8]) -> Option<u64> {
-        let is_admitted = match self.layout.user_key_bytes {
-            8 => self.admits::<8>(key),
-            _ => self.admits::<ANY>(key),
+        let start = match &self.words {
+            Some(words) => words.window_start(0, words.word(key)?),
+            None => self.begin_bytes(key)?,
         };
-        is_admitted.then(|| self.go_on(0, key))
+        self.slots.prefetch(start, self.window_bytes);
+        Some(start)
     }
 
-    /// Begins to fetch a window of a key, and says where it begins.
-    #[inline]
+    #[inline(never)]
+    fn begin_bytes(&self, key: &[u8]) -> Option<u64> {
+        let is_admitted = self.admits::<ANY>(key);
+        is_admitted.then(|| self.window_start::<ANY>(0, key))
+    }
+
+    /// Begins to fetch a further window of a key, and says where it begins.
+    #[inline(never)]
     pub(super) fn go_on(&self, function: u32, key: &[u8]) -> u64 {
         let start = match self.layout.user_key_bytes {
             8 => self.window_start::<8>(function, key),
@@ -185,11 +190,18 @@ impl CuckooReader {
         start
     }
 
-    /// Looks through the window that begins at `start`.
+    /// Looks through the window that begins at `start`, of a key for which [`CuckooReader::begin`] found one.
     #[inline]
     pub(super) fn look(&self, start: u64, key: &[u8]) -> Found<'_> {
+        match (&self.words, key.first_chunk()) {
+            (Some(words), Some(word)) => words.look(&self.slots, start, u64::from_le_bytes(*word)),
+            _ => self.look_bytes(start, key),
+        }
+    }
+
+    #[inline(never)]
+    fn look_bytes(&self, start: u64, key: &[u8]) -> Found<'_> {
         match self.layout.user_key_bytes {
-            8 => self.look_sized::<8>(start, key),
             16 => self.look_sized::<16>(start, key),
             _ => self.look_sized::<ANY>(start, key),
         }
@@ -270,11 +282,27 @@ impl CuckooReader {
         at: u64,
         snapshot: SeqNo,
     ) -> Result<Option<PinnedSlice>> {
+        let value = self.value_in(slot, snapshot)?;
+        Ok(value.map(|value| self.pin(value, at)))
+    }
+
+    /// The value in a slot, if it has one that a snapshot sees.
+    #[inline]
+    pub(super) fn value_in<'s>(&self, slot: &'s [u8], snapshot: SeqNo) -> Result<Option<&'s [u8]>> {
+        if self.layout.is_last_level || self.is_visible_value(slot, snapshot)? {
+            Ok(slot.get(self.layout.key_bytes as usize..))
+        } else {
+            Ok(None)
+        }
+    }
+
+    #[inline(never)]
+    fn is_visible_value(&self, slot: &[u8], snapshot: SeqNo) -> Result<bool> {
         let (footer, value_type) = self.footer_of(slot)?;
         match value_type {
-            _ if footer >> 8 > snapshot => Ok(None),
-            ValueType::Value => Ok(Some(self.pin_value(slot, at))),
-            ValueType::Deletion => Ok(None),
+            _ if footer >> 8 > snapshot => Ok(false),
+            ValueType::Value => Ok(true),
+            ValueType::Deletion => Ok(false),
             other => Err(self.unknown_type(other as u8)),
         }
     }
@@ -282,10 +310,15 @@ impl CuckooReader {
     /// The value in a slot that begins at `at`.
     #[inline]
     fn pin_value(&self, slot: &[u8], at: u64) -> PinnedSlice {
-        let key_bytes = self.layout.key_bytes;
-        let value = slot.get(key_bytes as usize..).unwrap_or_default();
-        self.slots
-            .pin(at.saturating_add(u64::from(key_bytes)), value)
+        let value = slot.get(self.layout.key_bytes as usize..);
+        self.pin(value.unwrap_or_default(), at)
+    }
+
+    /// A value in the slot that begins at `at`.
+    #[inline]
+    fn pin(&self, value: &[u8], at: u64) -> PinnedSlice {
+        let key_bytes = u64::from(self.layout.key_bytes);
+        self.slots.pin(at.saturating_add(key_bytes), value)
     }
 
     /// The footer of the internal key in a slot, and its type.

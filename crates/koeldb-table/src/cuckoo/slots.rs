@@ -84,7 +84,8 @@ impl Slots {
     #[inline]
     pub(super) fn bytes(&self, start: u64, len: usize) -> &[u8] {
         let (bytes, at) = self.segment(start);
-        bytes.get(at..at.saturating_add(len)).unwrap_or_default()
+        let behind = bytes.get(at..).unwrap_or_default();
+        behind.get(..len).unwrap_or_default()
     }
 
     /// Begins to fetch the first and the last cache line of the `len` bytes at `start`.

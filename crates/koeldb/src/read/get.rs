@@ -46,13 +46,51 @@ impl DbInner {
             {
                 return level.get(key, seqno);
             }
-            let mut source = BlockingSource::new(options.block_read_options());
-            self.get_at(super_version, key, seqno, options, &mut source)
+            self.get_in(super_version, key, seqno, options)
         })?;
         if let Some(begun) = begun {
             self.note_get(found.as_ref(), begun);
         }
         Ok(found)
+    }
+
+    /// Reads one key and shows its value to `read`.
+    #[inline]
+    pub(crate) fn get_with<R>(
+        &self,
+        family: &FamilyData,
+        key: &[u8],
+        options: &ReadOptions,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        if self.measures() {
+            let found = self.get(family, key, options)?;
+            return Ok(found.map(|value| read(&value)));
+        }
+        self.check_open()?;
+        family.super_version.with(|super_version| {
+            let seqno = self.read_seqno(options)?;
+            if options.read_tier != ReadTier::Memtable
+                && let Some(level) = cuckoo_alone(super_version)
+            {
+                return level.get_with(key, seqno, read);
+            }
+            let found = self.get_in(super_version, key, seqno, options)?;
+            Ok(found.map(|value| read(&value)))
+        })
+    }
+
+    /// Reads one key in a state of its family.
+    #[inline(never)]
+    fn get_in(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let mut source = BlockingSource::new(options.block_read_options());
+        self.get_at(super_version, key, seqno, options, &mut source)
     }
 
     fn get_at(
@@ -63,11 +101,6 @@ impl DbInner {
         options: &ReadOptions,
         source: &mut BlockingSource,
     ) -> Result<Option<PinnedSlice>> {
-        if options.read_tier != ReadTier::Memtable
-            && let Some(level) = cuckoo_alone(super_version)
-        {
-            return level.get(key, seqno);
-        }
         let mut lookup = Lookup::new(key, seqno);
         if matches!(super_version.options.table_factory, TableFormat::Cuckoo(_)) {
             super_version.version.prefetch(lookup.seek_key());
