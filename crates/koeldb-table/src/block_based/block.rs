@@ -42,8 +42,7 @@ use super::format::PackedFooter;
 use super::index::{DecodedIndex, IndexFormat};
 
 pub use bytes::BlockBytes;
-pub(crate) use bytes::prefetch;
-pub(super) use bytes::prefetch_item;
+pub(crate) use bytes::{prefetch, prefetch_item};
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(super) use entry::{Entry, KeyBuffer, bad_entry};

@@ -272,7 +272,7 @@ fn start<'r>(
     target: &[u8],
 ) -> Result<Option<Found<'r>>> {
     match (&reader.index, &reader.prefix_extractor) {
-        (Some(index), None) => reader.listed_row(index, 0, target, None),
+        (Some(index), None) => reader.row_before(index, target),
         (Some(index), Some(extractor)) if options.prefix_filter => {
             let (user_key, _) = footer_of(target);
             let Some(prefix) = extractor.prefix(user_key) else {

@@ -24,9 +24,12 @@ use koeldb_base::{Error, Result};
 use super::bloom::hash;
 use crate::block_based::block::{BlockBytes, prefetch};
 
-const NO_ROW: u32 = 0x7fff_ffff;
-const LIST: u32 = 0x8000_0000;
-const WORD: usize = 4;
+/// The bucket of no row.
+pub(super) const NO_ROW: u32 = 0x7fff_ffff;
+/// Marks a bucket of several rows.
+pub(super) const LIST: u32 = 0x8000_0000;
+/// The bytes of an offset.
+pub(super) const WORD: usize = 4;
 
 /// A hash index that is searched.
 #[derive(Debug)]
@@ -183,10 +186,11 @@ pub(crate) struct IndexBuilder {
     is_due: bool,
 }
 
+/// A listed row: the hash of its prefix, and where it begins.
 #[derive(Clone, Copy, Debug)]
-struct Record {
-    hash: u32,
-    offset: u32,
+pub(super) struct Record {
+    pub(super) hash: u32,
+    pub(super) offset: u32,
 }
 
 impl IndexBuilder {
@@ -227,6 +231,11 @@ impl IndexBuilder {
             self.is_due = true;
         }
         is_new.then_some(self.last_hash)
+    }
+
+    /// The rows to be listed.
+    pub(super) fn records(&self) -> &[Record] {
+        &self.records
     }
 
     /// The prefixes added.

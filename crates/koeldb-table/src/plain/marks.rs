@@ -98,10 +98,15 @@ impl Marks {
         let (mut low, mut high) = match user_key.strip_prefix(self.common.as_slice()) {
             Some(rest) if !self.heads.is_empty() => {
                 let wanted = head(rest);
-                (
-                    self.heads.partition_point(|&head| head < wanted),
-                    self.heads.partition_point(|&head| head <= wanted),
-                )
+                let low = self.heads.partition_point(|&head| head < wanted);
+                let equal = self.heads.get(low..).unwrap_or_default();
+                let equal = match equal.first() {
+                    Some(&first) if first == wanted => {
+                        equal.partition_point(|&head| head == wanted)
+                    }
+                    _ => 0,
+                };
+                (low, low.saturating_add(equal))
             }
             _ => (0, self.marks.len()),
         };

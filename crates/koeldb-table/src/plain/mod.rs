@@ -8,7 +8,8 @@
 //! Nothing is compressed and nothing has a checksum; a table is used where it lies in memory, mapped or read
 //! whole when it is opened. Without a stored index one is made then, from all rows.
 //!
-//! - [`format`](mod@format): rows and names; `index`, `bloom`: the two blocks that find rows.
+//! - [`format`](mod@format): rows and names; `index`, `bloom`: the two blocks that find rows. `hash_slots`: the index that
+//!   is made where none is stored.
 //! - [`reader`], [`cursor`]: point reads and scans. `marks`: places in the rows, which make the format, that can
 //!   be read forwards from whole keys only, one that can be read from anywhere and backwards.
 //! - [`builder`]: writing a table.
@@ -17,6 +18,7 @@ mod bloom;
 pub mod builder;
 pub mod cursor;
 pub mod format;
+mod hash_slots;
 mod index;
 mod marks;
 mod open;

@@ -19,7 +19,9 @@ use super::bloom::{BloomBuilder, PlainBloom, hash};
 use super::format::{
     BLOOM_BLOCK, BLOOM_LINES, ENCODING, Encoding, FILE_BYTES_MAX, INDEX_BLOCK, RowFormat,
 };
+use super::hash_slots::{HashSlots, RowIndex};
 use super::index::{IndexBuilder, PlainIndex};
+use super::marks::Marks;
 use super::reader::{PlainReadOptions, PlainTableReader};
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::fetch::read_bytes;
@@ -31,9 +33,6 @@ use crate::span_checksums::SpanChecksums;
 
 /// The longest metaindex or properties block accepted.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
-
-/// So many buckets for each prefix are the most an index that is made here gets.
-const BUCKETS_PER_PREFIX_MAX: u32 = 16;
 
 impl PlainTableReader {
     /// Opens a table whose footer was decoded.
@@ -112,7 +111,8 @@ impl Opening<'_> {
         match reader.metaindex.get(INDEX_BLOCK) {
             Some(handle) => {
                 let rows_end = reader.rows().end();
-                reader.index = Some(PlainIndex::parse(self.bytes(handle)?, rows_end)?);
+                let index = PlainIndex::parse(self.bytes(handle)?, rows_end)?;
+                reader.index = Some(RowIndex::Stored(index));
                 reader.bloom = self.stored_bloom(&reader.metaindex, &reader.properties)?;
             }
             None => reader.make_index(options)?,
@@ -265,47 +265,36 @@ fn row_format(properties: &TableProperties) -> Result<RowFormat> {
 }
 
 impl PlainTableReader {
-    /// Makes index and filter of a table that has none stored, from all rows.
+    /// Makes index and filter of a table that has none stored, from all rows. An index of prefixes needs no filter.
     fn make_index(&mut self, options: &PlainReadOptions) -> Result<()> {
-        let mut builder = IndexBuilder::new(options.index_sparseness);
-        let bits = options.bloom_bits_per_key;
-        let (index, bloom) = match self.prefix_extractor.clone() {
-            None => {
-                // A row takes at least two bytes; the property is not to be trusted with an allocation.
-                let rows_max = (self.data.len() as u64).div_ceil(2);
-                let count = self.properties.entry_count.min(rows_max);
-                let mut bloom = BloomBuilder::new(count, bits, true);
-                let mut scratch = Vec::new();
-                self.survey(|mark, row| {
-                    if let Some(bloom) = &mut bloom {
-                        bloom.add(hash(row.user_key(&mut scratch)));
-                    }
-                    builder.add(&[], mark.at, row.is_full);
-                })?;
-                (builder.finish(1)?, bloom)
-            }
-            Some(extractor) => {
-                let mut hashes = Vec::new();
-                let mut scratch = Vec::new();
-                self.survey(|mark, row| {
-                    // A key without a prefix is found without the index.
-                    if let Some(prefix) = extractor.prefix(row.user_key(&mut scratch)) {
-                        hashes.extend(builder.add(prefix, mark.at, row.is_full));
-                    }
-                })?;
-                let mut bloom = BloomBuilder::new(hashes.len() as u64, bits, true);
-                if let Some(bloom) = &mut bloom {
-                    hashes.iter().for_each(|&hash| bloom.add(hash));
+        let mut scratch = Vec::new();
+        if let Some(extractor) = self.prefix_extractor.clone() {
+            let mut builder = IndexBuilder::new(options.index_sparseness);
+            self.survey(|mark, row| {
+                // A key without a prefix is found without the index.
+                if let Some(prefix) = extractor.prefix(row.user_key(&mut scratch)) {
+                    builder.add(prefix, mark.at, row.is_full);
                 }
-                let most = builder
-                    .prefix_count()
-                    .saturating_add(1)
-                    .saturating_mul(BUCKETS_PER_PREFIX_MAX);
-                let buckets = builder.bucket_count(options.hash_table_ratio).min(most);
-                (builder.finish(buckets)?, bloom)
+            })?;
+            let (records, prefixes) = (builder.records(), builder.prefix_count());
+            let slots = HashSlots::build(records, prefixes, options.hash_table_ratio)?;
+            self.index = Some(RowIndex::Made(slots));
+            return Ok(());
+        }
+        // A row takes at least two bytes; the property is not to be trusted with an allocation.
+        let rows_max = (self.data.len() as u64).div_ceil(2);
+        let count = self.properties.entry_count.min(rows_max);
+        let mut bloom = BloomBuilder::new(count, options.bloom_bits_per_key, true);
+        let mut marks = Marks::default();
+        self.survey(|mark, row| {
+            if let Some(bloom) = &mut bloom {
+                bloom.add(hash(row.user_key(&mut scratch)));
             }
-        };
-        self.index = Some(PlainIndex::parse(index.into(), self.rows().end())?);
+            marks.add(mark);
+        })?;
+        marks.finish(self.rows(), &self.order)?;
+        self.marks = OnceLock::from(marks);
+        self.index = Some(RowIndex::Marks);
         self.bloom = bloom.map(BloomBuilder::finish);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Point reads in a plain table.
 //!
 //! ```text
-//! prefix -> hash -> Bloom filter -> bucket -> (binary search of its rows) -> rows, one by one
+//! prefix -> hash -> slot, or Bloom filter and bucket -> (binary search of its rows) -> rows, one by one
+//! key, without prefixes -> Bloom filter -> mark -> rows, one by one
 //! ```
 //!
 //! Rows are compared one by one from a listed row that is not behind the wanted key, or the first of its prefix.
@@ -23,7 +24,8 @@ use koeldb_fs::RandomAccessFile;
 
 use super::bloom::{PlainBloom, hash};
 use super::format::{Base, Row, RowFormat, Rows};
-use super::index::{Listed, PlainIndex};
+use super::hash_slots::RowIndex;
+use super::index::Listed;
 use super::marks::{Mark, Marks};
 use crate::block_based::block::{BlockBytes, prefetch};
 use crate::block_based::metaindex::Metaindex;
@@ -36,7 +38,7 @@ pub struct PlainReadOptions {
     /// Bits for each prefix, or each key where there are no prefixes, of a filter that is made when a table
     /// without a stored index is opened; 0 makes none.
     pub bloom_bits_per_key: u32,
-    /// Prefixes for each bucket of an index that is made then; 0 makes one bucket, which is searched by halves.
+    /// Prefixes for each slot of an index that is made then, at most three quarters.
     pub hash_table_ratio: f64,
     /// One row in so many of the same prefix is listed in such an index; 0 and 1 list all.
     pub index_sparseness: u64,
@@ -64,7 +66,7 @@ pub struct PlainTableReader {
     /// All rows and nothing else.
     pub(super) data: BlockBytes,
     /// `None` if the table is opened for scans only.
-    pub(super) index: Option<PlainIndex>,
+    pub(super) index: Option<RowIndex>,
     pub(super) bloom: Option<PlainBloom>,
     pub(super) marks: OnceLock<Marks>,
     pub(super) metaindex: Metaindex,
@@ -127,6 +129,10 @@ impl PlainTableReader {
     #[inline]
     fn search_rows(&self, lookup: &mut Lookup) -> Result<()> {
         let route = self.route(lookup.user_key());
+        if let (Some(_), Some(index), Route::Prefix(hash)) = (&self.bloom, &self.index, route) {
+            // Filter and index are waited for together.
+            index.prefetch(hash);
+        }
         if !self.is_open_to(route) {
             return Ok(());
         }
@@ -164,7 +170,7 @@ impl PlainTableReader {
         };
         let target = lookup.seek_key();
         let found = match route {
-            Route::Key(_) => self.listed_row(index, 0, target, None)?,
+            Route::Key(_) => self.row_before(index, target)?,
             Route::Prefix(hash) => {
                 let wanted = self.prefix_extractor.as_ref().and_then(|extractor| {
                     let prefix = extractor.prefix(lookup.user_key())?;
@@ -192,7 +198,7 @@ impl PlainTableReader {
     #[inline]
     pub(super) fn listed_row(
         &self,
-        index: &PlainIndex,
+        index: &RowIndex,
         hash: u32,
         target: &[u8],
         wanted: Option<(&dyn PrefixExtractor, &[u8])>,
@@ -239,6 +245,16 @@ impl PlainTableReader {
                 let found = row_at(next)?;
                 Ok(has_prefix(&found.0).then_some(found))
             }
+        }
+    }
+
+    /// A row from which on the internal key `target` is found, in a table without prefixes. Where the marks are made
+    /// they stand for the one bucket of the index: most of the way then is among numbers.
+    #[inline]
+    pub(super) fn row_before(&self, index: &RowIndex, target: &[u8]) -> Result<Option<Found<'_>>> {
+        match self.marks.get() {
+            Some(_) => self.marked_row(target),
+            None => self.listed_row(index, 0, target, None),
         }
     }
 
@@ -474,7 +490,7 @@ impl PlainTableReader {
     pub fn memory_bytes(&self) -> u64 {
         let parts = [
             self.data.heap_bytes(),
-            self.index.as_ref().map_or(0, PlainIndex::memory_bytes),
+            self.index.as_ref().map_or(0, RowIndex::memory_bytes),
             self.bloom.as_ref().map_or(0, PlainBloom::memory_bytes),
             self.marks.get().map_or(0, Marks::memory_bytes),
         ];

@@ -136,7 +136,7 @@ impl AsRef<[u8]> for BlockBytes {
 
 /// Begins to fetch a value of up to three cache lines.
 #[inline]
-pub(in super::super) fn prefetch_item<T>(item: &T) {
+pub(crate) fn prefetch_item<T>(item: &T) {
     let first: *const u8 = std::ptr::from_ref(item).cast();
     prefetch_line(first);
     if size_of::<T>() > LINE_BYTES {
