@@ -217,7 +217,7 @@ impl fmt::Display for Examination {
         let empty = self.slot_count.saturating_sub(self.entry_count);
         writeln!(
             f,
-            "{} entries in {} slots of {} bytes: load {:.1} %, {} bytes in empty slots",
+            "{} entries in {} slots of {} bytes: load {:.1} %, {empty} slots wasted ({} bytes)",
             self.entry_count,
             self.slot_count,
             self.slot_bytes,

@@ -16,6 +16,8 @@
     clippy::arithmetic_side_effects
 )]
 
+use std::fmt;
+
 use koeldb_base::coding::to_usize;
 use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::{Error, Result};
@@ -233,6 +235,44 @@ impl CuckooLayout {
         } else {
             &FOOTER
         }
+    }
+}
+
+/// One fact a line, for people.
+impl fmt::Display for CuckooLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let empty = u64::from(self.slot_count).saturating_sub(self.entry_count);
+        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+        let load = 100.0 * self.entry_count as f64 / f64::from(self.slot_count.max(1));
+        let reduction = if self.use_module {
+            "remainder"
+        } else {
+            "power of two"
+        };
+        let first = if self.identity_first {
+            "the key itself"
+        } else {
+            "Murmur"
+        };
+        writeln!(
+            f,
+            "  slots: {} of {} bytes, {empty} of them empty ({} bytes)",
+            self.slot_count,
+            self.slot_bytes(),
+            empty.saturating_mul(self.slot_bytes() as u64)
+        )?;
+        writeln!(f, "  load: {load:.1} %")?;
+        writeln!(
+            f,
+            "  windows: {} of {} slots a key, by {reduction} of {}, the first hash {first}",
+            self.function_count, self.window_slots, self.table_size
+        )?;
+        let kept = if self.is_last_level {
+            "not stored, all are 0"
+        } else {
+            "stored"
+        };
+        writeln!(f, "  sequence numbers: {kept}")
     }
 }
 

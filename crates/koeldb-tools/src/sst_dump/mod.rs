@@ -20,6 +20,7 @@ use koeldb_base::Cursor;
 use koeldb_base::key::{InternalKey, ValueType};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{EntryKind, FileSystem};
+use koeldb_table::TableReader;
 
 use crate::json::Json;
 use crate::text::{hex, parse_hex};
@@ -109,7 +110,7 @@ enum Command {
     Scan,
     /// Writes the whole layout to <FILE>_dump.txt, beside the file.
     Raw,
-    /// Verifies every block.
+    /// Verifies every block. Of a cuckoo table, says what its searches cost.
     Verify,
     /// Prints the properties.
     Properties,
@@ -256,6 +257,9 @@ fn dump_file(
                 writeln!(out, "{}", json.finish())?;
             } else {
                 writeln!(out, "The file is ok")?;
+                if let TableReader::Cuckoo(reader) = &*table.reader {
+                    write!(out, "{}", reader.examine()?)?;
+                }
             }
         }
         Command::Properties => {}

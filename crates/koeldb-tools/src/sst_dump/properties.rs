@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use koeldb_base::coding;
+use koeldb_table::TableReader;
 
 use super::Trouble;
 use super::table::OpenTable;
@@ -20,6 +21,10 @@ pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Resu
     }
     writeln!(out, "Table Properties:\n{}", "-".repeat(30))?;
     write_lines(table, out)?;
+    if let TableReader::Cuckoo(reader) = &*table.reader {
+        writeln!(out, "  Hash table\n{}", "-".repeat(30))?;
+        write!(out, "{}", reader.layout())?;
+    }
     writeln!(out, "  Raw user collected properties\n{}", "-".repeat(30))?;
     for (name, value) in &table.properties().user_collected {
         let name = String::from_utf8_lossy(name);

@@ -82,6 +82,32 @@ fn properties_and_layout_are_shown() {
 }
 
 #[test]
+fn what_a_cuckoo_table_costs_is_shown() {
+    let directory = golden().join("cuckoo-module-hash");
+    let out = succeed(
+        "sst_dump",
+        &[
+            &directory.display().to_string(),
+            "--command=verify",
+            "--show_properties",
+        ],
+    );
+    for words in [
+        "Sst file format: cuckoo\n",
+        "The file is ok\n",
+        " slots wasted (",
+        "; found in window 1: ",
+        "a hit looks at 1.",
+        "a miss looks at ",
+        " cache lines\n",
+        "  load: ",
+        "  windows: 2 of 5 slots a key, by remainder of ",
+    ] {
+        assert!(out.contains(words), "{words} in {out}");
+    }
+}
+
+#[test]
 fn damage_is_told_and_counts_as_failure() {
     let scratch = Scratch::new();
     let copy = scratch.file("000009.sst");
