@@ -392,7 +392,8 @@ impl VersionEdit {
             }
             let value = take_length_prefixed(input)?;
             if tag == file_tag::MIN_LOG_NUMBER_TO_KEEP {
-                self.min_log_number_to_keep = Some(take_fixed64(&mut &*value)?);
+                let number = checked_log_number(take_fixed64(&mut &*value)?)?;
+                self.min_log_number_to_keep = Some(number);
             } else {
                 decode_file_field(&mut file, tag, value)
                     .map_err(|error| error.context(format!("file {number}, field {tag}")))?;
@@ -454,7 +455,10 @@ fn take_level(input: &mut &[u8]) -> Result<usize> {
 
 /// A file number that may be 0 for none.
 fn take_log_number(input: &mut &[u8]) -> Result<FileNumber> {
-    let number = take_varint64(input)?;
+    checked_log_number(take_varint64(input)?)
+}
+
+fn checked_log_number(number: FileNumber) -> Result<FileNumber> {
     if number > FILE_NUMBER_MAX {
         return Err(Error::corruption(format!(
             "file number {number}, at most {FILE_NUMBER_MAX}"

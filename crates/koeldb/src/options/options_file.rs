@@ -34,6 +34,7 @@ use super::db::{DbOptions, Options};
 use super::grammar;
 use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
+use crate::env::Env;
 
 /// The release of RocksDB whose names are written and known.
 const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];
@@ -527,5 +528,17 @@ impl Options {
     /// not there, unless `how` says to ignore that; `Corruption` if the file is no OPTIONS file.
     pub fn load_file(file: impl AsRef<Path>, how: &ConfigOptions) -> Result<LoadedOptions> {
         load(&PosixFileSystem::new(), file.as_ref(), how)
+    }
+
+    /// Reads an OPTIONS file that lies in the file system of `env`.
+    ///
+    /// # Errors
+    /// As [`Options::load_file`].
+    pub fn load_file_in(
+        env: &Env,
+        file: impl AsRef<Path>,
+        how: &ConfigOptions,
+    ) -> Result<LoadedOptions> {
+        load(&**env.file_system(), file.as_ref(), how)
     }
 }

@@ -208,6 +208,34 @@ fn numbers_out_of_range_are_corruption() {
     }
 }
 
+#[test]
+fn a_log_number_beside_a_file_is_bounded_too() {
+    let file = FileMeta::new(
+        7,
+        1,
+        encode(b"a", 1, ValueType::Value),
+        encode(b"b", 1, ValueType::Value),
+    );
+    let mut edit = VersionEdit::of(0);
+    edit.added_files.push((0, Arc::new(file)));
+    edit.min_log_number_to_keep = Some(FILE_NUMBER_MAX);
+    let bytes = edit.to_vec();
+    assert!(VersionEdit::decode(&bytes).is_ok());
+    // The last of its two places is the fixed64 beside the file.
+    let number = FILE_NUMBER_MAX.to_le_bytes();
+    let at = bytes
+        .windows(8)
+        .rposition(|window| window == number)
+        .unwrap();
+    let mut beyond = bytes;
+    beyond[at + 7] = 0xff;
+    assert!(
+        error_of(&beyond).contains("at most"),
+        "{}",
+        error_of(&beyond)
+    );
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_an_edit_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

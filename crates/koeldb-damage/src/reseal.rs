@@ -1,0 +1,117 @@
+//! Checksums made to match again.
+//!
+//! Where the blocks of a valid table lie is found out by watching it being verified. Changes that leave the length of
+//! the file as it is can then be sealed: each block's trailer gets the checksum of what the block now is, and so do the
+//! records of logs, by being written again.
+
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_fs::RandomAccessFile;
+use koeldb_table::TableReader;
+use koeldb_table::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind};
+use koeldb_table::reader::TableReadContext;
+
+use crate::bytes_file::BytesFile;
+
+/// The bytes behind a block: its codec and its checksum.
+const TRAILER_BYTES: usize = 5;
+
+/// A valid table and where its blocks lie.
+#[derive(Clone, Debug)]
+pub struct SealedTable {
+    bytes: Vec<u8>,
+    footer: Footer,
+    blocks: Vec<BlockHandle>,
+}
+
+impl SealedTable {
+    /// Looks at a table that is opened as `context` says.
+    ///
+    /// # Errors
+    /// If the table is not valid.
+    pub fn new(bytes: Vec<u8>, context: &TableReadContext) -> Result<Self> {
+        let file = BytesFile::new("/000007.sst", bytes.clone());
+        // With a tail of one byte nothing but the footer is read ahead.
+        let context = TableReadContext {
+            tail_bytes: 1,
+            ..context.clone()
+        };
+        let table = TableReader::open(Arc::clone(&file) as Arc<dyn RandomAccessFile>, &context)?;
+        table.verify_checksums(&mut |_| ())?;
+        let tail = bytes
+            .get(bytes.len().saturating_sub(64)..)
+            .unwrap_or(&bytes);
+        let footer = Footer::decode(tail, bytes.len() as u64)?;
+        let mut blocks = Vec::new();
+        if footer.kind == TableKind::BlockBased {
+            for (offset, len) in file.reads() {
+                let size = len.saturating_sub(TRAILER_BYTES) as u64;
+                let handle = BlockHandle { offset, size };
+                let sealed = trailer(&bytes, footer.checksum, handle);
+                if sealed.is_some_and(|(at, sum)| bytes[at..at + 4] == sum) {
+                    blocks.push(handle);
+                }
+            }
+        }
+        blocks.sort_by_key(|handle| handle.offset);
+        blocks.dedup();
+        Ok(SealedTable {
+            bytes,
+            footer,
+            blocks,
+        })
+    }
+
+    /// The file as it was.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The blocks that have a trailer.
+    #[must_use]
+    pub fn blocks(&self) -> &[BlockHandle] {
+        &self.blocks
+    }
+
+    /// The footer as it was.
+    #[must_use]
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Makes the trailers of changed `bytes`, of the same length, match again.
+    pub fn seal(&self, bytes: &mut [u8]) {
+        for &handle in &self.blocks {
+            if let Some((at, sum)) = trailer(bytes, self.footer.checksum, handle) {
+                bytes[at..at + 4].copy_from_slice(&sum);
+            }
+        }
+    }
+
+    /// Replaces the footer of changed `bytes`, of the same length.
+    pub fn put_footer(&self, bytes: &mut [u8], footer: &Footer) {
+        let at = bytes.len() - self.footer.bytes();
+        if let Ok(encoded) = footer.encode(at as u64) {
+            for (byte, new) in bytes[at..].iter_mut().zip(encoded) {
+                *byte = new;
+            }
+        }
+    }
+}
+
+/// Where the checksum of a block is stored, and what it must be.
+fn trailer(
+    bytes: &[u8],
+    checksum: ChecksumContext,
+    handle: BlockHandle,
+) -> Option<(usize, [u8; 4])> {
+    let start = usize::try_from(handle.offset).ok()?;
+    let end = start.checked_add(usize::try_from(handle.size).ok()?)?;
+    let stored = bytes.get(start..end)?;
+    let codec = *bytes.get(end)?;
+    bytes.get(end..end + TRAILER_BYTES)?;
+    let sum = checksum.block(handle.offset, stored, codec);
+    Some((end + 1, sum.to_le_bytes()))
+}

@@ -1,0 +1,125 @@
+//! Whole directories: opened, read, verified, written to, repaired.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb::{CompactRangeOptions, Db, Env, IteratorMode, Options};
+use koeldb_fs::{FileSystem, MemoryFileSystem, SystemClock};
+
+use super::{Target, join, judge, parts};
+use crate::bytes_file::put_file;
+use crate::seeds;
+
+/// Parts in turn are a name and the content of the file.
+pub(super) const DIRECTORY: Target = Target {
+    name: "directory",
+    run: directory_run,
+    seeds: || {
+        let wanted = |name: &str| !name.starts_with("OPTIONS");
+        let mut seeds: Vec<(PathBuf, Vec<Vec<u8>>)> = Vec::new();
+        for (path, bytes) in seeds::golden_files(64 << 10, wanted) {
+            let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if seeds.last().is_none_or(|(last, _)| *last != folder) {
+                seeds.push((folder, Vec::new()));
+            }
+            if let Some((_, parts)) = seeds.last_mut() {
+                parts.extend([name.as_bytes().to_vec(), bytes]);
+            }
+        }
+        seeds.into_iter().map(|(_, parts)| join(parts)).collect()
+    },
+};
+
+/// How hostile directories are opened.
+#[must_use]
+pub fn options(fs: &MemoryFileSystem) -> Options {
+    let mut options = Options::default();
+    options.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+    options.set_merge_operator(koeldb::StringAppend::default());
+    options.set_disable_auto_compactions(true);
+    options
+}
+
+/// Does everything with a database that readers do, and then writes.
+pub fn use_up(db: &Db) {
+    for (index, entry) in db.iterator(IteratorMode::Start).enumerate() {
+        match entry {
+            Ok((key, _)) if index % 16 == 0 => {
+                if let Err(error) = db.get(&key) {
+                    judge(&error);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                judge(&error);
+                break;
+            }
+        }
+    }
+    for entry in db.iterator(IteratorMode::End).take(50) {
+        if let Err(error) = entry {
+            judge(&error);
+            break;
+        }
+    }
+    if let Err(error) = db.verify_checksums() {
+        judge(&error);
+    }
+}
+
+fn directory_run(data: &[u8]) {
+    let fs = MemoryFileSystem::new();
+    let directory = Path::new("/db");
+    fs.create_dir_all(directory).expect("a directory in memory");
+    for pair in parts(data).chunks_exact(2).take(64) {
+        let [name, content] = pair else { continue };
+        let Ok(name) = str::from_utf8(name) else {
+            continue;
+        };
+        let plain = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+        if plain && name.bytes().any(|byte| byte != b'.') {
+            put_file(&fs, &directory.join(name), content).expect("a file in memory is written");
+        }
+    }
+    let names = match Db::list_cf(&options(&fs), directory) {
+        Ok(names) => names,
+        Err(error) => {
+            judge(&error);
+            vec!["default".to_owned()]
+        }
+    };
+    for read_only in [true, false] {
+        let options = options(&fs);
+        let mut builder = Db::builder(&options);
+        for name in names.iter().filter(|name| *name != "default").take(20) {
+            builder.column_family(name.as_str());
+        }
+        if read_only {
+            builder.read_only();
+        }
+        match builder.open(directory) {
+            Ok(db) => {
+                use_up(&db);
+                if !read_only {
+                    let written = db.put("key", "value").and_then(|()| db.flush());
+                    if let Err(error) = written {
+                        judge(&error);
+                    }
+                    if let Err(error) = db.compact_all(&CompactRangeOptions::new()) {
+                        judge(&error);
+                    }
+                }
+                if let Err(error) = db.close() {
+                    judge(&error);
+                }
+            }
+            Err(error) => judge(&error),
+        }
+    }
+    if let Err(error) = Db::repair(&options(&fs), directory) {
+        judge(&error);
+    }
+}

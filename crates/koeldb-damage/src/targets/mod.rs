@@ -1,0 +1,103 @@
+//! The entry functions: one for each decoder.
+//!
+//! A target takes any bytes. It panics if the decoder does, if an error is of a kind that damage may not have, or if a
+//! value does not survive being encoded and decoded again; time and memory are watched by whoever runs it.
+
+mod blocks;
+pub mod directory;
+mod logs;
+mod merging;
+mod small;
+pub mod table;
+
+use koeldb_base::{Error, ErrorKind};
+
+/// A decoder as a function from bytes to nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is that of its fuzz target.
+    pub name: &'static str,
+    /// The function.
+    pub run: fn(&[u8]),
+    /// Valid inputs.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 20] = [
+    small::CODING,
+    small::KEY,
+    small::NAMES,
+    small::TOMBSTONES,
+    small::OPTIONS,
+    logs::BATCH,
+    logs::LOG_READER,
+    logs::LOG_ROUND_TRIP,
+    logs::EDIT,
+    logs::MANIFEST,
+    blocks::FOOTER,
+    blocks::METADATA,
+    blocks::BLOCK,
+    blocks::INDEX,
+    blocks::CODEC,
+    blocks::FILTER,
+    table::TABLE,
+    table::SEALED_TABLE,
+    merging::MERGING,
+    directory::DIRECTORY,
+];
+
+/// Runs the target called `name`.
+///
+/// # Panics
+/// If there is none, or the decoder is wrong.
+pub fn run(name: &str, data: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    (target.expect("a known target").run)(data);
+}
+
+/// Fails if an error is of a kind that no content of a file may give.
+pub fn judge(error: &Error) {
+    let fair = matches!(
+        error.kind(),
+        ErrorKind::Corruption
+            | ErrorKind::NotSupported
+            | ErrorKind::InvalidArgument
+            | ErrorKind::MemoryLimit
+            | ErrorKind::Incomplete
+            | ErrorKind::MergeInProgress
+            | ErrorKind::NotFound
+            | ErrorKind::IoError
+    );
+    assert!(fair, "an error of kind {:?}: {error}", error.kind());
+}
+
+/// Cuts `data` into parts, each behind its length in one byte, or in three behind a 255.
+fn parts(mut data: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    while let Some((&short, rest)) = data.split_first() {
+        let (len, rest) = match (short, rest) {
+            (255, [a, b, c, rest @ ..]) => (u32::from_le_bytes([*a, *b, *c, 0]) as usize, rest),
+            _ => (usize::from(short), rest),
+        };
+        let (part, rest) = rest.split_at(len.min(rest.len()));
+        parts.push(part);
+        data = rest;
+    }
+    parts
+}
+
+/// The inverse of `parts`; what a part has beyond 16 MiB is left out.
+fn join<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Vec<u8> {
+    let mut data = Vec::new();
+    for part in parts {
+        let part = part.as_ref();
+        let [a, b, c, _] = u32::try_from(part.len()).unwrap_or(0).to_le_bytes();
+        match u8::try_from(part.len()) {
+            Ok(len) if len < 255 => data.push(len),
+            _ => data.extend([255, a, b, c]),
+        }
+        data.extend_from_slice(part);
+    }
+    data
+}

@@ -1,0 +1,4 @@
+//! The target `names` of `koeldb_damage`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| koeldb_damage::targets::run("names", data));
