@@ -93,6 +93,8 @@ pub(crate) struct DbInner {
     /// Failures that listeners have not been told of: they run where no lock is held.
     unreported: Mutex<Vec<Error>>,
     resuming: Mutex<()>,
+    /// Held while the OPTIONS file is written anew.
+    pub(crate) options_file: Mutex<()>,
     /// What may change while the database is open.
     pub(crate) mutable: RwLock<DbOptions>,
     // Each inside its mutex.
@@ -158,6 +160,7 @@ impl DbInner {
             unreported: Mutex::new(Vec::new()),
             failure_count: AtomicU64::new(0),
             resuming: Mutex::new(()),
+            options_file: Mutex::new(()),
             life: AtomicU8::new(OPEN),
             has_failed: AtomicBool::new(false),
             failure: Mutex::new(None),

@@ -31,6 +31,7 @@ use crate::listener::Event;
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};
 use crate::recovery::{self, Recovered};
+use crate::super_version::lock;
 use crate::tables::TableFactory;
 use crate::write::commit::{ActiveFamily, CommitState, Wal};
 
@@ -762,6 +763,8 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
 impl DbInner {
     /// Writes the options in force to a new OPTIONS file, and removes all but the two newest.
     pub(crate) fn write_options_file(&self) -> Result<()> {
+        // One after the other: the newest file has the newest options, and nobody removes what another one removes.
+        let _only_one = lock(&self.options_file);
         let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
             .all_families()
             .into_iter()

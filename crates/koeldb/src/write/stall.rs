@@ -75,8 +75,9 @@ pub(crate) struct StallInputs {
 fn slowed(rate: u64, at: u64, from: u64, to: u64) -> u64 {
     let span = to.saturating_sub(from).max(1);
     let left = to.saturating_sub(at).min(span);
+    // A family that is being opened does not know its rate yet: it is 0.
     let floor = (rate / 16).max(1);
-    let scaled = u128::from(rate - floor) * u128::from(left) / u128::from(span);
+    let scaled = u128::from(rate.saturating_sub(floor)) * u128::from(left) / u128::from(span);
     floor + u64::try_from(scaled).unwrap_or(rate)
 }
 

@@ -418,3 +418,42 @@ fn a_close_after_a_failed_compaction_still_keeps_what_is_in_the_log() {
     let db = Db::open(&options, dir.path()).unwrap();
     assert_eq!(value(&db, "only in the log").as_deref(), Some("value"));
 }
+
+#[test]
+fn a_database_that_has_to_slow_writes_down_opens() {
+    let dir = ScratchDir::new();
+    let mut options = creating();
+    options.set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    for value in ["1", "2", "3"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    options
+        .set_disable_auto_compactions(false)
+        .set_level_zero_file_num_compaction_trigger(2)
+        .set_level_zero_slowdown_writes_trigger(2);
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("key", "4").unwrap();
+    assert_eq!(value(&db, "key").as_deref(), Some("4"));
+}
+
+#[test]
+fn options_may_be_set_by_many_at_once() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&creating(), dir.path()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let bytes = (100_000 + thread * 100 + round).to_string();
+                    db.default_cf()
+                        .set_options([("write_buffer_size", &bytes)])
+                        .unwrap();
+                }
+            });
+        }
+    });
+}
