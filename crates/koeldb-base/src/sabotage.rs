@@ -137,6 +137,9 @@ pub fn is_on(which: Sabotage) -> bool {
     static CHOSEN: OnceLock<Option<Sabotage>> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
         let name = std::env::var("KOELDB_SABOTAGE").ok()?;
+        if name.is_empty() {
+            return None;
+        }
         let known = Sabotage::ALL
             .iter()
             .find(|switch| format!("{switch:?}") == name);

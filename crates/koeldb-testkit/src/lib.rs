@@ -7,6 +7,7 @@
 //! - [`oracle`]: batches, families, what is owed, and which content is legal. [`model`]: the content itself.
 //! - [`monitor`]: the rules of durability, looked at while something runs.
 //! - [`shots`]: crash images, sampled by a seed. [`random`]: numbers that come back with their seed.
+//! - [`variety`]: options that change no answer.
 //! - [`summary`]: the line a suite ends with, and its floor.
 
 pub mod model;
@@ -15,6 +16,7 @@ pub mod oracle;
 pub mod random;
 pub mod shots;
 pub mod summary;
+pub mod variety;
 
 pub use model::{Change, Content, Entries};
 pub use oracle::{Bounds, Crash, FamilyId, History, Legality};

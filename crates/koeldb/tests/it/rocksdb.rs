@@ -207,6 +207,11 @@ impl Java {
         self.run("write", dir, settings);
     }
 
+    /// A process that opens a directory and writes to it until it is killed (`Check.java`, `load`).
+    pub(crate) fn load(&self, dir: &Path) -> Command {
+        self.command("load", dir, &["small=true"])
+    }
+
     /// Opens a directory and keeps it open.
     pub(crate) fn hold(&self, dir: &Path) -> Holder {
         Holder::start(&mut self.command("hold", dir, &[]))

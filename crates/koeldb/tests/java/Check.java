@@ -19,6 +19,8 @@ import org.rocksdb.*;
  *           entry FAMILY KEY VALUE (in hexadecimal) ..., gets COUNT, useful COUNT, true_positive COUNT
  * write   puts, deletes and flushes in every family (see `write`), then compacts every other one
  * hold    opens, prints `held`, and closes when its input ends
+ * count   says how many batches of `failover.rs` are there, after it has looked at them: opened COUNT
+ * load    the same, and goes on with batches until it is killed: written COUNT ...
  *
  * With a table factory, `check` verifies no checksums, scans forwards only, and the absent keys are as long as the
  * others: that is all these tables can do.
@@ -51,6 +53,8 @@ public final class Check {
                         System.out.println("held");
                         System.in.readAllBytes();
                     }
+                    case "count" -> System.out.println("opened " + count(db, handles));
+                    case "load" -> load(db, handles);
                     default -> throw new IllegalArgumentException(args[0]);
                 }
                 handles.forEach(ColumnFamilyHandle::close);
@@ -69,6 +73,9 @@ public final class Check {
             return ColumnFamilyOptions.getColumnFamilyOptionsFromProps(properties);
         }
         ColumnFamilyOptions options = new ColumnFamilyOptions();
+        if (settings.containsKey("small")) {
+            options.setWriteBufferSize(64 << 10).setTargetFileSizeBase(64 << 10).setLevel0FileNumCompactionTrigger(3);
+        }
         // Which filter is in a file is written there; without a policy RocksDB would not look.
         options.setTableFormatConfig(new BlockBasedTableConfig().setFilterPolicy(new BloomFilter(10, false)));
         if ("reverse".equals(settings.get("comparator:" + name))) {
@@ -165,6 +172,61 @@ public final class Check {
                 db.put(handle, String.format("java%05d", i).getBytes(), "again".getBytes());
             }
             db.delete(handle, "java00000".getBytes());
+        }
+    }
+
+    private static final int WINDOW = 50;
+
+    private static byte[] batchKey(long number) {
+        return String.format("batch%08d", number).getBytes();
+    }
+
+    private static byte[] batchValue(long number) {
+        return ("value " + number + " " + "x".repeat((int) (number * 37 % 900))).getBytes();
+    }
+
+    /** The same prefix of batches in all families, or an exception. */
+    private static long count(RocksDB db, List<ColumnFamilyHandle> handles) throws Exception {
+        long count = -1;
+        for (ColumnFamilyHandle handle : handles) {
+            byte[] text = db.get(handle, "counter".getBytes());
+            long found = text == null ? 0 : Long.parseLong(new String(text));
+            if (count >= 0 && found != count) {
+                throw new AssertionError("families have " + count + " and " + found + " batches");
+            }
+            count = found;
+            for (long number = Math.max(1, count - WINDOW + 1); number <= count; number++) {
+                if (!Arrays.equals(db.get(handle, batchKey(number)), batchValue(number))) {
+                    throw new AssertionError("batch " + number + " of " + count + " is not whole");
+                }
+            }
+            int expected = (int) Math.min(count, WINDOW) + (count > 0 ? 1 : 0);
+            if (scan(db, handle, true).size() != expected) {
+                throw new AssertionError("more than the last batches of " + count);
+            }
+        }
+        return count;
+    }
+
+    private static void load(RocksDB db, List<ColumnFamilyHandle> handles) throws Exception {
+        long number = count(db, handles);
+        System.out.println("opened " + number);
+        while (true) {
+            number++;
+            try (WriteBatch batch = new WriteBatch(); WriteOptions options = new WriteOptions()) {
+                for (ColumnFamilyHandle handle : handles) {
+                    batch.put(handle, "counter".getBytes(), Long.toString(number).getBytes());
+                    batch.put(handle, batchKey(number), batchValue(number));
+                    if (number > WINDOW) {
+                        batch.delete(handle, batchKey(number - WINDOW));
+                    }
+                }
+                db.write(options, batch);
+            }
+            System.out.println("written " + number);
+            if (number % 97 == 0) {
+                db.flush(new FlushOptions().setWaitForFlush(true), handles.get(0));
+            }
         }
     }
 }

@@ -1,0 +1,111 @@
+//! Starts workers and kills them.
+
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use koeldb_fs::{Clock, SystemClock};
+use koeldb_testkit::{Random, Summary};
+
+use super::Flags;
+use super::worker::GAVE_UP;
+
+/// What takes longer to end by itself hangs.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Waits for the end of a worker, for so long.
+fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<i32>> {
+    let until = SystemClock.now() + time;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.code().unwrap_or(-1)));
+        }
+        if SystemClock.now() >= until {
+            return Ok(None);
+        }
+        SystemClock.sleep(Duration::from_millis(2));
+    }
+}
+
+/// Has the power cut, or the disk brought back, if that is asked for.
+fn switch_power(flags: &Flags, what: &str) -> Result<(), String> {
+    let Some(program) = &flags.power_cut else {
+        return Ok(());
+    };
+    match Command::new(program).arg(what).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{} {what}: {status}", program.display())),
+        Err(error) => Err(format!("{}: {error}", program.display())),
+    }
+}
+
+/// Runs workers until the time is up.
+pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
+    let begun = SystemClock.now();
+    let until = begun + Duration::from_secs(flags.seconds);
+    let mut random = Random::new(flags.seed);
+    let (mut lives, mut kills, mut gave_up) = (0_u64, 0_u64, 0_u64);
+    let mut failures = 0;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    loop {
+        // The last one only looks, and ends by itself.
+        let is_last = SystemClock.now() >= until;
+        lives += 1;
+        let mut command = Command::new(&program);
+        command
+            .arg(format!("--db={}", flags.db.display()))
+            .arg(format!("--expected={}", flags.expected().display()))
+            .arg(format!("--threads={}", flags.threads))
+            .arg(format!("--keys={}", flags.keys))
+            .arg(format!("--families={}", flags.families))
+            .arg(format!("--seed={}", flags.seed))
+            .arg(format!("--worker={lives}"))
+            .arg(format!("--fault_one_in={}", flags.fault_one_in))
+            .arg(format!("--seconds={}", u64::from(!is_last) * 3600))
+            .stdin(Stdio::null());
+        if flags.sync {
+            command.arg("--sync");
+        }
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let life = match is_last {
+            true => DEADLINE,
+            false => Duration::from_millis(random.below(flags.life_ms.max(1))),
+        };
+        match wait(&mut child, life).map_err(|error| error.to_string())? {
+            Some(0) if is_last => break,
+            Some(GAVE_UP) => gave_up += 1,
+            Some(code) => {
+                eprintln!("db_stress: life {lives} ended with {code}");
+                failures += 1;
+                break;
+            }
+            None => {
+                if is_last {
+                    eprintln!("db_stress: life {lives} does not end");
+                    failures += 1;
+                }
+                if !is_last {
+                    switch_power(flags, "cut")?;
+                }
+                child.kill().map_err(|error| error.to_string())?;
+                child.wait().map_err(|error| error.to_string())?;
+                kills += 1;
+                if is_last {
+                    break;
+                }
+                switch_power(flags, "restore")?;
+            }
+        }
+    }
+    let summary = Summary {
+        suite: "db_stress",
+        seed: flags.seed,
+        figures: vec![("lives", lives), ("kills", kills), ("gave_up", gave_up)],
+        seconds: (SystemClock.now() - begun).as_secs_f64(),
+        failures,
+    };
+    println!("{summary}");
+    Ok(match failures {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}

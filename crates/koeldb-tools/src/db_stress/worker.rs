@@ -1,0 +1,386 @@
+//! One life: opens the database, looks at every key, and works on it until somebody kills it.
+//!
+//! Each thread has keys of its own, so it knows what each of them has. A key has the same version in all families, because each
+//! change is one batch over all of them: a family that differs is a batch that was torn.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use koeldb::{
+    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity,
+    Snapshot, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
+};
+use koeldb_fs::{
+    Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
+};
+use koeldb_testkit::random::mix;
+use koeldb_testkit::{Random, variety};
+
+use super::Flags;
+use super::expected::{Expected, Version};
+
+/// What a worker exits with that met an injected fault it cannot get over.
+pub(super) const GAVE_UP: i32 = 3;
+
+struct NoLog;
+
+impl Logger for NoLog {
+    fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
+}
+
+struct Life {
+    db: Db,
+    families: Vec<ColumnFamily>,
+    expected: Expected,
+    flags: Flags,
+    /// Faults are injected.
+    faults: Option<Arc<FaultFileSystem>>,
+    is_over: AtomicBool,
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:08}").into_bytes()
+}
+
+fn options(flags: &Flags, life: u64, fs: Arc<dyn FileSystem>) -> Result<(Options, String), String> {
+    let style = variety::draw_style(&mut Random::new(mix(flags.seed)));
+    let text = style + &variety::draw(&mut Random::new(mix(flags.seed ^ life << 32)));
+    // The last operand is the value.
+    let newest = associative_merge("newest", |_, _, newer, result| {
+        result.extend_from_slice(newer);
+        Ok(())
+    });
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true)
+        .set_merge_operator(newest)
+        .set_logger(NoLog)
+        .set_env(&Env::new(fs, Arc::new(SystemClock)));
+    options
+        .apply_str(&text, &ConfigOptions::new())
+        .map_err(|error| format!("{text}: {error}"))?;
+    Ok((options, text))
+}
+
+/// Runs one life; with 0 seconds it only looks.
+pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
+    let key_count = flags.threads * flags.keys;
+    let expected = Expected::open(&flags.expected(), key_count).map_err(|e| e.to_string())?;
+    let below: Arc<dyn FileSystem> = Arc::new(PosixFileSystem::new());
+    let faults = (flags.fault_one_in > 0).then(|| {
+        let seed = mix(flags.seed ^ number);
+        Arc::new(FaultFileSystem::new(Arc::clone(&below), seed))
+    });
+    let fs = match &faults {
+        Some(faults) => Arc::clone(faults) as Arc<dyn FileSystem>,
+        None => below,
+    };
+    let (options, text) = options(flags, number, fs)?;
+    let names = (0..flags.families).map(|family| format!("family{family}"));
+    let mut builder = Db::builder(&options);
+    builder.column_families(names);
+    let context = |error: &dyn Display| format!("life {number} with {text}\n  {error}");
+    let db = builder.open(&flags.db).map_err(|error| context(&error))?;
+    let life = Life {
+        families: db.cf_handles(),
+        db,
+        expected,
+        flags: flags.clone(),
+        faults,
+        is_over: AtomicBool::new(false),
+    };
+    life.look().map_err(|error| context(&error))?;
+    let outcome = life.work(number).map_err(|error| context(&error))?;
+    if outcome == ExitCode::SUCCESS {
+        life.db.close().map_err(|error| context(&error))?;
+    }
+    Ok(outcome)
+}
+
+impl Life {
+    /// Looks at every key: each has a version that it may have, the same in all families, and there are no others.
+    fn look(&self) -> Result<(), String> {
+        let key_count = self.flags.threads * self.flags.keys;
+        for number in 0..key_count {
+            let (acknowledged, begun) = self.expected.versions(number);
+            let mut found = None;
+            for family in &self.families {
+                let value = family.get(key(number)).map_err(|error| error.to_string())?;
+                let version = [begun, acknowledged]
+                    .into_iter()
+                    .find(|version| version.value(number).as_deref() == value.as_deref());
+                let version = version.ok_or_else(|| {
+                    format!(
+                        "key {number} of {:?} is {:?}, which is neither {acknowledged:?} nor {begun:?}",
+                        family.name(),
+                        value.map(|value| String::from_utf8_lossy(&value).into_owned())
+                    )
+                })?;
+                // A deletion looks like another one.
+                let is_same = found.is_none_or(|other: Version| {
+                    other == version || other.is_deleted() && version.is_deleted()
+                });
+                if !is_same {
+                    return Err(format!("key {number} has two versions in two families"));
+                }
+                found = Some(version);
+            }
+            let settled = self.expected.settle(number, found.unwrap_or(Version::NONE));
+            settled.map_err(|error| error.to_string())?;
+        }
+        for thread in 0..self.flags.threads {
+            self.scan(thread, None)?;
+        }
+        Ok(())
+    }
+
+    fn own(&self, thread: u64) -> std::ops::Range<u64> {
+        thread * self.flags.keys..(thread + 1) * self.flags.keys
+    }
+
+    /// What a thread's keys have, in every family, both ways.
+    fn scan(&self, thread: u64, at: Option<(&Snapshot, &[Version])>) -> Result<(), String> {
+        let own = self.own(thread);
+        let versions: Vec<Version> = match at {
+            Some((_, versions)) => versions.to_vec(),
+            None => own
+                .clone()
+                .map(|number| self.expected.versions(number).0)
+                .collect(),
+        };
+        let expected: Vec<(Vec<u8>, Vec<u8>)> = own
+            .clone()
+            .zip(versions)
+            .filter_map(|(number, version)| Some((key(number), version.value(number)?)))
+            .collect();
+        for family in &self.families {
+            let range = key(own.start)..key(own.end);
+            let entries = match at {
+                Some((snapshot, _)) => snapshot.range_cf(family, range.clone()),
+                None => family.range(range.clone()),
+            };
+            let found: Result<Vec<_>, koeldb::Error> = entries
+                .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+                .collect();
+            let found = found.map_err(|error| format!("scan: {error}"))?;
+            if found != expected {
+                let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+                return Err(format!(
+                    "a scan of thread {thread} in {:?}{} differs at {differs:?}: {} entries, {} expected",
+                    family.name(),
+                    if at.is_some() { " at a snapshot" } else { "" },
+                    found.len(),
+                    expected.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Works until it is killed, or something is wrong.
+    fn work(&self, life: u64) -> Result<ExitCode, String> {
+        let until = SystemClock.now() + Duration::from_secs(self.flags.seconds);
+        if self.flags.seconds == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(faults) = &self.faults {
+            let chance = 1_000_000 / self.flags.fault_one_in.max(1);
+            for failure in [Failure::Device, Failure::NoSpace] {
+                faults.add_rule(FaultRule::fail(failure).on_mutations().chance(chance));
+            }
+        }
+        let outcomes: Vec<Result<bool, String>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.flags.threads)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        let seed = mix(self.flags.seed ^ mix(life) ^ thread << 48);
+                        let worked = self.work_alone(thread, &mut Random::new(seed), until);
+                        if !matches!(worked, Ok(true)) {
+                            self.is_over.store(true, Ordering::Relaxed);
+                        }
+                        worked
+                    })
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut all_well = true;
+        for outcome in outcomes {
+            all_well &= outcome?;
+        }
+        Ok(match all_well {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(u8::try_from(GAVE_UP).unwrap_or(1)),
+        })
+    }
+
+    /// `false` if an injected fault left something that only a new life gets over.
+    fn work_alone(
+        &self,
+        thread: u64,
+        random: &mut Random,
+        until: Duration,
+    ) -> Result<bool, String> {
+        let mut snapshot: Option<(Snapshot, Vec<Version>)> = None;
+        while !self.is_over.load(Ordering::Relaxed) && SystemClock.now() < until {
+            let done = match random.below(1000) {
+                0..700 => self.change(thread, random)?,
+                700..850 => self.read(thread, random)?,
+                850..900 => self.scan(thread, None).map(|()| true)?,
+                900..940 => {
+                    if let Some((snapshot, versions)) = &snapshot {
+                        self.scan(thread, Some((snapshot, versions)))?;
+                    }
+                    let own = self.own(thread).map(|n| self.expected.versions(n).0);
+                    let versions = own.collect();
+                    snapshot = Some((self.db.snapshot(), versions));
+                    true
+                }
+                940..960 => self.tolerate(self.db.flush())?,
+                960..965 => self.tolerate(self.db.compact_all(&CompactRangeOptions::new()))?,
+                965..980 => self.tolerate(self.db.flush_wal(random.chance(1, 2)))?,
+                980..985 => {
+                    let size = ["65536", "131072"][usize::from(random.chance(1, 2))];
+                    self.tolerate(
+                        self.db
+                            .default_cf()
+                            .set_options([("write_buffer_size", size)]),
+                    )?
+                }
+                985..990 => self.tolerate(self.db.verify_checksums())?,
+                _ => {
+                    let keys: Vec<Vec<u8>> = self.own(thread).map(key).collect();
+                    let family = &self.families[0];
+                    for (number, found) in self.own(thread).zip(&family.multi_get(&keys)) {
+                        let found = found.map_err(|error| format!("multi_get: {error}"))?;
+                        self.compare(number, family, found)?;
+                    }
+                    true
+                }
+            };
+            if !done {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn compare(
+        &self,
+        number: u64,
+        family: &ColumnFamily,
+        found: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let (version, _) = self.expected.versions(number);
+        if version.value(number).as_deref() == found {
+            return Ok(());
+        }
+        Err(format!(
+            "key {number} of {:?} is not at {version:?}, but {:?}",
+            family.name(),
+            found.map(String::from_utf8_lossy)
+        ))
+    }
+
+    fn read(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
+        let number = thread * self.flags.keys + random.below(self.flags.keys);
+        for family in &self.families {
+            let found = family.get(key(number)).map_err(|error| error.to_string())?;
+            self.compare(number, family, found.as_deref())?;
+        }
+        Ok(true)
+    }
+
+    /// Whether to go on after a call that is no write.
+    fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(_) if self.faults.is_some() => Ok(self.resume()),
+            // Another thread has given up.
+            Err(_) if self.is_over.load(Ordering::Relaxed) => Ok(true),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether writes are taken again.
+    fn resume(&self) -> bool {
+        for _ in 0..50 {
+            match self.db.resume() {
+                Ok(()) => return true,
+                Err(error) if error.severity() > Severity::Hard => return false,
+                Err(_) => SystemClock.sleep(Duration::from_millis(10)),
+            }
+        }
+        false
+    }
+
+    /// Changes one key, or some that follow each other, in all families.
+    fn change(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
+        let own = self.own(thread);
+        let first = own.start + random.below(self.flags.keys);
+        let kind = random.below(100);
+        let count = match kind {
+            0..70 => 1,
+            _ => 1 + random.below(12).min(own.end - first - 1),
+        };
+        let deletes = (55..70).contains(&kind) || (70..80).contains(&kind);
+        let changes: Vec<(u64, Version)> = (first..first + count)
+            .map(|number| {
+                let (acknowledged, begun) = self.expected.versions(number);
+                debug_assert_eq!(acknowledged, begun);
+                (number, begun.next(deletes))
+            })
+            .collect();
+        let mut batch = WriteBatch::new();
+        for family in &self.families {
+            if deletes && count > 1 {
+                batch.delete_range_cf(family, key(first), key(first + count));
+                continue;
+            }
+            for (number, version) in &changes {
+                match version.value(*number) {
+                    None => batch.delete_cf(family, key(*number)),
+                    Some(value) if kind.is_multiple_of(5) => {
+                        batch.merge_cf(family, key(*number), value)
+                    }
+                    Some(value) => batch.put_cf(family, key(*number), value),
+                };
+            }
+        }
+        let note = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
+        for (number, version) in &changes {
+            note(self.expected.begin(*number, *version))?;
+        }
+        let mut options = WriteOptions::new();
+        options.set_sync(self.flags.sync || random.chance(1, 30));
+        match self.db.write_opt(&batch, &options) {
+            Ok(()) => {
+                for (number, version) in &changes {
+                    note(self.expected.acknowledge(*number, *version))?;
+                }
+                Ok(true)
+            }
+            Err(error) if self.faults.is_some() => {
+                if error.write_outcome() != Some(WriteOutcome::NotApplied) {
+                    // Only the next life knows what became of it.
+                    return Ok(false);
+                }
+                for (number, _) in &changes {
+                    let (acknowledged, _) = self.expected.versions(*number);
+                    note(self.expected.begin(*number, acknowledged))?;
+                }
+                Ok(self.resume())
+            }
+            Err(error) => Err(format!("write: {error}")),
+        }
+    }
+}
