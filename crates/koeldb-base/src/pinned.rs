@@ -98,14 +98,24 @@ enum Repr {
     },
 }
 
-/// Copies bytes that are no longer than twice their ends.
+/// 4 to 16 bytes as two little-endian numbers, zeros behind them: two ends that overlap.
 #[inline]
-fn copy_ends<const END: usize>(place: &mut [u8], head: &[u8; END], tail: &[u8; END]) {
-    if let Some(place) = place.first_chunk_mut() {
-        *place = *head;
-    }
-    if let Some(place) = place.last_chunk_mut() {
-        *place = *tail;
+fn words_of(value: &[u8]) -> Option<(u64, u64)> {
+    let behind = |bytes: usize| 8 * (value.len() - bytes);
+    match value.len() {
+        4..=8 => {
+            let head = u64::from(u32::from_le_bytes(*value.first_chunk()?));
+            let tail = u64::from(u32::from_le_bytes(*value.last_chunk()?));
+            Some((head | (tail << behind(4)), 0))
+        }
+        9..=16 => {
+            let head = u64::from_le_bytes(*value.first_chunk()?);
+            let tail = u128::from(u64::from_le_bytes(*value.last_chunk()?));
+            let both = u128::from(head) | (tail << behind(8));
+            let (high, low) = ((both >> 64) as u64, head);
+            Some((low, high))
+        }
+        _ => None,
     }
 }
 
@@ -167,18 +177,12 @@ impl PinnedSlice {
     #[inline]
     fn inline(value: &[u8]) -> Self {
         let mut bytes = [0; INLINE_BYTES];
-        let place = &mut bytes[..value.len()];
-        // Two halves that overlap take fewer instructions than a call to copy so few bytes.
-        if let (Some(head), Some(tail), 4..=8) =
-            (value.first_chunk(), value.last_chunk(), value.len())
-        {
-            copy_ends::<4>(place, head, tail);
-        } else if let (Some(head), Some(tail), 8..=16) =
-            (value.first_chunk(), value.last_chunk(), value.len())
-        {
-            copy_ends::<8>(place, head, tail);
+        // Made of words in registers: what is stored in small pieces and taken in large ones has to wait.
+        if let Some((low, high)) = words_of(value) {
+            bytes[..8].copy_from_slice(&low.to_le_bytes());
+            bytes[8..16].copy_from_slice(&high.to_le_bytes());
         } else {
-            place.copy_from_slice(value);
+            bytes[..value.len()].copy_from_slice(value);
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most 22")]
         let len = value.len() as u8;

@@ -150,7 +150,7 @@ impl TableReader {
                 let reader = BlockBasedReader::open(file, footer, tail, context)?;
                 Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
             }
-            TableKind::Cuckoo => {
+            TableKind::Cuckoo | TableKind::CuckooVersions => {
                 let reader = CuckooReader::open(file, &footer, context)?;
                 Ok(Arc::new(TableReader::Cuckoo(Arc::new(reader))))
             }

@@ -75,7 +75,9 @@ impl Version {
             // An error is met again, and told, by whoever needs the table.
             let reader = tables.reader(file, level).ok()?;
             match &**reader {
-                TableReader::Cuckoo(reader) if level == deepest && level > 0 => {
+                TableReader::Cuckoo(reader)
+                    if level == deepest && level > 0 && reader.layout().heap_bytes.is_none() =>
+                {
                     parts.push((file.smallest_user_key().to_vec(), Arc::clone(reader)));
                 }
                 _ => return self.cuckoo.get_or_init(|| None).as_ref(),

@@ -55,6 +55,8 @@ pub enum TableKind {
     Plain,
     /// The cuckoo table.
     Cuckoo,
+    /// The cuckoo table with versions, which only this engine knows.
+    CuckooVersions,
 }
 
 impl TableKind {
@@ -65,6 +67,8 @@ impl TableKind {
             TableKind::BlockBased => 0x88e2_41b7_85f4_cff7,
             TableKind::Plain => 0x8242_2296_63bf_9564,
             TableKind::Cuckoo => 0x9267_89d0_c5f1_7873,
+            // "koelcuck"
+            TableKind::CuckooVersions => 0x6b63_7563_6c65_6f6b,
         }
     }
 
@@ -74,24 +78,29 @@ impl TableKind {
         match self {
             TableKind::BlockBased => Some(0xdb47_7524_8b80_fb57),
             TableKind::Plain => Some(0x4f34_18eb_7a8f_13b8),
-            TableKind::Cuckoo => None,
+            TableKind::Cuckoo | TableKind::CuckooVersions => None,
         }
     }
 
     /// The kind a magic number stands for, and whether the number is a legacy one.
     #[must_use]
     pub fn from_magic(magic: u64) -> Option<(Self, bool)> {
-        [TableKind::BlockBased, TableKind::Plain, TableKind::Cuckoo]
-            .into_iter()
-            .find_map(|kind| {
-                if magic == kind.magic() {
-                    Some((kind, false))
-                } else if kind.legacy_magic() == Some(magic) {
-                    Some((kind, true))
-                } else {
-                    None
-                }
-            })
+        [
+            TableKind::BlockBased,
+            TableKind::Plain,
+            TableKind::Cuckoo,
+            TableKind::CuckooVersions,
+        ]
+        .into_iter()
+        .find_map(|kind| {
+            if magic == kind.magic() {
+                Some((kind, false))
+            } else if kind.legacy_magic() == Some(magic) {
+                Some((kind, true))
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -373,7 +382,7 @@ impl Footer {
         let supported = match kind {
             TableKind::BlockBased => FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX,
             TableKind::Plain => 0..=1,
-            TableKind::Cuckoo => 1..=1,
+            TableKind::Cuckoo | TableKind::CuckooVersions => 1..=1,
         };
         if !supported.contains(&format_version) {
             return Err(Error::corruption(format!(

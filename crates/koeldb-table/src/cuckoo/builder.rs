@@ -2,7 +2,8 @@
 //!
 //! All entries are held until the end, for only then the size of the table is known. If one of them cannot be in a
 //! cuckoo table, everything held goes to a block-based builder over the same file, and so does what follows: a format
-//! never makes a flush or a compaction fail. [`FinishedTable::fallback`] says why.
+//! never makes a flush or a compaction fail. [`FinishedTable::fallback`] says why. Where versions are to be kept, an
+//! entry that has no slot because of its length, type or age makes it a table with versions first (`versions`).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use koeldb_fs::WritableFile;
 use super::format::{CuckooLayout, WINDOW_SLOTS_MAX};
 use super::hash::{Family, SlotHash};
 use super::placement::{EMPTY, Placed, Placement, place};
-use super::records::{FILLER, Obstacle, Possible, Records};
+use super::records::{FILLER, Obstacle, Possible, Records, SlotEntries};
+use super::versions::VersionedRecords;
 use crate::block_based::block_builder::BlockBuilder;
 use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind};
@@ -48,6 +50,9 @@ pub struct CuckooWriteOptions {
     pub use_module: bool,
     /// How entries are placed.
     pub placement: Placement,
+    /// Entries that have no slot are kept beside the slots, in a format that RocksDB refuses, where otherwise the table
+    /// would be a block-based one.
+    pub keep_versions: bool,
     /// Add checksums, which RocksDB ignores. Without them the file has RocksDB's bytes.
     pub checksums: bool,
 }
@@ -61,6 +66,7 @@ impl Default for CuckooWriteOptions {
             identity_first: false,
             use_module: true,
             placement: Placement::default(),
+            keep_versions: false,
             checksums: true,
         }
     }
@@ -143,7 +149,7 @@ pub struct CuckooTableBuilder {
 enum State {
     Collecting {
         file: Box<dyn WritableFile>,
-        records: Records,
+        held: Held,
         table_size: TableSize,
     },
     Instead {
@@ -152,6 +158,54 @@ enum State {
     },
     /// A change of state failed.
     Failed,
+}
+
+/// The entries so far.
+#[derive(Debug)]
+enum Held {
+    /// Each has a slot.
+    Fixed(Records),
+    /// Each key has one.
+    Versioned(VersionedRecords),
+}
+
+impl Held {
+    fn slots(&self) -> &dyn SlotEntries {
+        match self {
+            Held::Fixed(records) => records,
+            Held::Versioned(records) => records,
+        }
+    }
+
+    /// The keys that have slots.
+    fn count(&self) -> u64 {
+        u64::from(self.slots().count())
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        self.slots().heap().map_or(0, |heap| heap.len() as u64)
+    }
+
+    fn add(&mut self, order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<Possible<()>> {
+        match self {
+            Held::Fixed(records) => records.add(order, key, value),
+            Held::Versioned(records) => records.add(order, key, value),
+        }
+    }
+
+    fn replay(&self, order: &KeyOrder, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        match self {
+            Held::Fixed(records) => records.replay(order, take),
+            Held::Versioned(records) => records.replay(take),
+        }
+    }
+
+    fn prepare(&self, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
+        match self {
+            Held::Fixed(records) => prepare(records, table_size, options),
+            Held::Versioned(records) => prepare(records, table_size, options),
+        }
+    }
 }
 
 impl CuckooTableBuilder {
@@ -170,7 +224,7 @@ impl CuckooTableBuilder {
             options: options.clone(),
             state: State::Collecting {
                 file,
-                records: Records::default(),
+                held: Held::Fixed(Records::default()),
                 table_size: TableSize::SMALLEST,
             },
             tombstones: Vec::new(),
@@ -191,20 +245,21 @@ impl CuckooTableBuilder {
             State::Instead { builder, .. } => builder.add(key, value),
             State::Failed => Err(failed()),
             State::Collecting {
-                records,
-                table_size,
-                ..
+                held, table_size, ..
             } => {
-                if let Err(obstacle) = records.add(&self.context.order, key, value)? {
-                    self.fall_back(obstacle)?;
+                if let Err(obstacle) = held.add(&self.context.order, key, value)? {
+                    if !self.keep_versions(&obstacle)? {
+                        self.fall_back(obstacle)?;
+                    }
                     return self.add(key, value);
                 }
-                let entries = u64::from(records.count());
+                let entries = held.count();
                 table_size.grow(&self.options, entries);
-                let bytes = table_size.get(&self.options, entries) * slot_bytes(records);
-                if self.options.identity_first && records.user_key_bytes() < 8 {
-                    let short = Obstacle::ShortKey(records.user_key_bytes());
-                    return self.fall_back(short);
+                let bytes = table_size.get(&self.options, entries) * slot_bytes(held.slots())
+                    + held.heap_bytes();
+                let user_key_bytes = held.slots().user_key_bytes();
+                if self.options.identity_first && user_key_bytes < 8 {
+                    return self.fall_back(Obstacle::ShortKey(user_key_bytes));
                 }
                 if bytes >= DATA_BYTES_MAX {
                     return self.fall_back(Obstacle::TooLarge);
@@ -214,13 +269,37 @@ impl CuckooTableBuilder {
         }
     }
 
+    /// Makes it a table with versions, if it is to be one where an entry has no slot and is none yet; whether it did.
+    fn keep_versions(&mut self, why: &Obstacle) -> Result<bool> {
+        let State::Collecting { held, .. } = &mut self.state else {
+            return Ok(false);
+        };
+        let Held::Fixed(records) = held else {
+            return Ok(false);
+        };
+        if !self.options.keep_versions || !why.is_lifted_by_versions() {
+            return Ok(false);
+        }
+        let order = &self.context.order;
+        let mut versioned = VersionedRecords::default();
+        let mut has_place = true;
+        records.replay(order, |key, value| {
+            has_place &= versioned.add(order, key, value)?.is_ok();
+            Ok(())
+        })?;
+        if has_place {
+            *held = Held::Versioned(versioned);
+        }
+        Ok(has_place)
+    }
+
     /// Gives all entries held to a block-based builder.
     fn fall_back(&mut self, why: Obstacle) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Failed) {
-            State::Collecting { file, records, .. } => {
+            State::Collecting { file, held, .. } => {
                 let mut builder = Box::new(BlockBasedTableBuilder::create(file, &self.context)?);
                 let order = &self.context.order;
-                records.replay(order, |key, value| builder.add(key, value))?;
+                held.replay(order, |key, value| builder.add(key, value))?;
                 self.state = State::Instead { builder, why };
                 Ok(())
             }
@@ -243,25 +322,24 @@ impl CuckooTableBuilder {
         match &self.state {
             State::Instead { builder, .. } => builder.file_bytes(),
             State::Failed => 0,
-            State::Collecting { records, .. } if records.count() == 0 => 0,
+            State::Collecting { held, .. } if held.count() == 0 => 0,
             State::Collecting {
-                records,
-                table_size,
-                ..
+                held, table_size, ..
             } => {
                 let options = &self.options;
-                let entries = u64::from(records.count());
+                let entries = held.count();
                 // A table of a power of two doubles at once: a job that waits until it is full must not go on for as
                 // long again.
-                let bytes = table_size.get(options, entries) * slot_bytes(records);
-                match (
+                let bytes = table_size.get(options, entries) * slot_bytes(held.slots());
+                let slots_bytes = match (
                     options.use_module,
                     table_size.is_exceeded(options, entries + 1),
                 ) {
                     (true, _) => bytes,
                     (false, false) => bytes - 1,
                     (false, true) => 2 * bytes - 1,
-                }
+                };
+                slots_bytes + held.heap_bytes()
             }
         }
     }
@@ -271,7 +349,7 @@ impl CuckooTableBuilder {
     pub fn entry_count(&self) -> u64 {
         let points = match &self.state {
             State::Instead { builder, .. } => builder.entry_count(),
-            State::Collecting { records, .. } => u64::from(records.count()),
+            State::Collecting { held, .. } => held.slots().totals().entries,
             State::Failed => 0,
         };
         points + self.tombstones.len() as u64
@@ -286,13 +364,11 @@ impl CuckooTableBuilder {
             self.fall_back(Obstacle::RangeDeletion)?;
         }
         if let State::Collecting {
-            records,
-            table_size,
-            ..
+            held, table_size, ..
         } = &self.state
         {
-            let table_size = table_size.get(&self.options, u64::from(records.count()));
-            match prepare(records, table_size, &self.options) {
+            let table_size = table_size.get(&self.options, held.count());
+            match held.prepare(table_size, &self.options) {
                 Ok(prepared) => return self.write(&prepared),
                 Err(obstacle) => self.fall_back(obstacle)?,
             }
@@ -312,20 +388,24 @@ impl CuckooTableBuilder {
     }
 
     fn write(self, prepared: &Prepared) -> Result<FinishedTable> {
-        let State::Collecting {
-            mut file, records, ..
-        } = self.state
-        else {
+        let State::Collecting { mut file, held, .. } = self.state else {
             return Err(failed());
         };
         let mut sums = self.options.checksums.then(SpanSums::default);
-        write_slots(&mut *file, &records, prepared, sums.as_mut())?;
-        let mut properties = properties(&self.context, &records, &prepared.layout);
+        match &held {
+            Held::Fixed(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
+            Held::Versioned(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
+        }
+        let mut properties = properties(&self.context, held.slots(), &prepared.layout);
         if sums.is_some() {
             properties.set_user(span_checksums::NAME, span_checksums::VERSION);
         }
         let tail_start = prepared.layout.data_bytes();
-        let tail = encode_tail(&properties, tail_start, sums)?;
+        let kind = match held {
+            Held::Fixed(_) => TableKind::Cuckoo,
+            Held::Versioned(_) => TableKind::CuckooVersions,
+        };
+        let tail = encode_tail(kind, &properties, tail_start, sums)?;
         file.append(&tail)?;
         file.sync_data()?;
         file.close()?;
@@ -340,7 +420,7 @@ impl CuckooTableBuilder {
     }
 }
 
-fn slot_bytes(records: &Records) -> u64 {
+fn slot_bytes(records: &dyn SlotEntries) -> u64 {
     let footer = if records.is_last_level() { 0 } else { 8 };
     (records.user_key_bytes() + footer + records.value_bytes()) as u64
 }
@@ -351,7 +431,11 @@ struct Prepared {
     slots: Vec<u32>,
 }
 
-fn prepare(records: &Records, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
+fn prepare<E: SlotEntries>(
+    records: &E,
+    table_size: u64,
+    options: &CuckooWriteOptions,
+) -> Possible<Prepared> {
     let user_key_bytes = records.user_key_bytes();
     let key_bytes = user_key_bytes + if records.is_last_level() { 0 } else { 8 };
     let number = |bytes: usize| to_u32(bytes, "entry").map_err(|_| Obstacle::TooLarge);
@@ -372,6 +456,7 @@ fn prepare(records: &Records, table_size: u64, options: &CuckooWriteOptions) -> 
         use_module: options.use_module,
         empty_user_key: Vec::new(),
         entry_count: u64::from(records.count()),
+        heap_bytes: records.heap().map(|heap| heap.len() as u64),
     };
     if records.count() == 0 {
         return Ok(Prepared {
@@ -380,7 +465,8 @@ fn prepare(records: &Records, table_size: u64, options: &CuckooWriteOptions) -> 
         });
     }
     let slot_count = table_size + u64::from(options.window_slots) - 1;
-    if slot_count * slot_bytes(records) >= DATA_BYTES_MAX {
+    let heap_bytes = layout.heap_bytes.unwrap_or(0);
+    if slot_count * slot_bytes(records) + heap_bytes >= DATA_BYTES_MAX {
         return Err(Obstacle::TooLarge);
     }
     layout.slot_count = u32::try_from(slot_count).map_err(|_| Obstacle::TooLarge)?;
@@ -415,7 +501,7 @@ fn prepare(records: &Records, table_size: u64, options: &CuckooWriteOptions) -> 
 
 /// A key that is not in the table: the one before the smallest or the one behind the largest, as RocksDB has it, or
 /// else any.
-fn unused_key(records: &Records, is_used: impl Fn(&[u8]) -> bool) -> Possible<Vec<u8>> {
+fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Possible<Vec<u8>> {
     let step = |from: &[u8], by: u8, wraps_to: u8| {
         let mut key = from.to_vec();
         for byte in key.iter_mut().rev() {
@@ -445,14 +531,16 @@ fn unused_key(records: &Records, is_used: impl Fn(&[u8]) -> bool) -> Possible<Ve
     Err(Obstacle::NoUnusedKey)
 }
 
-fn write_slots(
+/// Writes the slots and what comes behind them.
+fn write_data(
     file: &mut dyn WritableFile,
-    records: &Records,
+    records: &impl SlotEntries,
     prepared: &Prepared,
     mut sums: Option<&mut SpanSums>,
 ) -> Result<()> {
     let layout = &prepared.layout;
     let with_footer = !layout.is_last_level;
+    let heap_at = layout.slots_bytes();
     let mut empty = layout.empty_user_key.clone();
     empty.extend_from_slice(layout.empty_footer());
     empty.resize(layout.slot_bytes(), FILLER);
@@ -472,29 +560,31 @@ fn write_slots(
         if entry == EMPTY {
             piece.extend_from_slice(&empty);
         } else {
-            records.append_slot(entry, with_footer, &mut piece);
+            records.append_slot(entry, with_footer, heap_at, &mut piece);
         }
         if piece.len() >= PIECE_BYTES {
             append(&piece)?;
             piece.clear();
         }
     }
-    append(&piece)
+    append(&piece)?;
+    records.heap().map_or(Ok(()), append)
 }
 
 /// What the table says of itself; RocksDB records nothing else of a cuckoo table.
 fn properties(
     context: &TableBuildContext,
-    records: &Records,
+    records: &dyn SlotEntries,
     layout: &CuckooLayout,
 ) -> TableProperties {
-    let count = u64::from(records.count());
+    let totals = records.totals();
     let mut properties = TableProperties {
         original_file_number: context.file_number,
-        entry_count: count,
-        deletion_count: u64::from(records.deletion_count()),
-        raw_key_bytes: count * u64::from(layout.key_bytes),
-        raw_value_bytes: count * u64::from(layout.value_bytes),
+        entry_count: totals.entries,
+        deletion_count: totals.deletions,
+        merge_operand_count: totals.operands,
+        raw_key_bytes: totals.key_bytes,
+        raw_value_bytes: totals.value_bytes,
         data_block_count: 1,
         column_family_id: context.column_family_id,
         column_family_name: context.column_family_name.clone().into_bytes(),
@@ -509,6 +599,7 @@ fn properties(
 
 /// What stands behind the slots: properties, checksums, metaindex, footer.
 fn encode_tail(
+    kind: TableKind,
     properties: &TableProperties,
     start: u64,
     sums: Option<SpanSums>,
@@ -536,7 +627,7 @@ fn encode_tail(
         let mut end = block.finish(false)?;
         let size = end.len() as u64;
         let footer = Footer {
-            kind: TableKind::Cuckoo,
+            kind,
             format_version: 1,
             checksum: ChecksumContext {
                 kind: ChecksumKind::None,

@@ -49,20 +49,14 @@ impl CuckooReader {
         Ok(u64::try_from(bytes.checked_div(of).unwrap_or(0)).unwrap_or(u64::MAX))
     }
 
-    /// The number of entries before the internal key `target`.
+    /// The number of keys before the user key of the internal key `target`.
     fn lower_bound(&self, target: &[u8]) -> Result<usize> {
-        let (user_key, footer) = footer_of(target);
+        let (user_key, _) = footer_of(target);
         let sorted = self.sorted()?;
-        let at = sorted.partition_point(|&slot| {
+        Ok(sorted.partition_point(|&slot| {
             let key = self.user_key_in(self.slot(slot));
             self.order.compare(key, user_key) == Ordering::Less
-        });
-        let Some(&slot) = sorted.get(at) else {
-            return Ok(at);
-        };
-        let bytes = self.slot(slot);
-        let is_newer = self.user_key_in(bytes) == user_key && self.footer_of(bytes)?.0 > footer;
-        Ok(at.saturating_add(usize::from(is_newer)))
+        }))
     }
 
     fn sort(&self) -> Result<Box<[u32]>> {
@@ -126,8 +120,27 @@ pub struct CuckooCursor {
     reader: Arc<CuckooReader>,
     /// The index among the sorted slots; behind the last for a cursor that is not valid.
     at: usize,
-    slot: u32,
+    /// The entries of the key, newest first: one, if the table has no versions.
+    entries: Vec<Entry>,
+    /// The index of the entry the cursor stands on.
+    entry: usize,
     key: Vec<u8>,
+}
+
+/// An entry of a key.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    footer: u64,
+    /// Where its value lies.
+    value_at: u64,
+    value_len: usize,
+}
+
+/// Which entry of a key to stand on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Newest,
+    Oldest,
 }
 
 impl CuckooCursor {
@@ -137,7 +150,8 @@ impl CuckooCursor {
         CuckooCursor {
             reader,
             at: usize::MAX,
-            slot: 0,
+            entries: Vec::new(),
+            entry: 0,
             key: Vec::new(),
         }
     }
@@ -148,27 +162,54 @@ impl CuckooCursor {
         self.at != usize::MAX
     }
 
-    /// Moves to entry number `at`, if there is one, on the way to `ahead`.
-    fn go(&mut self, at: Option<usize>, ahead: Option<usize>) -> Result<()> {
+    /// Moves to an entry of key number `at`, if there is one, on the way to `ahead`.
+    fn go(&mut self, at: Option<usize>, end: End, ahead: Option<usize>) -> Result<()> {
         self.at = usize::MAX;
         let reader = &*self.reader;
         let sorted = reader.sorted()?;
         let Some((at, slot)) = at.and_then(|at| Some((at, *sorted.get(at)?))) else {
             return Ok(());
         };
+        let slot_bytes = reader.layout.slot_bytes();
+        let start_of = |slot: u32| u64::from(slot).saturating_mul(slot_bytes as u64);
         if let Some(ahead) = ahead.and_then(|ahead| sorted.get(ahead)) {
-            let slot_bytes = reader.layout.slot_bytes();
-            let start = u64::from(*ahead).saturating_mul(slot_bytes as u64);
-            reader.slots.prefetch(start, slot_bytes);
+            reader.slots.prefetch(start_of(*ahead), slot_bytes);
         }
         let bytes = reader.slot(slot);
-        let (footer, _) = reader.footer_of(bytes)?;
+        self.entries.clear();
+        if reader.layout.heap_bytes.is_some() {
+            let (offset, mut versions) = reader.versions_in(bytes)?;
+            while let Some(version) = versions.next().map_err(|error| reader.in_file(error))? {
+                self.entries.push(Entry {
+                    footer: version.footer,
+                    value_at: offset.saturating_add(version.value_at as u64),
+                    value_len: version.value.len(),
+                });
+            }
+        } else {
+            self.entries.push(Entry {
+                footer: reader.footer_of(bytes)?.0,
+                value_at: start_of(slot).saturating_add(u64::from(reader.layout.key_bytes)),
+                value_len: reader.layout.value_bytes as usize,
+            });
+        }
         self.key.clear();
         self.key.extend_from_slice(reader.user_key_in(bytes));
-        self.key.extend_from_slice(&footer.to_le_bytes());
-        self.slot = slot;
         self.at = at;
+        self.stand_on(match end {
+            End::Newest => 0,
+            End::Oldest => self.entries.len().saturating_sub(1),
+        });
         Ok(())
+    }
+
+    /// Moves to another entry of the key.
+    fn stand_on(&mut self, entry: usize) {
+        self.entry = entry;
+        let footer = self.entries.get(entry).map_or(0, |entry| entry.footer);
+        self.key
+            .truncate(self.reader.layout.user_key_bytes as usize);
+        self.key.extend_from_slice(&footer.to_le_bytes());
     }
 
     /// Moves to the first entry.
@@ -176,7 +217,7 @@ impl CuckooCursor {
     /// # Errors
     /// `Corruption` if the slots are not as recorded, here and in all that follow.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.go(Some(0), None)
+        self.go(Some(0), End::Newest, None)
     }
 
     /// Moves to the last entry.
@@ -185,7 +226,7 @@ impl CuckooCursor {
     /// As [`CuckooCursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         let last = self.reader.sorted()?.len().checked_sub(1);
-        self.go(last, None)
+        self.go(last, End::Oldest, None)
     }
 
     /// Moves to the first entry at or after the internal key `target`.
@@ -194,7 +235,16 @@ impl CuckooCursor {
     /// As [`CuckooCursor::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         let at = self.reader.lower_bound(target)?;
-        self.go(Some(at), None)
+        self.go(Some(at), End::Newest, None)?;
+        let (user_key, footer) = footer_of(target);
+        while self.valid() {
+            let (own_key, own_footer) = footer_of(&self.key);
+            if own_key != user_key || own_footer <= footer {
+                break;
+            }
+            self.next()?;
+        }
+        Ok(())
     }
 
     /// Moves to the last entry at or before the internal key `target`.
@@ -202,12 +252,14 @@ impl CuckooCursor {
     /// # Errors
     /// As [`CuckooCursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        let at = self.reader.lower_bound(target)?;
-        self.go(Some(at), None)?;
-        if self.valid() && self.key == target {
+        self.seek(target)?;
+        if !self.valid() {
+            return self.seek_to_last();
+        }
+        if self.key == target {
             return Ok(());
         }
-        self.go(at.checked_sub(1), None)
+        self.prev()
     }
 
     /// Moves to the next entry. The cursor must be valid.
@@ -220,7 +272,13 @@ impl CuckooCursor {
     )]
     pub fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        self.go(self.at.checked_add(1), self.at.checked_add(FETCH_AHEAD))
+        let older = self.entry.saturating_add(1);
+        if older < self.entries.len() {
+            self.stand_on(older);
+            return Ok(());
+        }
+        let ahead = self.at.checked_add(FETCH_AHEAD);
+        self.go(self.at.checked_add(1), End::Newest, ahead)
     }
 
     /// Moves to the previous entry. The cursor must be valid.
@@ -229,7 +287,12 @@ impl CuckooCursor {
     /// As [`CuckooCursor::seek_to_first`].
     pub fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        self.go(self.at.checked_sub(1), self.at.checked_sub(FETCH_AHEAD))
+        if let Some(newer) = self.entry.checked_sub(1) {
+            self.stand_on(newer);
+            return Ok(());
+        }
+        let ahead = self.at.checked_sub(FETCH_AHEAD);
+        self.go(self.at.checked_sub(1), End::Oldest, ahead)
     }
 
     /// The internal key of the entry. The cursor must be valid.
@@ -243,18 +306,19 @@ impl CuckooCursor {
     #[must_use]
     pub fn value(&self) -> &[u8] {
         debug_assert!(self.valid());
-        let key_bytes = self.reader.layout.key_bytes as usize;
-        (self.reader.slot(self.slot).get(key_bytes..)).unwrap_or_default()
+        self.entries.get(self.entry).map_or(&[], |entry| {
+            self.reader.slots.bytes(entry.value_at, entry.value_len)
+        })
     }
 
     /// The value of the entry, owned. The cursor must be valid.
     #[must_use]
     pub fn pinned_value(&self) -> PinnedSlice {
-        let layout = &self.reader.layout;
-        let start = u64::from(self.slot)
-            .saturating_mul(layout.slot_bytes() as u64)
-            .saturating_add(u64::from(layout.key_bytes));
-        self.reader.slots.pin(start, self.value())
+        let at = self
+            .entries
+            .get(self.entry)
+            .map_or(0, |entry| entry.value_at);
+        self.reader.slots.pin(at, self.value())
     }
 }
 

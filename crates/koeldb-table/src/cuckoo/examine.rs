@@ -128,9 +128,10 @@ impl CuckooReader {
         let layout = &self.layout;
         let mut found_by_function = vec![0_u64; layout.function_count as usize];
         let mut hits = Sum::default();
+        let mut entries = 0_u64;
         for slot in (0..layout.slot_count).filter(|&slot| self.is_occupied(slot)) {
             let bytes = self.slot(slot);
-            self.footer_of(bytes)?;
+            entries = entries.saturating_add(self.entries_in(bytes)?);
             let path = self.path_of(self.user_key_in(bytes));
             if path.found != Some(u64::from(slot)) {
                 return Err(Error::corruption(format!(
@@ -152,7 +153,26 @@ impl CuckooReader {
                 layout.entry_count, hits.searches
             )));
         }
+        if entries != self.properties.entry_count {
+            return Err(Error::corruption(format!(
+                "cuckoo table: {} entries are recorded and there are {entries}",
+                self.properties.entry_count
+            )));
+        }
         Ok((found_by_function, hits))
+    }
+
+    /// How many well-formed entries a slot leads to.
+    fn entries_in(&self, slot: &[u8]) -> Result<u64> {
+        if self.layout.heap_bytes.is_none() {
+            return self.footer_of(slot).map(|_| 1);
+        }
+        let (_, mut versions) = self.versions_in(slot)?;
+        let mut entries = 0_u64;
+        while versions.next()?.is_some() {
+            entries = entries.saturating_add(1);
+        }
+        Ok(entries)
     }
 
     fn misses(&self) -> Sum {

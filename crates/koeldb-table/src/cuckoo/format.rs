@@ -23,6 +23,7 @@ use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::{Error, Result};
 
 use super::hash::FUNCTIONS_MAX;
+use super::versions::PLACE_BYTES;
 use crate::properties::TableProperties;
 
 /// Names of the properties that cuckoo tables record.
@@ -45,6 +46,10 @@ pub(super) mod names {
     pub(crate) const USE_MODULE: &str = "rocksdb.cuckoo.hash.usemodule";
     /// The bytes of a user key: fixed32.
     pub(crate) const USER_KEY_BYTES: &str = "rocksdb.cuckoo.hash.userkeylength";
+    /// In a table with versions, the bytes behind the slots: fixed64.
+    pub(crate) const HEAP_BYTES: &str = "koeldb.cuckoo.heap.bytes";
+    /// In a table with versions, the keys: fixed64.
+    pub(crate) const KEY_COUNT: &str = "koeldb.cuckoo.keys";
 }
 
 /// The most slots a window may have.
@@ -79,8 +84,10 @@ pub struct CuckooLayout {
     pub use_module: bool,
     /// The user key in empty slots.
     pub empty_user_key: Vec<u8>,
-    /// The entries.
+    /// The occupied slots: the entries, or in a table with versions the keys.
     pub entry_count: u64,
+    /// In a table with versions, the bytes of the entries behind the slots.
+    pub heap_bytes: Option<u64>,
 }
 
 impl CuckooLayout {
@@ -100,8 +107,15 @@ impl CuckooLayout {
 
     /// The bytes of all slots.
     #[must_use]
-    pub fn data_bytes(&self) -> u64 {
+    pub fn slots_bytes(&self) -> u64 {
         u64::from(self.slot_count).saturating_mul(self.slot_bytes() as u64)
+    }
+
+    /// The bytes of all slots and of what is behind them.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.slots_bytes()
+            .saturating_add(self.heap_bytes.unwrap_or(0))
     }
 
     /// Reads the shape from the properties of a table whose slots must end before `data_end`.
@@ -109,7 +123,11 @@ impl CuckooLayout {
     /// # Errors
     /// `Corruption` if a property is missing or malformed, or two contradict each other or the file;
     /// `NotSupported` for tables beyond this implementation's limits.
-    pub(super) fn decode(properties: &TableProperties, data_end: u64) -> Result<Self> {
+    pub(super) fn decode(
+        properties: &TableProperties,
+        data_end: u64,
+        has_versions: bool,
+    ) -> Result<Self> {
         let read = Properties(properties);
         let function_count = read.fixed32(names::FUNCTION_COUNT, "Number of hash functions")?;
         let empty_key = read.bytes(names::EMPTY_KEY, "Empty bucket value")?;
@@ -134,7 +152,18 @@ impl CuckooLayout {
             use_module,
             empty_user_key: Vec::new(),
             entry_count: properties.entry_count,
+            heap_bytes: None,
         };
+        if has_versions {
+            layout.entry_count = read.fixed64(names::KEY_COUNT, "Number of keys")?;
+            layout.heap_bytes = Some(read.fixed64(names::HEAP_BYTES, "Size of the entries")?);
+            expect(
+                layout.entry_count <= properties.entry_count
+                    && is_last_level
+                    && value_bytes as usize == PLACE_BYTES,
+                "slots that are not those of a table with versions",
+            )?;
+        }
         if properties.entry_count == 0 {
             expect(
                 properties.data_bytes == 0,
@@ -189,6 +218,7 @@ impl CuckooLayout {
             .ok_or_else(|| wrong("the hash table size"))?;
         let bytes = slots
             .checked_mul(self.slot_bytes() as u64)
+            .and_then(|bytes| bytes.checked_add(self.heap_bytes.unwrap_or(0)))
             .ok_or_else(|| wrong("the hash table size"))?;
         expect(
             bytes == properties.data_bytes && bytes <= data_end,
@@ -224,6 +254,10 @@ impl CuckooLayout {
         properties.set_user(names::IDENTITY_FIRST, [u8::from(self.identity_first)]);
         properties.set_user(names::USE_MODULE, [u8::from(self.use_module)]);
         properties.set_user(names::USER_KEY_BYTES, self.user_key_bytes.to_le_bytes());
+        if let Some(heap_bytes) = self.heap_bytes {
+            properties.set_user(names::HEAP_BYTES, heap_bytes.to_le_bytes());
+            properties.set_user(names::KEY_COUNT, self.entry_count.to_le_bytes());
+        }
     }
 
     /// What follows the user key of an empty slot, before its value.
@@ -267,6 +301,13 @@ impl fmt::Display for CuckooLayout {
             "  windows: {} of {} slots a key, by {reduction} of {}, the first hash {first}",
             self.function_count, self.window_slots, self.table_size
         )?;
+        if let Some(bytes) = self.heap_bytes {
+            return writeln!(
+                f,
+                "  sequence numbers: stored with all versions of {} keys, {bytes} bytes",
+                self.entry_count
+            );
+        }
         let kept = if self.is_last_level {
             "not stored, all are 0"
         } else {

@@ -9,6 +9,7 @@
     clippy::arithmetic_side_effects
 )]
 
+use std::mem;
 use std::sync::Arc;
 
 use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
@@ -121,42 +122,41 @@ impl CuckooLevel {
         }
     }
 
-    /// As [`CuckooLevel::get`] for many keys, which wait for memory together. `answer` is given the answer of each, by
-    /// its index, in any order.
+    /// As [`CuckooLevel::get`] for many keys, which wait for memory together. `answers` has one for each, `Ok(None)`
+    /// before; what it is if the key is not there stays.
     pub fn get_batch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         snapshot: SeqNo,
-        mut answer: impl FnMut(usize, Result<Option<PinnedSlice>>),
+        answers: &mut [Result<Option<PinnedSlice>>],
     ) {
         let mut waiting = [Waiting::default(); RING];
-        for (round, keys) in keys.chunks(RING).enumerate() {
-            let first = round.saturating_mul(RING);
-            let mut places = waiting.iter_mut();
+        for (keys, answers) in keys.chunks(RING).zip(answers.chunks_mut(RING)) {
             let mut count = 0_usize;
             for (at, key) in (0_u32..).zip(keys) {
-                match self.begin(key.as_ref()) {
-                    Some((part, start)) => {
-                        if let Some(place) = places.next() {
-                            *place = Waiting {
-                                key: at,
-                                part,
-                                start,
-                            };
-                            count = count.saturating_add(1);
-                        }
-                    }
-                    None => answer(first.saturating_add(at as usize), Ok(None)),
+                if let Some((part, start)) = self.begin(key.as_ref())
+                    && let Some(place) = waiting.get_mut(count)
+                {
+                    *place = Waiting {
+                        key: at,
+                        part,
+                        start,
+                    };
+                    count = count.wrapping_add(1);
                 }
             }
             let mut function = 0_u32;
             while count > 0 {
                 function = function.saturating_add(1);
-                count = self.look_through(&mut waiting, count, function, keys, |at, slot| {
-                    let decided = slot.map_or(Ok(None), |(reader, slot, at)| {
-                        reader.decide(slot, at, snapshot)
-                    });
-                    answer(first.saturating_add(at as usize), decided);
+                let waiting = waiting.get_mut(..count).unwrap_or_default();
+                count = self.look_through(waiting, function, keys, |key, reader, slot, at| {
+                    if let Some(answer) = answers.get_mut(key as usize) {
+                        let nothing = mem::replace(answer, reader.decide(slot, at, snapshot));
+                        debug_assert!(matches!(nothing, Ok(None)));
+                        // Nothing has to be let go of, which the compiler cannot know: the answer is written where it
+                        // belongs, and not put together elsewhere first.
+                        mem::forget(nothing);
+                    }
                 });
             }
         }
@@ -170,19 +170,18 @@ impl CuckooLevel {
         Some((u32::try_from(part).ok()?, start))
     }
 
-    /// Looks through the windows of the first `count` that wait, those of the function before `next`; what is not decided
-    /// waits on, and is counted.
+    /// Looks through the windows that wait, those of the function before `next`; what is not decided waits on, in front, and
+    /// is counted.
     #[inline]
     fn look_through<'l, K: AsRef<[u8]>>(
         &'l self,
         waiting: &mut [Waiting],
-        count: usize,
         next: u32,
         keys: &[K],
-        mut decided: impl FnMut(u32, Option<(&'l CuckooReader, &'l [u8], u64)>),
+        mut found: impl FnMut(u32, &'l CuckooReader, &'l [u8], u64),
     ) -> usize {
         let mut left = 0_usize;
-        for at in 0..count {
+        for at in 0..waiting.len() {
             let Some(&waiter) = waiting.get(at) else {
                 break;
             };
@@ -194,17 +193,17 @@ impl CuckooLevel {
             };
             let (reader, key) = (&*part.reader, key.as_ref());
             match reader.look(waiter.start, key) {
-                Found::Here(slot, at) => decided(waiter.key, Some((reader, slot, at))),
+                Found::Here(slot, at) => found(waiter.key, reader, slot, at),
                 Found::NotYet if next < reader.layout.function_count => {
                     if let Some(place) = waiting.get_mut(left) {
                         *place = Waiting {
                             start: reader.go_on(next, key),
                             ..waiter
                         };
-                        left = left.saturating_add(1);
+                        left = left.wrapping_add(1);
                     }
                 }
-                Found::Absent | Found::NotYet => decided(waiter.key, None),
+                Found::Absent | Found::NotYet => {}
             }
         }
         left

@@ -13,7 +13,7 @@
 //!   of 8 bytes.
 //! - [`level`]: several tables as one. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
 //! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
-//!   of them goes into which slot.
+//!   of them goes into which slot. `versions`: entries that have no slot, in a format of our own.
 
 pub mod builder;
 pub mod cursor;
@@ -26,6 +26,7 @@ mod placement;
 pub mod reader;
 mod records;
 mod slots;
+mod versions;
 mod word;
 
 pub use format::CuckooLayout;

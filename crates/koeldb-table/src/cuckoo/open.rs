@@ -19,10 +19,11 @@ use super::format::CuckooLayout;
 use super::hash::{Family, SlotHash};
 use super::reader::CuckooReader;
 use super::slots::Slots;
+use super::versions::ENTRIES_BYTES_MAX;
 use super::word::WordSearch;
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::fetch::read_bytes;
-use crate::block_based::format::{BlockHandle, Footer};
+use crate::block_based::format::{BlockHandle, Footer, TableKind};
 use crate::block_based::metaindex::{self, Metaindex, named_entries};
 use crate::properties::TableProperties;
 use crate::reader::TableReadContext;
@@ -67,8 +68,13 @@ impl CuckooReader {
                 .map(|(name, value)| (name.as_slice(), value.as_slice())),
         )?;
         context.check_unique_id(&properties)?;
-        let layout = CuckooLayout::decode(&properties, handle.offset)?;
-        let slots = Slots::load(&*file, layout.data_bytes(), layout.window_bytes())?;
+        let has_versions = footer.kind == TableKind::CuckooVersions;
+        let layout = CuckooLayout::decode(&properties, handle.offset, has_versions)?;
+        let piece_bytes = match layout.heap_bytes {
+            Some(_) => layout.window_bytes().max(ENTRIES_BYTES_MAX),
+            None => layout.window_bytes(),
+        };
+        let slots = Slots::load(&*file, layout.data_bytes(), piece_bytes)?;
         let checksums = SpanChecksums::read(&*file, &metaindex, &properties, blocks_end)?;
         if let Some(checksums) = &checksums {
             checksums.verify_rest(&*file)?;

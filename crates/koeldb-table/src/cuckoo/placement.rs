@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::hash::{FUNCTIONS_MAX, SlotHash};
-use super::records::{Obstacle, Possible, Records};
+use super::records::{Obstacle, Possible, SlotEntries};
 
 /// No entry.
 pub(super) const EMPTY: u32 = u32::MAX;
@@ -38,8 +38,8 @@ pub(super) struct Placed {
 }
 
 /// Places all records.
-pub(super) fn place(
-    records: &Records,
+pub(super) fn place<E: SlotEntries>(
+    records: &E,
     placement: Placement,
     hash: SlotHash,
     table_size: u32,
@@ -85,8 +85,8 @@ struct Node {
     parent: u32,
 }
 
-struct Placer<'r> {
-    records: &'r Records,
+struct Placer<'r, E> {
+    records: &'r E,
     placement: Placement,
     hash: SlotHash,
     window_slots: u32,
@@ -100,7 +100,7 @@ struct Placer<'r> {
     candidates: Vec<u32>,
 }
 
-impl Placer<'_> {
+impl<E: SlotEntries> Placer<'_, E> {
     /// The slots of a window of an entry.
     fn window(&self, function: u32, index: u32) -> std::ops::Range<u32> {
         let first = self.hash.slot(function, self.records.user_key(index));

@@ -21,6 +21,7 @@ use koeldb_fs::RandomAccessFile;
 use super::format::CuckooLayout;
 use super::hash::SlotHash;
 use super::slots::Slots;
+use super::versions::{Place, Versions};
 use super::word::WordSearch;
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
@@ -264,14 +265,60 @@ impl CuckooReader {
         }
     }
 
-    /// Gives the entry in a slot that begins at `at` to a look-up of its key, if the look-up sees it.
+    /// Gives the entries in a slot that begins at `at` to a look-up of its key, as far as the look-up sees them.
     #[inline]
     fn offer(&self, lookup: &mut Lookup, slot: &[u8], at: u64) -> Result<()> {
+        if self.layout.heap_bytes.is_some() {
+            return self.offer_versions(lookup, slot);
+        }
         let (footer, value_type) = self.footer_of(slot)?;
         if footer >> 8 <= lookup.snapshot() {
             lookup.offer(footer >> 8, value_type, || self.pin_value(slot, at))?;
         }
         Ok(())
+    }
+
+    fn offer_versions(&self, lookup: &mut Lookup, slot: &[u8]) -> Result<()> {
+        let (offset, mut versions) = self.versions_in(slot)?;
+        while let Some(version) = versions.next().map_err(|error| self.in_file(error))? {
+            let seqno = version.footer >> 8;
+            if seqno > lookup.snapshot() {
+                continue;
+            }
+            let at = offset.saturating_add(version.value_at as u64);
+            let pin = || self.slots.pin(at, version.value);
+            if lookup.offer(seqno, version.value_type, pin)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of the key in a slot of a table with versions, and where they begin.
+    pub(super) fn versions_in(&self, slot: &[u8]) -> Result<(u64, Versions<'_>)> {
+        let behind_key = slot.get(self.layout.key_bytes as usize..);
+        let place = behind_key
+            .and_then(|bytes| bytes.first_chunk())
+            .map(|bytes| Place::decode(*bytes));
+        let end = |place: &Place| place.offset.saturating_add(place.len as u64);
+        match place {
+            Some(place)
+                if place.len > 0
+                    && place.offset >= self.layout.slots_bytes()
+                    && end(&place) <= self.layout.data_bytes() =>
+            {
+                let bytes = self.slots.bytes(place.offset, place.len);
+                Ok((place.offset, Versions::new(bytes)))
+            }
+            _ => Err(self.in_file(Error::corruption(
+                "cuckoo table: entries that are not behind the slots",
+            ))),
+        }
+    }
+
+    #[cold]
+    pub(super) fn in_file(&self, error: Error) -> Error {
+        error.in_file(&self.path, None, "read")
     }
 
     /// What the entry in a slot that begins at `at` is to a snapshot, if the table is all there is.

@@ -9,8 +9,10 @@ use std::fmt;
 use koeldb_base::key::{FOOTER_BYTES, InternalKey, pack};
 use koeldb_base::{Error, KeyOrder, Result, ValueType};
 
+use super::versions::Totals;
+
 /// The most entries of a table, as RocksDB has it.
-const ENTRIES_MAX: u32 = (1 << 31) - 2;
+pub(super) const ENTRIES_MAX: u32 = (1 << 31) - 2;
 
 /// What fills the value of a deletion and of an empty slot.
 pub(super) const FILLER: u8 = b'a';
@@ -29,6 +31,7 @@ pub(super) enum Obstacle {
     TooLarge,
     Collisions,
     NoUnusedKey,
+    TooManyVersions,
     Order(String),
 }
 
@@ -60,6 +63,7 @@ impl fmt::Display for Obstacle {
             Obstacle::TooLarge => write!(f, "the table would have 4 GiB"),
             Obstacle::Collisions => write!(f, "too many keys have the same hashes"),
             Obstacle::NoUnusedKey => write!(f, "every possible key is used"),
+            Obstacle::TooManyVersions => write!(f, "the entries of a key have 16 MiB"),
             Obstacle::Order(name) => {
                 write!(f, "the comparator {name} may take different keys for equal")
             }
@@ -67,8 +71,51 @@ impl fmt::Display for Obstacle {
     }
 }
 
+impl Obstacle {
+    /// Whether the entry has a place in a table with versions.
+    pub(super) fn is_lifted_by_versions(&self) -> bool {
+        matches!(
+            self,
+            Obstacle::ValueBytes { .. } | Obstacle::SecondVersion | Obstacle::Kind(_)
+        )
+    }
+}
+
 /// The outcome of something that a rule of the format may stand in the way of.
 pub(super) type Possible<T> = std::result::Result<T, Obstacle>;
+
+/// What is placed into the slots of a table: entries, or keys that have entries elsewhere.
+pub(super) trait SlotEntries {
+    /// How many slots are taken.
+    fn count(&self) -> u32;
+
+    fn user_key_bytes(&self) -> usize;
+
+    /// The bytes of a slot behind the key.
+    fn value_bytes(&self) -> usize;
+
+    /// Whether slots hold user keys alone.
+    fn is_last_level(&self) -> bool;
+
+    fn user_key(&self, index: u32) -> &[u8];
+
+    /// The bytewise smallest user key.
+    fn smallest(&self) -> &[u8];
+
+    /// The bytewise largest user key.
+    fn largest(&self) -> &[u8];
+
+    fn totals(&self) -> Totals;
+
+    /// What follows the slots, if the format has it.
+    fn heap(&self) -> Option<&[u8]>;
+
+    /// Begins to fetch what will be asked for soon.
+    fn prefetch(&self, index: u32);
+
+    /// Appends a slot. The heap will begin at `heap_at`.
+    fn append_slot(&self, index: u32, with_footer: bool, heap_at: u64, out: &mut Vec<u8>);
+}
 
 /// Entries in order: values first, by index, then deletions.
 #[derive(Debug, Default)]
@@ -92,36 +139,9 @@ pub(super) struct Records {
 const LAST_LEVEL_FOOTER: u64 = pack(0, ValueType::Value);
 
 impl Records {
-    pub(super) fn count(&self) -> u32 {
-        self.put_count + self.deletion_count()
-    }
-
     #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^31 entries")]
-    pub(super) fn deletion_count(&self) -> u32 {
+    fn deletion_count(&self) -> u32 {
         self.deletion_footers.len() as u32
-    }
-
-    pub(super) fn user_key_bytes(&self) -> usize {
-        self.user_key_bytes
-    }
-
-    pub(super) fn value_bytes(&self) -> usize {
-        self.value_bytes.unwrap_or(0)
-    }
-
-    /// Whether sequence numbers and types need not be stored.
-    pub(super) fn is_last_level(&self) -> bool {
-        self.put_footers.is_none() && self.deletion_footers.is_empty()
-    }
-
-    /// The smallest user key, bytewise.
-    pub(super) fn smallest(&self) -> &[u8] {
-        &self.smallest
-    }
-
-    /// The largest user key, bytewise.
-    pub(super) fn largest(&self) -> &[u8] {
-        &self.largest
     }
 
     /// Adds an entry behind all others, or says what stands in the way; nothing is added then.
@@ -227,20 +247,6 @@ impl Records {
         &self.deletions[start..start + self.user_key_bytes]
     }
 
-    /// The user key of an entry.
-    #[inline]
-    pub(super) fn user_key(&self, index: u32) -> &[u8] {
-        match index.checked_sub(self.put_count) {
-            None => &self.put(index)[..self.user_key_bytes],
-            Some(index) => self.deleted_key(index),
-        }
-    }
-
-    /// Where in memory an entry that will be asked for soon begins.
-    pub(super) fn prefetch(&self, index: u32) {
-        crate::block_based::block::prefetch(&self.puts, index as usize * self.stride());
-    }
-
     /// The footer and the value of a put.
     fn rest_of_put(&self, index: u32) -> (u64, &[u8]) {
         let footer = match &self.put_footers {
@@ -248,26 +254,6 @@ impl Records {
             None => LAST_LEVEL_FOOTER,
         };
         (footer, &self.put(index)[self.user_key_bytes..])
-    }
-
-    /// Appends an entry as a slot holds it.
-    pub(super) fn append_slot(&self, index: u32, with_footer: bool, out: &mut Vec<u8>) {
-        if !with_footer {
-            out.extend_from_slice(self.put(index));
-            return;
-        }
-        out.extend_from_slice(self.user_key(index));
-        match index.checked_sub(self.put_count) {
-            None => {
-                let (footer, value) = self.rest_of_put(index);
-                out.extend_from_slice(&footer.to_le_bytes());
-                out.extend_from_slice(value);
-            }
-            Some(index) => {
-                out.extend_from_slice(&self.deletion_footers[index as usize].to_le_bytes());
-                out.resize(out.len() + self.value_bytes(), FILLER);
-            }
-        }
     }
 
     /// Gives all entries to `take` in the order they came in, as internal keys and values.
@@ -301,8 +287,86 @@ impl Records {
     }
 }
 
+impl SlotEntries for Records {
+    #[inline]
+    fn count(&self) -> u32 {
+        self.put_count + self.deletion_count()
+    }
+
+    fn user_key_bytes(&self) -> usize {
+        self.user_key_bytes
+    }
+
+    fn value_bytes(&self) -> usize {
+        self.value_bytes.unwrap_or(0)
+    }
+
+    fn is_last_level(&self) -> bool {
+        self.put_footers.is_none() && self.deletion_footers.is_empty()
+    }
+
+    #[inline]
+    fn user_key(&self, index: u32) -> &[u8] {
+        match index.checked_sub(self.put_count) {
+            None => &self.put(index)[..self.user_key_bytes],
+            Some(index) => self.deleted_key(index),
+        }
+    }
+
+    fn smallest(&self) -> &[u8] {
+        &self.smallest
+    }
+
+    fn largest(&self) -> &[u8] {
+        &self.largest
+    }
+
+    fn totals(&self) -> Totals {
+        let entries = u64::from(self.count());
+        let footer_bytes = if self.is_last_level() {
+            0
+        } else {
+            FOOTER_BYTES
+        };
+        Totals {
+            entries,
+            deletions: u64::from(self.deletion_count()),
+            operands: 0,
+            key_bytes: entries * (self.user_key_bytes + footer_bytes) as u64,
+            value_bytes: entries * self.value_bytes() as u64,
+        }
+    }
+
+    fn heap(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn prefetch(&self, index: u32) {
+        crate::block_based::block::prefetch(&self.puts, index as usize * self.stride());
+    }
+
+    fn append_slot(&self, index: u32, with_footer: bool, _heap_at: u64, out: &mut Vec<u8>) {
+        if !with_footer {
+            out.extend_from_slice(self.put(index));
+            return;
+        }
+        out.extend_from_slice(self.user_key(index));
+        match index.checked_sub(self.put_count) {
+            None => {
+                let (footer, value) = self.rest_of_put(index);
+                out.extend_from_slice(&footer.to_le_bytes());
+                out.extend_from_slice(value);
+            }
+            Some(index) => {
+                out.extend_from_slice(&self.deletion_footers[index as usize].to_le_bytes());
+                out.resize(out.len() + self.value_bytes(), FILLER);
+            }
+        }
+    }
+}
+
 #[cold]
-fn out_of_order(last: &[u8], key: &[u8]) -> Error {
+pub(super) fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     Error::corruption(format!(
         "table builder: internal key {key:02x?} added behind the user key {last:02x?}"
     ))

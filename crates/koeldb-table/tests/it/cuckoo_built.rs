@@ -30,6 +30,7 @@ const GREEDY: CuckooWriteOptions = CuckooWriteOptions {
     identity_first: false,
     use_module: true,
     placement: Placement::Greedy,
+    keep_versions: false,
     checksums: true,
 };
 
@@ -510,6 +511,7 @@ fn options() -> impl Strategy<Value = CuckooWriteOptions> {
                 identity_first,
                 use_module,
                 placement,
+                keep_versions: false,
                 checksums: true,
             },
         )
@@ -544,6 +546,102 @@ proptest! {
         } else {
             prop_assert_eq!(judge(&table, &KeyOrder::Bytewise, 10), entries);
         }
+    }
+}
+
+/// Entries of any type and length, several to a key.
+fn versions() -> impl Strategy<Value = Vec<Entry>> {
+    let types = prop::sample::select(vec![
+        ValueType::Value,
+        ValueType::Merge,
+        ValueType::Deletion,
+        ValueType::SingleDeletion,
+    ]);
+    let value = prop::collection::vec(any::<u8>(), 0..40);
+    let of_key = prop::collection::btree_map(0..60_u64, (types, value), 1..5);
+    (1..12_usize).prop_flat_map(move |key_bytes| {
+        let letter = prop::sample::select(vec![0_u8, b'a', 0xff]);
+        let key = prop::collection::vec(letter, key_bytes);
+        prop::collection::btree_map(key, of_key.clone(), 0..60).prop_map(|keys| {
+            let mut entries = Vec::new();
+            for (key, versions) in keys {
+                for (seqno, (value_type, value)) in versions.into_iter().rev() {
+                    let has_value = matches!(value_type, ValueType::Value | ValueType::Merge);
+                    let value = if has_value { value } else { Vec::new() };
+                    entries.push((encode(&key, seqno, value_type), value));
+                }
+            }
+            entries
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn versions_are_kept_if_asked_for(options in options(), entries in versions()) {
+        let options = CuckooWriteOptions { keep_versions: true, ..options };
+        let written = write(&options, &entries);
+        let table = open(&written, &KeyOrder::Bytewise);
+        if let TableReader::Cuckoo(reader) = &*table {
+            let examination = reader.examine().unwrap();
+            prop_assert_eq!(written.finished.properties.entry_count, entries.len() as u64);
+            prop_assert!(examination.entry_count <= entries.len() as u64);
+        } else {
+            // All that is left to stand in the way: too short for a hash, or too few keys to leave one unused.
+            let why = written.finished.fallback.clone().unwrap();
+            prop_assert!(why.contains("identity_as_first_hash") || why.contains("key is used"), "{}", why);
+        }
+        if !entries.is_empty() {
+            prop_assert_eq!(judge(&table, &KeyOrder::Bytewise, 10), entries);
+        }
+    }
+}
+
+/// A table with versions has the magic number of no RocksDB table, and lies in it are errors.
+#[test]
+fn damaged_versions_are_errors_or_stay_in_their_bounds() {
+    let options = CuckooWriteOptions {
+        keep_versions: true,
+        checksums: false,
+        ..SWEPT
+    };
+    let entries = [
+        put("key1", 9, "new"),
+        put("key1", 4, "an older value of another length"),
+        (encode(b"key2", 7, ValueType::Merge), b"operand".to_vec()),
+        (encode(b"key3", 3, ValueType::Deletion), Vec::new()),
+    ];
+    let written = write(&options, &entries);
+    assert_eq!(written.finished.fallback, None);
+    assert!(written.bytes.ends_with(b"koelcuck"));
+    let data = usize::try_from(written.finished.properties.data_bytes).unwrap();
+    for at in 0..written.bytes.len() {
+        for flip in [0x01, 0x80, 0xff] {
+            let mut damaged = written.bytes.clone();
+            damaged[at] ^= flip;
+            let file = FileBytes::new(Path::new("/000007.sst"), damaged);
+            let Ok(table) = TableReader::open(file, &TableReadContext::default()) else {
+                continue;
+            };
+            for key in ["key1", "key2", "key3", "key4"] {
+                let _ = find(&table, key.as_bytes(), MAX_SEQNO);
+            }
+            let verified = table.verify_checksums(&mut |_| {});
+            if let Ok(scanned) = judge::scan(&table)
+                && at >= data
+            {
+                assert!(
+                    scanned == entries || verified.is_err(),
+                    "byte {at} ^ {flip:#x}"
+                );
+            }
+        }
+    }
+    for len in 0..written.bytes.len() {
+        let file = FileBytes::new(Path::new("/000007.sst"), written.bytes[..len].to_vec());
+        assert!(TableReader::open(file, &TableReadContext::default()).is_err());
     }
 }
 
@@ -695,16 +793,13 @@ fn tables_of_a_level_are_searched_as_one() {
                 .map(|(key, _)| InternalKey::parse(key).unwrap().user_key.to_vec())
                 .collect();
             for snapshot in [0, 2, MAX_SEQNO] {
-                let mut answers: Vec<Option<Option<Vec<u8>>>> = vec![None; keys.len()];
-                level.get_batch(&keys, snapshot, |index, answer| {
-                    let found = answer.unwrap().map(|value| value.to_vec());
-                    assert!(answers[index].replace(found).is_none());
-                });
+                let mut answers = vec![Ok(None); keys.len()];
+                level.get_batch(&keys, snapshot, &mut answers);
                 for ((key, entry), answer) in keys.iter().zip(&entries).zip(answers) {
                     let wanted = wanted(entry, snapshot);
                     let found = level.get(key, snapshot).unwrap();
                     assert_eq!(found.map(|value| value.to_vec()), wanted);
-                    assert_eq!(answer, Some(wanted));
+                    assert_eq!(answer.unwrap().map(|value| value.to_vec()), wanted);
                 }
             }
             keys.extend([Vec::new(), b"a".to_vec(), vec![0xff; 40]]);
@@ -713,15 +808,14 @@ fn tables_of_a_level_are_searched_as_one() {
             for key in &mut keys[..200] {
                 key.push(b'x');
             }
-            let mut answered = 0;
-            level.get_batch(&keys, MAX_SEQNO, |index, answer| {
+            let mut answers = vec![Ok(None); keys.len()];
+            level.get_batch(&keys, MAX_SEQNO, &mut answers);
+            for (index, (key, answer)) in keys.iter().zip(answers).enumerate() {
                 let found = answer.unwrap().map(|value| value.to_vec());
-                let alone = level.get(&keys[index], MAX_SEQNO).unwrap();
+                let alone = level.get(key, MAX_SEQNO).unwrap();
                 assert_eq!(found, alone.map(|value| value.to_vec()));
                 assert!(index >= 200 || found.is_none());
-                answered += 1;
-            });
-            assert_eq!(answered, keys.len());
+            }
         }
     }
 }

@@ -176,6 +176,7 @@ impl CuckooTableOptions {
             window_slots: self.cuckoo_block_size.max(1),
             identity_first: self.identity_as_first_hash,
             use_module: self.use_module_hash,
+            keep_versions: self.keep_versions,
             ..CuckooWriteOptions::default()
         }
     }

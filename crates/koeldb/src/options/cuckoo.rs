@@ -21,6 +21,10 @@ option_section! {
         /// Bucket by modulo instead of by a power-of-two mask.
         [core mutable "6.14"] use_module_hash: bool = true, "",
             set_use_module_hash(on: bool), get_use_module_hash;
+        /// Keep entries that have no bucket, older versions for snapshots, merge operands and values of any length, in a format
+        /// that RocksDB refuses to open. Without it a table that would have one is a block-based one.
+        [core mutable "KoelDB 0.1"] keep_versions: bool = false, "",
+            set_keep_versions(on: bool), get_keep_versions;
     }
     declined {}
     removed {}

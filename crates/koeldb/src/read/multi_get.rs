@@ -98,6 +98,7 @@ impl PinnedSlices {
     }
 }
 
+#[inline]
 fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
     match answer {
         Ok(found) => Ok(found.as_deref()),
@@ -114,6 +115,7 @@ pub struct Answers<'a> {
 impl<'a> Iterator for Answers<'a> {
     type Item = Result<Option<&'a [u8]>>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.inner.next().map(borrow)
     }
@@ -230,7 +232,7 @@ impl DbInner {
             if options.read_tier != ReadTier::Memtable
                 && let Some(level) = cuckoo_alone(super_version)
             {
-                level.get_batch(keys, seqno, |index, answer| answers[index] = answer);
+                level.get_batch(keys, seqno, answers);
                 return Ok(());
             }
             order.clear();

@@ -185,6 +185,93 @@ fn what_has_no_place_in_a_cuckoo_table_is_told_and_stays() {
     expected.check(&db, "compacted");
 }
 
+/// With `keep_versions` nothing but range deletions and keys of another length makes a table block-based, and RocksDB
+/// says that it does not know the format.
+#[test]
+fn versions_operands_and_any_length_stay_in_cuckoo_tables_if_asked_for() {
+    let dir = ScratchDir::new();
+    let mut table = CuckooTableOptions::new();
+    table.set_keep_versions(true);
+    let mut options = options(true);
+    options
+        .set_cuckoo_table_factory(&table)
+        .set_merge_operator(Uint64Add)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    let number = |number: u64| number.to_le_bytes();
+    for index in 0..300 {
+        db.put(key(index), number(1)).unwrap();
+    }
+    let first = db.snapshot();
+    for index in (0..300).step_by(3) {
+        db.merge(key(index), number(10)).unwrap();
+    }
+    for index in (1..300).step_by(3) {
+        db.put(key(index), vec![b'v'; usize::try_from(index).unwrap()])
+            .unwrap();
+    }
+    let second = db.snapshot();
+    for index in (2..300).step_by(6) {
+        db.delete(key(index)).unwrap();
+    }
+    let check = |when: &str| {
+        let mut at_first = ReadOptions::new();
+        at_first.set_snapshot(&first);
+        let mut at_second = ReadOptions::new();
+        at_second.set_snapshot(&second);
+        let keys: Vec<Vec<u8>> = (0..310).map(key).collect();
+        for (options, before, deleted) in [
+            (at_first, true, false),
+            (at_second, false, false),
+            (ReadOptions::new(), false, true),
+        ] {
+            let mut values = PinnedSlices::new();
+            db.multi_get_into(&keys, &options, &mut values);
+            let mut expected = Vec::new();
+            for index in 0..310_u32 {
+                let value = match index {
+                    300.. => None,
+                    _ if before => Some(number(1).to_vec()),
+                    _ if index % 3 == 0 => Some(number(11).to_vec()),
+                    _ if index % 3 == 1 => Some(vec![b'v'; usize::try_from(index).unwrap()]),
+                    _ if deleted && index % 6 == 2 => None,
+                    _ => Some(number(1).to_vec()),
+                };
+                let found = db.get_opt(key(index), &options).unwrap();
+                assert_eq!(found.map(|found| found.to_vec()), value, "{when}: {index}");
+                let found = values.get(index as usize).unwrap();
+                assert_eq!(found, value.as_deref(), "{when}: {index}");
+                expected.extend(value.map(|value| (key(index), value)));
+            }
+            let scanned: Vec<(Vec<u8>, Vec<u8>)> = db
+                .default_cf()
+                .range_opt(.., &options)
+                .map(|entry| {
+                    entry
+                        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                        .unwrap()
+                })
+                .collect();
+            assert!(scanned == expected, "{when}");
+        }
+    };
+    check("in memory");
+    db.flush().unwrap();
+    check("flushed");
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    check("compacted");
+    db.verify_checksums().unwrap();
+    let bytes = std::fs::read(dir.only("sst")).unwrap();
+    assert!(bytes.ends_with(b"koelcuck"));
+    drop((first, second));
+    db.close().unwrap();
+    if let Some(tool) = Tool::sst_dump() {
+        let file = format!("--file={}", dir.only("sst").display());
+        let text = tool.attempt(&[&file, "--command=scan"]).text;
+        assert!(text.contains("magic number"), "{text}");
+    }
+}
+
 #[test]
 fn a_snapshot_sees_past_a_newer_entry_and_operands_find_their_base() {
     let dir = ScratchDir::new();
