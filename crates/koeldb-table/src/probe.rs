@@ -249,6 +249,23 @@ impl ProbeSource {
         })
     }
 
+    /// The block, for a caller whom the cache has denied it.
+    ///
+    /// # Errors
+    /// As [`BlockSource::block`].
+    #[cold]
+    pub fn missed(
+        &mut self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<NeedId>> {
+        match self.needed(file, handle) {
+            Some(outcome) => outcome,
+            None => self.miss(file, handle, kind),
+        }
+    }
+
     #[cold]
     fn miss(
         &mut self,

@@ -18,6 +18,7 @@ use crate::block_based::cursor::ScanPlace;
 use crate::block_based::format::{BlockHandle, ChecksumContext};
 use crate::block_based::index::{DecodedIndex, IndexFormat};
 use crate::filter::FilterReader;
+use crate::reader::TableReader;
 
 /// What a block holds: how it is parsed, charged and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,6 +183,21 @@ pub trait BlockSource {
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>> {
         self.block(place.file(), handle, BlockKind::Data)
     }
+
+    /// The table is one of a level, and a scan through it goes on in its neighbours.
+    fn set_level(&mut self, level: &Arc<dyn TableLevel>) {
+        let _ = level;
+    }
+}
+
+/// The tables of a level, as one that reads ahead sees them.
+pub trait TableLevel: Send + Sync {
+    /// The table that comes after that of file `number` on the given way, and the user key it begins with there; `None`
+    /// at the end of the level.
+    ///
+    /// # Errors
+    /// If the table cannot be opened.
+    fn neighbour(&self, number: u64, way: Way) -> Result<Option<(Arc<TableReader>, Vec<u8>)>>;
 }
 
 /// How blocks are read.

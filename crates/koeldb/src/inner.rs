@@ -21,6 +21,7 @@ use koeldb_fs::read_driver::AsyncReads;
 use koeldb_fs::{Clock, FileLock, FileSystem};
 use koeldb_log::RecordWriter;
 use koeldb_lsm::version::VersionSet;
+use koeldb_table::block_based::scan_reads::{ENGINE_BYTES, ScanEngine};
 
 use crate::background::Background;
 use crate::counters::WriteCounters;
@@ -68,6 +69,8 @@ pub(crate) struct DbInner {
     pub(crate) factory: TableFactory,
     /// How many reads are carried out at once.
     pub(crate) async_reads: AsyncReads,
+    /// What scans read ahead with.
+    pub(crate) scan_engine: Arc<ScanEngine>,
     /// When it was opened, on its clock.
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
@@ -145,6 +148,7 @@ impl DbInner {
             info_log: parts.info_log,
             recovery_report: parts.recovery_report,
             factory: parts.factory,
+            scan_engine: ScanEngine::new(parts.async_reads.clone(), ENGINE_BYTES),
             async_reads: parts.async_reads,
             families: RwLock::new(parts.families),
             queue: WriteQueue::new(parts.commit, insertion),

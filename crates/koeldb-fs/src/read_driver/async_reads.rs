@@ -253,6 +253,13 @@ impl AsyncReads {
         ReadSession::new(self.clone())
     }
 
+    /// For a thread that is about to wait for what [`ReadSession::push_then`] was told to do: a backend without threads
+    /// of its own makes progress. False if there is no need.
+    #[must_use]
+    pub fn drive(&self) -> bool {
+        self.backend().drive(None)
+    }
+
     /// What was asked of devices so far, by all threads; exact when nothing is under way.
     #[must_use]
     pub fn counts(&self) -> ReadCounts {

@@ -5,22 +5,55 @@
 
 use std::sync::Arc;
 
-use koeldb_base::{Cursor, Fault, PinnedSlice};
-use koeldb_table::reader::{TableCursor, TableCursorOptions};
-use koeldb_table::source::BlockSource;
+use koeldb_base::key::user_key;
+use koeldb_base::{Cursor, Fault, PinnedSlice, Result};
+use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReader};
+use koeldb_table::source::{BlockSource, TableLevel, Way};
 
 use crate::table_cache::TableCache;
 use crate::version::{FileMeta, Version};
 
-/// A cursor over one level below 0 of a version, which it keeps alive.
-pub struct LevelCursor<S: BlockSource> {
+/// A level of a version, and what opens its tables.
+struct Files {
     version: Arc<Version>,
     level: usize,
     tables: Arc<TableCache>,
+}
+
+impl Files {
+    fn all(&self) -> &[Arc<FileMeta>] {
+        &self.version.levels[self.level].files
+    }
+}
+
+impl TableLevel for Files {
+    fn neighbour(&self, number: u64, way: Way) -> Result<Option<(Arc<TableReader>, Vec<u8>)>> {
+        let at = self.all().iter().position(|file| file.number == number);
+        let next = match way {
+            Way::Forward => at.and_then(|at| at.checked_add(1)),
+            Way::Backward => at.and_then(|at| at.checked_sub(1)),
+        };
+        let Some(file) = next.and_then(|next| self.all().get(next)) else {
+            return Ok(None);
+        };
+        let edge = match way {
+            Way::Forward => &file.smallest,
+            Way::Backward => &file.largest,
+        };
+        let reader = self.tables.reader(file, self.level)?;
+        Ok(Some((Arc::clone(reader), user_key(edge).to_vec())))
+    }
+}
+
+/// A cursor over one level below 0 of a version, which it keeps alive.
+pub struct LevelCursor<S: BlockSource> {
+    files: Arc<Files>,
     source: S,
     options: TableCursorOptions,
     index: usize,
     table: Option<TableCursor<S>>,
+    /// The cursor is on its way into the table, which suspended it.
+    arriving: bool,
 }
 
 impl<S: BlockSource + Clone> LevelCursor<S> {
@@ -30,22 +63,30 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         version: Arc<Version>,
         level: usize,
         tables: Arc<TableCache>,
-        source: S,
+        mut source: S,
         options: TableCursorOptions,
     ) -> Self {
-        LevelCursor {
+        let files = Arc::new(Files {
             version,
             level,
             tables,
+        });
+        let as_level: Arc<dyn TableLevel> = files.clone();
+        source.set_level(&as_level);
+        LevelCursor {
+            files,
             source,
             options,
             index: usize::MAX,
             table: None,
+            arriving: false,
         }
     }
 
-    fn files(&self) -> &[Arc<FileMeta>] {
-        &self.version.levels[self.level].files
+    /// The file that may hold the internal key `target`.
+    fn find(&self, target: &[u8]) -> usize {
+        let version = &self.files.version;
+        version.levels[self.files.level].find(&version.order, target)
     }
 
     /// Makes file `index` the one under the cursor; none if it does not exist. `crosses` says whether a step leads there.
@@ -54,14 +95,14 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         index: usize,
         crosses: bool,
     ) -> Result<Option<&mut TableCursor<S>>, Fault<S::Suspend>> {
-        let Some(file) = self.version.levels[self.level].files.get(index) else {
+        let Some(file) = self.files.all().get(index) else {
             self.table = None;
             self.index = usize::MAX;
             return Ok(None);
         };
         if self.index != index || self.table.is_none() {
             let left = self.table.take().filter(|_| crosses);
-            let reader = self.tables.reader(file, self.level)?;
+            let reader = self.files.tables.reader(file, self.files.level)?;
             let source = left.and_then(TableCursor::into_source);
             let source = source.unwrap_or_else(|| self.source.clone());
             self.table = Some(reader.cursor(source, &self.options));
@@ -70,28 +111,36 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         Ok(self.table.as_mut())
     }
 
+    /// Goes on into the next tables until one has an entry.
     fn skip_forward(&mut self) -> Result<(), Fault<S::Suspend>> {
-        while let Some(table) = &self.table
+        while let Some(table) = &mut self.table
             && !table.valid()
         {
-            if let Some(next) = self.enter(self.index + 1, true)? {
-                next.seek_to_first()?;
+            if std::mem::take(&mut self.arriving) {
+                let arrived = table.seek_to_first();
+                self.arriving = matches!(arrived, Err(Fault::Suspend(_)));
+                arrived?;
+            } else {
+                self.arriving = self.enter(self.index + 1, true)?.is_some();
             }
         }
         Ok(())
     }
 
+    /// Goes back into the tables before until one has an entry.
     fn skip_backward(&mut self) -> Result<(), Fault<S::Suspend>> {
-        while let Some(table) = &self.table
+        while let Some(table) = &mut self.table
             && !table.valid()
         {
-            match self.index.checked_sub(1) {
-                Some(previous) => {
-                    if let Some(table) = self.enter(previous, true)? {
-                        table.seek_to_last()?;
-                    }
+            if std::mem::take(&mut self.arriving) {
+                let arrived = table.seek_to_last();
+                self.arriving = matches!(arrived, Err(Fault::Suspend(_)));
+                arrived?;
+            } else {
+                match self.index.checked_sub(1) {
+                    Some(previous) => self.arriving = self.enter(previous, true)?.is_some(),
+                    None => self.table = None,
                 }
-                None => self.table = None,
             }
         }
         Ok(())
@@ -111,6 +160,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<S::Suspend>> {
+        self.arriving = false;
         if let Some(table) = self.enter(0, false)? {
             table.seek_to_first()?;
         }
@@ -118,7 +168,8 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<S::Suspend>> {
-        if let Some(last) = self.files().len().checked_sub(1)
+        self.arriving = false;
+        if let Some(last) = self.files.all().len().checked_sub(1)
             && let Some(table) = self.enter(last, false)?
         {
             table.seek_to_last()?;
@@ -127,7 +178,8 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
-        let index = self.version.levels[self.level].find(&self.version.order, target);
+        self.arriving = false;
+        let index = self.find(target);
         if let Some(table) = self.enter(index, false)? {
             table.seek(target)?;
         }
@@ -135,8 +187,10 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
-        let found = self.version.levels[self.level].find(&self.version.order, target);
-        let index = found.min(self.files().len().saturating_sub(1));
+        self.arriving = false;
+        let index = self
+            .find(target)
+            .min(self.files.all().len().saturating_sub(1));
         if let Some(table) = self.enter(index, false)? {
             table.seek_for_prev(target)?;
         }

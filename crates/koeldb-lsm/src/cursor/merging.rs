@@ -4,8 +4,9 @@
 //! cursor stands. A step moves the top child and sifts it down; a change of direction repositions every other
 //! child around the current key. Children must not share an internal key, which sequence numbers guarantee.
 //!
-//! A child that suspends leaves the merged cursor without position; the same call, made again, repositions
-//! every child, and those that had arrived answer from what they hold.
+//! A positioning call asks every child before it suspends, so that what all of them miss can be read together; the same
+//! call, made again, goes on with those that had suspended. A step that suspends leaves everything as it is for the
+//! same step, made again.
 
 use std::cmp::Ordering;
 
@@ -24,6 +25,20 @@ pub struct MergingCursor<C> {
     heap: Vec<usize>,
     direction: Direction,
     pivot: Vec<u8>,
+    /// The positioning call that suspended, and the children it has still to place.
+    call: Option<Call>,
+    suspended: Vec<usize>,
+}
+
+/// A call that places all children; what it places them around is in the pivot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    First,
+    Last,
+    Seek,
+    SeekForPrev,
+    /// Around the current entry.
+    Turn,
 }
 
 impl<C: Cursor> MergingCursor<C> {
@@ -36,6 +51,8 @@ impl<C: Cursor> MergingCursor<C> {
             children,
             direction: Direction::Forward,
             pivot: Vec::new(),
+            call: None,
+            suspended: Vec::new(),
         }
     }
 
@@ -87,30 +104,63 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
+    /// Places all children, or those that suspended when the same call was made before.
     fn position(
         &mut self,
+        call: Call,
         direction: Direction,
-        mut place: impl FnMut(&mut C) -> Result<(), Fault<C::Suspend>>,
+        target: &[u8],
     ) -> Result<(), Fault<C::Suspend>> {
+        let place = |child: &mut C| match (call, direction) {
+            (Call::First, _) => child.seek_to_first(),
+            (Call::Last, _) => child.seek_to_last(),
+            (Call::Seek, _) | (Call::Turn, Direction::Forward) => child.seek(target),
+            (Call::SeekForPrev, _) | (Call::Turn, Direction::Backward) => {
+                child.seek_for_prev(target)
+            }
+        };
+        let resumes =
+            self.call.take() == Some(call) && (call == Call::Turn || self.pivot == target);
+        let before = std::mem::take(&mut self.suspended);
         self.heap.clear();
-        self.direction = direction;
-        for child in &mut self.children {
-            place(child)?;
+        let mut suspend = None;
+        for (index, child) in self.children.iter_mut().enumerate() {
+            if resumes && !before.contains(&index) {
+                continue;
+            }
+            match place(child) {
+                Ok(()) => {}
+                Err(Fault::Error(error)) => {
+                    self.suspended.clear();
+                    return Err(Fault::Error(error));
+                }
+                Err(Fault::Suspend(awaited)) => {
+                    self.suspended.push(index);
+                    suspend = Some(awaited);
+                }
+            }
         }
+        if let Some(awaited) = suspend {
+            self.call = Some(call);
+            if call != Call::Turn {
+                self.pivot.clear();
+                self.pivot.extend_from_slice(target);
+            }
+            return Err(Fault::Suspend(awaited));
+        }
+        self.direction = direction;
         self.build_heap();
         Ok(())
     }
 
     /// Repositions all children around the current entry, so that the other direction can go on from it.
     fn turn(&mut self, direction: Direction) -> Result<(), Fault<C::Suspend>> {
-        let current = self.heap[0];
         let mut pivot = std::mem::take(&mut self.pivot);
-        pivot.clear();
-        pivot.extend_from_slice(self.children[current].key());
-        let placed = self.position(direction, |child| match direction {
-            Direction::Forward => child.seek(&pivot),
-            Direction::Backward => child.seek_for_prev(&pivot),
-        });
+        if self.call != Some(Call::Turn) {
+            pivot.clear();
+            pivot.extend_from_slice(self.children[self.heap[0]].key());
+        }
+        let placed = self.position(Call::Turn, direction, &pivot);
         self.pivot = pivot;
         placed
     }
@@ -139,7 +189,9 @@ impl<C: Cursor> MergingCursor<C> {
             Direction::Backward => self.children[top].prev(),
         };
         if let Err(fault) = moved {
-            self.heap.clear();
+            if matches!(fault, Fault::Error(_)) {
+                self.heap.clear();
+            }
             return Err(fault);
         }
         self.settle_top();
@@ -156,19 +208,19 @@ impl<C: Cursor> Cursor for MergingCursor<C> {
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<C::Suspend>> {
-        self.position(Direction::Forward, C::seek_to_first)
+        self.position(Call::First, Direction::Forward, &[])
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<C::Suspend>> {
-        self.position(Direction::Backward, C::seek_to_last)
+        self.position(Call::Last, Direction::Backward, &[])
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<C::Suspend>> {
-        self.position(Direction::Forward, |child| child.seek(target))
+        self.position(Call::Seek, Direction::Forward, target)
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<C::Suspend>> {
-        self.position(Direction::Backward, |child| child.seek_for_prev(target))
+        self.position(Call::SeekForPrev, Direction::Backward, target)
     }
 
     #[inline]

@@ -1,8 +1,9 @@
 //! What a scan will need next: the data blocks ahead of it, in pieces that are read at once.
 //!
 //! A [`Lookahead`] walks the index with a position of its own; the scan's own position never runs ahead, so a scan may
-//! turn round or be positioned anew at any moment, and a plan that no longer fits is dropped. A [`Piece`] holds whole
-//! blocks: none lies across two pieces, and none is copied to be put together.
+//! turn round or be positioned anew at any moment, and a plan that no longer fits is dropped. The walk goes on from table
+//! to table of a level. A [`Piece`] holds whole blocks: none lies across two pieces, and none is copied to be put
+//! together.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -10,16 +11,19 @@
 )]
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
+use koeldb_base::{Fault, KeyOrder, Result};
 
 use super::cursor::{IndexPath, ScanPlace};
 use super::format::BlockHandle;
 use super::reader::BlockBasedReader;
-use crate::source::{BlockKind, BlockSource, CachedBlock, Way};
+use super::scan_reads::PieceRead;
+use crate::reader::TableReader;
+use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, TableLevel, Way};
 
 /// Missing blocks with cached ones between them are read together if no more than so many bytes are read in vain.
 const GAP_MAX: u64 = 16 << 10;
@@ -76,9 +80,10 @@ pub(super) struct Upcoming {
 }
 
 /// A walk through the index, ahead of a scan.
-#[derive(Debug)]
 pub(super) struct Lookahead {
     table: Arc<BlockBasedReader>,
+    /// Where it goes on behind the table.
+    level: Option<Arc<dyn TableLevel>>,
     index: IndexPath,
     way: Way,
     /// The index stands on a block that was not given out.
@@ -90,15 +95,22 @@ pub(super) struct Lookahead {
 
 impl Lookahead {
     /// Begins with the block that a scan enters.
-    pub(super) fn new(place: &ScanPlace<'_>) -> Self {
+    pub(super) fn new(place: &ScanPlace<'_>, level: Option<Arc<dyn TableLevel>>) -> Self {
         Lookahead {
             table: Arc::clone(place.table),
+            level,
             index: place.index.clone(),
             way: place.way,
             fresh: true,
             ended: false,
             held: None,
         }
+    }
+
+    /// Plans nothing more.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.held = None;
     }
 
     /// Whether there is nothing more to plan.
@@ -119,14 +131,15 @@ impl Lookahead {
             return None;
         }
         self.ended = true;
-        let table = &self.table;
         let is_first = std::mem::take(&mut self.fresh);
-        if !is_first {
-            self.index.step(self.way, table, source).ok()?;
+        if !is_first && !self.index.is_behind() {
+            let moved = self.index.step(self.way, &self.table, source);
+            self.unless_suspended(moved)?;
         }
-        if !self.index.valid() {
-            return None;
+        while !self.index.valid() {
+            self.cross(source, limits)?;
         }
+        let table = &self.table;
         let handle = self.index.handle().ok()?;
         let end = handle.end_within(table.file.blocks_end).ok()?;
         let keys = &table.index_format.keys;
@@ -144,6 +157,33 @@ impl Lookahead {
         })
     }
 
+    /// A walk that an index block suspends goes on another time; what else it meets is its end.
+    fn unless_suspended<S>(&mut self, moved: Result<(), Fault<S>>) -> Option<()> {
+        self.ended = !matches!(moved, Err(Fault::Suspend(_)));
+        moved.ok()
+    }
+
+    /// Goes over into the neighbouring table.
+    fn cross<S: BlockSource>(&mut self, source: &mut S, limits: Option<&ScanLimits>) -> Option<()> {
+        let level = self.level.as_ref()?;
+        let (table, edge) = level.neighbour(self.table.file.number, self.way).ok()??;
+        let TableReader::BlockBased(table) = &*table else {
+            return None;
+        };
+        if limits.is_some_and(|limits| limits.end_at(&table.order, &edge, self.way)) {
+            return None;
+        }
+        let mut index = IndexPath::default();
+        let entered = match self.way {
+            Way::Forward => index.seek_to_first(table, source),
+            Way::Backward => index.seek_to_last(table, source),
+        };
+        self.unless_suspended(entered)?;
+        self.table = Arc::clone(table);
+        self.index = index;
+        Some(())
+    }
+
     /// Plans a piece: the blocks from the next one on, with at most `bytes` bytes behind the first. Those that the cache
     /// has are pinned instead of read, where they are at an end of the piece or many.
     ///
@@ -155,14 +195,21 @@ impl Lookahead {
         limits: Option<&ScanLimits>,
     ) -> Option<Piece> {
         let mut piece = Piece {
-            table: Arc::clone(&self.table),
+            file: Arc::clone(&self.table.file),
             blocks: VecDeque::new(),
             range: 0..0,
-            stored: Stored::None,
+            stored: Stored::Not,
         };
         let mut known_missing = self.fresh;
         let mut seen: Option<Range<u64>> = None;
         while let Some(mut block) = self.next(source, limits) {
+            if !Arc::ptr_eq(&piece.file, &self.table.file) {
+                if !piece.blocks.is_empty() {
+                    self.held = Some(block);
+                    break;
+                }
+                piece.file = Arc::clone(&self.table.file);
+            }
             let own = block.handle.offset..block.end;
             let all = match &seen {
                 None => own.clone(),
@@ -219,19 +266,31 @@ fn follows(seen: &Range<u64>, block: &Range<u64>, way: Way) -> bool {
     gap.is_some_and(|gap| gap <= GAP_MAX)
 }
 
+impl fmt::Debug for Lookahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookahead")
+            .field("table", &self.table)
+            .field("way", &self.way)
+            .field("ended", &self.ended())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Where the bytes of a piece are.
 #[derive(Debug)]
 pub(super) enum Stored {
-    /// Nowhere: they were not read, or could not be.
-    None,
+    /// They were not read yet, or could not be.
+    Not,
     /// Here.
     Here(Vec<u8>),
+    /// On their way, or there.
+    Coming(Arc<PieceRead>),
 }
 
 /// Blocks that a scan enters one after the other, and the range of the file that is read for them.
 #[derive(Debug)]
 pub(super) struct Piece {
-    pub(super) table: Arc<BlockBasedReader>,
+    pub(super) file: Arc<TableFile>,
     /// Those not entered yet.
     blocks: VecDeque<Upcoming>,
     /// Holds all blocks that are not pinned; empty if all are.
@@ -245,7 +304,7 @@ pub(super) enum Planned<'p> {
     Block(Arc<CachedBlock>),
     /// Its stored bytes, trailer included.
     Stored(&'p [u8]),
-    /// Nothing: it has to be read alone.
+    /// It has to be read alone.
     Nothing,
 }
 
@@ -255,9 +314,32 @@ impl Piece {
         self.blocks.is_empty()
     }
 
+    /// The bytes that were read for it.
+    pub(super) fn bytes(&self) -> u64 {
+        length(&self.range)
+    }
+
+    /// Those of them that no block was taken from.
+    pub(super) fn unused_bytes(&self) -> u64 {
+        let unused = self.blocks.iter().filter(|block| block.cached.is_none());
+        unused
+            .map(|block| block.end.saturating_sub(block.handle.offset))
+            .sum()
+    }
+
+    /// Whether something has to be read for it that nobody reads.
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self.stored, Stored::Not) && !self.range.is_empty()
+    }
+
+    /// Whether the block is among those to come.
+    pub(super) fn holds(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
+        Arc::ptr_eq(&self.file, file) && self.blocks.iter().any(|block| block.handle == handle)
+    }
+
     /// Whether the block is among those to come; those before it are given up.
-    pub(super) fn advance_to(&mut self, cache_id: u64, handle: BlockHandle) -> bool {
-        if self.table.file.cache_id != cache_id {
+    pub(super) fn advance_to(&mut self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
+        if !Arc::ptr_eq(&self.file, file) {
             return false;
         }
         let Some(at) = self.blocks.iter().position(|block| block.handle == handle) else {
@@ -265,6 +347,16 @@ impl Piece {
         };
         self.blocks.drain(..at);
         true
+    }
+
+    /// The read that has to arrive before the next block can be taken.
+    pub(super) fn missing(&self) -> Option<&Arc<PieceRead>> {
+        match (&self.stored, self.blocks.front()) {
+            (Stored::Coming(read), Some(block)) if block.cached.is_none() => {
+                Some(read).filter(|read| !read.is_done())
+            }
+            _ => None,
+        }
     }
 
     /// Takes the first of the blocks to come.
@@ -275,13 +367,16 @@ impl Piece {
         if let Some(cached) = block.cached {
             return Planned::Block(cached);
         }
-        let Stored::Here(bytes) = &self.stored else {
-            return Planned::Nothing;
+        let (from, to) = (block.handle.offset, block.end);
+        let stored = match &self.stored {
+            Stored::Not => None,
+            Stored::Coming(read) => read.bytes(from, to),
+            Stored::Here(bytes) => {
+                let place = |at: u64| at.checked_sub(self.range.start).map(to_usize);
+                let range = place(from).zip(place(to));
+                range.and_then(|(from, to)| bytes.get(from..to))
+            }
         };
-        let place = |at: u64| at.checked_sub(self.range.start).map(to_usize);
-        let stored = place(block.handle.offset)
-            .zip(place(block.end))
-            .and_then(|(from, to)| bytes.get(from..to));
         stored.map_or(Planned::Nothing, Planned::Stored)
     }
 }

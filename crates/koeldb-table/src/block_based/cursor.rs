@@ -50,6 +50,11 @@ impl IndexPath {
         self.unloaded.is_none() && self.leaf.as_ref().is_some_and(IndexCursor::valid)
     }
 
+    /// Whether the path has left the index, and no suspended move can bring it back.
+    pub(super) fn is_behind(&self) -> bool {
+        self.unloaded.is_none() && !self.valid()
+    }
+
     /// The separator of the entry.
     pub(super) fn key(&self) -> &[u8] {
         self.leaf.as_ref().map_or(&[], IndexCursor::key)

@@ -8,7 +8,7 @@
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
 //! - [`fetch`]: from a handle to a verified, decompressed, cached block.
 //! - `open`: from the end of a file to a reader. [`reader`], `batch`, [`cursor`]: point reads, many at once, and scans.
-//! - [`scan_source`], [`ahead`]: reading ahead of a scan.
+//! - [`scan_source`], [`ahead`], `pace`, [`scan_reads`]: reading ahead of a scan.
 //! - [`builder`], `write_options`: writing a table. `block_builder`, [`index_builder`], `uniformity`,
 //!   `filter_builder`, `dictionary`, `block_writer`: its parts.
 
@@ -27,7 +27,9 @@ pub mod index;
 pub mod index_builder;
 pub mod metaindex;
 pub(crate) mod open;
+mod pace;
 pub mod reader;
+pub mod scan_reads;
 pub mod scan_source;
 mod uniformity;
 mod write_options;

@@ -4,18 +4,27 @@
 //! cache does not have is read together with some bytes behind it, twice as many each time up to a limit. A size given
 //! by the reader is used as it is, from the first block on. Unlike there, it works both ways, and never reads beyond
 //! what the scan may see.
+//!
+//! A source without [`ScanReads`] reads one piece when it comes to it, in place, and never suspends. One with them has
+//! pieces read while the scan uses up the one before, as many as [`Pace`] finds necessary, and suspends where a block
+//! has not arrived.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use koeldb_base::stats::Ticker;
-use koeldb_base::{Blocking, Fault, Result};
+use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{Fault, Result};
 
 use super::ahead::{Lookahead, Piece, Planned, ScanLimits, Stored};
 use super::cursor::ScanPlace;
 use super::format::BlockHandle;
+use super::pace::Pace;
+use super::scan_reads::{Awaited, ScanReads};
 use crate::source::{
-    BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, Way, not_cached,
+    BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, TableLevel, Way, not_cached,
 };
 
 /// How much a scan reads ahead.
@@ -29,7 +38,7 @@ pub struct ReadaheadPolicy {
     pub max_bytes: u64,
     /// So many blocks one after the other are entered before anything is read ahead.
     pub blocks_before: u64,
-    /// Whether the size is kept from one table to the next, and falls where blocks turn out to be cached.
+    /// Whether the size is kept from one table to the next.
     pub adaptive: bool,
     /// Whether nothing is read that the scan will not see.
     pub trimmed: bool,
@@ -64,6 +73,15 @@ struct Pattern {
 /// Blocks may be padded to an alignment: with a gap up to this, one still follows the other.
 const PADDING_MAX: u64 = 8 << 10;
 
+/// What is used up of a piece for nothing is counted from so many bytes on.
+const WASTE_COUNTED: u64 = 1 << 20;
+
+/// A piece that is read ahead fits with its first block and what alignment adds into memory of a quarter of a MiB.
+const PIECE_BYTES_MAX: u64 = 240 << 10;
+
+/// Less than this is not worth a read ahead.
+const PIECE_BYTES_MIN: u64 = 4 << 10;
+
 impl Pattern {
     #[inline]
     fn enter(&mut self, file: &TableFile, handle: BlockHandle, way: Way, adaptive: bool) {
@@ -75,17 +93,21 @@ impl Pattern {
         if self.cache_id == file.cache_id && gap <= PADDING_MAX {
             self.run = self.run.saturating_add(1);
         } else {
-            self.begin(file, adaptive);
+            self.begin(file, handle, adaptive);
         }
         self.start = handle.offset;
         self.end = end;
     }
 
-    /// A block that does not follow the one before. A source comes to another table only in a scan that crosses over.
+    /// A block that does not follow the one before, or is the one before: then a call that suspended is made again. A
+    /// source comes to another table only in a scan that crosses over.
     #[cold]
-    fn begin(&mut self, file: &TableFile, adaptive: bool) {
-        let crosses = self.cache_id != file.cache_id && self.run != 0;
-        if crosses && adaptive {
+    fn begin(&mut self, file: &TableFile, handle: BlockHandle, adaptive: bool) {
+        let is_same_file = self.cache_id == file.cache_id;
+        if is_same_file && self.start == handle.offset && self.run != 0 {
+            return;
+        }
+        if !is_same_file && self.run != 0 && adaptive {
             self.run = self.run.saturating_add(1);
         } else {
             self.run = 1;
@@ -95,38 +117,61 @@ impl Pattern {
     }
 }
 
-/// A source that reads what the cache does not have, in place, and ahead of a scan.
+/// What is read ahead of a scan.
 #[derive(Debug)]
+struct Plan {
+    lookahead: Lookahead,
+    /// The first is the one in use.
+    pieces: VecDeque<Piece>,
+    /// When the first came into use, waiting for it not counted.
+    begun: Duration,
+    /// Since when it is waited for.
+    waiting: Option<Duration>,
+    waited: bool,
+    /// Whether its arrival was counted.
+    arrived: bool,
+}
+
+/// Where the blocks of a scan come from.
 pub struct ScanSource {
     options: BlockReadOptions,
     policy: ReadaheadPolicy,
     limits: Arc<ScanLimits>,
+    /// Reads that overlap, if they do.
+    reads: Option<Arc<ScanReads>>,
+    level: Option<Arc<dyn TableLevel>>,
     pattern: Pattern,
-    piece: Option<Box<Piece>>,
+    plan: Option<Box<Plan>>,
+    pace: Pace,
+    /// What to do with blocks is not clear from the cache alone: there is a plan, or a call was suspended.
+    busy: bool,
+    /// Bytes read ahead, and those of them that nobody used.
+    ahead_bytes: u64,
+    wasted_bytes: u64,
 }
 
 impl ScanSource {
-    /// A source for a scan within `limits`.
+    /// A source for a scan within `limits`. With `reads` it may suspend, and `reads` knows what it waits for.
     #[must_use]
     pub fn new(
         options: BlockReadOptions,
         policy: ReadaheadPolicy,
         limits: Arc<ScanLimits>,
+        reads: Option<Arc<ScanReads>>,
     ) -> Self {
         ScanSource {
             options,
             policy,
             limits,
+            reads,
+            level: None,
             pattern: Pattern::default(),
-            piece: None,
+            plan: None,
+            pace: Pace::default(),
+            busy: false,
+            ahead_bytes: 0,
+            wasted_bytes: 0,
         }
-    }
-
-    fn check_tier(&self) -> Result<()> {
-        if self.options.cache_only {
-            return Err(not_cached());
-        }
-        Ok(())
     }
 
     fn publish(
@@ -143,38 +188,305 @@ impl ScanSource {
         block
     }
 
-    /// Reads one block alone.
+    /// One block alone, which the cache does not have.
     #[cold]
     fn load(
-        &self,
-        file: &TableFile,
+        &mut self,
+        file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>> {
-        self.check_tier()?;
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+        if let Some(reads) = &self.reads {
+            self.busy = true;
+            return reads.missed(file, handle, kind);
+        }
+        if self.options.cache_only {
+            return Err(not_cached().into());
+        }
         let block = file.read(handle, kind, self.options.verify_checksums)?;
         Ok(self.publish(file, handle, kind, block))
     }
 
+    /// A block, after a call was suspended.
+    #[cold]
+    fn load_again(
+        &mut self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+        match &self.reads {
+            Some(reads) => reads.block(file, handle, kind),
+            None => match file.cached(handle, kind) {
+                Some(block) => Ok(block),
+                None => self.load(file, handle, kind),
+            },
+        }
+    }
+
     /// How many bytes behind a missing block are to be read with it.
-    fn ahead_bytes(&mut self, file: &TableFile) -> u64 {
-        let policy = &self.policy;
+    fn bytes_ahead(&mut self, file: &TableFile) -> u64 {
         if file.file.mapped().is_some() || self.options.cache_only {
             return 0;
         }
-        if policy.fixed_bytes != 0 {
-            return policy.fixed_bytes;
-        }
-        if policy.max_bytes == 0
-            || policy.initial_bytes == 0
-            || self.pattern.run <= policy.blocks_before
+        if self.policy.fixed_bytes == 0
+            && (self.policy.max_bytes == 0
+                || self.policy.initial_bytes == 0
+                || self.pattern.run <= self.policy.blocks_before)
         {
             return 0;
         }
-        let initial = policy.initial_bytes.min(policy.max_bytes);
-        let bytes = self.pattern.ahead_bytes.max(initial);
+        self.next_bytes()
+    }
+
+    /// The bytes of the next piece; those of the one after are more.
+    fn next_bytes(&mut self) -> u64 {
+        let policy = &self.policy;
+        if policy.fixed_bytes != 0 {
+            return policy.fixed_bytes;
+        }
+        let bytes = self.pattern.ahead_bytes.max(policy.initial_bytes);
         self.pattern.ahead_bytes = bytes.saturating_mul(2).min(policy.max_bytes);
-        bytes
+        bytes.min(policy.max_bytes)
+    }
+
+    /// A plan that no longer fits, or is used up, is given up.
+    fn drop_plan(&mut self) {
+        let Some(plan) = self.plan.take() else { return };
+        let unused: u64 = plan.pieces.iter().map(Piece::unused_bytes).sum();
+        if let Some(piece) = plan.pieces.front()
+            && unused > 0
+            && let Some(statistics) = &piece.file.statistics
+        {
+            statistics.record(HistogramKind::PrefetchedBytesDiscarded, unused);
+        }
+        self.wasted_bytes = self.wasted_bytes.saturating_add(unused);
+        if self.ahead_bytes >= WASTE_COUNTED {
+            if self.wasted_bytes > self.ahead_bytes / 2 {
+                let least = self.policy.initial_bytes.min(self.policy.max_bytes);
+                self.policy.max_bytes = (self.policy.max_bytes / 2).max(least);
+                self.pattern.ahead_bytes = 0;
+            }
+            self.ahead_bytes = 0;
+            self.wasted_bytes = 0;
+        }
+    }
+
+    fn is_planned(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
+        let pieces = self.plan.iter().flat_map(|plan| &plan.pieces);
+        pieces.into_iter().any(|piece| piece.holds(file, handle))
+    }
+
+    /// The block from what was read ahead, if it is there. The plan is at hand, and gone if it does not fit.
+    fn planned(
+        &mut self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+    ) -> Result<Option<Arc<CachedBlock>>, Fault<Awaited>> {
+        let Some(mut plan) = self.plan.take() else {
+            return Ok(None);
+        };
+        while let Some(piece) = plan.pieces.front_mut() {
+            if piece.advance_to(file, handle) {
+                break;
+            }
+            // A scan may leave out what lies between, as one that is positioned anew does.
+            let ahead = plan.pieces.iter().skip(1);
+            if !ahead.into_iter().any(|piece| piece.holds(file, handle)) {
+                self.plan = Some(plan);
+                self.drop_plan();
+                return Ok(None);
+            }
+            self.finish_piece(&mut plan);
+        }
+        if let Some(piece) = plan.pieces.front() {
+            if let Some(read) = piece.missing() {
+                let Some(reads) = &self.reads else {
+                    return Ok(None);
+                };
+                plan.waiting.get_or_insert_with(|| reads.now());
+                let fault = reads.note(read);
+                self.plan = Some(plan);
+                return Err(fault);
+            }
+            if !plan.arrived
+                && let Stored::Coming(read) = &piece.stored
+                && let Some(latency) = read.latency()
+            {
+                plan.arrived = true;
+                self.pace.arrived(latency);
+            }
+            if let (Some(since), Some(reads)) = (plan.waiting.take(), &self.reads) {
+                plan.begun = plan.begun.saturating_add(reads.now().saturating_sub(since));
+                plan.waited = true;
+            }
+        }
+        let block = self.take_block(&mut plan, file, handle);
+        if plan.pieces.front().is_some_and(Piece::is_done) {
+            self.finish_piece(&mut plan);
+            self.top_up(&mut plan);
+        }
+        self.plan = (!plan.pieces.is_empty()).then_some(plan);
+        block
+    }
+
+    /// Takes the next block of the piece in use.
+    fn take_block(
+        &mut self,
+        plan: &mut Plan,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+    ) -> Result<Option<Arc<CachedBlock>>, Fault<Awaited>> {
+        let verify = self.options.verify_checksums;
+        let planned = plan.pieces.front_mut().map(Piece::take);
+        let stored = match planned {
+            Some(Planned::Block(block)) => return Ok(Some(block)),
+            Some(Planned::Stored(stored)) => stored,
+            Some(Planned::Nothing) | None => {
+                return self.load(file, handle, BlockKind::Data).map(Some);
+            }
+        };
+        let Ok(block) = file.decode(handle, BlockKind::Data, stored, verify) else {
+            // What is damaged in a large read may be whole in one of its own.
+            return self.load(file, handle, BlockKind::Data).map(Some);
+        };
+        if let Some(statistics) = &file.statistics {
+            let bytes = stored.len() as u64;
+            statistics.add_all(&[
+                (Ticker::PrefetchHits, 1),
+                (Ticker::PrefetchBytesUseful, bytes),
+            ]);
+        }
+        Ok(Some(self.publish(file, handle, BlockKind::Data, block)))
+    }
+
+    /// The piece in use is used up.
+    fn finish_piece(&mut self, plan: &mut Plan) {
+        let Some(piece) = plan.pieces.pop_front() else {
+            return;
+        };
+        if let Some(reads) = &self.reads {
+            let now = reads.now();
+            if piece.bytes() > 0 {
+                let elapsed = now.saturating_sub(plan.begun);
+                self.pace.used(piece.bytes(), elapsed, plan.waited);
+            }
+            plan.begun = now;
+            plan.waited = false;
+            plan.arrived = false;
+        }
+    }
+
+    /// Plans as many pieces as the scan needs ahead of it, and has them read.
+    fn top_up(&mut self, plan: &mut Plan) {
+        let Some(reads) = self.reads.clone() else {
+            return;
+        };
+        let mut pushed = false;
+        for (index, piece) in plan.pieces.iter_mut().enumerate() {
+            if piece.is_unread() {
+                pushed |= self.push(&reads, piece, index == 0);
+            }
+        }
+        loop {
+            let size = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
+            let depth = self
+                .pace
+                .depth(self.pace.piece_bytes(size.min(PIECE_BYTES_MAX)));
+            let is_unread = plan.pieces.back().is_some_and(Piece::is_unread);
+            if plan.lookahead.ended() || is_unread || plan.pieces.len() > depth {
+                break;
+            }
+            let urgent = plan.pieces.is_empty();
+            let left = reads.bytes_left();
+            let room = if urgent { left } else { left / 2 };
+            if room < PIECE_BYTES_MIN {
+                break;
+            }
+            let bytes = self.next_bytes();
+            let bytes = self.pace.piece_bytes(bytes);
+            let Some(mut piece) = self.plan_piece(&mut plan.lookahead, bytes.min(room)) else {
+                break;
+            };
+            if piece.range.is_empty() && !urgent {
+                // All of it is cached: what comes then, the cache may have too.
+                plan.lookahead.end();
+            }
+            pushed |= self.push(&reads, &mut piece, urgent);
+            plan.pieces.push_back(piece);
+        }
+        if pushed {
+            reads.flush();
+        }
+    }
+
+    /// Has a piece read, if there is room.
+    fn push(&mut self, reads: &ScanReads, piece: &mut Piece, urgent: bool) -> bool {
+        if piece.range.is_empty() {
+            return false;
+        }
+        let Some(read) = reads.push(&piece.file, &piece.range, urgent) else {
+            return false;
+        };
+        piece.stored = Stored::Coming(read);
+        self.count_ahead(piece);
+        true
+    }
+
+    fn count_ahead(&mut self, piece: &Piece) {
+        self.ahead_bytes = self.ahead_bytes.saturating_add(piece.bytes());
+        if let Some(statistics) = &piece.file.statistics {
+            statistics.add(Ticker::PrefetchBytes, piece.bytes());
+        }
+    }
+
+    fn plan_piece(&mut self, lookahead: &mut Lookahead, bytes: u64) -> Option<Piece> {
+        let limits = Arc::clone(&self.limits);
+        let limits = self.policy.trimmed.then_some(&*limits);
+        let bytes = match &self.reads {
+            Some(_) => bytes.min(PIECE_BYTES_MAX),
+            None => bytes,
+        };
+        lookahead.piece(bytes, self, limits)
+    }
+
+    /// Begins to read ahead with the block that is entered.
+    fn begin_plan(&mut self, place: &ScanPlace<'_>, bytes: u64) {
+        let level = self.level.clone().filter(|_| self.reads.is_some());
+        let mut lookahead = Lookahead::new(place, level);
+        let room = match &self.reads {
+            Some(reads) => reads.bytes_left(),
+            None => u64::MAX,
+        };
+        let Some(mut piece) = self.plan_piece(&mut lookahead, bytes.min(room)) else {
+            return;
+        };
+        let mut begun = Duration::ZERO;
+        if let Some(reads) = self.reads.clone() {
+            begun = reads.now();
+            if !self.push(&reads, &mut piece, true) {
+                return;
+            }
+        } else {
+            let file = place.file();
+            // What cannot be read together is read block by block.
+            if let Ok(stored) = file.read_bytes(piece.range.start, piece.bytes()) {
+                piece.stored = Stored::Here(stored);
+                self.count_ahead(&piece);
+                self.hint(file, &piece.range, place.way, lookahead.ended());
+            }
+        }
+        let mut plan = Box::new(Plan {
+            lookahead,
+            pieces: VecDeque::from([piece]),
+            begun,
+            waiting: None,
+            waited: false,
+            arrived: false,
+        });
+        self.top_up(&mut plan);
+        self.plan = Some(plan);
+        self.busy = true;
     }
 
     /// Lets the system read what comes behind a piece while the piece is used, where it keeps what it reads.
@@ -193,68 +505,40 @@ impl ScanSource {
         file.file.prefetch(from, to.saturating_sub(from));
     }
 
-    /// The block from what was read ahead, if it is there.
-    fn planned(
-        &mut self,
-        file: &TableFile,
-        handle: BlockHandle,
-    ) -> Result<Option<Arc<CachedBlock>>> {
-        let Some(mut piece) = self.piece.take() else {
-            return Ok(None);
-        };
-        if !piece.advance_to(file.cache_id, handle) {
-            return Ok(None);
-        }
-        let verify = self.options.verify_checksums;
-        let block = match piece.take() {
-            Planned::Block(block) => block,
-            Planned::Stored(stored) => {
-                // What is damaged in a large read may be whole in one of its own.
-                let block = match file.decode(handle, BlockKind::Data, stored, verify) {
-                    Ok(block) => block,
-                    Err(_) => file.read(handle, BlockKind::Data, verify)?,
-                };
-                if let Some(statistics) = &file.statistics {
-                    statistics.add(Ticker::PrefetchHits, 1);
-                }
-                self.publish(file, handle, BlockKind::Data, block)
-            }
-            Planned::Nothing => self.load(file, handle, BlockKind::Data)?,
-        };
-        self.piece = (!piece.is_done()).then_some(piece);
-        Ok(Some(block))
-    }
-
     #[cold]
-    fn fetch(&mut self, place: &ScanPlace<'_>, handle: BlockHandle) -> Result<Arc<CachedBlock>> {
+    fn fetch(
+        &mut self,
+        place: &ScanPlace<'_>,
+        handle: BlockHandle,
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
         let file = place.file();
-        if self.piece.is_some() {
-            if let Some(block) = self.planned(file, handle)? {
+        if self.busy {
+            if let Some(reads) = &self.reads
+                && reads.is_needed(file, handle)
+            {
+                return self.load_again(file, handle, BlockKind::Data);
+            }
+            // A call that is made again comes by blocks that lie elsewhere. The plan it waits for is kept, for otherwise it
+            // would wait for ever.
+            let waits = self.reads.as_ref().is_some_and(|reads| reads.is_awaiting());
+            if (!waits || self.is_planned(file, handle))
+                && let Some(block) = self.planned(file, handle)?
+            {
                 return Ok(block);
             }
+            self.busy = self.plan.is_some();
             if let Some(block) = file.cached(handle, BlockKind::Data) {
                 return Ok(block);
             }
+            if waits && self.plan.is_some() {
+                return self.load(file, handle, BlockKind::Data);
+            }
         }
-        let ahead = self.ahead_bytes(file);
-        if ahead == 0 {
+        let bytes = self.bytes_ahead(file);
+        if bytes == 0 {
             return self.load(file, handle, BlockKind::Data);
         }
-        let limits = Arc::clone(&self.limits);
-        let limits = self.policy.trimmed.then_some(&*limits);
-        let mut lookahead = Lookahead::new(place);
-        let piece = lookahead.piece(ahead, self, limits);
-        if let Some(mut piece) = piece {
-            let bytes = piece.range.end - piece.range.start;
-            if let Ok(stored) = file.read_bytes(piece.range.start, bytes) {
-                piece.stored = Stored::Here(stored);
-                self.hint(file, &piece.range, place.way, lookahead.ended());
-                if let Some(statistics) = &file.statistics {
-                    statistics.add(Ticker::PrefetchBytes, bytes);
-                }
-            }
-            self.piece = Some(Box::new(piece));
-        }
+        self.begin_plan(place, bytes);
         match self.planned(file, handle)? {
             Some(block) => Ok(block),
             None => self.load(file, handle, BlockKind::Data),
@@ -265,12 +549,16 @@ impl ScanSource {
 impl Clone for ScanSource {
     /// A source for another table of the scan.
     fn clone(&self) -> Self {
-        ScanSource::new(self.options, self.policy, Arc::clone(&self.limits))
+        let limits = Arc::clone(&self.limits);
+        ScanSource {
+            level: self.level.clone(),
+            ..ScanSource::new(self.options, self.policy, limits, self.reads.clone())
+        }
     }
 }
 
 impl BlockSource for ScanSource {
-    type Suspend = Blocking;
+    type Suspend = Awaited;
 
     #[inline]
     fn block(
@@ -278,10 +566,13 @@ impl BlockSource for ScanSource {
         file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>, Fault<Blocking>> {
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+        if self.busy {
+            return self.load_again(file, handle, kind);
+        }
         match file.cached(handle, kind) {
             Some(block) => Ok(block),
-            None => Ok(self.load(file, handle, kind)?),
+            None => self.load(file, handle, kind),
         }
     }
 
@@ -290,15 +581,29 @@ impl BlockSource for ScanSource {
         &mut self,
         place: &ScanPlace<'_>,
         handle: BlockHandle,
-    ) -> Result<Arc<CachedBlock>, Fault<Blocking>> {
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
         let file = place.file();
         let adaptive = self.policy.adaptive;
         self.pattern.enter(file, handle, place.way, adaptive);
-        if self.piece.is_none()
+        if !self.busy
             && let Some(block) = file.cached(handle, BlockKind::Data)
         {
             return Ok(block);
         }
-        Ok(self.fetch(place, handle)?)
+        self.fetch(place, handle)
+    }
+
+    fn set_level(&mut self, level: &Arc<dyn TableLevel>) {
+        self.level = Some(Arc::clone(level));
+    }
+}
+
+impl fmt::Debug for ScanSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanSource")
+            .field("policy", &self.policy)
+            .field("pattern", &self.pattern)
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }

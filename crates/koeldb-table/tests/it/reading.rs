@@ -9,7 +9,7 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::stats::{Statistics, Ticker};
-use koeldb_base::{Blocking, Cursor, ErrorKind, KeyOrder, Lookup, Result};
+use koeldb_base::{Cursor, ErrorKind, Fault, KeyOrder, Lookup, Result};
 use koeldb_cache::{Cache, CacheOptions};
 use koeldb_fs::{
     Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, OpenOptions,
@@ -143,6 +143,15 @@ fn a_damaged_block_is_read_when_nobody_verifies() {
     );
 }
 
+/// What came of a call that has nothing to wait for.
+fn done<S>(moved: Result<(), Fault<S>>) -> Result<()> {
+    match moved {
+        Ok(()) => Ok(()),
+        Err(Fault::Error(error)) => Err(error),
+        Err(Fault::Suspend(_)) => panic!("the call waits for something"),
+    }
+}
+
 /// A table of `bytes` whose reads are counted.
 fn counted(bytes: &[u8], context: &TableReadContext) -> (TraceFileSystem, Arc<TableReader>) {
     let memory = MemoryFileSystem::new();
@@ -159,29 +168,26 @@ fn counted(bytes: &[u8], context: &TableReadContext) -> (TraceFileSystem, Arc<Ta
 }
 
 /// The reads a whole scan makes, both ways, and what it finds.
-fn scan_reads<S: BlockSource<Suspend = Blocking> + Clone>(
-    bytes: &[u8],
-    source: &S,
-) -> (u64, u64, usize) {
+fn scan_reads<S: BlockSource + Clone>(bytes: &[u8], source: &S) -> (u64, u64, usize) {
     let (fs, table) = counted(bytes, &TableReadContext::default());
     let reads = || fs.total_counts().reads;
     let before = reads();
     let mut cursor = table.cursor(source.clone(), &TableCursorOptions::default());
     let mut entries = 0;
-    blocking(cursor.seek_to_first()).unwrap();
+    done(cursor.seek_to_first()).unwrap();
     while cursor.valid() {
         assert_eq!(cursor.value(), value(entries));
         entries += 1;
-        blocking(cursor.next()).unwrap();
+        done(cursor.next()).unwrap();
     }
     let forward = reads() - before;
     let mut cursor = table.cursor(source.clone(), &TableCursorOptions::default());
     let mut left = entries;
-    blocking(cursor.seek_to_last()).unwrap();
+    done(cursor.seek_to_last()).unwrap();
     while cursor.valid() {
         left -= 1;
         assert_eq!(cursor.value(), value(left));
-        blocking(cursor.prev()).unwrap();
+        done(cursor.prev()).unwrap();
     }
     assert_eq!(left, 0);
     (forward, reads() - before - forward, entries)
@@ -189,7 +195,7 @@ fn scan_reads<S: BlockSource<Suspend = Blocking> + Clone>(
 
 fn scan_source(policy: ReadaheadPolicy) -> ScanSource {
     let limits = Arc::new(ScanLimits::new());
-    ScanSource::new(BlockReadOptions::default(), policy, limits)
+    ScanSource::new(BlockReadOptions::default(), policy, limits, None)
 }
 
 #[test]
@@ -259,7 +265,14 @@ fn reading_ahead_ends_where_the_scan_ends() {
         ..ReadaheadPolicy::default()
     };
     let limits = Arc::new(ScanLimits::new());
-    let source = |policy| ScanSource::new(BlockReadOptions::default(), policy, Arc::clone(&limits));
+    let source = |policy| {
+        ScanSource::new(
+            BlockReadOptions::default(),
+            policy,
+            Arc::clone(&limits),
+            None,
+        )
+    };
     let options = TableCursorOptions::default();
     let target = |number| encode(&user_key(number), MAX_SEQNO, ValueType::FOR_SEEK);
     let read = |policy, from, back: bool| {
@@ -272,7 +285,7 @@ fn reading_ahead_ends_where_the_scan_ends() {
             } else {
                 cursor.seek(&target)
             };
-            blocking(placed).unwrap();
+            done(placed).unwrap();
             assert!(cursor.valid());
         })
     };
@@ -307,11 +320,11 @@ fn what_is_cached_is_not_read_again() {
     let whole = |source: ScanSource| {
         let mut cursor = table.cursor(source, &options);
         let mut entries = 0;
-        blocking(cursor.seek(&target(0))).unwrap();
+        done(cursor.seek(&target(0))).unwrap();
         while cursor.valid() {
             assert_eq!(cursor.value(), value(entries));
             entries += 1;
-            blocking(cursor.next()).unwrap();
+            done(cursor.next()).unwrap();
         }
         assert_eq!(entries, 20_000);
     };
@@ -349,7 +362,7 @@ fn a_failed_large_read_fails_no_block_that_can_be_read() {
         FaultAction::FlipReadBits(40),
     ] {
         let mut cursor = table.cursor(scan_source(ReadaheadPolicy::default()), &options);
-        blocking(cursor.seek_to_first()).unwrap();
+        done(cursor.seek_to_first()).unwrap();
         // After the first two blocks, which are read alone, comes the first read of several.
         let rule = FaultRule::new(action.clone()).on(&[Operation::Read]);
         fs.add_rule(rule.nth(2).limit(1));
@@ -358,7 +371,7 @@ fn a_failed_large_read_fails_no_block_that_can_be_read() {
         while cursor.valid() {
             assert_eq!(cursor.value(), value(entries));
             entries += 1;
-            blocking(cursor.next()).unwrap();
+            done(cursor.next()).unwrap();
         }
         assert_eq!(entries, 20_000, "{action:?}");
         assert_eq!(fs.injection_count(), injected + 1);

@@ -12,17 +12,23 @@ use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
 use koeldb_table::block_based::ahead::ScanLimits;
+use koeldb_table::block_based::scan_reads::{Awaited, SCAN_BYTES, ScanReads};
 use koeldb_table::block_based::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 
+use super::awaiting::Awaiting;
 use super::bounds::{IterateBounds, KeyBounds};
 use super::scan::{Scan, View};
 use crate::column_family::ColumnFamily;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{ReadOptions, ReadTier, Switch};
 use crate::snapshot::Snapshot;
 use crate::super_version::SuperVersion;
 
 /// One run of entries under a scan.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "runs are made once a scan, and stepped often"
+)]
 pub(crate) enum RunCursor {
     Memtable(MemtableCursor),
     Table(TableCursor<ScanSource>),
@@ -39,38 +45,52 @@ macro_rules! each_run {
     };
 }
 
+/// The same for moves: a memtable never suspends.
+macro_rules! each_move {
+    ($self:expr, $cursor:ident => $call:expr) => {
+        match $self {
+            RunCursor::Memtable($cursor) => $call.map_err(Fault::widen),
+            RunCursor::Table($cursor) => $call,
+            RunCursor::Level($cursor) => $call,
+        }
+    };
+}
+
+/// The merged runs of a family.
+type Runs = Awaiting<MergingCursor<RunCursor>>;
+
 impl Cursor for RunCursor {
-    type Suspend = Blocking;
+    type Suspend = Awaited;
 
     #[inline]
     fn valid(&self) -> bool {
         each_run!(self, cursor => cursor.valid())
     }
 
-    fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
-        each_run!(self, cursor => cursor.seek_to_first())
+    fn seek_to_first(&mut self) -> Result<(), Fault<Awaited>> {
+        each_move!(self, cursor => cursor.seek_to_first())
     }
 
-    fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
-        each_run!(self, cursor => cursor.seek_to_last())
+    fn seek_to_last(&mut self) -> Result<(), Fault<Awaited>> {
+        each_move!(self, cursor => cursor.seek_to_last())
     }
 
-    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
-        each_run!(self, cursor => cursor.seek(target))
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Awaited>> {
+        each_move!(self, cursor => cursor.seek(target))
     }
 
-    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
-        each_run!(self, cursor => cursor.seek_for_prev(target))
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<(), Fault<Blocking>> {
-        each_run!(self, cursor => cursor.next())
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Awaited>> {
+        each_move!(self, cursor => cursor.seek_for_prev(target))
     }
 
     #[inline]
-    fn prev(&mut self) -> Result<(), Fault<Blocking>> {
-        each_run!(self, cursor => cursor.prev())
+    fn next(&mut self) -> Result<(), Fault<Awaited>> {
+        each_move!(self, cursor => cursor.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Fault<Awaited>> {
+        each_move!(self, cursor => cursor.prev())
     }
 
     #[inline]
@@ -94,7 +114,7 @@ pub struct DbCursor {
     options: ReadOptions,
     bounds: KeyBounds,
     pinned: Result<(Arc<SuperVersion>, u64)>,
-    scan: Option<Scan<MergingCursor<RunCursor>>>,
+    scan: Option<Scan<Runs>>,
     /// The range set last is none under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
@@ -125,17 +145,19 @@ impl DbCursor {
         cursor
     }
 
-    fn build(&self) -> Result<Scan<MergingCursor<RunCursor>>> {
+    fn build(&self) -> Result<Scan<Runs>> {
         let (super_version, seqno) = match &self.pinned {
             Ok((super_version, seqno)) => (super_version, *seqno),
             Err(error) => return Err(error.clone()),
         };
         let options = &self.options;
         let limits = Arc::new(ScanLimits::new());
+        let reads = self.overlapping_reads();
         let source = ScanSource::new(
             options.block_read_options(),
             options.readahead_policy(&super_version.options),
             Arc::clone(&limits),
+            reads.clone(),
         );
         let table_options = TableCursorOptions::default();
         let mut runs = Vec::new();
@@ -189,11 +211,26 @@ impl DbCursor {
             },
         };
         Ok(Scan::new(
-            MergingCursor::new(order, runs),
+            Awaiting::new(MergingCursor::new(order, runs), reads),
             view,
             self.bounds.clone(),
             limits,
         ))
+    }
+
+    /// The reads of a scan that overlaps them: if it is told to, or is left the choice and the system keeps nothing of what
+    /// it reads.
+    fn overlapping_reads(&self) -> Option<Arc<ScanReads>> {
+        let inner = self.family.inner();
+        let wanted = match self.options.async_io {
+            Switch::On => true,
+            Switch::Off => false,
+            Switch::Auto => inner.db_options.use_direct_reads,
+        };
+        let engine = &inner.scan_engine;
+        let blocks = self.options.block_read_options();
+        (wanted && !blocks.cache_only && engine.is_parallel())
+            .then(|| ScanReads::new(engine, blocks, SCAN_BYTES))
     }
 
     /// Runs one positioning step; a seek forgets an earlier error, a step repeats it.
@@ -201,7 +238,7 @@ impl DbCursor {
     fn step(
         &mut self,
         is_seek: bool,
-        run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
+        run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         if let Some(failure) = &self.failure
             && !is_seek
@@ -223,7 +260,7 @@ impl DbCursor {
     fn try_step(
         &mut self,
         is_seek: bool,
-        run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
+        run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         self.family.inner().check_open()?;
         if let Some(failure) = &self.range_failure {
@@ -246,7 +283,7 @@ impl DbCursor {
 
     fn seek_step(
         &mut self,
-        run: impl FnOnce(&mut Scan<MergingCursor<RunCursor>>) -> Result<(), Fault<Blocking>>,
+        run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         let family = self.family.clone();
         let inner = family.inner();

@@ -1,5 +1,6 @@
 //! The read paths: point reads, batches of them, and scans.
 
+mod awaiting;
 pub(crate) mod bounds;
 mod cursor;
 mod get;

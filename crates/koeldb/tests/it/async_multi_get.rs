@@ -21,28 +21,28 @@ use koeldb::{
 const PATH: &str = "/async";
 
 /// A small generator, so that a printed seed replays a run.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % bound
     }
 
-    fn index(&mut self, count: usize) -> usize {
+    pub(crate) fn index(&mut self, count: usize) -> usize {
         usize::try_from(self.below(count as u64)).unwrap()
     }
 }
 
 /// What is wrong with a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wrong {
+pub(crate) enum Wrong {
     /// Reads of it fail.
     Unreadable,
     /// The next read of it fails.
@@ -55,7 +55,7 @@ enum Wrong {
 
 /// Damages parts of files, and lists the reads that were made.
 #[derive(Clone, Debug, Default)]
-struct Damage(Arc<Mutex<DamageState>>);
+pub(crate) struct Damage(Arc<Mutex<DamageState>>);
 
 #[derive(Debug, Default)]
 struct DamageState {
@@ -65,12 +65,12 @@ struct DamageState {
 }
 
 impl Damage {
-    fn spoil(&self, part: &(PathBuf, Range<u64>), wrong: Wrong) {
+    pub(crate) fn spoil(&self, part: &(PathBuf, Range<u64>), wrong: Wrong) {
         let mut state = self.0.lock().unwrap();
         state.wrong.push((part.0.clone(), part.1.clone(), wrong));
     }
 
-    fn heal(&self) {
+    pub(crate) fn heal(&self) {
         let mut state = self.0.lock().unwrap();
         state.wrong.clear();
         state.unopenable = false;
@@ -81,7 +81,7 @@ impl Damage {
     }
 
     /// The reads of tables since this was asked last.
-    fn take_reads(&self) -> Vec<(PathBuf, Range<u64>)> {
+    pub(crate) fn take_reads(&self) -> Vec<(PathBuf, Range<u64>)> {
         std::mem::take(&mut self.0.lock().unwrap().reads)
     }
 }
@@ -132,14 +132,14 @@ impl Layer for Damage {
 }
 
 /// A device that holds a database.
-struct Device {
+pub(crate) struct Device {
     memory: Arc<MemoryFileSystem>,
-    damage: Damage,
-    sim: SimReads,
+    pub(crate) damage: Damage,
+    pub(crate) sim: SimReads,
 }
 
 impl Device {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Device {
             memory: Arc::new(MemoryFileSystem::new()),
             damage: Damage::default(),
@@ -148,7 +148,7 @@ impl Device {
     }
 
     /// Opens the database for writing, past all that is between.
-    fn open_plainly(&self, options: &Options) -> Db {
+    pub(crate) fn open_plainly(&self, options: &Options) -> Db {
         let mut options = options.clone();
         let fs: Arc<dyn FileSystem> = self.memory.clone();
         options
@@ -158,7 +158,7 @@ impl Device {
         Db::open(&options, PATH).unwrap()
     }
 
-    fn open(&self, options: &Options) -> Db {
+    pub(crate) fn open(&self, options: &Options) -> Db {
         let mut options = options.clone();
         let ordered = Layered::with_layer(self.memory.clone(), self.sim.clone());
         let damaged = Layered::with_layer(Arc::new(ordered), self.damage.clone());
@@ -168,14 +168,14 @@ impl Device {
     }
 }
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn key(number: u64) -> Vec<u8> {
+pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
 /// Runs of random operations, one above the other: some level-0 tables over one or two deeper levels.
-fn fill(db: &Db, random: &mut Random, key_count: u64, runs: u64) -> Model {
+pub(crate) fn fill(db: &Db, random: &mut Random, key_count: u64, runs: u64) -> Model {
     let mut model = Model::new();
     for run in 0..runs {
         for step in 0..key_count {
@@ -225,7 +225,11 @@ fn fill(db: &Db, random: &mut Random, key_count: u64, runs: u64) -> Model {
 }
 
 fn options_of(random: &mut Random) -> Options {
-    let mut options = Options::new();
+    let table = table_of(random);
+    options_with(random, &table)
+}
+
+pub(crate) fn table_of(random: &mut Random) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::new();
     table.set_block_size([128, 512, 4096][random.index(3)]);
     if random.below(3) > 0 {
@@ -250,11 +254,16 @@ fn options_of(random: &mut Random) -> Options {
         1 => table.set_block_cache(&Cache::new_lru_cache(6 << 10)),
         _ => table.set_block_cache(&Cache::new_clock_cache(1 << 20)),
     };
+    table
+}
+
+pub(crate) fn options_with(random: &mut Random, table: &BlockBasedOptions) -> Options {
+    let mut options = Options::new();
     options
         .set_compression_type([Compression::None, Compression::Snappy][random.index(2)])
         .set_target_file_size_base([2 << 10, 64 << 20][random.index(2)])
         .set_merge_operator(StringAppend::default())
-        .set_block_based_table_factory(&table);
+        .set_block_based_table_factory(table);
     options
 }
 

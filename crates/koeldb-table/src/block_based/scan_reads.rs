@@ -1,0 +1,387 @@
+//! The reads that scans leave under way, and what they wait for.
+//!
+//! A [`ScanEngine`] belongs to a database, a [`ScanReads`] to one of its scans. A scan asks in two ways. Blocks that it
+//! misses become needs: all its tables record theirs before any waits, and they are then read together, on the thread
+//! that waits. Pieces are read ahead by others and outlive every call: a scan can be moved to another thread or dropped
+//! while they are under way, and nobody waits for them then.
+//!
+//! Invariants: the memory of a piece counts against the budgets of its scan and of the engine until the read has
+//! completed and the last scan has let go of it. A range that is under way is not read again: who needs it joins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Fault, Result};
+use koeldb_fs::read_driver::{AsyncReads, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession};
+
+use super::format::BlockHandle;
+use crate::gather::{Gather, GatherOptions};
+use crate::probe::ProbeSource;
+use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile};
+
+/// The memory that all scans of a database may read ahead into, in bytes.
+pub const ENGINE_BYTES: u64 = 64 << 20;
+
+/// The same for one scan.
+pub const SCAN_BYTES: u64 = 2 << 20;
+
+/// How often a thread looks whether a read has arrived before it sleeps: a few microseconds.
+const SPINS: u32 = 200;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A suspended scan waits for what its [`ScanReads`] has noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited;
+
+/// So many bytes and no more.
+#[derive(Debug)]
+struct Budget {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Budget {
+    fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Budget {
+            limit,
+            used: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes `bytes` if `reserve` is then still left.
+    fn take(self: &Arc<Self>, bytes: u64, reserve: u64) -> Option<Share> {
+        let limit = self.limit.saturating_sub(reserve);
+        let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
+        Some(Share {
+            budget: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+}
+
+/// A part of a budget, given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A range of a file that is read ahead of a scan.
+pub(super) struct PieceRead {
+    /// The number of the file.
+    number: u64,
+    range: Range<u64>,
+    outcome: OnceLock<Outcome>,
+    waiting: Mutex<()>,
+    arrived: Condvar,
+    engine: Arc<ScanEngine>,
+    _shares: [Share; 2],
+}
+
+impl PieceRead {
+    fn complete(&self, outcome: Outcome) {
+        let _ = self.outcome.set(outcome);
+        drop(lock(&self.waiting));
+        self.arrived.notify_all();
+    }
+
+    /// Whether it has arrived or failed.
+    pub(super) fn is_done(&self) -> bool {
+        self.outcome.get().is_some()
+    }
+
+    /// How long the device took.
+    pub(super) fn latency(&self) -> Option<Duration> {
+        self.outcome.get().map(|outcome| outcome.latency)
+    }
+
+    /// The bytes from `from` to `to` of the file; `None` if they were not or could not be read.
+    pub(super) fn bytes(&self, from: u64, to: u64) -> Option<&[u8]> {
+        let bytes: &ReadBuffer = self.outcome.get()?.result.as_ref().ok()?;
+        let from = from.checked_sub(self.range.start)?;
+        let to = to.checked_sub(self.range.start)?;
+        bytes.get(to_usize(from)..to_usize(to))
+    }
+
+    fn wait(&self) {
+        for _ in 0..SPINS {
+            if self.is_done() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        while !self.is_done() {
+            if self.engine.reads.drive() {
+                continue;
+            }
+            let waiting = lock(&self.waiting);
+            if !self.is_done() {
+                drop(self.arrived.wait(waiting));
+            }
+        }
+    }
+}
+
+impl Drop for PieceRead {
+    fn drop(&mut self) {
+        let key = (self.number, self.range.start);
+        let mut under_way = lock(&self.engine.under_way);
+        if under_way
+            .get(&key)
+            .is_some_and(|read| read.strong_count() == 0)
+        {
+            under_way.remove(&key);
+        }
+    }
+}
+
+impl fmt::Debug for PieceRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PieceRead")
+            .field("number", &self.number)
+            .field("range", &self.range)
+            .field("is_done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the scans of one database share: how they read, how much, and what is under way.
+pub struct ScanEngine {
+    reads: AsyncReads,
+    budget: Arc<Budget>,
+    /// By file number and first byte.
+    under_way: Mutex<BTreeMap<(u64, u64), Weak<PieceRead>>>,
+}
+
+impl ScanEngine {
+    /// Scans that read through `reads` and hold at most `bytes` bytes that were read ahead.
+    #[must_use]
+    pub fn new(reads: AsyncReads, bytes: u64) -> Arc<Self> {
+        Arc::new(ScanEngine {
+            reads,
+            budget: Budget::new(bytes),
+            under_way: Mutex::default(),
+        })
+    }
+
+    /// Whether reads overlap at all.
+    #[must_use]
+    pub fn is_parallel(&self) -> bool {
+        self.reads.is_parallel()
+    }
+
+    /// The bytes that were read ahead, or are about to be, and are not used up.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.budget.used.load(Ordering::Relaxed)
+    }
+
+    /// The read under way, or held by another scan, that has all of `range`.
+    fn joinable(&self, number: u64, range: &Range<u64>) -> Option<Arc<PieceRead>> {
+        let under_way = lock(&self.under_way);
+        let (_, read) = under_way
+            .range((number, 0)..=(number, range.start))
+            .next_back()?;
+        let read = read.upgrade();
+        // The last reference may be this one by now, and what it drops needs the lock.
+        drop(under_way);
+        read.filter(|read| range.end <= read.range.end)
+    }
+}
+
+impl fmt::Debug for ScanEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanEngine")
+            .field("reads", &self.reads)
+            .field("held_bytes", &self.held_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    probe: ProbeSource,
+    session: ReadSession,
+    awaited: Vec<Arc<PieceRead>>,
+}
+
+/// The reads of one scan.
+#[derive(Debug)]
+pub struct ScanReads {
+    engine: Arc<ScanEngine>,
+    options: BlockReadOptions,
+    budget: Arc<Budget>,
+    /// Locked by the scan alone, and only where it misses something.
+    state: Mutex<State>,
+}
+
+impl ScanReads {
+    /// A scan that has read nothing, and holds at most `bytes` bytes that were read ahead.
+    #[must_use]
+    pub fn new(engine: &Arc<ScanEngine>, options: BlockReadOptions, bytes: u64) -> Arc<Self> {
+        Arc::new(ScanReads {
+            engine: Arc::clone(engine),
+            options,
+            budget: Budget::new(bytes),
+            state: Mutex::new(State {
+                probe: ProbeSource::new(options),
+                session: engine.reads.shared(),
+                awaited: Vec::new(),
+            }),
+        })
+    }
+
+    /// The time, on the clock of the reads.
+    pub(super) fn now(&self) -> Duration {
+        self.engine.reads.clock().now()
+    }
+
+    /// The block, if it is among those that the suspended call has missed before, or in the cache; or else a need.
+    pub(super) fn block(
+        &self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+        lock(&self.state)
+            .probe
+            .block(file, handle, kind)
+            .map_err(awaited)
+    }
+
+    /// The same for a block that the cache was asked for already.
+    pub(super) fn missed(
+        &self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+        lock(&self.state)
+            .probe
+            .missed(file, handle, kind)
+            .map_err(awaited)
+    }
+
+    /// Whether the block is among those that the suspended call has missed before.
+    pub(super) fn is_needed(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
+        let state = lock(&self.state);
+        let needs = state.probe.needs();
+        !needs.is_empty() && needs.find(file, handle).is_some()
+    }
+
+    /// Whether a call has suspended to wait for pieces, and has not ended.
+    pub(super) fn is_awaiting(&self) -> bool {
+        !lock(&self.state).awaited.is_empty()
+    }
+
+    /// How many bytes may be read ahead.
+    pub(super) fn bytes_left(&self) -> u64 {
+        self.budget.left().min(self.engine.budget.left())
+    }
+
+    /// Has a range of `file` read by [`ScanReads::flush`], or joins those who do already; `None` if there is no room.
+    /// What is not `urgent` leaves some for what is.
+    pub(super) fn push(
+        &self,
+        file: &TableFile,
+        range: &Range<u64>,
+        urgent: bool,
+    ) -> Option<Arc<PieceRead>> {
+        let engine = &self.engine;
+        if let Some(read) = engine.joinable(file.number, range) {
+            return Some(read);
+        }
+        let bytes = range.end.saturating_sub(range.start);
+        let reserve = if urgent { 0 } else { self.budget.limit / 4 };
+        let shares = [
+            self.budget.take(bytes, reserve)?,
+            engine.budget.take(bytes, 0)?,
+        ];
+        let read = Arc::new(PieceRead {
+            number: file.number,
+            range: range.clone(),
+            outcome: OnceLock::new(),
+            waiting: Mutex::default(),
+            arrived: Condvar::new(),
+            engine: Arc::clone(engine),
+            _shares: shares,
+        });
+        let key = (file.number, range.start);
+        let replaced = lock(&engine.under_way).insert(key, Arc::downgrade(&read));
+        drop(replaced);
+        let op = ReadOp::new(&file.file, range.start, to_usize(bytes));
+        let completed = Arc::clone(&read);
+        lock(&self.state)
+            .session
+            .push_then(op, move |outcome| completed.complete(outcome));
+        Some(read)
+    }
+
+    /// Begins the reads that were pushed.
+    pub(super) fn flush(&self) {
+        lock(&self.state).session.flush();
+    }
+
+    /// The suspended call waits for this too.
+    pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<Awaited> {
+        lock(&self.state).awaited.push(Arc::clone(read));
+        Fault::Suspend(Awaited)
+    }
+
+    /// Begins all that a suspended call has missed, together, and waits for it.
+    pub fn wait(&self) {
+        let state = &mut *lock(&self.state);
+        state.session.flush();
+        let arrived = state.awaited.iter().all(|read| read.is_done());
+        if arrived && let Some(only) = state.probe.needs_mut().take_only_wanted() {
+            state.probe.read_in_place(only);
+            return;
+        }
+        let needs = state.probe.needs_mut();
+        if needs.has_wanted() {
+            let reads = &self.engine.reads;
+            let options = GatherOptions::default();
+            let mut gather = Gather::new(reads.inline(), self.options, options);
+            gather.start(needs, Duration::ZERO);
+            while gather.settle_some(needs, None, || Duration::ZERO) {}
+        }
+        for read in &state.awaited {
+            read.wait();
+        }
+    }
+
+    /// The call that was suspended has ended: what it missed is let go of.
+    pub fn settle(&self) {
+        let mut state = lock(&self.state);
+        state.probe.needs_mut().clear();
+        state.awaited.clear();
+    }
+}
+
+fn awaited<S>(fault: Fault<S>) -> Fault<Awaited> {
+    match fault {
+        Fault::Error(error) => Fault::Error(error),
+        Fault::Suspend(_) => Fault::Suspend(Awaited),
+    }
+}

@@ -1,0 +1,106 @@
+//! A cursor that waits where the one inside suspends.
+//!
+//! What the inner cursor needs was noted by the sources of its blocks; when it suspends, all of that is read together,
+//! and the same call is made again until it is through.
+
+use std::sync::Arc;
+
+use koeldb_base::cursor::Blocking;
+use koeldb_base::{Cursor, Fault, PinnedSlice};
+use koeldb_table::block_based::scan_reads::{Awaited, ScanReads};
+
+/// A cursor that does not suspend over one that does.
+pub(super) struct Awaiting<C> {
+    inner: C,
+    /// What the sources note their needs in; `None` if they wait in place.
+    reads: Option<Arc<ScanReads>>,
+}
+
+impl<C: Cursor<Suspend = Awaited>> Awaiting<C> {
+    pub(super) fn new(inner: C, reads: Option<Arc<ScanReads>>) -> Self {
+        Awaiting { inner, reads }
+    }
+
+    /// Waits, and makes a call that suspended again until it ends.
+    #[cold]
+    fn go_on(
+        &mut self,
+        call: impl Fn(&mut C) -> Result<(), Fault<Awaited>>,
+    ) -> Result<(), Fault<Blocking>> {
+        loop {
+            if let Some(reads) = &self.reads {
+                reads.wait();
+            }
+            let ended = match call(&mut self.inner) {
+                Ok(()) => Ok(()),
+                Err(Fault::Error(error)) => Err(Fault::Error(error)),
+                Err(Fault::Suspend(Awaited)) => continue,
+            };
+            if let Some(reads) = &self.reads {
+                reads.settle();
+            }
+            return ended;
+        }
+    }
+
+    #[inline]
+    fn run(
+        &mut self,
+        call: impl Fn(&mut C) -> Result<(), Fault<Awaited>>,
+    ) -> Result<(), Fault<Blocking>> {
+        match call(&mut self.inner) {
+            Ok(()) => Ok(()),
+            Err(Fault::Error(error)) => Err(Fault::Error(error)),
+            Err(Fault::Suspend(Awaited)) => self.go_on(call),
+        }
+    }
+}
+
+impl<C: Cursor<Suspend = Awaited>> Cursor for Awaiting<C> {
+    type Suspend = Blocking;
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
+        self.run(C::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
+        self.run(C::seek_to_last)
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.run(|inner| inner.seek(target))
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.run(|inner| inner.seek_for_prev(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), Fault<Blocking>> {
+        self.run(C::next)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Fault<Blocking>> {
+        self.run(C::prev)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        self.inner.pinned_value()
+    }
+}
