@@ -27,13 +27,13 @@ fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<i32>> {
 }
 
 /// Has the power cut, or the disk brought back, if that is asked for.
-fn switch_power(flags: &Flags, what: &str) -> Result<(), String> {
+fn switch_power(flags: &Flags, what: &[&str]) -> Result<(), String> {
     let Some(program) = &flags.power_cut else {
         return Ok(());
     };
-    match Command::new(program).arg(what).status() {
+    match Command::new(program).args(what).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{} {what}: {status}", program.display())),
+        Ok(status) => Err(format!("{} {what:?}: {status}", program.display())),
         Err(error) => Err(format!("{}: {error}", program.display())),
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
                     failures += 1;
                 }
                 if !is_last {
-                    switch_power(flags, "cut")?;
+                    switch_power(flags, &["cut", &child.id().to_string()])?;
                 }
                 child.kill().map_err(|error| error.to_string())?;
                 child.wait().map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
                 if is_last {
                     break;
                 }
-                switch_power(flags, "restore")?;
+                switch_power(flags, &["restore"])?;
             }
         }
     }

@@ -60,7 +60,7 @@ pub(crate) struct Flags {
     /// Every write is synced.
     #[arg(long)]
     sync: bool,
-    /// A program that cuts the power (`PROGRAM cut`, before the worker is killed) and brings the disk back
+    /// A program that cuts the power (`PROGRAM cut PID`, before the worker is killed) and brings the disk back
     /// (`PROGRAM restore`). With `sync`, and what is expected on another disk.
     #[arg(long, requires = "sync", requires = "expected")]
     power_cut: Option<PathBuf>,
