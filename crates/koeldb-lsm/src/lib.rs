@@ -6,6 +6,7 @@
 
 pub mod current;
 pub mod cursor;
+pub mod file_checksum;
 pub mod job;
 pub mod manifest;
 pub mod pick;

@@ -12,6 +12,7 @@ use koeldb_base::{Error, Result, file_name};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::reader::{TableReadContext, TableReader};
 
+use crate::file_checksum;
 use crate::version::FileMeta;
 
 /// How and where the tables of a family are opened.
@@ -85,6 +86,19 @@ impl TableCache {
             .value_bytes
             .store(properties.raw_value_bytes, Ordering::Relaxed);
         Ok(file.reader.get_or_init(|| reader))
+    }
+
+    /// Reads the whole file and compares the checksum that the MANIFEST has of it; `false` if it has none that is known.
+    /// `progress` is told the bytes of each piece.
+    ///
+    /// # Errors
+    /// `Corruption` if they differ; otherwise as the system fails.
+    pub fn compare_file_checksum(
+        &self,
+        file: &FileMeta,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<bool> {
+        file_checksum::compare(&*self.open_file(file)?, file, progress)
     }
 
     /// Opens `NNNNNN.sst`, or the `.ldb` that LevelDB wrote.

@@ -222,7 +222,7 @@ impl Memtable {
         if let Some(filter) = &self.bloom {
             filter.note(key);
         }
-        self.rep.insert(&parts).map_err(|_| duplicate(key, seqno))
+        self.rep.insert(&parts).map_err(|_| duplicate(seqno))
     }
 
     /// Inserts entries in their order, waiting for the memory they go to together.
@@ -257,7 +257,7 @@ impl Memtable {
             let batch = &batch[..count];
             let (inserted, outcome) = self.rep.insert_batch(batch);
             if outcome.is_err() {
-                return Err(duplicate(batch[inserted].user_key, batch[inserted].seqno));
+                return Err(duplicate(batch[inserted].seqno));
             }
         }
         Ok(())
@@ -480,13 +480,10 @@ fn type_of(footer: u64) -> ValueType {
 }
 
 #[cold]
-fn duplicate(key: &[u8], seqno: SeqNo) -> Error {
+fn duplicate(seqno: SeqNo) -> Error {
     Error::with_kind(
         ErrorKind::TryAgain,
-        format!(
-            "the memtable has an entry of key \"{}\" and sequence number {seqno} already",
-            key.escape_ascii()
-        ),
+        format!("the memtable has an entry of this key and sequence number {seqno} already"),
     )
 }
 

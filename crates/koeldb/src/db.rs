@@ -15,6 +15,7 @@ use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions,
 };
 use crate::read::{DbCursor, DbIterator, IterateBounds, IteratorMode, PinnedSlices};
+use crate::scrub::ScrubReport;
 use crate::snapshot::Snapshot;
 use crate::write::batch::WriteBatch;
 
@@ -547,21 +548,37 @@ impl Db {
         resumed
     }
 
-    /// Reads every block of every table and compares its checksum.
+    /// Reads every block of every table, past the cache, and compares its checksum.
     ///
     /// # Errors
     /// The first that does not match, naming file and offset.
     pub fn verify_checksums(&self) -> Result<()> {
-        for family in self.inner().all_families() {
-            let super_version = family.super_version.load();
-            for (level, file) in super_version.version.files() {
-                super_version
-                    .tables
-                    .reader(file, level)?
-                    .verify_checksums(&mut |_| ())?;
-            }
-        }
-        Ok(())
+        self.inner().for_each_table(|tables, file, level| {
+            tables.reader(file, level)?.verify_checksums(&mut |_| ())
+        })
+    }
+
+    /// Reads every table as a whole and compares the checksum that the MANIFEST has of it, as tables get with the
+    /// option `file_checksum_gen_factory`. Returns how many have one.
+    ///
+    /// # Errors
+    /// The first that does not match, naming the file.
+    pub fn verify_file_checksums(&self) -> Result<u64> {
+        let mut compared = 0;
+        self.inner().for_each_table(|tables, file, _| {
+            compared += u64::from(tables.compare_file_checksum(file, &mut |_| ())?);
+            Ok(())
+        })?;
+        Ok(compared)
+    }
+
+    /// Reads all tables again, at most so many bytes a second (0: as fast as possible), and goes on behind damaged ones.
+    /// [`Options::set_scrub`] does it from time to time.
+    ///
+    /// # Errors
+    /// `ShutdownInProgress` if the database is closed. Damage is in the report.
+    pub fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
+        self.inner().scrub(bytes_per_sec)
     }
 
     /// The tables of all families.

@@ -42,6 +42,7 @@ mod purge;
 mod read;
 mod recovery;
 mod repair;
+mod scrub;
 mod snapshot;
 mod stats_text;
 mod super_version;
@@ -76,6 +77,7 @@ pub use read::{
     PrefixRange,
 };
 pub use repair::RepairReport;
+pub use scrub::{ScrubOptions, ScrubReport};
 pub use snapshot::Snapshot;
 pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};

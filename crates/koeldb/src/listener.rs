@@ -9,6 +9,7 @@ use koeldb_base::{Error, file_name::FileNumber};
 use koeldb_lsm::pick::CompactionReason;
 
 use crate::open::RecoveryReport;
+use crate::scrub::ScrubReport;
 use crate::write::stall::StallCondition;
 
 /// A finished flush.
@@ -89,6 +90,10 @@ pub enum Event<'a> {
     ResumeFailed(&'a Error),
     /// Writes are accepted again.
     Resumed,
+    /// A scrub met a table that is damaged or cannot be read.
+    DamageFound(&'a Error),
+    /// All tables were read again.
+    ScrubCompleted(&'a ScrubReport),
 }
 
 /// Told of events. Any `Fn(&Event<'_>)` is one.

@@ -221,7 +221,7 @@ impl Opening {
         let info_log = self.info_log();
         let identity = self.create_or_check()?;
         let mut to_create = self.settle_families()?;
-        let (mut versions, _manifest_report) = VersionSet::recover(
+        let (mut versions, manifest_report) = VersionSet::recover(
             Arc::clone(&self.fs),
             &self.path,
             &self.descriptors(&to_create),
@@ -247,6 +247,7 @@ impl Opening {
             ),
             bytes_per_sync: self.db.bytes_per_sync,
             open_options: TableFactory::open_options(&self.db),
+            file_checksums: self.db.file_checksum_gen_factory.is_some(),
         };
         let mut families = self.open_families(&versions, &factory);
         self.open_tables(&families)?;
@@ -260,6 +261,10 @@ impl Opening {
             self.read_only,
         )?;
         let mut report = recovered.report.clone();
+        report.manifest_tail_dropped = manifest_report
+            .dropped_tail
+            .map(|tail| format!("{} at offset {}", tail.kind, tail.offset));
+        report.manifest_edits_dropped = manifest_report.dropped_group_edits;
         let wal = if self.read_only {
             None
         } else {
@@ -351,6 +356,7 @@ impl Opening {
             inner.update_stall();
             inner.schedule();
         }
+        inner.begin_scrubbing();
         Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
     }
 

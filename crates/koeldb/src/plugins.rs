@@ -11,6 +11,7 @@ use crate::env::Env;
 use crate::info_log::Logger;
 use crate::listener::EventListener;
 use crate::options::Options;
+use crate::scrub::ScrubOptions;
 
 type FilterFunction = dyn Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync;
 
@@ -44,6 +45,7 @@ pub(crate) struct Plugins {
     pub(crate) env: Env,
     pub(crate) listeners: Vec<Arc<dyn EventListener>>,
     pub(crate) logger: Option<Arc<dyn Logger>>,
+    pub(crate) scrub: Option<ScrubOptions>,
     pub(crate) compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>>,
 }
 

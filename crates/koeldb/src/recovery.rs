@@ -11,7 +11,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::{Error, Result, SeqNo, ValueType};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose};
 use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_lsm::FileMeta;
@@ -49,6 +49,11 @@ pub struct LogReport {
 pub struct RecoveryReport {
     /// The logs, in the order they were replayed.
     pub logs: Vec<LogReport>,
+    /// The incomplete record at the end of the MANIFEST that was left out, with its offset: a change that was never
+    /// acknowledged, or damage.
+    pub manifest_tail_dropped: Option<String>,
+    /// The edits at the end of the MANIFEST that were left out because the last of their group is missing.
+    pub manifest_edits_dropped: usize,
     /// The last sequence number of the recovered state.
     pub last_seqno: SeqNo,
     /// Tables that recovered data was written to.
@@ -70,6 +75,16 @@ impl RecoveryReport {
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "recovered up to sequence number {}", self.last_seqno)?;
+        if let Some(problem) = &self.manifest_tail_dropped {
+            write!(f, "\nthe end of the MANIFEST is left out: {problem}")?;
+        }
+        if self.manifest_edits_dropped > 0 {
+            write!(
+                f,
+                "\n{} edits of an incomplete group at the end of the MANIFEST are left out",
+                self.manifest_edits_dropped
+            )?;
+        }
         for log in &self.logs {
             write!(
                 f,
@@ -257,7 +272,7 @@ impl Replay<'_> {
                 }
                 Err(error) => {
                     let error = error.in_file(&path, Some(reader.last_record().start), "replay");
-                    let is_newer_than_us = error.kind() == koeldb_base::ErrorKind::NotSupported;
+                    let is_newer_than_us = error.kind() == ErrorKind::NotSupported;
                     if is_newer_than_us || !error.is_corruption() {
                         return Err(error);
                     }
@@ -311,6 +326,13 @@ impl Replay<'_> {
                 "batch with the impossible sequence number {first}"
             )));
         }
+        // Found out before anything is applied: entries that are there already are found when half a batch is.
+        let goes_back = count > 0 && self.next_seqno.is_some_and(|next| first < next);
+        if goes_back && self.mode != RecoveryMode::SkipAnyCorruptedRecords {
+            return Err(Error::corruption(format!(
+                "batch that goes back to sequence number {first}"
+            )));
+        }
         self.apply(&record[HEADER_BYTES..], first, number)?;
         log.batches += 1;
         let end = first + SeqNo::from(count);
@@ -351,7 +373,14 @@ impl Replay<'_> {
                 && let Some(family) = self.families.get(&cf)
             {
                 let memtable = family.read(|state| Arc::clone(&state.active.memtable));
-                memtable.insert(seqno, value_type, key, value)?;
+                memtable
+                    .insert(seqno, value_type, key, value)
+                    .map_err(|error| match error.kind() {
+                        ErrorKind::TryAgain => Error::corruption(format!(
+                            "a second entry of a key with sequence number {seqno}"
+                        )),
+                        _ => error,
+                    })?;
             }
             seqno += 1;
         }

@@ -34,6 +34,8 @@ pub(crate) struct TableFactory {
     pub(crate) writable_file_buffer_bytes: usize,
     pub(crate) bytes_per_sync: u64,
     pub(crate) open_options: OpenOptions,
+    /// The MANIFEST gets a checksum of each table as a whole.
+    pub(crate) file_checksums: bool,
 }
 
 impl TableFactory {
@@ -174,6 +176,7 @@ impl TableFactory {
                 snapshots,
                 bottommost: false,
                 epoch,
+                file_checksums: self.file_checksums,
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());

@@ -3,9 +3,15 @@
 //! `KOELDB_LONG=1` runs the long forms, `KOELDB_SEED` repeats what a failure printed.
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod smoke;
+#[cfg(test)]
+mod sweep_directory;
+#[cfg(test)]
+mod sweep_tables;
 #[cfg(test)]
 mod watch;
 

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{MAX_SEQNO, encode, seqno, user_key};
@@ -17,6 +18,7 @@ use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
 use super::compaction_cursor::stripe_of;
+use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
 
 /// How and where a job writes its tables.
@@ -43,6 +45,8 @@ pub struct OutputSpec<'a> {
     pub bottommost: bool,
     /// The epoch of the new files.
     pub epoch: u64,
+    /// Sum up each file as a whole.
+    pub file_checksums: bool,
 }
 
 /// A table that is block-based because its entries could not be in the format asked for.
@@ -68,6 +72,8 @@ pub struct Outputs {
 struct Current {
     builder: TableBuilder,
     number: FileNumber,
+    /// Of the whole file, if it is wanted.
+    sum: Option<Arc<AtomicU32>>,
     smallest: Option<Vec<u8>>,
     largest: Vec<u8>,
     seqno_min: SeqNo,
@@ -163,11 +169,17 @@ impl<'a> TableOutputs<'a> {
         let number = (self.spec.next_file_number)();
         self.made.push(number);
         let path = file_name::table(self.spec.directory, number);
-        let file = self.spec.fs.create(&path, &self.spec.write_options)?;
+        let mut file = self.spec.fs.create(&path, &self.spec.write_options)?;
+        let mut sum = None;
+        if self.spec.file_checksums {
+            let (summed, its_sum) = SummedFile::new(file);
+            (file, sum) = (Box::new(summed), Some(its_sum));
+        }
         self.spec.context.file_number = number;
         Ok(Current {
             builder: TableBuilder::create(file, &self.spec.context)?,
             number,
+            sum,
             smallest: None,
             largest: Vec::new(),
             seqno_min: MAX_SEQNO,
@@ -250,6 +262,9 @@ impl<'a> TableOutputs<'a> {
         file.creation_time = self.spec.context.file_creation_time;
         file.unique_id = table.unique_id;
         file.tail_bytes = table.tail_bytes;
+        if let Some(sum) = &current.sum {
+            file_checksum::record(&mut file, sum);
+        }
         self.finished.raw_bytes +=
             table.properties.raw_key_bytes + table.properties.raw_value_bytes;
         if let Some(reason) = table.fallback {

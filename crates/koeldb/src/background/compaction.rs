@@ -207,6 +207,7 @@ impl DbInner {
                 snapshots: &snapshots,
                 bottommost: plan.bottommost,
                 epoch,
+                file_checksums: self.factory.file_checksums,
             },
             cancelled: &self.background.cancelled,
             verify_record_count: self.db_options.compaction_verify_record_count,

@@ -30,7 +30,7 @@ const BACKOFF_MAX: u32 = 4;
 
 impl Background {
     /// Waits; `false` if the database closes.
-    fn pause(&self, inner: &DbInner, time: Duration) -> bool {
+    pub(crate) fn pause(&self, inner: &DbInner, time: Duration) -> bool {
         let until = inner.clock.now().saturating_add(time);
         let mut running = lock(&self.running);
         loop {

@@ -352,7 +352,7 @@ option_section! {
         [core fixed "6.14"] allow_data_in_errors: bool = false, "",
             set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
         /// Whole-file checksums recorded in the MANIFEST.
-        [later fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";
+        [core fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";
         /// Statistics object.
         [core fixed "6.25"] statistics: Option<Statistics> = None, "BasicStatistics; never written.";
         /// Lowest cache tier used (secondary caches).

@@ -1,0 +1,242 @@
+//! Hostile files: structure changed, and every checksum made to match again. Answers may be lies; nothing panics, hangs or
+//! takes memory without bound.
+
+use std::path::Path;
+
+use koeldb::RecoveryMode;
+use koeldb_damage::bytes_file::{BytesFile, put_file};
+use koeldb_damage::reseal::SealedTable;
+use koeldb_damage::targets::directory::{options, use_up as use_up_database};
+use koeldb_damage::targets::judge;
+use koeldb_damage::targets::table::{open, use_up};
+use koeldb_damage::{mutate, seeds};
+use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy};
+use koeldb_log::{RecordReader, RecoveryMode as LogMode, WalCompression};
+use koeldb_table::block_based::format::{BlockHandle, Footer};
+use koeldb_testkit::{Random, Summary};
+
+use crate::watch::watched;
+
+/// Cases of the gate for each table.
+const TABLE_CASES: u64 = 60;
+
+/// Cases of the gate for logs and MANIFESTs of a directory.
+const DIRECTORY_CASES: u64 = 120;
+
+/// Numbers that a handle breaks at, in a file of so many bytes.
+fn hostile_number(random: &mut Random, file_bytes: u64) -> u64 {
+    match random.below(7) {
+        0 => 0,
+        1 => file_bytes,
+        2 => file_bytes - 1,
+        3 => u64::MAX,
+        4 => u64::MAX - random.below(64),
+        5 => u64::from(u32::MAX) + random.below(3) - 1,
+        _ => random.below(file_bytes),
+    }
+}
+
+fn hostile_handle(random: &mut Random, was: BlockHandle, file_bytes: u64) -> BlockHandle {
+    match random.below(3) {
+        0 => BlockHandle {
+            offset: hostile_number(random, file_bytes),
+            ..was
+        },
+        1 => BlockHandle {
+            size: hostile_number(random, file_bytes),
+            ..was
+        },
+        _ => BlockHandle {
+            offset: hostile_number(random, file_bytes),
+            size: hostile_number(random, file_bytes),
+        },
+    }
+}
+
+/// A table with something changed in it and nothing that a checksum would notice.
+fn hostile(random: &mut Random, table: &SealedTable) -> Vec<u8> {
+    let mut bytes = table.bytes().to_vec();
+    let whole = bytes.len() as u64;
+    if random.chance(1, 8) {
+        let mut footer = Footer { ..*table.footer() };
+        match random.below(3) {
+            0 => footer.metaindex = hostile_handle(random, footer.metaindex, whole),
+            1 => footer.index = hostile_handle(random, footer.index, whole),
+            _ => footer.format_version = u32::try_from(random.below(9)).unwrap(),
+        }
+        table.put_footer(&mut bytes, &footer);
+        return bytes;
+    }
+    for _ in 0..=random.below(3) {
+        let count = table.blocks().len() as u64;
+        if count == 0 {
+            mutate::in_place(random, &mut bytes);
+            continue;
+        }
+        // The last blocks are the ones with structure; data blocks are most.
+        let index = match random.chance(1, 2) {
+            true => count - 1 - random.below(count.min(4)),
+            false => random.below(count),
+        };
+        let block = table.blocks()[usize::try_from(index).unwrap()];
+        let start = usize::try_from(block.offset).unwrap();
+        let end = start + usize::try_from(block.size).unwrap() + 1;
+        // Numbers stand at both ends of a block.
+        let near = match random.below(3) {
+            0 => start..end.min(start + 24),
+            1 => end.saturating_sub(24).max(start)..end,
+            _ => start..end,
+        };
+        mutate::in_place(random, &mut bytes[near]);
+    }
+    table.seal(&mut bytes);
+    bytes
+}
+
+#[test]
+fn tables_with_valid_checksums_and_hostile_content_do_no_harm() {
+    let begun = crate::seconds();
+    let context = seeds::read_context();
+    let (mut cases, mut refused) = (0, 0);
+    for (number, seed) in (0..).zip(seeds::tables()) {
+        let table = SealedTable::new(seed.bytes.clone(), &context).unwrap();
+        let rounds = if crate::is_long() {
+            TABLE_CASES * 100
+        } else {
+            TABLE_CASES
+        };
+        for round in 0..rounds {
+            let mut random =
+                Random::new(crate::seed().wrapping_mul(7919) + number * 1_000_000 + round);
+            let bytes = hostile(&mut random, &table);
+            let what = || format!("{}, round {round}", seed.name);
+            watched(bytes.len(), &what, || match open(&bytes, &context) {
+                Ok(table) => use_up(&table),
+                Err(error) => {
+                    judge(&error);
+                    refused += 1;
+                }
+            });
+            cases += 1;
+        }
+    }
+    Summary {
+        suite: "hostile-tables",
+        seed: crate::seed(),
+        figures: vec![("cases", cases), ("refused", refused)],
+        seconds: crate::seconds() - begun,
+        failures: 0,
+    }
+    .finish("cases", 2_000);
+}
+
+/// The records of a log.
+fn records(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let file = BytesFile::new("/000009.log", bytes);
+    let mut reader = RecordReader::new(file, 9, LogMode::SkipAnyCorruptedRecords);
+    let mut records = Vec::new();
+    while let Ok(Some(record)) = reader.next_record() {
+        records.push(record.to_vec());
+    }
+    records
+}
+
+#[test]
+fn logs_with_valid_checksums_and_hostile_records_do_no_harm() {
+    let begun = crate::seconds();
+    let (mut cases, mut refused) = (0, 0);
+    let mut folders: Vec<_> = seeds::golden_files(40 << 10, |name| name.starts_with("MANIFEST-"))
+        .into_iter()
+        .map(|(path, _)| path.parent().unwrap().to_owned())
+        .collect();
+    folders.retain(|folder| {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        ["deletes-ranges-single", "merge-uint64add-wal", "block-v6"].contains(&name.as_str())
+    });
+    for (number, folder) in (0..).zip(&folders) {
+        let fs = MemoryFileSystem::new();
+        let directory = Path::new("/db");
+        fs.create_dir_all(directory).unwrap();
+        let mut logs = Vec::new();
+        for (path, bytes) in seeds::golden_files(1 << 20, |_| true) {
+            if path.parent() != Some(folder) {
+                continue;
+            }
+            let name = path.file_name().unwrap();
+            put_file(&fs, &directory.join(name), &bytes).unwrap();
+            let text = name.to_string_lossy();
+            if text.starts_with("MANIFEST-") || text.ends_with(".log") {
+                logs.push((directory.join(name), records(&bytes)));
+            }
+        }
+        let rounds = if crate::is_long() {
+            DIRECTORY_CASES * 100
+        } else {
+            DIRECTORY_CASES
+        };
+        for round in 0..rounds / folders.len() as u64 {
+            let mut random =
+                Random::new(crate::seed().wrapping_mul(31) + number * 1_000_000 + round);
+            let image = fs.crash_image(SurvivalPolicy::Generous, 0);
+            let (path, records) = &logs[usize::try_from(random.below(logs.len() as u64)).unwrap()];
+            let mut changed = records.clone();
+            if changed.is_empty() {
+                continue;
+            }
+            for _ in 0..=random.below(2) {
+                let at = usize::try_from(random.below(changed.len() as u64)).unwrap();
+                let other = changed[(at + 1) % changed.len()].clone();
+                match random.below(8) {
+                    0 => changed.insert(at, other),
+                    1 => changed.swap(0, at),
+                    _ => mutate::anyhow(&mut random, &mut changed[at], &other),
+                }
+            }
+            put_file(
+                &image,
+                path,
+                &seeds::log(&changed, WalCompression::None).unwrap(),
+            )
+            .unwrap();
+            let what = || format!("{}, round {round}", path.display());
+            let mode = [
+                RecoveryMode::PointInTime,
+                RecoveryMode::SkipAnyCorruptedRecords,
+            ];
+            watched(1 << 20, &what, || {
+                let mut how = options(&image);
+                how.set_wal_recovery_mode(mode[usize::from(round % 2 == 0)]);
+                match koeldb::Db::open(&how, directory) {
+                    Ok(db) => {
+                        use_up_database(&db);
+                        for done in [db.put("key", "value"), db.flush(), db.close()] {
+                            if let Err(error) = done {
+                                judge(&error);
+                            }
+                        }
+                    }
+                    Err(error) => {
+                        judge(&error);
+                        refused += 1;
+                    }
+                }
+            });
+            // Nothing was touched outside.
+            let outside = image.list(Path::new("/")).unwrap();
+            assert!(
+                outside.iter().all(|entry| entry.name == "db"),
+                "{outside:?}"
+            );
+            cases += 1;
+        }
+        assert!(fs.read_all(&logs[0].0, 1 << 20, Purpose::Open).is_ok());
+    }
+    Summary {
+        suite: "hostile-logs",
+        seed: crate::seed(),
+        figures: vec![("cases", cases), ("refused", refused)],
+        seconds: crate::seconds() - begun,
+        failures: 0,
+    }
+    .finish("cases", DIRECTORY_CASES / 2);
+}

@@ -1,0 +1,226 @@
+//! Corruption of tables: every bit, every length, sectors and blocks, in every setting.
+//!
+//! Each outcome is *detected*, an error, or *harmless*, every answer as it was. A third one fails the test.
+
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_base::key::user_key;
+use koeldb_damage::reseal::SealedTable;
+use koeldb_damage::seeds::{self, TableSeed};
+use koeldb_damage::targets::table::{Entries, find, open, scan, scan_backward};
+use koeldb_table::TableReader;
+use koeldb_testkit::{Random, Summary};
+
+use crate::watch::watched;
+
+/// Of the flipped bits of a table so many are looked at by the gate.
+const FLIPS: u64 = 180;
+
+/// Of the lengths of a table so many.
+const LENGTHS: u64 = 40;
+
+const SECTOR_BYTES: usize = 512;
+
+/// Everything that can be asked of a table.
+#[derive(Debug, PartialEq)]
+struct Sight {
+    entries: Entries,
+    backward: Entries,
+    tombstones: String,
+    found: Vec<Option<Vec<u8>>>,
+}
+
+fn look(bytes: &[u8], keys: &[Vec<u8>]) -> Result<Sight> {
+    let table: Arc<TableReader> = open(bytes, &seeds::read_context())?;
+    let found = keys
+        .iter()
+        .map(|key| Ok(find(&table, key)?.map(|value| value.to_vec())));
+    Ok(Sight {
+        found: found.collect::<Result<_>>()?,
+        entries: scan(&table)?,
+        backward: scan_backward(&table)?,
+        tombstones: format!("{:?}", table.tombstones()),
+    })
+}
+
+/// Keys that are in the table, and keys that are not.
+fn keys_of(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let table = open(bytes, &seeds::read_context()).unwrap();
+    let entries = scan(&table).unwrap();
+    let mut keys = vec![b"aak9999".to_vec(), b"zzk00".to_vec()];
+    keys.extend(
+        entries
+            .iter()
+            .step_by(7)
+            .map(|(key, _)| user_key(key).to_vec()),
+    );
+    keys
+}
+
+#[derive(Default)]
+struct Tally {
+    flips: u64,
+    others: u64,
+    detected: u64,
+    harmless: u64,
+}
+
+/// A table, what it shows, and what was found out about damage to it.
+struct Sweep<'t> {
+    seed: &'t TableSeed,
+    keys: Vec<Vec<u8>>,
+    whole: Sight,
+    tally: &'t mut Tally,
+}
+
+impl<'t> Sweep<'t> {
+    fn new(seed: &'t TableSeed, tally: &'t mut Tally) -> Self {
+        let keys = keys_of(&seed.bytes);
+        let whole = look(&seed.bytes, &keys).unwrap();
+        assert_eq!(whole.entries.len(), 40);
+        Sweep {
+            seed,
+            keys,
+            whole,
+            tally,
+        }
+    }
+
+    /// Looks at a damaged form of the table.
+    fn judge(&mut self, damage: &dyn Fn() -> String, bytes: &[u8]) {
+        let what = || format!("{}: {}", self.seed.name, damage());
+        let mut sight = None;
+        watched(bytes.len(), &what, || sight = Some(look(bytes, &self.keys)));
+        match sight.unwrap() {
+            Err(error) => {
+                koeldb_damage::targets::judge(&error);
+                self.tally.detected += 1;
+            }
+            Ok(sight) => {
+                // Without checksums an answer may be another one; that it is one at all was shown.
+                assert!(
+                    !self.seed.checksummed || sight == self.whole,
+                    "another answer: {}",
+                    what()
+                );
+                self.tally.harmless += 1;
+            }
+        }
+    }
+
+    fn flip(&mut self, bit: usize) {
+        let mut bytes = self.seed.bytes.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        self.judge(&|| format!("bit {bit} flipped"), &bytes);
+        self.tally.flips += 1;
+    }
+
+    fn cut(&mut self, len: usize) {
+        let bytes = self.seed.bytes[..len].to_vec();
+        let detected = self.tally.detected;
+        self.judge(&|| format!("cut to {len}"), &bytes);
+        assert!(
+            self.tally.detected > detected,
+            "{}: cut to {len}",
+            self.seed.name
+        );
+        self.tally.others += 1;
+    }
+
+    fn sectors(&mut self) {
+        let whole = &self.seed.bytes;
+        for start in (0..whole.len()).step_by(SECTOR_BYTES) {
+            let here = start..whole.len().min(start + SECTOR_BYTES);
+            let mut zeroed = whole.clone();
+            zeroed[here.clone()].fill(0);
+            self.judge(&|| format!("sector at {start} zeroed"), &zeroed);
+            let mut doubled = whole.clone();
+            let before = start.saturating_sub(SECTOR_BYTES);
+            doubled.copy_within(before..before + here.len(), start);
+            self.judge(&|| format!("sector at {start} is the one before"), &doubled);
+            self.tally.others += 2;
+        }
+        for more in [1, 5, 100] {
+            let longer = [&whole[..], &vec![0; more]].concat();
+            self.judge(&|| format!("{more} bytes more"), &longer);
+            self.tally.others += 1;
+        }
+    }
+
+    /// Blocks of the same length in each other's places. From format version 6 on a checksum knows its place.
+    fn swapped_blocks(&mut self) {
+        let sealed = SealedTable::new(self.seed.bytes.clone(), &seeds::read_context()).unwrap();
+        if sealed.footer().format_version < 6 {
+            return;
+        }
+        let blocks = sealed.blocks();
+        for (index, a) in blocks.iter().enumerate() {
+            for b in blocks[index + 1..].iter().filter(|b| b.size == a.size) {
+                let mut bytes = self.seed.bytes.clone();
+                let stored = usize::try_from(a.size).unwrap() + 5;
+                let (a, b) = (
+                    usize::try_from(a.offset).unwrap(),
+                    usize::try_from(b.offset).unwrap(),
+                );
+                bytes[a..a + stored].copy_from_slice(&self.seed.bytes[b..b + stored]);
+                bytes[b..b + stored].copy_from_slice(&self.seed.bytes[a..a + stored]);
+                if bytes != self.seed.bytes {
+                    self.judge(&|| format!("blocks at {a} and {b} swapped"), &bytes);
+                    self.tally.others += 1;
+                }
+            }
+        }
+    }
+}
+
+/// `count` numbers below `below`, or all of them in the long form.
+fn chosen(below: usize, count: u64, seed: u64) -> Vec<usize> {
+    if crate::is_long() {
+        return (0..below).collect();
+    }
+    let mut random = Random::new(seed);
+    (0..count)
+        .map(|_| usize::try_from(random.below(below as u64)).unwrap())
+        .collect()
+}
+
+#[test]
+fn damaged_tables_answer_truly_or_not_at_all() {
+    let begun = crate::seconds();
+    let mut tally = Tally::default();
+    let tables = seeds::tables();
+    for (number, seed) in (0..).zip(&tables) {
+        let mut sweep = Sweep::new(seed, &mut tally);
+        let random = crate::seed().wrapping_mul(1000) + number;
+        for bit in chosen(seed.bytes.len() * 8, FLIPS, random) {
+            sweep.flip(bit);
+        }
+        // In the footer every bit counts, and old ones have no checksum.
+        for bit in (seed.bytes.len() - 53) * 8..seed.bytes.len() * 8 {
+            if crate::is_long() || bit % 3 == usize::from(number % 3 == 0) {
+                sweep.flip(bit);
+            }
+        }
+        for len in chosen(seed.bytes.len(), LENGTHS, random) {
+            sweep.cut(len);
+        }
+        sweep.sectors();
+        sweep.swapped_blocks();
+    }
+    Summary {
+        suite: "corruption-tables",
+        seed: crate::seed(),
+        figures: vec![
+            ("settings", tables.len() as u64),
+            ("flips", tally.flips),
+            ("others", tally.others),
+            ("detected", tally.detected),
+            ("harmless", tally.harmless),
+            ("wrong", 0),
+        ],
+        seconds: crate::seconds() - begun,
+        failures: 0,
+    }
+    .finish("flips", if crate::is_long() { 1_000_000 } else { 9_000 });
+}

@@ -1,0 +1,113 @@
+//! Checksums of whole table files, which the MANIFEST can hold: a CRC-32C, big-endian, as RocksDB's
+//! `FileChecksumGenCrc32cFactory` makes them. Other functions' checksums are kept and not compared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use koeldb_base::checksum::crc32c_extend;
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Error, Result};
+use koeldb_fs::{RandomAccessFile, WritableFile};
+use koeldb_table::block_based::fetch::read_bytes;
+
+use crate::version::FileMeta;
+
+/// The name of the function.
+pub const NAME: &str = "FileChecksumCrc32c";
+
+/// How much is read at once.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// A file being written, and the checksum of what was appended.
+#[derive(Debug)]
+pub(crate) struct SummedFile {
+    file: Box<dyn WritableFile>,
+    sum: Arc<AtomicU32>,
+}
+
+impl SummedFile {
+    /// Sums up what is appended to an empty file; the sum outlives the file.
+    pub(crate) fn new(file: Box<dyn WritableFile>) -> (Self, Arc<AtomicU32>) {
+        let sum = Arc::new(AtomicU32::new(0));
+        let own = Arc::clone(&sum);
+        (SummedFile { file, sum: own }, sum)
+    }
+}
+
+impl WritableFile for SummedFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.append(bytes)?;
+        let sum = crc32c_extend(self.sum.load(Ordering::Relaxed), bytes);
+        self.sum.store(sum, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+
+    fn sync_data(&mut self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&mut self) -> Result<()> {
+        self.file.sync_all()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.file.close()
+    }
+}
+
+/// A sum as it is stored: big-endian.
+fn stored(sum: u32) -> [u8; 4] {
+    sum.swap_bytes().to_le_bytes()
+}
+
+/// Records the checksum of a table that was written.
+pub(crate) fn record(meta: &mut FileMeta, sum: &AtomicU32) {
+    meta.checksum_name = NAME.as_bytes().to_vec();
+    meta.checksum = stored(sum.load(Ordering::Relaxed)).to_vec();
+}
+
+/// Reads a whole table file and compares its checksum with the one recorded of it; `false` if none is, or one of
+/// another function. `progress` is told the bytes of each piece.
+///
+/// # Errors
+/// `Corruption` if they differ or the file has another length; otherwise as the system fails.
+pub fn compare(
+    file: &dyn RandomAccessFile,
+    meta: &FileMeta,
+    progress: &mut dyn FnMut(u64),
+) -> Result<bool> {
+    if meta.checksum_name != NAME.as_bytes() {
+        return Ok(false);
+    }
+    let named = |error: Error| error.in_file(file.path(), None, "verify");
+    if file.len() != meta.bytes {
+        return Err(named(Error::corruption(format!(
+            "the file has {} bytes where {} are recorded",
+            file.len(),
+            meta.bytes
+        ))));
+    }
+    let (mut at, mut sum) = (0, 0);
+    while at < meta.bytes {
+        let len = PIECE_BYTES.min(meta.bytes - at);
+        sum = crc32c_extend(sum, &read_bytes(file, at, to_usize(len)).map_err(named)?);
+        at += len;
+        progress(len);
+    }
+    if meta.checksum == stored(sum) {
+        return Ok(true);
+    }
+    let computed = stored(sum);
+    Err(named(Error::corruption(format!(
+        "file checksum mismatch: stored = {:02x?}, computed = {computed:02x?}",
+        meta.checksum
+    ))))
+}
