@@ -12,12 +12,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
-use koeldb_fs::read_driver::{OpId, Outcome, ReadDriver, ReadOp};
+use koeldb_fs::read_driver::{OpId, Outcome, ReadDriver, ReadOp, ReadSession};
 
 use crate::plan::{PlanLimits, PlannedRead, plan};
 use crate::probe::{Need, Needs};
@@ -291,6 +292,36 @@ impl<D: ReadDriver> Gather<D> {
         self.flying_bytes = 0;
         for flight in self.flights.drain(..) {
             self.driver.orphan(flight.id, true);
+        }
+    }
+}
+
+impl Gather<ReadSession> {
+    /// As [`Gather::settle_some`], for a task: pending until a read arrives, which wakes it. `now` is what the driver's
+    /// clock shows.
+    pub fn poll_settle_some(
+        &mut self,
+        needs: &mut Needs,
+        context: &mut Context<'_>,
+        now: Duration,
+    ) -> Poll<bool> {
+        let mut settled = false;
+        loop {
+            settled |= self.give_up_expired(needs, now);
+            self.launch(now);
+            if settled || self.flights.is_empty() {
+                return Poll::Ready(settled);
+            }
+            let mut arrived = Vec::new();
+            let reaped = self
+                .driver
+                .poll_reap(context, &mut |id, outcome| arrived.push((id, outcome)));
+            if reaped.is_pending() {
+                return Poll::Pending;
+            }
+            for (id, outcome) in arrived {
+                settled |= self.land(needs, id, &outcome);
+            }
         }
     }
 }

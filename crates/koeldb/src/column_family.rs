@@ -316,6 +316,56 @@ impl ColumnFamily {
         self.inner().multi_get(&self.data, keys, options, values);
     }
 
+    /// The value of `key`. What is cached is there at the first poll; otherwise the future waits for devices and no
+    /// thread does. It may be dropped at any moment.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::get`].
+    pub fn get_async<K: AsRef<[u8]> + Send>(
+        &self,
+        key: K,
+    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
+        self.get_async_opt(key, &DEFAULT_READ)
+    }
+
+    /// The value of `key` under `options`. A deadline is looked at when the future is polled, which arriving reads see
+    /// to; to be told at the deadline itself, use a timer of the executor.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::get_opt`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` does not promise to be `Send`"
+    )]
+    pub fn get_async_opt<K: AsRef<[u8]> + Send>(
+        &self,
+        key: K,
+        options: &ReadOptions,
+    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
+        async move {
+            let inner = self.inner();
+            inner.get_async(&self.data, key.as_ref(), options).await
+        }
+    }
+
+    /// The values of `keys`, those that are not cached read from devices at once. The future may be dropped at any
+    /// moment.
+    pub fn multi_get_async<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+    ) -> impl Future<Output = PinnedSlices> + Send {
+        self.multi_get_async_opt(keys, &DEFAULT_READ)
+    }
+
+    /// The values of `keys` under `options`; of deadlines, see [`ColumnFamily::get_async_opt`].
+    pub fn multi_get_async_opt<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> impl Future<Output = PinnedSlices> + Send {
+        self.inner().multi_get_async(&self.data, keys, options)
+    }
+
     /// The entries of `range` in key order.
     #[must_use]
     pub fn range(&self, range: impl IterateBounds) -> DbIterator {

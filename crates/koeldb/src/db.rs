@@ -417,6 +417,46 @@ impl Db {
         self.default.multi_get_into(keys, options, values);
     }
 
+    /// The value of `key` in the default family, as a future.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_async`].
+    pub fn get_async<K: AsRef<[u8]> + Send>(
+        &self,
+        key: K,
+    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
+        self.default.get_async(key)
+    }
+
+    /// The value of `key` in the default family under `options`, as a future.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_async_opt`].
+    pub fn get_async_opt<K: AsRef<[u8]> + Send>(
+        &self,
+        key: K,
+        options: &ReadOptions,
+    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
+        self.default.get_async_opt(key, options)
+    }
+
+    /// The values of `keys` in the default family, as a future; see [`ColumnFamily::multi_get_async`].
+    pub fn multi_get_async<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+    ) -> impl Future<Output = PinnedSlices> + Send {
+        self.default.multi_get_async(keys)
+    }
+
+    /// The values of `keys` in the default family under `options`, as a future.
+    pub fn multi_get_async_opt<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> impl Future<Output = PinnedSlices> + Send {
+        self.default.multi_get_async_opt(keys, options)
+    }
+
     /// The state of all families at this moment, kept readable as long as the snapshot lives.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -73,8 +73,8 @@ pub use listener::{Event, EventListener, TableFallbackInfo};
 pub use open::{DbBuilder, LogReport, RecoveryReport};
 pub use options::*;
 pub use read::{
-    Answers, DbCursor, DbIterator, Direction, IterateBounds, IteratorMode, KeyBounds, PinnedSlices,
-    PrefixRange,
+    Answers, DbCursor, DbIterator, DbStream, Direction, IterateBounds, IteratorMode, KeyBounds,
+    PinnedSlices, PrefixRange,
 };
 pub use repair::RepairReport;
 pub use scrub::{ScrubOptions, ScrubReport};

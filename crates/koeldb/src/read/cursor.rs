@@ -20,6 +20,7 @@ use super::awaiting::Awaiting;
 use super::bounds::{IterateBounds, KeyBounds};
 use super::scan::{Scan, View};
 use crate::column_family::ColumnFamily;
+use crate::env::Pool;
 use crate::options::{ReadOptions, ReadTier, Switch};
 use crate::snapshot::Snapshot;
 use crate::super_version::SuperVersion;
@@ -391,6 +392,11 @@ impl DbCursor {
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
         let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
         Some((PinnedSlice::copy_of(scan.key()), scan.pinned_value()))
+    }
+
+    /// The background threads of the database's environment.
+    pub(super) fn pool(&self) -> Pool {
+        self.family.inner().env.pool.clone()
     }
 
     /// The error of the last step, again.

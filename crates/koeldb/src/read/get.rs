@@ -125,7 +125,7 @@ impl DbInner {
     }
 
     #[cold]
-    fn note_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
+    pub(super) fn note_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
         self.count(Ticker::NumberKeysRead, 1);
         if let Some(value) = found {
             self.count(Ticker::BytesRead, value.len() as u64);

@@ -3,6 +3,7 @@
 use koeldb_base::{Error, PinnedSlice, Result};
 
 use super::cursor::DbCursor;
+use super::stream::DbStream;
 
 /// Where an iterator starts and which way it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,13 @@ impl DbIterator {
             back_key: None,
             reversed,
         }
+    }
+
+    /// The same entries as a stream, for tasks: waiting for them blocks no thread that polls.
+    #[must_use]
+    pub fn into_stream(self) -> DbStream {
+        let pool = self.front.pool();
+        DbStream::new(self, pool)
     }
 
     fn end(&mut self) {

@@ -3,13 +3,16 @@
 mod awaiting;
 pub(crate) mod bounds;
 mod cursor;
+mod futures;
 mod get;
 mod iterator;
 mod multi_get;
 mod overlap;
 pub(crate) mod scan;
+mod stream;
 
 pub use bounds::{IterateBounds, KeyBounds, PrefixRange};
 pub use cursor::DbCursor;
 pub use iterator::{DbIterator, Direction, IteratorMode};
 pub use multi_get::{Answers, PinnedSlices};
+pub use stream::DbStream;

@@ -6,8 +6,11 @@
 use std::time::Duration;
 
 use koeldb_base::coding::to_u32;
+use koeldb_base::merge_operator::MergeOperator;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Blocking, Error, ErrorKind, Fault, Lookup, PinnedSlice, Result};
+use koeldb_base::{
+    Blocking, Error, ErrorKind, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo,
+};
 use koeldb_fs::Clock;
 use koeldb_fs::read_driver::ActiveEngine;
 use koeldb_lsm::version::Batch;
@@ -22,10 +25,10 @@ use crate::options::{ReadOptions, ReadTier};
 /// The answers of one multi-get, in the order of its keys. Reusable: a later multi-get into it reuses its memory.
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
-    answers: Vec<Result<Option<PinnedSlice>>>,
+    pub(super) answers: Vec<Result<Option<PinnedSlice>>>,
     /// Working memory: the keys in key order, by index, and their look-ups, empty between multi-gets.
-    order: Vec<u32>,
-    lookups: Vec<Lookup>,
+    pub(super) order: Vec<u32>,
+    pub(super) lookups: Vec<Lookup>,
 }
 
 impl PinnedSlices {
@@ -92,9 +95,51 @@ impl PinnedSlices {
         self.answers.clear();
     }
 
-    fn begin(&mut self, count: usize) {
+    pub(super) fn begin(&mut self, count: usize) {
         self.answers.clear();
         self.answers.resize_with(count, || Ok(None));
+    }
+
+    /// Makes a look-up of each key, in key order.
+    pub(super) fn begin_lookups<K: AsRef<[u8]>>(
+        &mut self,
+        key_order: &KeyOrder,
+        keys: &[K],
+        seqno: SeqNo,
+    ) -> Result<()> {
+        let count = to_u32(keys.len(), "multi-get")?;
+        let key_at = |index: u32| keys[index as usize].as_ref();
+        let PinnedSlices { order, lookups, .. } = self;
+        order.clear();
+        order.extend(0..count);
+        order.sort_unstable_by(|&a, &b| key_order.compare(key_at(a), key_at(b)));
+        lookups.truncate(order.len());
+        for (lookup, &index) in lookups.iter_mut().zip(order.iter()) {
+            lookup.restart(key_at(index), seqno);
+        }
+        let more = &order[lookups.len()..];
+        lookups.extend(more.iter().map(|&index| Lookup::new(key_at(index), seqno)));
+        Ok(())
+    }
+
+    /// Answers, from the look-ups, all keys that have not failed.
+    pub(super) fn finish(&mut self, operator: Option<&dyn MergeOperator>, bytes_limit: u64) {
+        let mut value_bytes = 0;
+        for (&index, lookup) in self.order.iter().zip(self.lookups.iter_mut()) {
+            let found = lookup.take_answer(operator);
+            let answer = &mut self.answers[index as usize];
+            if answer.is_err() {
+                continue;
+            }
+            if value_bytes > bytes_limit {
+                *answer = Err(too_much(bytes_limit));
+                continue;
+            }
+            if let Ok(Some(value)) = &found {
+                value_bytes += value.len() as u64;
+            }
+            *answer = found;
+        }
     }
 }
 
@@ -216,13 +261,6 @@ impl DbInner {
     ) -> Result<()> {
         self.check_open()?;
         let by_itself = self.async_reads.engine() == ActiveEngine::Uring;
-        let count = to_u32(keys.len(), "multi-get")?;
-        let PinnedSlices {
-            answers,
-            order,
-            lookups,
-        } = values;
-        let key_at = |index: u32| keys[index as usize].as_ref();
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
             let deadline = options.deadline.map(|at| self.clock.time_of(at));
@@ -232,18 +270,15 @@ impl DbInner {
             if options.read_tier != ReadTier::Memtable
                 && let Some(level) = cuckoo_alone(super_version)
             {
-                level.get_batch(keys, seqno, answers);
+                level.get_batch(keys, seqno, &mut values.answers);
                 return Ok(());
             }
-            order.clear();
-            order.extend(0..count);
-            order.sort_unstable_by(|&a, &b| family.order.compare(key_at(a), key_at(b)));
-            lookups.truncate(order.len());
-            for (lookup, &index) in lookups.iter_mut().zip(order.iter()) {
-                lookup.restart(key_at(index), seqno);
-            }
-            let more = &order[lookups.len()..];
-            lookups.extend(more.iter().map(|&index| Lookup::new(key_at(index), seqno)));
+            values.begin_lookups(&family.order, keys, seqno)?;
+            let PinnedSlices {
+                answers,
+                order,
+                lookups,
+            } = values;
             let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
             search_memtables_batch(super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
@@ -268,28 +303,13 @@ impl DbInner {
                 }
             }
             let operator = super_version.options.merge_operator.as_deref();
-            let mut value_bytes = 0;
-            for (&index, lookup) in order.iter().zip(lookups.iter_mut()) {
-                let found = lookup.take_answer(operator);
-                let answer = &mut answers[index as usize];
-                if answer.is_err() {
-                    continue;
-                }
-                if value_bytes > options.value_size_soft_limit {
-                    *answer = Err(too_much(options.value_size_soft_limit));
-                    continue;
-                }
-                if let Ok(Some(value)) = &found {
-                    value_bytes += value.len() as u64;
-                }
-                *answer = found;
-            }
+            values.finish(operator, options.value_size_soft_limit);
             Ok(())
         })
     }
 
     #[cold]
-    fn note_multi_get(&self, values: &PinnedSlices, begun: Duration) {
+    pub(super) fn note_multi_get(&self, values: &PinnedSlices, begun: Duration) {
         self.count(Ticker::NumberMultigetCalls, 1);
         self.count(Ticker::NumberMultigetKeysRead, values.len() as u64);
         let bytes: usize = values.iter().flatten().flatten().map(<[u8]>::len).sum();

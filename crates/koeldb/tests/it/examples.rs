@@ -48,3 +48,8 @@ fn snapshots_and_iterators_run() {
 fn merge_operator_runs() {
     run("merge_operator");
 }
+
+#[test]
+fn tokio_runs() {
+    run("tokio");
+}

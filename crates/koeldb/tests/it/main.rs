@@ -11,6 +11,7 @@
 mod api;
 mod async_engine;
 mod async_multi_get;
+mod async_reads;
 mod async_scan;
 mod cuckoo;
 mod defaults;

@@ -1,0 +1,275 @@
+//! Scans as streams.
+//!
+//! The cursor of a stream is stepped on a background thread of the environment, for a chunk of entries at a time: a scan
+//! may wait for devices, open tables and run merge operators, and none of that belongs on a thread that polls. A poll
+//! hands out what has arrived, or asks for the next chunk and waits to be woken.
+//!
+//! The cursor is either with the stream or on its way. A stream that is dropped meanwhile leaves a note; the thread finds
+//! it after the entry it is at, and drops the cursor.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
+
+use futures_core::Stream;
+use koeldb_base::error::ErrorDetail;
+use koeldb_base::{Error, ErrorKind, PinnedSlice, Result};
+
+use super::iterator::DbIterator;
+use crate::env::{JobPriority, Pool};
+use crate::super_version::lock;
+
+/// The first chunk; each further one is twice as large, up to the last.
+const FIRST_CHUNK: usize = 16;
+const LAST_CHUNK: usize = 256;
+
+/// A chunk of larger entries ends before.
+const CHUNK_BYTES: usize = 256 << 10;
+
+type Item = Result<(PinnedSlice, PinnedSlice)>;
+
+/// The entries of a range as a [`Stream`], in the order of the iterator it was made of.
+///
+/// It can be polled by any executor, and dropped at any moment. Yields an error once, then ends.
+///
+/// ```
+/// use std::pin::pin;
+/// use std::task::{Context, Poll, Wake, Waker};
+///
+/// use koeldb::{Db, Env, Options};
+///
+/// // Any executor will do; this one parks its thread.
+/// struct Unpark(std::thread::Thread);
+/// impl Wake for Unpark {
+///     fn wake(self: std::sync::Arc<Self>) {
+///         self.0.unpark();
+///     }
+/// }
+/// fn block_on<T>(future: impl Future<Output = T>) -> T {
+///     let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+///     let mut future = pin!(future);
+///     loop {
+///         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+///             Poll::Ready(output) => return output,
+///             Poll::Pending => std::thread::park(),
+///         }
+///     }
+/// }
+///
+/// # fn main() -> koeldb::Result<()> {
+/// let mut options = Options::new();
+/// options.create_if_missing(true).set_env(&Env::mem_env());
+/// let db = Db::open(&options, "/db")?;
+/// for id in 0..100_u64 {
+///     db.put(id.to_be_bytes(), "value")?;
+/// }
+/// block_on(async {
+///     assert!(db.get_async(42_u64.to_be_bytes()).await?.is_some());
+///     let keys = [7_u64.to_be_bytes(), 700_u64.to_be_bytes()];
+///     let values = db.multi_get_async(&keys).await;
+///     assert!(values.get(0)?.is_some() && values.get(1)?.is_none());
+///     let mut stream = db.range(..).into_stream();
+///     let mut count = 0;
+///     while let Some(entry) = stream.next().await {
+///         entry?;
+///         count += 1;
+///     }
+///     assert_eq!(count, 100);
+///     Ok(())
+/// })
+/// # }
+/// ```
+pub struct DbStream {
+    /// What has arrived.
+    ready: VecDeque<Item>,
+    place: Place,
+    chunk: usize,
+    pool: Pool,
+}
+
+/// Where the cursor is.
+enum Place {
+    Here(Box<DbIterator>),
+    OnItsWay(Arc<Mutex<Errand>>),
+    Ended,
+}
+
+/// A chunk that is being made.
+#[derive(Default)]
+struct Errand {
+    made: Option<Chunk>,
+    waker: Option<Waker>,
+    is_abandoned: bool,
+}
+
+struct Chunk {
+    items: VecDeque<Item>,
+    /// Gone when the range is at its end.
+    rest: Option<Box<DbIterator>>,
+}
+
+impl DbStream {
+    pub(super) fn new(iterator: DbIterator, pool: Pool) -> Self {
+        DbStream {
+            ready: VecDeque::new(),
+            place: Place::Here(Box::new(iterator)),
+            chunk: FIRST_CHUNK,
+            pool,
+        }
+    }
+
+    /// The next entry; `None` at the end. A future that is dropped has taken no entry.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "what every stream calls its next item, without a trait to import"
+    )]
+    pub fn next(&mut self) -> impl Future<Output = Option<Item>> + Send {
+        poll_fn(|context| self.poll(context))
+    }
+
+    /// The next entries, at most `max`: those that have arrived, or at least one; none at the end. A future that is
+    /// dropped has taken no entry.
+    pub fn next_chunk(
+        &mut self,
+        max: usize,
+    ) -> impl Future<Output = Result<Vec<(PinnedSlice, PinnedSlice)>>> + Send {
+        poll_fn(move |context| {
+            if max == 0 {
+                return Poll::Ready(Ok(Vec::new()));
+            }
+            let Some(first) = ready!(self.poll(context)) else {
+                return Poll::Ready(Ok(Vec::new()));
+            };
+            let mut entries = vec![first?];
+            // An error among those that have arrived is told by the next call.
+            while entries.len() < max
+                && let Some(Ok(_)) = self.ready.front()
+                && let Some(item) = self.ready.pop_front()
+            {
+                entries.push(item?);
+            }
+            Poll::Ready(Ok(entries))
+        })
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Poll::Ready(Some(item));
+            }
+            match std::mem::replace(&mut self.place, Place::Ended) {
+                Place::Ended => return Poll::Ready(None),
+                Place::Here(iterator) => self.send(iterator),
+                Place::OnItsWay(errand) => {
+                    let mut state = lock(&errand);
+                    let Some(chunk) = state.made.take() else {
+                        match &mut state.waker {
+                            Some(waker) => waker.clone_from(context.waker()),
+                            None => state.waker = Some(context.waker().clone()),
+                        }
+                        drop(state);
+                        self.place = Place::OnItsWay(errand);
+                        return Poll::Pending;
+                    };
+                    self.ready = chunk.items;
+                    if let Some(rest) = chunk.rest {
+                        self.place = Place::Here(rest);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the cursor for the next chunk.
+    fn send(&mut self, iterator: Box<DbIterator>) {
+        let errand = Arc::new(Mutex::new(Errand::default()));
+        let count = self.chunk;
+        self.chunk = (count * 2).min(LAST_CHUNK);
+        self.place = Place::OnItsWay(Arc::clone(&errand));
+        self.pool.submit(JobPriority::High, move || {
+            let made = AssertUnwindSafe(|| make_chunk(&errand, iterator, count));
+            let chunk = panic::catch_unwind(made).unwrap_or_else(|_| Chunk {
+                items: VecDeque::from([Err(panicked())]),
+                rest: None,
+            });
+            deliver(&errand, chunk);
+        });
+    }
+}
+
+#[cold]
+fn panicked() -> Error {
+    Error::with_kind(ErrorKind::Aborted, "a plug-in panicked during a scan")
+        .with_detail(ErrorDetail::PluginPanicked)
+}
+
+/// Makes a chunk of at most `count` entries. If the stream is gone, there is nobody to make it for.
+fn make_chunk(errand: &Mutex<Errand>, mut iterator: Box<DbIterator>, count: usize) -> Chunk {
+    let mut items = VecDeque::with_capacity(count);
+    let mut bytes = 0;
+    let mut has_ended = false;
+    while !has_ended && items.len() < count && bytes < CHUNK_BYTES {
+        if lock(errand).is_abandoned {
+            break;
+        }
+        match iterator.next() {
+            Some(item) => {
+                if let Ok((key, value)) = &item {
+                    bytes += key.len() + value.len();
+                }
+                items.push_back(item);
+            }
+            None => has_ended = true,
+        }
+    }
+    Chunk {
+        items,
+        rest: (!has_ended).then_some(iterator),
+    }
+}
+
+fn deliver(errand: &Mutex<Errand>, chunk: Chunk) {
+    let mut state = lock(errand);
+    if state.is_abandoned {
+        drop(state);
+        drop(chunk);
+        return;
+    }
+    state.made = Some(chunk);
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl Stream for DbStream {
+    type Item = Item;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Item>> {
+        self.get_mut().poll(context)
+    }
+}
+
+impl Drop for DbStream {
+    fn drop(&mut self) {
+        if let Place::OnItsWay(errand) = &self.place {
+            let mut state = lock(errand);
+            state.is_abandoned = true;
+            state.waker = None;
+            let made = state.made.take();
+            drop(state);
+            drop(made);
+        }
+    }
+}
+
+impl fmt::Debug for DbStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DbStream({} entries ready)", self.ready.len())
+    }
+}
