@@ -1,6 +1,6 @@
 //! The memory of one memtable: allocated piece by piece, freed all at once.
 //!
-//! Threads bump a pointer in one of a few *shards*. A shard is borrowed with one swap of a flag; a thread that
+//! Threads bump a pointer in one of a few *shards*. A shard is borrowed with one compare-and-swap of a flag; a thread that
 //! finds its shard borrowed takes the next, so nobody waits for the allocator but in the rare step that fetches
 //! a new block. The counters of the memtable lie in the shard as well: the one borrow pays for both, and no
 //! thread writes a line that another thread's insert writes.
@@ -105,6 +105,17 @@ impl Default for Shard {
     }
 }
 
+impl Shard {
+    /// Whether the caller is the borrower now. Who finds the shard borrowed does not write to it.
+    #[inline]
+    fn try_borrow(&self) -> bool {
+        let borrowed =
+            self.borrowed
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        borrowed.is_ok()
+    }
+}
+
 /// Memory of the allocator, given back when dropped.
 pub(crate) struct Block {
     start: NonNull<u8>,
@@ -173,7 +184,7 @@ impl Arena {
     fn new(block_bytes_max: usize, recycler: Option<Arc<Recycler>>) -> Self {
         Arena {
             block_bytes_max: block_bytes_max.max(1 << 10).next_multiple_of(ALIGN),
-            allocated: AtomicUsize::new(size_of::<[Padded<Shard>; SHARDS]>()),
+            allocated: AtomicUsize::new(size_of::<Self>() + size_of::<[Padded<Shard>; SHARDS]>()),
             counted: AtomicBool::new(false),
             shards: Box::default(),
             blocks: Mutex::new(Vec::new()),
@@ -193,7 +204,7 @@ impl Arena {
         loop {
             let index = slot % SHARDS;
             let shard = &self.shards[index].0;
-            if !shard.borrowed.swap(true, Ordering::Acquire) {
+            if shard.try_borrow() {
                 return Lease {
                     arena: self,
                     shard,
@@ -211,7 +222,7 @@ impl Arena {
     /// Borrows the shard at `index`, as soon as its holder gives it back.
     pub(crate) fn lease_of(&self, index: usize) -> Lease<'_> {
         let shard = &self.shards[index].0;
-        while shard.borrowed.swap(true, Ordering::Acquire) {
+        while !shard.try_borrow() {
             yield_now();
         }
         Lease {

@@ -1,4 +1,4 @@
-//! The atomics and locks that models replace: the standard library's, or Loom's when the models are built.
+//! The atomics, locks and seeds that models replace: the standard library's, or Loom's when the models are built.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::sync::{
@@ -38,3 +38,10 @@ pub(crate) use std::thread::yield_now;
 
 #[cfg(all(loom, test))]
 pub(crate) use loom::thread::yield_now;
+
+#[cfg(not(all(loom, test)))]
+pub(crate) use foldhash::quality::RandomState as KeyHasher;
+
+/// A model runs again and again, and must do the same.
+#[cfg(all(loom, test))]
+pub(crate) use foldhash::quality::FixedState as KeyHasher;

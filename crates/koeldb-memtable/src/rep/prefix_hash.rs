@@ -11,7 +11,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use foldhash::quality::RandomState;
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 use koeldb_base::key::footer_of;
@@ -23,6 +22,7 @@ use super::skiplist::{SkipList, SkipListCursor, SkipListEntries};
 use super::sorted::{Sortable, Sorted};
 use super::{Duplicate, prefetch};
 use crate::arena::SharedArena;
+use crate::sync::KeyHasher;
 
 type Bucket = OnceLock<Arc<SkipList>>;
 
@@ -41,7 +41,7 @@ pub(crate) struct PrefixHash {
     order: KeyOrder,
     arena: SharedArena,
     prefixes: Arc<dyn PrefixExtractor>,
-    hasher: RandomState,
+    hasher: KeyHasher,
     buckets: Box<[Bucket]>,
     /// The entries that somebody walks past before a list gets an index.
     index_after: usize,
@@ -64,7 +64,7 @@ impl PrefixHash {
             order,
             arena,
             prefixes,
-            hasher: RandomState::default(),
+            hasher: KeyHasher::default(),
             memory_bytes: AtomicUsize::new(size_of::<Self>()),
             buckets,
             index_after,

@@ -79,7 +79,7 @@ impl Vector {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.memory_bytes.load(Ordering::Relaxed)
+        self.memory_bytes.load(Ordering::Relaxed) + size_of::<Self>()
     }
 
     fn sort(&self, appended: &Appended) -> Sorted {

@@ -1,6 +1,7 @@
 //! Memtables as the engine uses them.
 #![expect(clippy::unwrap_used, reason = "a failed test may panic anywhere")]
 
+mod memory;
 mod model;
 mod speed;
 mod stress;

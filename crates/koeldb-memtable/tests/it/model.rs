@@ -9,7 +9,7 @@ use koeldb_base::merge_operator::{MergeOperator, StringAppend};
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Comparator, Cursor, ErrorKind, KeyOrder, Lookup, PinnedSlice, SeqNo, ValueType};
 use koeldb_memtable::{
-    BloomOptions, Memtable, MemtableCursor, MemtableOptions, RepKind, SortTask, Sorter,
+    BatchEntry, BloomOptions, Memtable, MemtableCursor, MemtableOptions, RepKind, SortTask, Sorter,
 };
 use proptest::prelude::*;
 
@@ -571,5 +571,120 @@ fn an_idle_memtable_is_small_and_a_full_one_wastes_little() {
     assert!(bytes > count * 1000);
     if !cfg!(miri) {
         assert!(bytes < count * 1000 * 5 / 4 + (1 << 20), "{bytes}");
+    }
+}
+
+#[test]
+fn a_batch_is_what_its_entries_are_one_by_one() {
+    let count = if cfg!(miri) { 40 } else { 500 };
+    let keys: Vec<Vec<u8>> = (0..count)
+        .map(|n| format!("{:03}", n * 7 % 100).into())
+        .collect();
+    let entries: Vec<BatchEntry<'_>> = (1..)
+        .zip(&keys)
+        .map(|(seqno, key)| BatchEntry {
+            seqno,
+            value_type: if seqno % 50 == 0 {
+                ValueType::RangeDeletion
+            } else {
+                ValueType::Value
+            },
+            key,
+            value: b"999",
+        })
+        .collect();
+    for options in every_rep() {
+        let together = Memtable::new(KeyOrder::Bytewise, &options);
+        together.insert_batch(&entries).unwrap();
+        let alone = Memtable::new(KeyOrder::Bytewise, &options);
+        for entry in &entries {
+            alone
+                .insert(entry.seqno, entry.value_type, entry.key, entry.value)
+                .unwrap();
+        }
+        let listed = |memtable: &Arc<Memtable>| {
+            let mut cursor = memtable.cursor();
+            cursor.seek_to_first().unwrap();
+            let mut listed = Vec::new();
+            while let Some(entry) = at(&cursor) {
+                listed.push(entry);
+                cursor.next().unwrap();
+            }
+            listed
+        };
+        assert_eq!(listed(&together), listed(&alone));
+        assert_eq!(together.entry_count(), count);
+        assert_eq!(
+            together.range_deletion_count(),
+            alone.range_deletion_count()
+        );
+        let again = together.insert_batch(&entries[3..4]);
+        let takes_duplicates = matches!(options.rep, RepKind::Vector { .. });
+        assert_eq!(again.is_ok(), takes_duplicates);
+    }
+}
+
+#[test]
+fn a_prefix_cursor_shows_all_keys_of_the_sought_prefix() {
+    for options in every_rep() {
+        let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+        for (seqno, key) in (1..).zip(["aa1", "ab1", "aa3", "b", "aa2", "ab0", "aa"]) {
+            memtable
+                .insert(seqno, ValueType::Value, key.as_bytes(), b"")
+                .unwrap();
+        }
+        let mut cursor = memtable.prefix_cursor();
+        assert!(!cursor.valid());
+        let target = |key: &str| key::encode(key.as_bytes(), MAX_SEQNO, ValueType::FOR_SEEK);
+        let mut found = Vec::new();
+        cursor.seek(&target("aa1")).unwrap();
+        while cursor.valid() && cursor.key().starts_with(b"aa") {
+            found.push(key::user_key(cursor.key()).to_vec());
+            cursor.next().unwrap();
+        }
+        assert_eq!(found, [b"aa1", b"aa2", b"aa3"]);
+        cursor.seek_for_prev(&target("ab1")).unwrap();
+        assert_eq!(key::user_key(cursor.key()), b"ab0");
+        cursor.seek(&target("b")).unwrap();
+        assert_eq!(key::user_key(cursor.key()), b"b");
+        cursor.refresh();
+        assert!(!cursor.valid());
+    }
+}
+
+#[test]
+fn a_successor_answers_as_any_other() {
+    for options in every_rep() {
+        let first = Memtable::new(KeyOrder::Bytewise, &options);
+        for number in 0..50_u64 {
+            let key = format!("user{:012}", number * 37 % 50);
+            first
+                .insert(number, ValueType::Value, key.as_bytes(), b"v")
+                .unwrap();
+        }
+        let next = first.successor(&options);
+        assert!(next.is_empty());
+        let keys = [
+            "user000000000007",
+            "user",
+            "zebra",
+            "a",
+            "",
+            "user000000000006",
+        ];
+        for (seqno, key) in (1..).zip(keys) {
+            next.insert(seqno, ValueType::Value, key.as_bytes(), b"v")
+                .unwrap();
+        }
+        let mut cursor = next.cursor();
+        let mut sorted = keys;
+        sorted.sort_unstable();
+        cursor.seek_to_first().unwrap();
+        for key in sorted {
+            assert_eq!(key::user_key(cursor.key()), key.as_bytes());
+            assert!(get(&next, key.as_bytes(), 99).is_some());
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
     }
 }

@@ -1,18 +1,28 @@
 //! Writers and readers at once: what was acknowledged is found, by everybody, from then on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use koeldb_base::key::{self, MAX_SEQNO};
+use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Cursor, KeyOrder, Lookup, PinnedSlice, SeqNo, ValueType};
-use koeldb_memtable::{Memtable, MemtableOptions, RepKind};
+use koeldb_memtable::{Memtable, MemtableOptions, Recycler, RepKind, SortTask};
 
 const WRITERS: u64 = 3;
 const READERS: u64 = 2;
 
 fn per_writer() -> u64 {
-    if cfg!(miri) { 25 } else { 6000 }
+    if cfg!(miri) { 25 } else { 4000 }
+}
+
+/// Once in the gate; with `KOELDB_LONG=1` so often that each test takes about a minute.
+fn rounds() -> u64 {
+    if std::env::var_os("KOELDB_LONG").is_some() {
+        60
+    } else {
+        1
+    }
 }
 
 fn mix(number: u64) -> u64 {
@@ -140,9 +150,21 @@ fn read_scans(memtable: &Arc<Memtable>, progress: &Progress) {
 }
 
 fn stress(rep: RepKind, keys: Keys) {
+    let recycler = Recycler::new(1 << 20);
+    for _ in 0..rounds() {
+        stress_once(rep, keys, &recycler);
+    }
+}
+
+fn stress_once(rep: RepKind, keys: Keys, recycler: &Arc<Recycler>) {
+    let (tasks, offered) = mpsc::channel::<SortTask>();
     let options = MemtableOptions {
         rep,
         arena_block_bytes: 1 << 14,
+        write_buffer_bytes: 1 << 20,
+        prefixes: Some(Arc::new(FixedPrefix::new(4))),
+        recycler: Some(Arc::clone(recycler)),
+        sorter: Some(Arc::new(move |task| drop(tasks.send(task)))),
         ..MemtableOptions::default()
     };
     let memtable = Memtable::new(KeyOrder::Bytewise, &options);
@@ -171,6 +193,12 @@ fn stress(rep: RepKind, keys: Keys) {
             scope.spawn(move || read_points(memtable, keys, progress, reader));
         }
         scope.spawn(move || read_scans(memtable, progress));
+        scope.spawn(move || {
+            while !progress.done.load(Ordering::Acquire) {
+                offered.try_iter().for_each(SortTask::run);
+                thread::yield_now();
+            }
+        });
         for writer in writers {
             writer.join().unwrap();
         }
@@ -181,10 +209,52 @@ fn stress(rep: RepKind, keys: Keys) {
     assert_eq!(memtable.first_seqno(), Some(1));
     assert_eq!(memtable.largest_seqno(), total);
     memtable.seal();
+    memtable.finalise();
     for seqno in 1..=total {
         let value = get(&memtable, &keys.key(seqno), seqno).unwrap();
         assert_eq!(&value[..], value_of(seqno));
     }
+    let mut cursor = memtable.cursor();
+    drop(memtable);
+    cursor.seek_to_first().unwrap();
+    let mut count = 0;
+    while cursor.valid() {
+        count += 1;
+        cursor.next().unwrap();
+    }
+    assert_eq!(count, total, "what is flushed is what was inserted");
+}
+
+const fn sorted_hash(bucket_count: usize, sorted_vector_limit: usize) -> RepKind {
+    RepKind::SortedHash {
+        bucket_count,
+        sorted_vector_limit,
+    }
+}
+
+#[test]
+fn a_sorted_hash_shows_what_was_acknowledged() {
+    stress(sorted_hash(0, 500), Keys::Random);
+}
+
+#[test]
+fn a_sorted_hash_of_one_bucket_shows_ascending_keys() {
+    stress(sorted_hash(1 << 4, 10_000), Keys::Ascending);
+}
+
+#[test]
+fn a_sorted_hash_shows_versions_that_arrive_out_of_order() {
+    stress(sorted_hash(1, 64), Keys::Hot);
+}
+
+#[test]
+fn lists_by_prefix_show_what_was_acknowledged() {
+    stress(RepKind::HashSkipList { bucket_count: 64 }, Keys::Hot);
+    let linked = RepKind::HashLinkList {
+        bucket_count: 64,
+        skip_list_threshold: 12,
+    };
+    stress(linked, Keys::Random);
 }
 
 #[test]
@@ -209,8 +279,19 @@ fn a_vector_shows_what_was_acknowledged() {
 
 #[test]
 fn one_of_two_equal_entries_is_refused() {
+    refuse_equal_entries(RepKind::default());
+    refuse_equal_entries(sorted_hash(0, 100));
+    refuse_equal_entries(RepKind::HashSkipList { bucket_count: 8 });
+}
+
+fn refuse_equal_entries(rep: RepKind) {
     let rounds = if cfg!(miri) { 10 } else { 2000 };
-    let memtable = Memtable::new(KeyOrder::Bytewise, &MemtableOptions::default());
+    let options = MemtableOptions {
+        rep,
+        prefixes: Some(Arc::new(FixedPrefix::new(1))),
+        ..MemtableOptions::default()
+    };
+    let memtable = Memtable::new(KeyOrder::Bytewise, &options);
     let accepted = AtomicU64::new(0);
     thread::scope(|scope| {
         for value_type in [ValueType::Value, ValueType::Merge, ValueType::Deletion] {

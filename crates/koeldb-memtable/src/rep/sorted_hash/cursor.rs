@@ -19,7 +19,7 @@ use crate::arena::SHARDS;
 use crate::rep::entry::Entry;
 
 /// A tail of no more entries is sorted by each cursor for itself.
-pub(super) const TAIL_MAX: usize = 16;
+pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) { 0 } else { 16 };
 /// So many entries' memory is asked for in advance.
 const AHEAD: usize = 4;
 
@@ -69,6 +69,13 @@ impl SortedHashCursor {
         self.tail.clear();
         self.positions.clear();
         self.current = None;
+    }
+
+    /// The runs it shows, once its tail is sorted.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn ready_set(&mut self) -> &Arc<RunSet> {
+        self.get_ready();
+        &self.set
     }
 
     #[inline]

@@ -24,13 +24,12 @@ mod node;
 mod runs;
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use foldhash::quality::RandomState;
 use koeldb_base::KeyOrder;
 use koeldb_base::key::footer_of;
-use std::hash::{BuildHasher, Hasher};
 
 pub(crate) use cursor::SortedHashCursor;
 use cursor::TAIL_MAX;
@@ -45,7 +44,7 @@ use super::index::{BATCH, Base};
 use super::{Duplicate, prefetch};
 use crate::arena::{Lease, Padded, PerShard, SHARDS, SharedArena};
 use crate::recycler::Recycler;
-use crate::sync::{AtomicBool, AtomicU64, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, KeyHasher, Mutex};
 
 /// A look-up that has passed so many newer versions asks the runs where to go on.
 const VERSIONS_WALKED: usize = 32;
@@ -71,7 +70,7 @@ pub(crate) struct SortedHashParts {
 pub(crate) struct SortedHash {
     order: KeyOrder,
     arena: SharedArena,
-    hasher: RandomState,
+    hasher: KeyHasher,
     base: Base,
     buckets: BucketArray,
     writers: PerShard<LogWriter>,
@@ -102,7 +101,7 @@ impl SortedHash {
                 LogWriter::new(Arc::clone(&tails[shard]))
             }),
             arena: parts.arena,
-            hasher: RandomState::default(),
+            hasher: KeyHasher::default(),
             base: parts.base,
             buckets: used.unwrap_or_else(|| BucketArray::new(parts.bucket_count)),
             appended: std::array::from_fn(|_| Padded(AtomicU64::new(0))),
@@ -561,3 +560,10 @@ impl fmt::Debug for SortTask {
         f.debug_struct("SortTask").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[cfg(loom)]
+mod models;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

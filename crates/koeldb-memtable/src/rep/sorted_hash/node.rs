@@ -383,6 +383,12 @@ impl<'t> Chain<'t> {
         None
     }
 
+    /// The number of keys in the chain.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn len(self) -> usize {
+        std::iter::successors(self.first(), |head| head.next()).count()
+    }
+
     #[inline]
     fn first(self) -> Option<HeadRef<'t>> {
         // SAFETY: the bucket was loaded with acquire (N1).

@@ -64,9 +64,32 @@ impl<'t> ItemOrder<'t> {
         }
     }
 
-    /// Sorts a concatenation of sorted runs: a stable sort finds and merges them.
-    fn merge(self, items: &mut [Item]) {
-        items.sort_by(|&a, &b| self.compare(a, b));
+    /// Merges sorted items. What lies between two of the `few` is copied as a whole.
+    fn merge(self, many: &[Item], few: &[Item]) -> Vec<Item> {
+        let mut merged = Vec::with_capacity(many.len() + few.len());
+        let mut rest = many;
+        for &item in few {
+            let before = self.count_before(rest, item);
+            let (smaller, larger) = rest.split_at(before);
+            merged.extend_from_slice(smaller);
+            merged.push(item);
+            rest = larger;
+        }
+        merged.extend_from_slice(rest);
+        merged
+    }
+
+    /// How many of sorted items come before `item`, which is expected near their beginning.
+    #[inline]
+    fn count_before(self, items: &[Item], item: Item) -> usize {
+        let is_before = |other: &Item| self.compare(*other, item).is_lt();
+        let mut end = 1;
+        while end <= items.len() && is_before(&items[end - 1]) {
+            end *= 2;
+        }
+        let start = end / 2;
+        let end = (end - 1).min(items.len());
+        start + items[start..end].partition_point(is_before)
     }
 
     /// The first of sorted items at or behind a target.
@@ -219,9 +242,8 @@ impl RunSet {
         let (kept, merged) = self
             .runs
             .split_at(self.suffix_to_merge(items.len(), merge_max));
-        if !merged.is_empty() {
-            items = concatenation(merged, items);
-            order.merge(&mut items);
+        for run in merged.iter().rev() {
+            items = order.merge(&run.items, &items);
         }
         let mut runs = Vec::with_capacity(kept.len() + 1);
         runs.extend_from_slice(kept);
@@ -270,11 +292,15 @@ impl RunSet {
         (end - first > 1).then(|| &self.runs[first..end])
     }
 
-    /// One run of all entries of `runs`.
+    /// One run of all entries of `runs`, of which there is one at least.
     pub(super) fn merge(runs: &[Arc<Run>], order: ItemOrder<'_>, gauge: &Gauge) -> Arc<Run> {
-        let mut items = concatenation(runs, Vec::new());
-        order.merge(&mut items);
-        Run::new(items, gauge)
+        let mut shortest_first: Vec<&Run> = runs.iter().map(|run| &**run).collect();
+        shortest_first.sort_by_key(|run| run.items.len());
+        let mut merged = Vec::new();
+        for run in shortest_first {
+            merged = order.merge(&run.items, &merged);
+        }
+        Run::new(merged, gauge)
     }
 
     /// The set with `merged`, which holds the same, in place of `runs`; none if they are no longer there.
@@ -315,15 +341,4 @@ impl RunSet {
             is_finished: true,
         }
     }
-}
-
-/// The items of `runs` and then `last`.
-fn concatenation(runs: &[Arc<Run>], last: Vec<Item>) -> Vec<Item> {
-    let len: usize = runs.iter().map(|run| run.items.len()).sum();
-    let mut items = Vec::with_capacity(len + last.len());
-    for run in runs {
-        items.extend_from_slice(&run.items);
-    }
-    items.extend(last);
-    items
 }

@@ -1,0 +1,487 @@
+//! What went wrong in sorted hash memtables before, each with its test; the numbers are those of a catalogue of 28.
+//!
+//! Not here: H6, user-defined timestamps, which memtables do not know; H7 and H11, which are models (`models`); H16 and
+//! H27, locks and shared counters of inserts, of which there are none; H18, modes that hide entries, of which there are
+//! none; H24, a failure that cannot happen: a log grows or the process ends.
+
+use std::cmp::Ordering as Order;
+use std::sync::Mutex as StdMutex;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, ThreadId};
+
+use koeldb_base::key::{MAX_SEQNO, encode};
+use koeldb_base::{Comparator, SeqNo, ValueType};
+
+use super::*;
+use crate::memtable::MemtableOptions;
+use crate::rep::{Learned, MemtableRep, RepKind, bucket_count};
+
+fn parts(order: KeyOrder, bucket_count: usize, vector_limit: usize) -> SortedHashParts {
+    SortedHashParts {
+        order,
+        arena: SharedArena::new(1 << 16, None),
+        bucket_count,
+        vector_limit,
+        base: Base::EMPTY,
+        recycler: None,
+        sorter: None,
+    }
+}
+
+fn table(bucket_count: usize, vector_limit: usize) -> Arc<SortedHash> {
+    let parts = parts(KeyOrder::Bytewise, bucket_count, vector_limit);
+    Arc::new(SortedHash::new(parts))
+}
+
+fn insert(table: &Arc<SortedHash>, key: &[u8], seqno: SeqNo) {
+    let parts = EntryParts::new(seqno, ValueType::Value, key, b"v").unwrap();
+    table.insert(&parts).unwrap();
+}
+
+fn numbered(number: u64) -> Vec<u8> {
+    let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("{:016x}", mixed ^ (mixed >> 31)).into_bytes()
+}
+
+/// The sequence number that a look-up finds.
+fn get(table: &SortedHash, key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
+    let target = encode(key, snapshot, ValueType::FOR_SEEK);
+    let entry = table.entries_from(&target).next()?;
+    let (found, footer) = entry.user_key_and_footer();
+    assert_eq!(found, key);
+    Some(footer >> 8)
+}
+
+/// The keys of a scan, with sequence numbers.
+fn scan(table: &Arc<SortedHash>) -> Vec<(Vec<u8>, SeqNo)> {
+    entries(&mut SortedHashCursor::new(Arc::clone(table)))
+}
+
+fn entries(cursor: &mut SortedHashCursor) -> Vec<(Vec<u8>, SeqNo)> {
+    let mut found = Vec::new();
+    cursor.seek_to_first();
+    while let Some(entry) = cursor.entry() {
+        let (key, footer) = entry.user_key_and_footer();
+        found.push((key.to_vec(), footer >> 8));
+        cursor.next();
+    }
+    found
+}
+
+fn count(number: u64) -> u64 {
+    if cfg!(miri) { number / 100 } else { number }
+}
+
+/// Tasks that nobody runs unless asked.
+fn with_sorter(mut parts: SortedHashParts) -> (Arc<SortedHash>, Arc<StdMutex<Vec<SortTask>>>) {
+    let tasks = Arc::new(StdMutex::new(Vec::new()));
+    let offered = Arc::clone(&tasks);
+    parts.sorter = Some(Arc::new(move |task| offered.lock().unwrap().push(task)));
+    (Arc::new(SortedHash::new(parts)), tasks)
+}
+
+#[test]
+fn h01_h13_h26_a_seek_waits_for_no_task() {
+    let (table, tasks) = with_sorter(parts(KeyOrder::Bytewise, 64, 8));
+    for seqno in 0..count(3000) {
+        insert(&table, &numbered(seqno), seqno);
+        if seqno % 50 == 0 {
+            assert_eq!(scan(&table).len() as u64, seqno + 1);
+        }
+    }
+    // One is on its way, and no second is offered.
+    assert_eq!(tasks.lock().unwrap().len(), 1);
+    // Nor does it matter whether it is ever run.
+    tasks.lock().unwrap().clear();
+    assert_eq!(scan(&table).len() as u64, count(3000));
+}
+
+#[test]
+fn h02_cursors_without_a_write_between_share_their_runs() {
+    let table = table(64, 10_000);
+    for seqno in 0..count(3000).max(40) {
+        insert(&table, &numbered(seqno), seqno);
+    }
+    let mut first = SortedHashCursor::new(Arc::clone(&table));
+    let set = Arc::clone(first.ready_set());
+    let mut second = SortedHashCursor::new(Arc::clone(&table));
+    assert!(Arc::ptr_eq(&set, second.ready_set()));
+    insert(&table, b"one more", 5000);
+    let mut third = SortedHashCursor::new(Arc::clone(&table));
+    assert!(
+        Arc::ptr_eq(&set, third.ready_set()),
+        "a short tail makes no run"
+    );
+    assert_eq!(entries(&mut third).len(), entries(&mut second).len() + 1);
+    second.refresh();
+    assert_eq!(entries(&mut second).len(), entries(&mut third).len());
+}
+
+#[test]
+fn h03_a_table_sealed_at_a_multiple_of_the_limit_or_empty_is_finished() {
+    for entries in [0, 1, 32, 33, 63, 64, 65, 128] {
+        for limit in [1, 2, 32, 10_000] {
+            let table = table(4, limit);
+            for seqno in 0..entries {
+                insert(&table, &numbered(seqno), seqno);
+            }
+            table.seal();
+            table.finish();
+            assert_eq!(scan(&table).len() as u64, entries);
+            let set = Arc::clone(SortedHashCursor::new(Arc::clone(&table)).ready_set());
+            assert!(set.runs.len() <= 1);
+        }
+    }
+}
+
+#[test]
+fn the_limit_of_a_vector_is_where_a_task_is_offered() {
+    let limit = usize::try_from(count(10_000)).unwrap();
+    let (table, tasks) = with_sorter(parts(KeyOrder::Bytewise, 1 << 14, limit));
+    let mut offered_at = Vec::new();
+    for seqno in 0..4 * limit as u64 {
+        insert(&table, &numbered(seqno), seqno);
+        let offered = std::mem::take(&mut *tasks.lock().unwrap());
+        if !offered.is_empty() {
+            offered_at.push(seqno + 1);
+        }
+        offered.into_iter().for_each(SortTask::run);
+    }
+    assert!(offered_at.len() >= 2, "{offered_at:?}");
+    let gaps: Vec<u64> = offered_at
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .collect();
+    assert!(gaps.iter().all(|&gap| gap == limit as u64), "{gaps:?}");
+    let (set, appended) = table.capture();
+    assert!(
+        set.tail_len(&appended) < limit as u64,
+        "tasks sorted the rest"
+    );
+    assert_eq!(scan(&table).len(), 4 * limit);
+}
+
+#[test]
+fn h04_keys_that_share_a_bucket_do_not_hide_each_other() {
+    let table = table(1, 10_000);
+    for seqno in 1..=count(1000) {
+        insert(&table, &numbered(seqno % 50), seqno);
+    }
+    for number in 0..count(1000).min(50) {
+        for snapshot in [1, 49, 50, 120, count(1000)] {
+            let newest = (1..=snapshot.min(count(1000))).rev();
+            let expected = newest.into_iter().find(|seqno| seqno % 50 == number);
+            assert_eq!(get(&table, &numbered(number), snapshot), expected);
+        }
+    }
+    assert_eq!(get(&table, b"not there", MAX_SEQNO), None);
+}
+
+#[test]
+fn h05_h12_cursors_show_an_active_table_from_its_first_entry_on() {
+    let table = table(16, 4);
+    let mut before = SortedHashCursor::new(Arc::clone(&table));
+    assert!(entries(&mut before).is_empty());
+    for seqno in 0..100 {
+        insert(&table, &numbered(seqno), seqno);
+        assert_eq!(scan(&table).len() as u64, seqno + 1);
+    }
+    assert!(entries(&mut before).is_empty());
+    before.refresh();
+    assert_eq!(entries(&mut before).len(), 100);
+}
+
+#[test]
+fn h08_a_cursor_keeps_the_runs_it_shows() {
+    let table = table(256, 16);
+    let mut cursors = Vec::new();
+    for seqno in 0..count(4000) {
+        insert(&table, &numbered(seqno), seqno);
+        if seqno % 97 == 0 {
+            cursors.push((seqno + 1, SortedHashCursor::new(Arc::clone(&table))));
+            scan(&table);
+        }
+    }
+    let mut kept = cursors.split_off(cursors.len() / 2);
+    let weak = {
+        let (_, cursor) = kept.last_mut().unwrap();
+        Arc::downgrade(&cursor.ready_set().runs[0])
+    };
+    table.seal();
+    table.finish();
+    drop(table);
+    for (expected, cursor) in cursors.iter_mut().chain(&mut kept) {
+        assert_eq!(entries(cursor).len() as u64, *expected);
+    }
+    drop(cursors);
+    assert!(weak.upgrade().is_some());
+    drop(kept);
+    assert!(weak.upgrade().is_none(), "the last cursor freed it");
+}
+
+#[test]
+fn h09_h10_a_write_between_any_two_seeks_keeps_runs_few_and_work_bounded() {
+    let entries = count(20_000);
+    let table = table(1 << 14, 10_000);
+    let mut moved = 0;
+    let mut before: Vec<Arc<runs::Run>> = Vec::new();
+    for seqno in 0..entries {
+        insert(&table, &numbered(seqno), seqno);
+        let mut cursor = SortedHashCursor::new(Arc::clone(&table));
+        cursor.seek(&encode(&numbered(seqno), MAX_SEQNO, ValueType::FOR_SEEK));
+        assert_eq!(
+            cursor.entry().unwrap().user_key_and_footer().0,
+            numbered(seqno)
+        );
+        let runs = &cursor.ready_set().runs;
+        assert!(runs.len() <= RUNS_MAX, "{} runs", runs.len());
+        let is_old = |run: &Arc<runs::Run>| before.iter().any(|old| Arc::ptr_eq(old, run));
+        moved += runs
+            .iter()
+            .filter(|run| !is_old(run))
+            .map(|run| run.items.len() as u64)
+            .sum::<u64>();
+        before.clone_from(runs);
+    }
+    assert!(moved < 64 * entries, "{moved} moves of {entries} entries");
+    drop(before);
+    let bytes = table.order_bytes() as u64;
+    assert!(bytes < 48 * entries + (1 << 18), "{bytes} bytes");
+}
+
+/// Who is to be held up, how it says that it is, and what it waits for.
+type Held = (ThreadId, SyncSender<()>, Receiver<()>);
+
+/// Bytewise, but one thread can be held up in a comparison.
+struct Slow {
+    held: StdMutex<Option<Held>>,
+}
+
+struct SlowOrder(Arc<Slow>);
+
+impl Comparator for SlowOrder {
+    fn name(&self) -> &str {
+        "test.Slow"
+    }
+
+    fn equal_keys_have_equal_bytes(&self) -> bool {
+        true
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Order {
+        let mine = {
+            let mut held = self.0.held.lock().unwrap();
+            held.take_if(|(thread, _, _)| *thread == thread::current().id())
+        };
+        if let Some((_, arrived, go_on)) = mine {
+            arrived.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn h14_h15_neither_seal_nor_inserts_nor_look_ups_nor_seeks_wait_for_who_sorts() {
+    let slow = Arc::new(Slow {
+        held: StdMutex::new(None),
+    });
+    let order = KeyOrder::new(SlowOrder(Arc::clone(&slow)));
+    let table = Arc::new(SortedHash::new(parts(order, 64, 8)));
+    for seqno in 0..100 {
+        insert(&table, &numbered(seqno), seqno);
+    }
+    let (arrived, is_held) = sync_channel(1);
+    let (go_on, wait) = sync_channel(1);
+    thread::scope(|scope| {
+        let sorting = scope.spawn(|| {
+            let held = (thread::current().id(), arrived, wait);
+            *slow.held.lock().unwrap() = Some(held);
+            scan(&table).len()
+        });
+        is_held.recv().unwrap();
+        // The other thread is inside of its sort from here on.
+        for seqno in 100..200 {
+            insert(&table, &numbered(seqno), seqno);
+            assert_eq!(get(&table, &numbered(seqno), seqno), Some(seqno));
+        }
+        assert_eq!(scan(&table).len(), 200);
+        table.seal();
+        table.finish();
+        assert_eq!(scan(&table).len(), 200);
+        go_on.send(()).unwrap();
+        assert_eq!(sorting.join().unwrap(), 100);
+    });
+}
+
+#[test]
+fn h17_h23_buckets_fit_the_write_buffer() {
+    let options = |bucket_count, write_buffer_bytes| MemtableOptions {
+        rep: RepKind::SortedHash {
+            bucket_count,
+            sorted_vector_limit: 10_000,
+        },
+        write_buffer_bytes,
+        ..MemtableOptions::default()
+    };
+    for write_buffer_bytes in [64 << 10, 1 << 20, 64 << 20] {
+        for wanted in [0, 1, 1000, 1_000_000] {
+            let options = options(wanted, write_buffer_bytes);
+            for entry_bytes in [None, Some(1), Some(30), Some(1000), Some(1 << 30)] {
+                let buckets = bucket_count(&options, entry_bytes).unwrap();
+                assert!(buckets.is_power_of_two());
+                assert!(buckets * size_of::<usize>() <= write_buffer_bytes / 8);
+            }
+            if !cfg!(miri) {
+                let rep = MemtableRep::new(&options, KeyOrder::Bytewise, Learned::NOTHING);
+                let bytes = rep.bucket_bytes() + rep.order_bytes();
+                assert!(bytes + rep.arena().arena().memory_bytes() < write_buffer_bytes);
+            }
+        }
+    }
+    // What was published: a million, rounded up, in the published write buffer.
+    assert_eq!(
+        bucket_count(&options(1_000_000, 64 << 20), None),
+        Some(1 << 20)
+    );
+    // Left to us: one for each entry, as the memtable before had them.
+    assert_eq!(
+        bucket_count(&options(0, 64 << 20), Some(1024)),
+        Some(1 << 16)
+    );
+    let list = MemtableOptions::default();
+    assert_eq!(bucket_count(&list, None), None);
+}
+
+#[test]
+fn h21_orders_that_may_equate_different_bytes_get_no_hash_table() {
+    struct CaseBlind;
+    impl Comparator for CaseBlind {
+        fn name(&self) -> &str {
+            "test.CaseBlind"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Order {
+            a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+        }
+    }
+    let options = MemtableOptions {
+        rep: RepKind::SortedHash {
+            bucket_count: 0,
+            sorted_vector_limit: 10_000,
+        },
+        write_buffer_bytes: 1 << 16,
+        ..MemtableOptions::default()
+    };
+    let order = KeyOrder::new(CaseBlind);
+    assert!(options.rep.check(&order, true).is_err());
+    assert!(options.rep.check(&KeyOrder::Bytewise, false).is_ok());
+    let lists = RepKind::HashSkipList { bucket_count: 1 };
+    assert!(lists.check(&KeyOrder::Bytewise, false).is_err());
+    assert!(lists.check(&KeyOrder::Bytewise, true).is_ok());
+    let rep = MemtableRep::new(&options, order, Learned::NOTHING);
+    let upper = EntryParts::new(1, ValueType::Value, b"KEY", b"v").unwrap();
+    rep.insert(&upper).unwrap();
+    let target = encode(b"key", 1, ValueType::FOR_SEEK);
+    assert!(rep.entries_from(&target).next().is_some());
+}
+
+#[test]
+fn h22_versions_of_a_hot_key_are_no_burden_to_its_neighbours() {
+    let table = table(1, 10_000);
+    insert(&table, b"cold", 0);
+    let versions = count(5000);
+    for seqno in 1..=versions {
+        insert(&table, b"hot", seqno);
+    }
+    let hash = table.hash(b"cold");
+    let chain = table.buckets.bucket(hash).load();
+    assert_eq!(chain.len(), 2, "a bucket chains keys, not versions");
+    assert_eq!(get(&table, b"cold", MAX_SEQNO), Some(0));
+    // An old version among many is found through the runs, sorted or not when it is asked for.
+    for snapshot in [1, versions / 2, versions - 1, versions] {
+        assert_eq!(get(&table, b"hot", snapshot), Some(snapshot));
+    }
+    for seqno in versions + 1..=versions + 40 {
+        insert(&table, b"hot", seqno);
+        assert_eq!(get(&table, b"hot", 1), Some(1));
+    }
+}
+
+#[test]
+fn h25_a_prepared_array_is_used_and_comes_back_empty() {
+    let recycler = Recycler::new(8 << 20);
+    let options = MemtableOptions {
+        rep: RepKind::SortedHash {
+            bucket_count: 1 << 10,
+            sorted_vector_limit: 10_000,
+        },
+        write_buffer_bytes: 1 << 20,
+        arena_block_bytes: 1 << 14,
+        recycler: Some(Arc::clone(&recycler)),
+        ..MemtableOptions::default()
+    };
+    recycler.prepare(&options);
+    recycler.prepare(&options);
+    let array_bytes = recycler.memory_bytes();
+    assert_eq!(array_bytes, 8 << 10);
+    for round in 0..3 {
+        let rep = MemtableRep::new(&options, KeyOrder::Bytewise, Learned::NOTHING);
+        assert!(recycler.memory_bytes() + array_bytes <= array_bytes.max(round * (1 << 22)));
+        let target = encode(b"k", MAX_SEQNO, ValueType::FOR_SEEK);
+        assert!(rep.entries_from(&target).next().is_none());
+        for seqno in 0..count(2000) {
+            let key = numbered(seqno);
+            let parts = EntryParts::new(seqno, ValueType::Value, &key, b"v").unwrap();
+            rep.insert(&parts).unwrap();
+        }
+        let parts = EntryParts::new(0, ValueType::Value, b"k", b"v").unwrap();
+        rep.insert(&parts).unwrap();
+        drop(rep);
+        assert!(recycler.memory_bytes() > array_bytes, "blocks came back");
+    }
+    let small = Recycler::new(100);
+    small.prepare(&options);
+    assert_eq!(small.memory_bytes(), 0, "not more than it may keep");
+}
+
+#[test]
+fn h28_a_cursor_outlives_the_table_and_reads_on() {
+    let table = table(16, 8);
+    for seqno in 0..100 {
+        insert(&table, &numbered(seqno), seqno);
+    }
+    let mut cursor = SortedHashCursor::new(Arc::clone(&table));
+    drop(table);
+    assert_eq!(entries(&mut cursor).len(), 100);
+    cursor.refresh();
+    assert_eq!(entries(&mut cursor).len(), 100);
+}
+
+#[test]
+fn background_merges_keep_runs_few_while_seeks_go_on() {
+    let (table, tasks) = with_sorter(parts(KeyOrder::Bytewise, 1 << 12, 500));
+    let total = count(30_000);
+    for seqno in 0..total {
+        insert(&table, &numbered(seqno), seqno);
+        if seqno % 20 == 0 {
+            let mut cursor = SortedHashCursor::new(Arc::clone(&table));
+            cursor.seek_to_first();
+            assert!(cursor.ready_set().runs.len() <= RUNS_MAX + 1);
+        }
+        if seqno % 1000 == 0 {
+            let offered = std::mem::take(&mut *tasks.lock().unwrap());
+            offered.into_iter().for_each(SortTask::run);
+        }
+    }
+    assert_eq!(scan(&table).len() as u64, total);
+}
+
+#[test]
+fn a_long_log_is_freed_without_recursion() {
+    let table = table(1 << 12, 1);
+    for seqno in 0..count(60_000) {
+        insert(&table, &numbered(seqno), seqno);
+    }
+    drop(table);
+}

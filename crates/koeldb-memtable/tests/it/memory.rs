@@ -1,0 +1,157 @@
+//! What a memtable says it holds is what it took from the allocator.
+#![expect(unsafe_code, reason = "an allocator that counts is an allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use koeldb_base::prefix::FixedPrefix;
+use koeldb_base::{Cursor, KeyOrder, ValueType};
+use koeldb_memtable::{Memtable, MemtableOptions, Recycler, RepKind};
+
+thread_local! {
+    /// The bytes that this thread took and did not give back.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(bytes: usize, sign: isize) {
+    let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
+    let _ = HELD.try_with(|held| held.set(held.get() + sign * bytes));
+}
+
+// SAFETY: every call is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        count(layout.size(), -1);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(start, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count(bytes, 1);
+        count(layout.size(), -1);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.realloc(start, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn held() -> usize {
+    usize::try_from(HELD.get()).unwrap_or(0)
+}
+
+/// Three in a hundred, and what is not worth counting in an empty memtable.
+fn assert_agree(reported: usize, allocated: usize, when: &str) {
+    let tolerance = allocated * 3 / 100 + 512;
+    assert!(
+        reported.abs_diff(allocated) <= tolerance,
+        "{when}: {reported} bytes reported, {allocated} allocated"
+    );
+}
+
+fn reps() -> [RepKind; 6] {
+    [
+        RepKind::default(),
+        RepKind::Vector { reserved: 100 },
+        RepKind::HashSkipList { bucket_count: 1000 },
+        RepKind::HashLinkList {
+            bucket_count: 1000,
+            skip_list_threshold: 256,
+        },
+        RepKind::SortedHash {
+            bucket_count: 0,
+            sorted_vector_limit: 10_000,
+        },
+        RepKind::SortedHash {
+            bucket_count: 1_000_000,
+            sorted_vector_limit: 100,
+        },
+    ]
+}
+
+#[test]
+fn h17_memory_reported_and_memory_allocated_agree() {
+    let entries = if cfg!(miri) { 200 } else { 20_000_u64 };
+    for rep in reps() {
+        for value_bytes in [1, 100, 1000] {
+            let options = MemtableOptions {
+                rep,
+                write_buffer_bytes: 4 << 20,
+                prefixes: Some(Arc::new(FixedPrefix::new(2))),
+                ..MemtableOptions::default()
+            };
+            let value = vec![1; value_bytes];
+            let before = held();
+            let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+            let agree = |when: &str| {
+                let when = format!("{rep:?}, {value_bytes}, {when}");
+                assert_agree(memtable.memory_bytes(), held() - before, &when);
+            };
+            agree("empty");
+            for seqno in 0..entries / (1 + value_bytes as u64 / 20) {
+                let key = seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+                memtable
+                    .insert(seqno, ValueType::Value, &key, &value)
+                    .unwrap();
+            }
+            agree("full");
+            let mut cursor = memtable.cursor();
+            cursor.seek_to_first().unwrap();
+            agree("sorted");
+            drop(cursor);
+            memtable.seal();
+            memtable.finalise();
+            let report = memtable.memory();
+            assert_eq!(report.total(), memtable.memory_bytes());
+            agree("finalised");
+            drop(memtable);
+            assert_eq!(held(), before, "all of it is given back");
+        }
+    }
+}
+
+#[test]
+fn h17_what_is_kept_for_later_is_reported() {
+    for rep in reps() {
+        let before = held();
+        let recycler = Recycler::new(1 << 20);
+        let options = MemtableOptions {
+            rep,
+            arena_block_bytes: 1 << 16,
+            write_buffer_bytes: 1 << 20,
+            prefixes: Some(Arc::new(FixedPrefix::new(2))),
+            recycler: Some(Arc::clone(&recycler)),
+            ..MemtableOptions::default()
+        };
+        for _ in 0..3 {
+            let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+            for seqno in 0..if cfg!(miri) { 50 } else { 2000_u64 } {
+                memtable
+                    .insert(seqno, ValueType::Value, &seqno.to_le_bytes(), &[0; 100])
+                    .unwrap();
+            }
+            let reported = memtable.memory_bytes() + recycler.memory_bytes();
+            let options_bytes = 2048;
+            let allocated = held() - before;
+            assert!(reported.abs_diff(allocated) <= allocated * 3 / 100 + options_bytes);
+        }
+        assert!(recycler.memory_bytes() <= 1 << 20);
+        assert!(recycler.memory_bytes() > 0);
+    }
+}
