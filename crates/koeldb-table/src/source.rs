@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use koeldb_base::codec::Decompressor;
+use koeldb_base::pinned::Buffer;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{Blocking, Error, ErrorKind, Fault, Result};
 use koeldb_cache::{Cache, CacheKey, Priority};
@@ -53,6 +54,16 @@ pub enum CachedBlock {
 }
 
 impl CachedBlock {
+    /// An entry without bytes: it stands for memory that is kept elsewhere.
+    #[must_use]
+    pub fn reservation() -> Self {
+        CachedBlock::Raw(BlockBytes::new(
+            Arc::new(Buffer::from_vec(Vec::new())),
+            0,
+            0,
+        ))
+    }
+
     /// The memory the block takes, for the cache's accounts.
     #[must_use]
     pub fn charge(&self) -> u64 {

@@ -12,20 +12,13 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableCache, Version};
-use koeldb_memtable::Memtable;
 
 use crate::counters::FamilyCounters;
+use crate::memtables::{LoggedMemtable, MemtableMaker, Standby, write_buffer_bytes};
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell, lock};
 use crate::tables::pick_settings;
 use crate::write::stall::{self, StallCondition, StallInputs};
-
-/// A memtable and the first log that holds a part of it.
-#[derive(Clone, Debug)]
-pub(crate) struct LoggedMemtable {
-    pub(crate) memtable: Arc<Memtable>,
-    pub(crate) first_log: FileNumber,
-}
 
 /// What changes under the family's mutex.
 #[derive(Debug)]
@@ -53,6 +46,8 @@ pub(crate) struct FamilyData {
     pub(crate) name: String,
     pub(crate) order: KeyOrder,
     pub(crate) tables: Arc<TableCache>,
+    pub(crate) maker: MemtableMaker,
+    pub(crate) standby: Standby,
     pub(crate) super_version: SuperVersionCell,
     pub(crate) dropped: AtomicBool,
     /// The epochs of its tables to come.
@@ -65,56 +60,65 @@ pub(crate) struct FamilyData {
 
 impl FamilyData {
     pub(crate) fn new(
-        id: u32,
-        name: String,
+        family: &koeldb_lsm::version::Family,
         options: ColumnFamilyOptions,
         tables: Arc<TableCache>,
-        version: Arc<Version>,
-        epochs: Epochs,
+        maker: MemtableMaker,
         log: FileNumber,
     ) -> Self {
+        let version = Arc::clone(family.current());
         let order = version.order.clone();
         let options = Arc::new(options);
-        let memtable = Memtable::new(order.clone(), &options.memtable_options());
-        let super_version = SuperVersion {
-            memtable: Arc::clone(&memtable),
+        let mut active = maker.make(&order, &options);
+        active.first_log = log;
+        let state = FamilyState {
+            active,
             sealed: Vec::new(),
-            version: Arc::clone(&version),
-            tables: Arc::clone(&tables),
-            options: Arc::clone(&options),
+            version,
+            options,
+            flushing: 0,
+            flush_requested: false,
+            pending_compaction_bytes: 0,
+            stall: StallCondition::Normal,
+            announced: StallCondition::Normal,
         };
-        FamilyData {
-            id,
-            name,
+        state.active.activate();
+        let data = FamilyData {
+            id: family.id(),
+            name: family.name().to_owned(),
             order,
+            maker,
+            standby: Standby::default(),
+            super_version: SuperVersionCell::new(state.super_version(&tables)),
             tables,
-            super_version: SuperVersionCell::new(super_version),
             dropped: AtomicBool::new(false),
-            epochs,
+            epochs: family.epochs().clone(),
             manual_compactions: AtomicU32::new(0),
             counters: FamilyCounters::default(),
-            state: Mutex::new(FamilyState {
-                active: LoggedMemtable {
-                    memtable,
-                    first_log: log,
-                },
-                sealed: Vec::new(),
-                version,
-                options,
-                flushing: 0,
-                flush_requested: false,
-                pending_compaction_bytes: 0,
-                stall: StallCondition::Normal,
-                announced: StallCondition::Normal,
-            }),
-        }
+            state: Mutex::new(state),
+        };
+        data.look_at_active();
+        data
+    }
+
+    /// Sets when the active memtable is looked at first.
+    fn look_at_active(&self) {
+        let (bytes, limit) = self.read(|state| {
+            let bytes = state.active.memtable.memory_bytes();
+            (bytes, write_buffer_bytes(&state.options))
+        });
+        self.look_later(bytes, limit);
     }
 
     /// An empty memtable in place of the active one, which was written to a table while logs were replayed.
     pub(crate) fn renew_memtable(&self) {
         self.change(0, |state| {
-            state.active.memtable =
-                Memtable::new(self.order.clone(), &state.options.memtable_options());
+            let next = self.maker.make(&self.order, &state.options);
+            next.activate();
+            state.active = LoggedMemtable {
+                first_log: state.active.first_log,
+                ..next
+            };
         });
     }
 
@@ -149,21 +153,31 @@ impl FamilyData {
         delayed_write_rate: u64,
         change: impl FnOnce(&mut FamilyState) -> R,
     ) -> R {
+        self.change_and(delayed_write_rate, |state| {
+            let result = change(state);
+            state.estimate();
+            result
+        })
+    }
+
+    /// Seals the active memtable; `next` takes the writes.
+    pub(crate) fn seal_active(&self, delayed_write_rate: u64, next: LoggedMemtable) {
+        self.change_and(delayed_write_rate, |state| {
+            state
+                .sealed
+                .push(std::mem::replace(&mut state.active, next));
+        });
+    }
+
+    fn change_and<R>(
+        &self,
+        delayed_write_rate: u64,
+        change: impl FnOnce(&mut FamilyState) -> R,
+    ) -> R {
         let mut state = lock(&self.state);
         let result = change(&mut state);
-        self.estimate(&mut state, delayed_write_rate);
-        let next = SuperVersion {
-            memtable: Arc::clone(&state.active.memtable),
-            sealed: state
-                .sealed
-                .iter()
-                .rev()
-                .map(|sealed| Arc::clone(&sealed.memtable))
-                .collect(),
-            version: Arc::clone(&state.version),
-            tables: Arc::clone(&self.tables),
-            options: Arc::clone(&state.options),
-        };
+        self.judge(&mut state, delayed_write_rate);
+        let next = state.super_version(&self.tables);
         // Installed under the mutex, so that readers never see an older state after a newer one.
         let replaced = self.super_version.install(next);
         drop(state);
@@ -176,16 +190,9 @@ impl FamilyData {
         change(&mut lock(&self.state))
     }
 
-    fn estimate(&self, state: &mut FamilyState, delayed_write_rate: u64) {
+    /// Sees what the state asks of writers.
+    fn judge(&self, state: &mut FamilyState, delayed_write_rate: u64) {
         let options = &state.options;
-        let settings = pick_settings(options);
-        state.pending_compaction_bytes = match options.compaction_style {
-            CompactionStyle::Level => {
-                let targets = leveled::level_targets(&state.version, &settings);
-                leveled::pending_compaction_bytes(&state.version, &settings, &targets)
-            }
-            _ => 0,
-        };
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
         let level0_files = match options.compaction_style {
             CompactionStyle::Universal => universal::run_count(&state.version),
@@ -230,30 +237,68 @@ impl FamilyData {
 
     /// Whether an automatic compaction is due.
     pub(crate) fn is_compaction_due(&self, unix_secs: u64) -> bool {
-        self.pick(&lock(&self.state), unix_secs).is_some()
+        // Looked for beside the mutex: the leader takes it when it seals a memtable.
+        let (version, options) =
+            self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
+        self.pick(&version, &options, unix_secs).is_some()
     }
 
     /// The next automatic compaction, if one is due at `unix_secs`.
     pub(crate) fn pick_compaction(&self, unix_secs: u64) -> Option<CompactionPlan> {
         let state = lock(&self.state);
-        let plan = self.pick(&state, unix_secs)?;
+        let plan = self.pick(&state.version, &state.options, unix_secs)?;
         // Marked under the mutex, so that two pickers never take the same file.
         plan.mark(true);
         Some(plan)
     }
 
-    fn pick(&self, state: &FamilyState, unix_secs: u64) -> Option<CompactionPlan> {
+    fn pick(
+        &self,
+        version: &Arc<Version>,
+        options: &ColumnFamilyOptions,
+        unix_secs: u64,
+    ) -> Option<CompactionPlan> {
         let is_held = self.manual_compactions.load(Ordering::Acquire) > 0;
-        if self.is_dropped() || is_held || state.options.disable_auto_compactions {
+        if self.is_dropped() || is_held || options.disable_auto_compactions {
             return None;
         }
-        let settings = pick_settings(&state.options);
-        match state.options.compaction_style {
-            CompactionStyle::Level => leveled::pick(&state.version, &settings),
-            CompactionStyle::Universal => universal::pick(&state.version, &settings),
-            CompactionStyle::Fifo => fifo::pick(&state.version, &settings, unix_secs),
+        let settings = pick_settings(options);
+        match options.compaction_style {
+            CompactionStyle::Level => leveled::pick(version, &settings),
+            CompactionStyle::Universal => universal::pick(version, &settings),
+            CompactionStyle::Fifo => fifo::pick(version, &settings, unix_secs),
             CompactionStyle::None => None,
         }
+    }
+}
+
+impl FamilyState {
+    /// What readers see of the state.
+    fn super_version(&self, tables: &Arc<TableCache>) -> SuperVersion {
+        let newest_first = self.sealed.iter().rev();
+        let all = std::iter::once(&self.active).chain(&self.sealed);
+        SuperVersion {
+            memtable: Arc::clone(&self.active.memtable),
+            sealed: newest_first
+                .map(|sealed| Arc::clone(&sealed.memtable))
+                .collect(),
+            version: Arc::clone(&self.version),
+            tables: Arc::clone(tables),
+            options: Arc::clone(&self.options),
+            _charges: all.filter_map(|logged| logged.charge.clone()).collect(),
+        }
+    }
+
+    /// Estimates what compactions will have to rewrite.
+    fn estimate(&mut self) {
+        self.pending_compaction_bytes = match self.options.compaction_style {
+            CompactionStyle::Level => {
+                let settings = pick_settings(&self.options);
+                let targets = leveled::level_targets(&self.version, &settings);
+                leveled::pending_compaction_bytes(&self.version, &settings, &targets)
+            }
+            _ => 0,
+        };
     }
 }
 

@@ -40,6 +40,7 @@ use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
 use crate::write::queue::{CommitHow, Insertion, Patience, WriteQueue};
 use crate::write::stall::WriteStall;
+use crate::write_buffers::WriteBufferManager;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
 
@@ -78,8 +79,11 @@ pub(crate) struct DbInner {
     pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
     pub(crate) queue: WriteQueue,
     visible: AtomicU64,
-    /// A memtable is full: the next leader seals it.
-    pub(crate) switch_due: AtomicBool,
+    /// A memtable has grown to its mark: the next leader looks at all of them.
+    pub(crate) look_due: AtomicBool,
+    pub(crate) write_buffers: Option<WriteBufferManager>,
+    /// A job is on its way that seals a memtable for another database.
+    pub(crate) is_relieving: AtomicBool,
     pub(crate) write_counters: WriteCounters,
     pub(crate) snapshots: SnapshotList,
     pub(crate) stall: WriteStall,
@@ -87,6 +91,8 @@ pub(crate) struct DbInner {
     pub(crate) purge: Purge,
     /// Logs no longer written and not yet durable. Taken after leadership, or without it.
     pub(crate) unsynced_logs: Mutex<Vec<RecordWriter>>,
+    /// Held by whoever makes those logs durable, so that nobody believes it done before it is.
+    pub(crate) syncing_logs: Mutex<()>,
     /// Logs no longer written and not yet removed, with their bytes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
@@ -129,6 +135,7 @@ impl DbInner {
     pub(crate) fn new(id: u64, parts: Parts) -> Self {
         let last_seqno = parts.commit.last_seqno;
         let insertion = Insertion::of(&parts.db_options);
+        let write_buffers = parts.factory.memtables.write_buffers.clone();
         DbInner {
             id,
             opened: parts.env.clock.now(),
@@ -153,13 +160,16 @@ impl DbInner {
             families: RwLock::new(parts.families),
             queue: WriteQueue::new(parts.commit, insertion),
             visible: AtomicU64::new(last_seqno),
-            switch_due: AtomicBool::new(false),
+            look_due: AtomicBool::new(false),
+            write_buffers,
+            is_relieving: AtomicBool::new(false),
             write_counters: WriteCounters::default(),
             snapshots: SnapshotList::default(),
             stall: WriteStall::default(),
             background: Background::default(),
             purge: Purge::default(),
             unsynced_logs: Mutex::new(Vec::new()),
+            syncing_logs: Mutex::new(()),
             closed_logs: Mutex::new(Vec::new()),
             unreported: Mutex::new(Vec::new()),
             failure_count: AtomicU64::new(0),

@@ -34,6 +34,7 @@ mod info_log;
 mod inner;
 pub mod listener;
 mod maintenance;
+mod memtables;
 mod open;
 mod options;
 mod plugins;
@@ -48,6 +49,7 @@ mod stats_text;
 mod super_version;
 mod tables;
 mod write;
+mod write_buffers;
 
 pub use koeldb_base::comparator::{
     BytewiseComparator, Comparator, ReverseBytewiseComparator, Uint64Comparator,
@@ -81,6 +83,7 @@ pub use scrub::{ScrubOptions, ScrubReport};
 pub use snapshot::Snapshot;
 pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};
+pub use write_buffers::WriteBufferManager;
 
 /// File systems and clocks.
 pub mod fs {

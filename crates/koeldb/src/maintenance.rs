@@ -7,6 +7,7 @@ use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::family::FamilyData;
 use crate::inner::DbInner;
+use crate::memtables::write_buffer_bytes;
 use crate::open::add_family;
 use crate::options::{ColumnFamilyOptions, mutable, sanitize};
 use crate::super_version::lock;
@@ -85,6 +86,7 @@ impl DbInner {
                 return Err(error);
             }
             family.dropped.store(true, Ordering::Release);
+            family.forget_successor();
             Arc::make_mut(&mut leadership.commit.families)
                 .retain(|active| active.family.id != family.id);
             let mut all = self
@@ -120,7 +122,9 @@ impl DbInner {
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
                 Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
-                    koeldb_base::coding::to_usize(changed.write_buffer_size);
+                    write_buffer_bytes(&changed);
+                // What is full now may not have been before.
+                self.look_due.store(true, Ordering::Relaxed);
             }
         }
         self.update_stall();

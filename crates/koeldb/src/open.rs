@@ -28,12 +28,14 @@ use crate::family::FamilyData;
 use crate::info_log::InfoLog;
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
+use crate::memtables::MemtableMaker;
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};
 use crate::recovery::{self, Recovered};
 use crate::super_version::lock;
 use crate::tables::TableFactory;
 use crate::write::commit::{ActiveFamily, CommitState, Wal};
+use crate::write_buffers::WriteBufferManager;
 
 pub use crate::recovery::{LogReport, RecoveryReport};
 
@@ -248,6 +250,9 @@ impl Opening {
             bytes_per_sync: self.db.bytes_per_sync,
             open_options: TableFactory::open_options(&self.db),
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
+            memtables: MemtableMaker {
+                write_buffers: self.write_buffers(),
+            },
         };
         let mut families = self.open_families(&versions, &factory);
         self.open_tables(&families)?;
@@ -325,6 +330,13 @@ impl Opening {
         AsyncReads::choose(&options, &*self.fs, &file_name::current(&self.path))
     }
 
+    /// What bounds the memory of memtables: what was given, or what `db_write_buffer_size` asks for.
+    fn write_buffers(&self) -> Option<WriteBufferManager> {
+        let given = self.options.plugins.write_buffers.clone();
+        let own = || WriteBufferManager::new(self.db.db_write_buffer_size, false);
+        given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
+    }
+
     /// What a database does once it is there.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
         inner.info_log.info(format_args!(
@@ -355,6 +367,9 @@ impl Opening {
             }
             inner.update_stall();
             inner.schedule();
+            if let Some(write_buffers) = &inner.write_buffers {
+                write_buffers.register(inner);
+            }
         }
         inner.begin_scrubbing();
         Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
@@ -650,15 +665,7 @@ fn new_family(
     log: FileNumber,
 ) -> FamilyData {
     let tables = factory.table_cache(&family.current().order, &options);
-    FamilyData::new(
-        family.id(),
-        family.name().to_owned(),
-        options,
-        tables,
-        Arc::clone(family.current()),
-        family.epochs().clone(),
-        log,
-    )
+    FamilyData::new(family, options, tables, factory.memtables.clone(), log)
 }
 
 /// Records a new family and makes what the database keeps of it.

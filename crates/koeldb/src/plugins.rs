@@ -12,6 +12,7 @@ use crate::info_log::Logger;
 use crate::listener::EventListener;
 use crate::options::Options;
 use crate::scrub::ScrubOptions;
+use crate::write_buffers::WriteBufferManager;
 
 type FilterFunction = dyn Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync;
 
@@ -47,6 +48,7 @@ pub(crate) struct Plugins {
     pub(crate) logger: Option<Arc<dyn Logger>>,
     pub(crate) scrub: Option<ScrubOptions>,
     pub(crate) compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>>,
+    pub(crate) write_buffers: Option<WriteBufferManager>,
 }
 
 impl fmt::Debug for Plugins {
@@ -75,6 +77,19 @@ impl Options {
     pub fn set_logger(&mut self, logger: impl Logger) -> &mut Self {
         self.plugins.logger = Some(Arc::new(logger));
         self
+    }
+
+    /// Bounds the memory of memtables together with that of other databases that have the same manager; in place of
+    /// `db_write_buffer_size`.
+    pub fn set_write_buffer_manager(&mut self, manager: &WriteBufferManager) -> &mut Self {
+        self.plugins.write_buffers = Some(manager.clone());
+        self
+    }
+
+    /// The bound on the memory of memtables that was set.
+    #[must_use]
+    pub fn get_write_buffer_manager(&self) -> Option<&WriteBufferManager> {
+        self.plugins.write_buffers.as_ref()
     }
 
     /// Asks `filter` about the values that compactions meet, in every family: level, key, value.

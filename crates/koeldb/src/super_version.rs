@@ -16,6 +16,7 @@ use koeldb_lsm::{TableCache, Version};
 use koeldb_memtable::Memtable;
 
 use crate::options::ColumnFamilyOptions;
+use crate::write_buffers::Charge;
 
 /// One consistent state of a family.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct SuperVersion {
     pub(crate) tables: Arc<TableCache>,
     /// The family's options as they were when this state was made.
     pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// What the memtables are charged, as long as somebody may read them.
+    pub(crate) _charges: Vec<Arc<Charge>>,
 }
 
 /// A super-version and the install number it was current at.

@@ -18,10 +18,11 @@ use koeldb_table::reader::TableReadContext;
 
 use crate::counters::JobTotals;
 use crate::family::FamilyData;
+use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, CompactionStopStyle, DbOptions};
 
-/// What every table written in one session has in common.
+/// What every table written in one session has in common, and the memtables they are written from.
 #[derive(Clone)]
 pub(crate) struct TableFactory {
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -36,6 +37,7 @@ pub(crate) struct TableFactory {
     pub(crate) open_options: OpenOptions,
     /// The MANIFEST gets a checksum of each table as a whole.
     pub(crate) file_checksums: bool,
+    pub(crate) memtables: MemtableMaker,
 }
 
 impl TableFactory {

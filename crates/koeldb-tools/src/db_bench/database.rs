@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use koeldb::statistics::Statistics;
 use koeldb::{
-    Cache, ColumnFamily, CompactionFilter, CompactionFilterContext, CompactionFilterFactory,
-    ConfigOptions, Db, Decision, LiveFile, LogLevel, Logger, Options,
+    BlockBasedOptions, Cache, ColumnFamily, CompactionFilter, CompactionFilterContext,
+    CompactionFilterFactory, ConfigOptions, Db, Decision, LiveFile, LogLevel, Logger, Options,
+    WriteBufferManager,
 };
 
 use super::flags::Flags;
@@ -112,11 +113,41 @@ fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
         .collect()
 }
 
+/// The bound on the memory of memtables over all databases.
+#[derive(Clone, Debug)]
+struct WriteBuffers {
+    bytes: u64,
+    is_in_cache: bool,
+}
+
+impl WriteBuffers {
+    fn new(flags: &Flags) -> Self {
+        WriteBuffers {
+            bytes: u64::try_from(flags.db_write_buffer_size).unwrap_or(0),
+            is_in_cache: flags.cost_write_buffer_to_cache,
+        }
+    }
+
+    fn install(&self, options: &mut Options) {
+        let block_based = options.get_table_format().block_based();
+        let cache = block_based.and_then(BlockBasedOptions::get_block_cache);
+        let manager = match cache {
+            Some(cache) if self.is_in_cache => {
+                WriteBufferManager::with_cache(self.bytes, cache, false)
+            }
+            _ if self.bytes > 0 => WriteBufferManager::new(self.bytes, false),
+            _ => return,
+        };
+        options.set_write_buffer_manager(&manager);
+    }
+}
+
 /// What is made once and outlives the databases, which some benchmarks make anew.
 #[derive(Clone, Debug)]
 pub(crate) struct Components {
     /// A block cache that option strings cannot describe.
     cache: Option<Cache>,
+    write_buffers: WriteBuffers,
     pub(crate) statistics: Option<Statistics>,
 }
 
@@ -125,6 +156,7 @@ impl Components {
         let clock_bytes = options::clock_cache_bytes(flags).map_err(Failure::new)?;
         Ok(Components {
             cache: clock_bytes.map(Cache::new_clock_cache),
+            write_buffers: WriteBuffers::new(flags),
             statistics: flags.statistics.then(Statistics::new),
         })
     }
@@ -136,6 +168,7 @@ impl Components {
             block_based.set_block_cache(cache);
             options.set_block_based_table_factory(&block_based);
         }
+        self.write_buffers.install(options);
     }
 }
 

@@ -644,7 +644,7 @@ flag_table! {
     compression_use_zstd_dict_trainer: bool = true, Compaction, Sets(Scope::Compression, "use_zstd_dict_trainer"), "true: train; false: finalise raw samples.";
     compression_zstd_max_train_bytes: i32 = 0, Compaction, Sets(Scope::Compression, "zstd_max_train_bytes"), "Sample bytes for training a ZSTD dictionary.";
     confidence_interval_only: bool = false, Run, Bench, "Prints the lines of repeated benchmarks as 95 % confidence intervals.";
-    cost_write_buffer_to_cache: bool = false, Cache, Ignored("memtables are not charged to the cache"), "Charges memtables to the block cache.";
+    cost_write_buffer_to_cache: bool = false, Cache, Custom, "Charges memtables to the block cache.";
     cuckoo_hash_ratio: f64 = 0.9, Table, Custom, "Share of the buckets of a cuckoo table that are filled.";
     data_block_hash_table_util_ratio: f64 = 0.75, Table, Sets(Scope::Table, "data_block_hash_table_util_ratio"), "Keys per bucket of the data block hash index.";
     db: String = "", Run, Bench, "Directory of the database. Empty: $TEST_TMPDIR/dbbench, or /tmp/rocksdbtest-UID/dbbench.";

@@ -42,6 +42,9 @@ impl DbInner {
             }
             state.flushing = state.sealed.len();
             state.flush_requested = false;
+            for sealed in &state.sealed {
+                sealed.recharge();
+            }
             state
                 .sealed
                 .iter()

@@ -136,19 +136,35 @@ impl DbInner {
         if running.shut_down {
             return;
         }
-        if running.flushes < flush_slots && self.flush_due().is_some() {
-            running.flushes += 1;
-            let inner = Arc::clone(self);
-            self.env
-                .pool
-                .submit(JobPriority::High, move || inner.run_flush());
-        }
+        self.start_flush(&mut running, flush_slots);
         if running.compactions < compaction_slots && self.compaction_may_be_due() {
             running.compactions += 1;
             let inner = Arc::clone(self);
             self.env
                 .pool
                 .submit(JobPriority::Low, move || inner.run_compaction());
+        }
+    }
+
+    /// As [`DbInner::schedule`], for the leader, who has sealed a memtable: it looks for nothing else.
+    pub(crate) fn schedule_flushes(self: &Arc<Self>) {
+        if self.is_closing() || self.read_only || self.failure().is_some() {
+            return;
+        }
+        let (flush_slots, _) = self.slots();
+        let mut running = lock(&self.background.running);
+        if !running.shut_down {
+            self.start_flush(&mut running, flush_slots);
+        }
+    }
+
+    fn start_flush(self: &Arc<Self>, running: &mut Running, slots: u32) {
+        if running.flushes < slots && self.flush_due().is_some() {
+            running.flushes += 1;
+            let inner = Arc::clone(self);
+            self.env
+                .pool
+                .submit(JobPriority::High, move || inner.run_flush());
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct SharedApply {
     families: Arc<Vec<ActiveFamily>>,
     claimed: AtomicUsize,
     finished: AtomicUsize,
-    is_full: AtomicBool,
+    should_look: AtomicBool,
     failure: OnceLock<Error>,
 }
 
@@ -49,7 +49,7 @@ impl SharedApply {
             families,
             claimed: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
-            is_full: AtomicBool::new(false),
+            should_look: AtomicBool::new(false),
             failure: OnceLock::new(),
         }
     }
@@ -59,7 +59,7 @@ impl SharedApply {
         while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
             let records = &self.records[part.records.clone()];
             match insert(&self.families, records, self.first + part.first) {
-                Ok(true) => self.is_full.store(true, Ordering::Relaxed),
+                Ok(true) => self.should_look.store(true, Ordering::Relaxed),
                 Ok(false) => {}
                 Err(error) => {
                     let _ = self.failure.set(error);
@@ -69,7 +69,7 @@ impl SharedApply {
         }
     }
 
-    /// Waits for the parts that others have claimed; says whether a memtable is full.
+    /// Waits for the parts that others have claimed; says whether a memtable has grown to its mark.
     pub(crate) fn wait(&self) -> Result<bool> {
         let mut spins = 0_u32;
         while self.finished.load(Ordering::Acquire) < self.parts.len() {
@@ -82,7 +82,7 @@ impl SharedApply {
         }
         match self.failure.get() {
             Some(error) => Err(error.clone()),
-            None => Ok(self.is_full.load(Ordering::Relaxed)),
+            None => Ok(self.should_look.load(Ordering::Relaxed)),
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
     }
 }
 
-/// Inserts operations into the memtables of their families, numbered from `first`; says whether one is full. A panic,
+/// Inserts operations into the memtables of their families, numbered from `first`; says whether one has grown to its mark. A panic,
 /// as of a comparator, is an error.
 pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
     let run = std::panic::AssertUnwindSafe(|| insert_all(families, records, first));
@@ -112,7 +112,7 @@ pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) ->
 
 fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut seqno = first;
-    let mut is_full = false;
+    let mut should_look = false;
     for entry in BatchIter::new(records) {
         let (cf, value_type, key, value) = match entry? {
             BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
@@ -129,9 +129,9 @@ fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result
         if let Some(index) = position_of(families, cf) {
             let active = &families[index];
             active.memtable.insert(seqno, value_type, key, value)?;
-            is_full |= active.memtable.memory_bytes() >= active.write_buffer_bytes;
+            should_look |= active.family.should_look(active.memtable.memory_bytes());
         }
         seqno += 1;
     }
-    Ok(is_full)
+    Ok(should_look)
 }

@@ -24,7 +24,9 @@ use super::batch::{HEADER_BYTES, link};
 use super::queue::CommitHow;
 use crate::family::FamilyData;
 use crate::inner::DbInner;
+use crate::memtables::{LoggedMemtable, write_buffer_bytes};
 use crate::super_version::lock;
+use crate::write_buffers::{Charge, WriteBufferManager};
 
 /// The log being written.
 pub(crate) struct Wal {
@@ -68,6 +70,7 @@ impl Wal {
 pub(crate) struct ActiveFamily {
     pub(crate) family: Arc<FamilyData>,
     pub(crate) memtable: Arc<Memtable>,
+    pub(crate) charge: Option<Arc<Charge>>,
     pub(crate) write_buffer_bytes: usize,
 }
 
@@ -77,8 +80,17 @@ impl ActiveFamily {
         family.read(|state| ActiveFamily {
             family: Arc::clone(family),
             memtable: Arc::clone(&state.active.memtable),
-            write_buffer_bytes: koeldb_base::coding::to_usize(state.options.write_buffer_size),
+            charge: state.active.charge.clone(),
+            write_buffer_bytes: write_buffer_bytes(&state.options),
         })
+    }
+
+    /// What sealing its memtable would gain.
+    fn gain(&self) -> u64 {
+        match &self.charge {
+            Some(charge) if !self.memtable.is_empty() => charge.bytes(),
+            _ => 0,
+        }
     }
 }
 
@@ -145,14 +157,14 @@ impl DbInner {
         Ok(first)
     }
 
-    /// Sees to it that a memtable that is full is sealed before the next group, and refuses writes if the entries of a
+    /// Sees to it that memtables that have grown are looked at before the next group, and refuses writes if the entries of a
     /// group did not get in: their batch is in the log, and partly in the memtables.
     #[inline]
     pub(crate) fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
         match inserted {
             Ok(false) => Ok(()),
             Ok(true) => {
-                self.switch_due.store(true, Ordering::Release);
+                self.look_due.store(true, Ordering::Release);
                 Ok(())
             }
             Err(error) => {
@@ -231,8 +243,11 @@ impl DbInner {
         if !self.stall.is_normal() {
             self.wait_out_stall(bytes, how)?;
         }
-        if self.switch_due.load(Ordering::Relaxed) {
-            self.switch_full_memtables(commit)?;
+        if self.look_due.load(Ordering::Relaxed) {
+            self.look_at_memtables(commit)?;
+        }
+        if self.is_out_of_memory() {
+            self.wait_for_memory(commit, how)?;
         }
         Ok(())
     }
@@ -241,7 +256,7 @@ impl DbInner {
     pub(crate) fn may_wait(&self, how: CommitHow) -> Result<Duration> {
         // Those that wait in line are not woken when a stall begins.
         const SLICE: Duration = Duration::from_millis(5);
-        let is_stalled = !self.stall.is_normal();
+        let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
         if how.no_slowdown && is_stalled {
             return Err(not_applied(Error::with_kind(
                 ErrorKind::Incomplete,
@@ -280,33 +295,132 @@ impl DbInner {
             self.may_wait(how)?;
             self.check_writable()
         })?;
+        self.note_stalled(begun);
+        Ok(())
+    }
+
+    fn note_stalled(&self, begun: Duration) {
         let waited = self.clock.now().saturating_sub(begun);
         self.write_counters.stalled(waited);
         self.count(
             Ticker::StallMicros,
             u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
         );
+    }
+
+    /// Whether writes wait because memtables take more than they may.
+    #[inline]
+    fn is_out_of_memory(&self) -> bool {
+        let manager = self.write_buffers.as_ref();
+        manager.is_some_and(WriteBufferManager::should_stall)
+    }
+
+    /// Waits until flushes, of whichever database shares the limit, have freed memory; not if nothing can be flushed.
+    #[cold]
+    fn wait_for_memory(self: &Arc<Self>, commit: &mut CommitState, how: CommitHow) -> Result<()> {
+        let Some(manager) = &self.write_buffers else {
+            return Ok(());
+        };
+        let begun = self.clock.now();
+        while manager.should_stall() {
+            let left = self.may_wait(how)?;
+            let mut is_flushing = false;
+            for database in manager.databases() {
+                is_flushing |= database.flush_everything_sealed();
+            }
+            if !is_flushing && !self.seal_largest_of_all(commit)? {
+                break;
+            }
+            manager.wait(left.min(Duration::from_millis(100)));
+            self.check_writable()?;
+        }
+        self.note_stalled(begun);
         Ok(())
     }
 
+    /// Has everything sealed flushed, however little it is; whether there is anything.
+    fn flush_everything_sealed(self: &Arc<Self>) -> bool {
+        if self.check_writable().is_err() {
+            return false;
+        }
+        let mut is_any = false;
+        for family in self.all_families() {
+            family.note(|state| {
+                state.flush_requested |= !state.sealed.is_empty();
+                is_any |= !state.sealed.is_empty();
+            });
+        }
+        if is_any {
+            self.schedule_flushes();
+        }
+        is_any
+    }
+
+    /// Seals the largest memtable of all databases that share the limit; `false` if there is nothing to seal.
+    fn seal_largest_of_all(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
+        let databases = self.write_buffers.iter().flat_map(|m| m.databases());
+        let other = databases
+            .filter(|other| other.id != self.id && other.check_writable().is_ok())
+            .map(|other| (other.largest_gain(), other))
+            .max_by_key(|(gain, _)| *gain);
+        let own = commit.families.iter().map(ActiveFamily::gain).max();
+        match other {
+            Some((gain, other)) if gain > own.unwrap_or(0) => {
+                other.seal_largest_later();
+                Ok(true)
+            }
+            _ => self.seal_largest(commit),
+        }
+    }
+
+    /// Seals the largest memtable; `false` if there is nothing to seal.
+    pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
+        let gains = commit.families.iter().map(ActiveFamily::gain);
+        let largest = gains.enumerate().max_by_key(|(_, gain)| *gain);
+        let Some((index, 1..)) = largest else {
+            return Ok(false);
+        };
+        self.switch_memtable(commit, index)?;
+        commit.families[index]
+            .family
+            .note(|state| state.flush_requested = true);
+        self.schedule_flushes();
+        Ok(true)
+    }
+
+    /// Looks at the memtables because one has grown to its mark: seals those that are full, has successors made for those
+    /// that will be, brings charges up to date.
     #[cold]
-    fn switch_full_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
-        self.switch_due.store(false, Ordering::Relaxed);
-        // Those who are inserting may say it again.
-        self.queue.pipeline.drain();
-        let full: Vec<usize> = (0..commit.families.len())
-            .filter(|&index| {
-                let active = &commit.families[index];
-                active.memtable.memory_bytes() >= active.write_buffer_bytes
-            })
-            .collect();
-        for index in full {
-            self.switch_memtable(commit, index)?;
+    fn look_at_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
+        self.look_due.store(false, Ordering::Relaxed);
+        let mut full = Vec::new();
+        for (index, active) in commit.families.iter().enumerate() {
+            let bytes = active.memtable.memory_bytes();
+            if let Some(charge) = &active.charge {
+                charge.set(bytes);
+            }
+            if bytes >= active.write_buffer_bytes {
+                full.push(index);
+                continue;
+            }
+            active.family.look_later(bytes, active.write_buffer_bytes);
+            if bytes >= active.write_buffer_bytes / 2 {
+                self.request_successor(&active.family);
+            }
         }
-        if self.is_wal_over_limit(commit) {
-            self.switch_oldest_logged(commit)?;
+        if !full.is_empty() {
+            for index in full {
+                self.switch_memtable(commit, index)?;
+            }
+            if self.is_wal_over_limit(commit) {
+                self.switch_oldest_logged(commit)?;
+            }
+            self.schedule_flushes();
         }
-        self.schedule();
+        let manager = self.write_buffers.as_ref();
+        if manager.is_some_and(WriteBufferManager::should_flush) {
+            self.seal_largest_of_all(commit)?;
+        }
         Ok(())
     }
 
@@ -355,21 +469,23 @@ impl DbInner {
         self.switch_wal(commit)?;
         let log = commit.wal()?.number;
         let active = &mut Arc::make_mut(&mut commit.families)[index];
+        if let Some(charge) = &active.charge {
+            charge.set(active.memtable.memory_bytes());
+            charge.seal();
+        }
         active.memtable.seal();
-        let options = active.family.options();
-        let next = Memtable::new(active.family.order.clone(), &options.memtable_options());
-        active.memtable = Arc::clone(&next);
-        active.write_buffer_bytes = koeldb_base::coding::to_usize(options.write_buffer_size);
-        active.family.change(self.delayed_write_rate(), |state| {
-            let sealed = std::mem::replace(
-                &mut state.active,
-                crate::family::LoggedMemtable {
-                    memtable: next,
-                    first_log: log,
-                },
-            );
-            state.sealed.push(sealed);
-        });
+        let family = Arc::clone(&active.family);
+        let options = family.options();
+        let next = LoggedMemtable {
+            first_log: log,
+            ..family.take_successor(&options)
+        };
+        next.activate();
+        active.memtable = Arc::clone(&next.memtable);
+        active.charge.clone_from(&next.charge);
+        active.write_buffer_bytes = write_buffer_bytes(&options);
+        family.look_later(next.memtable.memory_bytes(), active.write_buffer_bytes);
+        family.seal_active(self.delayed_write_rate(), next);
         self.update_stall();
         Ok(())
     }
@@ -394,25 +510,29 @@ impl DbInner {
     }
 
     /// Makes the logs that are no longer written durable, with their directory entries. Needs no leadership: a flush
-    /// calls it while the leader may be waiting for that flush.
+    /// calls it while the leader may be waiting for that flush, and the leader may begin a log meanwhile.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
-        let mut unsynced = lock(&self.unsynced_logs);
+        let _only_one = lock(&self.syncing_logs);
+        let mut unsynced = std::mem::take(&mut *lock(&self.unsynced_logs));
         if unsynced.is_empty() {
             return Ok(());
         }
-        for log in unsynced.iter_mut() {
-            log.sync()?;
+        let synced = unsynced
+            .iter_mut()
+            .try_for_each(RecordWriter::sync)
+            .and_then(|()| self.fs.sync_dir(&self.wal_dir));
+        if let Err(error) = synced {
+            // They stay owed, before those that were closed meanwhile.
+            lock(&self.unsynced_logs).splice(..0, unsynced);
+            return Err(error);
         }
-        self.fs.sync_dir(&self.wal_dir)?;
-        for log in unsynced.drain(..) {
-            log.close()?;
-        }
-        Ok(())
+        unsynced.into_iter().try_for_each(RecordWriter::close)
     }
 
     /// Gives up a log that failed or may have a failed batch, without touching it again, and begins a new one. A log
     /// that an earlier attempt began and nobody has written to is as good.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
+        let _nobody_syncs = lock(&self.syncing_logs);
         let wal = commit.wal()?;
         if wal.writer.failure().is_none() && wal.writer.is_empty() {
             lock(&self.unsynced_logs).clear();

@@ -33,4 +33,5 @@ mod scratch;
 mod scrub;
 mod stalls;
 mod stats;
+mod write_buffers;
 mod writes;

@@ -1,0 +1,195 @@
+//! The memtables of a family: how they are made and charged, and the one that stands by.
+//!
+//! A memtable that takes writes is looked at by the leader of the write queue when it has grown to a mark. When it is half
+//! full a job in the background makes its successor, so that switching costs microseconds however large the arrays of a
+//! representation are. The successor is charged like any other, and goes with its family.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::KeyOrder;
+use koeldb_base::coding::to_usize;
+use koeldb_base::file_name::FileNumber;
+use koeldb_memtable::Memtable;
+
+use crate::env::JobPriority;
+use crate::family::FamilyData;
+use crate::inner::DbInner;
+use crate::options::ColumnFamilyOptions;
+use crate::super_version::lock;
+use crate::write_buffers::{Charge, WriteBufferManager};
+
+/// A memtable, the first log that holds a part of it, and what it is charged where that is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedMemtable {
+    pub(crate) memtable: Arc<Memtable>,
+    pub(crate) first_log: FileNumber,
+    pub(crate) charge: Option<Arc<Charge>>,
+}
+
+impl LoggedMemtable {
+    /// Brings the charge up to date.
+    pub(crate) fn recharge(&self) {
+        if let Some(charge) = &self.charge {
+            charge.set(self.memtable.memory_bytes());
+        }
+    }
+
+    /// It takes writes from now on.
+    pub(crate) fn activate(&self) {
+        if let Some(charge) = &self.charge {
+            charge.activate();
+        }
+    }
+
+    /// What can be gained by sealing it.
+    pub(crate) fn gain(&self) -> u64 {
+        match &self.charge {
+            Some(charge) if !self.memtable.is_empty() => charge.bytes(),
+            _ => 0,
+        }
+    }
+}
+
+/// What the memtables of all families of a database have in common.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemtableMaker {
+    pub(crate) write_buffers: Option<WriteBufferManager>,
+}
+
+impl MemtableMaker {
+    /// An empty memtable, which takes no writes yet.
+    pub(crate) fn make(&self, order: &KeyOrder, options: &ColumnFamilyOptions) -> LoggedMemtable {
+        let memtable = Memtable::new(order.clone(), &options.memtable_options());
+        let charge = |manager| Charge::new(manager, memtable.memory_bytes());
+        LoggedMemtable {
+            charge: self.write_buffers.as_ref().map(charge),
+            first_log: 0,
+            memtable,
+        }
+    }
+
+    /// How large the active memtable of a family is when the leader looks at it next.
+    fn next_look(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
+        let half = write_buffer_bytes / 2;
+        let mark = if bytes < half {
+            half
+        } else {
+            write_buffer_bytes
+        };
+        match &self.write_buffers {
+            Some(manager) => mark.min(bytes.saturating_add(manager.step_bytes())),
+            None => mark,
+        }
+    }
+}
+
+/// The successor of a memtable, and when the memtable is looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Standby {
+    /// With the options it was made by.
+    ready: Mutex<Option<(LoggedMemtable, Arc<ColumnFamilyOptions>)>>,
+    is_requested: AtomicBool,
+    look_at_bytes: AtomicUsize,
+}
+
+impl FamilyData {
+    /// Whether the leader should look at the active memtable, now that it takes so many bytes.
+    #[inline]
+    pub(crate) fn should_look(&self, memory_bytes: usize) -> bool {
+        memory_bytes >= self.standby.look_at_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets when the active memtable, which takes so many bytes, is looked at again.
+    pub(crate) fn look_later(&self, memory_bytes: usize, write_buffer_bytes: usize) {
+        let mark = self.maker.next_look(memory_bytes, write_buffer_bytes);
+        self.standby.look_at_bytes.store(mark, Ordering::Relaxed);
+    }
+
+    /// The successor of the active memtable: the one that stands by if it was made by these options, else a new one.
+    pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {
+        self.standby.is_requested.store(false, Ordering::Relaxed);
+        let ready = lock(&self.standby.ready).take();
+        match ready {
+            Some((next, made_by)) if Arc::ptr_eq(&made_by, options) => next,
+            _ => self.maker.make(&self.order, options),
+        }
+    }
+
+    /// Makes the successor, unless there is one.
+    fn prepare_successor(&self) {
+        let options = self.options();
+        let is_ready = lock(&self.standby.ready)
+            .as_ref()
+            .is_some_and(|(_, made_by)| Arc::ptr_eq(made_by, &options));
+        if !is_ready && !self.is_dropped() {
+            let next = self.maker.make(&self.order, &options);
+            let replaced = lock(&self.standby.ready).replace((next, options));
+            drop(replaced);
+        }
+        // Dropped meanwhile: nobody else takes it away.
+        if self.is_dropped() {
+            self.forget_successor();
+        }
+    }
+
+    /// Lets go of the successor.
+    pub(crate) fn forget_successor(&self) {
+        let ready = lock(&self.standby.ready).take();
+        drop(ready);
+    }
+
+    /// Whether a successor stands by.
+    #[cfg(test)]
+    pub(crate) fn has_successor(&self) -> bool {
+        lock(&self.standby.ready).is_some()
+    }
+}
+
+impl DbInner {
+    /// Has the successor of a family's active memtable made in the background.
+    pub(crate) fn request_successor(self: &Arc<Self>, family: &Arc<FamilyData>) {
+        if family.standby.is_requested.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (inner, family) = (Arc::clone(self), Arc::clone(family));
+        self.env.pool.submit(JobPriority::High, move || {
+            if let Ok(_foreground) = inner.background.enter() {
+                family.prepare_successor();
+            }
+        });
+    }
+
+    /// The most that sealing one memtable of this database would gain.
+    pub(crate) fn largest_gain(&self) -> u64 {
+        let families = self.all_families();
+        let gains = families
+            .iter()
+            .map(|family| family.read(|state| state.active.gain()));
+        gains.max().unwrap_or(0)
+    }
+
+    /// Seals the largest memtable of this database in the background, for another one that has reached the limit of both.
+    pub(crate) fn seal_largest_later(self: &Arc<Self>) {
+        if self.is_relieving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inner = Arc::clone(self);
+        self.env.pool.submit(JobPriority::High, move || {
+            if let Ok(_foreground) = inner.background.enter() {
+                // A failure is stored, and the writes of this database meet it.
+                let _ = inner.seal_largest(&mut inner.queue.lead().commit);
+                inner.report_failures();
+            }
+            inner.is_relieving.store(false, Ordering::Release);
+        });
+    }
+}
+
+/// The size at which a memtable of these options is full.
+pub(crate) fn write_buffer_bytes(options: &ColumnFamilyOptions) -> usize {
+    to_usize(options.write_buffer_size)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use koeldb_fs::{Clock, SystemClock};
+
+use super::*;
+use crate::options::Options;
+use crate::{ColumnFamily, Db, Env};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = SystemClock.now();
+    while !condition() {
+        assert!(SystemClock.now() - begun < LIMIT, "in vain: {what}");
+        SystemClock.sleep(Duration::from_millis(1));
+    }
+}
+
+fn in_memory(manager: &WriteBufferManager) -> Db {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(256 << 10)
+        .set_write_buffer_manager(manager)
+        .set_env(&Env::mem_env());
+    Db::open(&options, "/standby").unwrap()
+}
+
+/// Writes until the active memtable takes so many bytes.
+fn grow(family: &ColumnFamily, bytes: usize) {
+    let active = || {
+        family
+            .data()
+            .read(|state| Arc::clone(&state.active.memtable))
+    };
+    let begun = active();
+    let mut number = 0_u64;
+    while Arc::ptr_eq(&begun, &active()) && begun.memory_bytes() < bytes {
+        family.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        number += 1;
+    }
+    // The next leader looks at what has grown.
+    family.put("look", "").unwrap();
+}
+
+#[test]
+fn the_successor_of_a_half_full_memtable_stands_by_charged_and_goes_with_its_family() {
+    let manager = WriteBufferManager::new(0, false);
+    let db = in_memory(&manager);
+    let idle = manager.get_usage();
+    let options = db.default_cf().options();
+    for name in ["one", "two"] {
+        let family = db.create_cf(name, &options).unwrap();
+        let data = family.data();
+        grow(&family, 64 << 10);
+        assert!(!data.has_successor(), "before it is half full");
+        grow(&family, 140 << 10);
+        wait_until("a successor", || data.has_successor());
+        let successor = {
+            let ready = lock(&data.standby.ready);
+            let (ready, _) = ready.as_ref().unwrap();
+            let charge = ready.charge.as_ref().unwrap();
+            assert_eq!(charge.bytes(), ready.memtable.memory_bytes() as u64);
+            Arc::clone(&ready.memtable)
+        };
+        let active = data.read(|state| state.active.memtable.memory_bytes());
+        assert!(manager.get_usage() >= idle + successor.memory_bytes() as u64 + active as u64 / 2);
+        grow(&family, 300 << 10);
+        family.put("another", "write").unwrap();
+        let now = data.read(|state| Arc::clone(&state.active.memtable));
+        assert!(
+            Arc::ptr_eq(&now, &successor),
+            "the one that stood by takes the writes"
+        );
+        drop((now, successor));
+        grow(&family, 140 << 10);
+        wait_until("another successor", || data.has_successor());
+        db.drop_cf(&family).unwrap();
+        assert!(!data.has_successor());
+    }
+    let begun = db.default_cf();
+    grow(begun, 140 << 10);
+    wait_until("a successor", || begun.data().has_successor());
+    begun
+        .set_options([("write_buffer_size", "131072")])
+        .unwrap();
+    grow(begun, 200 << 10);
+    let limit = begun.data().options().write_buffer_size;
+    assert_eq!(
+        limit,
+        128 << 10,
+        "a successor of other options is not taken"
+    );
+    db.close().unwrap();
+    drop(db);
+    wait_until("all memory given back", || manager.get_usage() == 0);
+}
+
+/// What switching memtable and log takes, in a directory on disk. `KOELDB_LONG=1` in a release build tells the figure
+/// and holds it to its bound.
+#[test]
+fn switching_takes_microseconds() {
+    let is_long = std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1");
+    let path: PathBuf = std::env::temp_dir().join(format!("koeldb-switch-{}", std::process::id()));
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_disable_auto_compactions(true)
+        .set_write_buffer_size(64 << 20)
+        .set_max_write_buffer_number(1 << 20);
+    let db = Db::open(&options, &path).unwrap();
+    let inner = db.inner();
+    let mut times = Vec::new();
+    for round in 0..if is_long { 4000 } else { 40_u32 } {
+        let family = db.default_cf().data();
+        inner.request_successor(family);
+        wait_until("a successor", || family.has_successor());
+        for number in 0..20_u32 {
+            db.put((round + number).to_be_bytes(), [1; 100]).unwrap();
+        }
+        let mut leadership = inner.queue.lead();
+        let begun = SystemClock.now();
+        inner.switch_memtable(&mut leadership.commit, 0).unwrap();
+        times.push(SystemClock.now() - begun);
+        drop(leadership);
+        assert!(!family.has_successor());
+        if round % 10 == 9 {
+            db.flush().unwrap();
+        }
+    }
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() * share / 1000).min(times.len() - 1)];
+    println!(
+        "switching: p50 {:?}, p99 {:?}, p99.9 {:?}, longest {:?}",
+        at(500),
+        at(990),
+        at(999),
+        at(1000)
+    );
+    if is_long && !cfg!(debug_assertions) {
+        assert!(at(999) < Duration::from_micros(100), "{:?}", at(999));
+    }
+    db.close().unwrap();
+    Db::destroy(&options, &path).unwrap();
+}

@@ -1,0 +1,157 @@
+//! The memory of memtables, bounded over families and databases.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use koeldb::fs::{
+    Clock, FaultAction, FaultFileSystem, FaultRule, MemoryFileSystem, Operation, Purpose,
+    SystemClock,
+};
+use koeldb::{Cache, Db, Env, ErrorKind, Options, WriteBufferManager, WriteOptions, WriteOutcome};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn options(manager: &WriteBufferManager) -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_manager(manager)
+        .set_env(&Env::mem_env());
+    options
+}
+
+fn table_count(db: &Db) -> usize {
+    db.live_files().len()
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = SystemClock.now();
+    while !condition() {
+        assert!(SystemClock.now() - begun < LIMIT, "in vain: {what}");
+        SystemClock.sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn families_share_a_budget_and_writes_wait_for_it() {
+    const BUDGET: u64 = 1 << 20;
+    let cache = Cache::new_lru_cache(32 << 20);
+    let manager = WriteBufferManager::with_cache(BUDGET, &cache, true);
+    let mut options = options(&manager);
+    // Flushes of two, unless memory is wanted.
+    options
+        .set_max_write_buffer_number(4)
+        .set_min_write_buffer_number_to_merge(2);
+    let db = Db::open(&options, "/budget").unwrap();
+    let families: Vec<_> = (0..4)
+        .map(|number| {
+            let options = db.default_cf().options();
+            db.create_cf(&format!("family {number}"), &options).unwrap()
+        })
+        .collect();
+    let mut largest = 0;
+    for number in 0..6000_usize {
+        let family = &families[number % families.len()];
+        family.put(number.to_string(), [1; 1000]).unwrap();
+        largest = largest.max(manager.get_usage());
+    }
+    // Arenas grow by blocks of up to a MiB, and a budget is no wall.
+    assert!(largest < BUDGET * 5 / 2, "{largest} bytes");
+    assert!(cache.get_usage() >= manager.get_usage());
+    assert!(table_count(&db) > 2);
+    for number in 0..6000_usize {
+        let family = &families[number % families.len()];
+        assert!(family.contains_key(number.to_string()).unwrap());
+    }
+    db.close().unwrap();
+    drop((db, families));
+    wait_until("all given back", || {
+        manager.get_usage() == 0 && manager.get_mutable_usage() == 0
+    });
+}
+
+#[test]
+fn db_write_buffer_size_makes_a_budget() {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_db_write_buffer_size(512 << 10)
+        .set_env(&Env::mem_env());
+    let db = Db::open(&options, "/own").unwrap();
+    for number in 0..3000_u32 {
+        db.put(number.to_be_bytes(), [1; 1000]).unwrap();
+    }
+    assert!(
+        table_count(&db) > 0,
+        "64 MiB were not reached, 512 KiB were"
+    );
+}
+
+#[test]
+fn a_database_that_writes_nothing_gives_way_to_one_that_does() {
+    let manager = WriteBufferManager::new(2 << 20, false);
+    let idle = Db::open(&options(&manager), "/idle").unwrap();
+    let busy = Db::open(&options(&manager), "/busy").unwrap();
+    for number in 0..1200_u32 {
+        idle.put(number.to_be_bytes(), [1; 1000]).unwrap();
+    }
+    assert_eq!(table_count(&idle), 0);
+    let mut number = 0_u32;
+    let begun = SystemClock.now();
+    while table_count(&idle) == 0 {
+        busy.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        number += 1;
+        assert!(SystemClock.now() - begun < LIMIT, "in vain");
+    }
+    assert!(idle.contains_key(7_u32.to_be_bytes()).unwrap());
+}
+
+#[test]
+fn writes_that_wait_for_memory_give_up_in_time() {
+    let (open, opened) = channel::<()>();
+    let opened = Mutex::new(opened);
+    let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
+    let stand_still = FaultAction::Call(Arc::new(move |_| {
+        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
+    }));
+    faults.add_rule(
+        FaultRule::new(stand_still)
+            .on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Flush),
+    );
+    let manager = WriteBufferManager::new(256 << 10, true);
+    let mut options = options(&manager);
+    options.set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+    let db = Db::open(&options, "/waiting").unwrap();
+    let mut impatient = WriteOptions::new();
+    impatient.set_stall_timeout(Duration::from_millis(20));
+    let mut number = 0_u32;
+    let error = loop {
+        number += 1;
+        assert!(number < 10_000, "writes never wait");
+        if let Err(error) = db.put_opt(number.to_be_bytes(), [7; 1000], &impatient) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+    let mut hasty = WriteOptions::new();
+    hasty.set_no_slowdown(true);
+    let error = db.put_opt("hasty", "", &hasty).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
+    drop(open);
+    // It goes on as soon as the flush does.
+    db.put("patient", "").unwrap();
+    assert!(db.contains_key("patient").unwrap());
+}
+
+#[test]
+fn a_budget_that_nothing_can_meet_stops_nobody() {
+    let manager = WriteBufferManager::new(1, true);
+    let db = Db::open(&options(&manager), "/tiny").unwrap();
+    for number in 0..20_u32 {
+        db.put(number.to_be_bytes(), [7; 100]).unwrap();
+    }
+    assert!(db.contains_key(7_u32.to_be_bytes()).unwrap());
+}
