@@ -583,6 +583,7 @@ impl Db {
     /// # Errors
     /// If the cause is still there, or the error needs a reopen; `Busy` if it is being tried at this moment.
     pub fn resume(&self) -> Result<()> {
+        self.inner().background.hasten();
         let resumed = self.inner().resume();
         self.inner().report_failures();
         resumed

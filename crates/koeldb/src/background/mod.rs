@@ -10,12 +10,13 @@ mod flush;
 mod manual;
 mod resume;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
 use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
 
@@ -70,6 +71,12 @@ pub(crate) struct Background {
     pub(crate) cancelled: AtomicBool,
     /// A job tries to take writes again.
     is_resuming: AtomicBool,
+    /// No compaction begins: one failed, and is tried again after a pause.
+    is_compaction_paused: AtomicBool,
+    /// How many compactions failed since one succeeded.
+    failed_compactions: AtomicU32,
+    /// How often a user asked to go on.
+    resume_calls: AtomicU64,
 }
 
 impl Background {
@@ -137,7 +144,8 @@ impl DbInner {
             return;
         }
         self.start_flush(&mut running, flush_slots);
-        if running.compactions < compaction_slots && self.compaction_may_be_due() {
+        let is_paused = self.background.is_compaction_paused.load(Ordering::Acquire);
+        if running.compactions < compaction_slots && !is_paused && self.compaction_may_be_due() {
             running.compactions += 1;
             let inner = Arc::clone(self);
             self.env
@@ -231,8 +239,13 @@ impl DbInner {
                 picked = true;
                 // More may be due beside this one.
                 self.schedule();
-                if let Err(error) = self.compact(&family, plan) {
-                    self.compaction_failed(error);
+                match self.compact(&family, plan) {
+                    Ok(_) => self
+                        .background
+                        .failed_compactions
+                        .store(0, Ordering::Relaxed),
+                    Err(error) if may_pass(&error) => self.compact_later(&error),
+                    Err(error) => self.compaction_failed(error),
                 }
                 break;
             }
@@ -245,12 +258,39 @@ impl DbInner {
         }
     }
 
-    /// A compaction that was given up is nothing; any other failure stops writes.
+    /// A compaction that was given up is nothing, and one that storage failed can be done again: nobody but its caller
+    /// need care. Any other failure stops writes.
     fn compaction_failed(&self, error: Error) {
         let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
-        if !is_given_up {
+        if !is_given_up && !may_pass(&error) {
             self.background_error("compaction", error);
         }
+    }
+
+    /// After a compaction that storage failed: its inputs are as they were, and it is due again after a pause.
+    fn compact_later(self: &Arc<Self>, error: &Error) {
+        let background = &self.background;
+        background
+            .is_compaction_paused
+            .store(true, Ordering::Release);
+        let calls = background.resume_calls.load(Ordering::Acquire);
+        let failures = background
+            .failed_compactions
+            .fetch_add(1, Ordering::Relaxed)
+            + 1;
+        self.info_log
+            .warn(format_args!("a compaction is tried again later: {error}"));
+        self.notify(&Event::BackgroundError(error));
+        self.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        let interval = Duration::from_micros(self.db_options.bgerror_resume_retry_interval);
+        self.background.pause_unless_hastened(
+            self,
+            interval.saturating_mul(failures.min(resume::BACKOFF_MAX)),
+            Some(calls),
+        );
+        background
+            .is_compaction_paused
+            .store(false, Ordering::Release);
     }
 
     /// Runs a job; a panic in it becomes a fatal error.
@@ -282,7 +322,8 @@ impl DbInner {
         }
         let severity = match error.kind() {
             ErrorKind::Corruption => Severity::Unrecoverable,
-            _ if error.detail() == Some(ErrorDetail::NoSpace) => Severity::Hard,
+            // Memtables and logs are as they were: a resume writes another table.
+            _ if may_pass(&error) => Severity::Hard,
             _ => Severity::Fatal,
         };
         self.fail_writes(error.context(what).with_severity(severity));
@@ -329,4 +370,11 @@ impl DbInner {
             drop(self.background.wait(running, Duration::from_millis(20)));
         }
     }
+}
+
+/// Whether a job that failed so may succeed when it is done again: storage failed, and nobody has stopped writes for it.
+fn may_pass(error: &Error) -> bool {
+    error.kind() == ErrorKind::IoError
+        && error.severity() == Severity::None
+        && error.detail() != Some(ErrorDetail::PluginPanicked)
 }

@@ -26,11 +26,27 @@ const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 const SPACE_RESERVE: u64 = 64 << 10;
 
 /// The pause between attempts grows up to so many times the interval.
-const BACKOFF_MAX: u32 = 4;
+pub(super) const BACKOFF_MAX: u32 = 4;
 
 impl Background {
+    /// A user asks to go on: who pauses after a failed compaction does.
+    pub(crate) fn hasten(&self) {
+        self.resume_calls.fetch_add(1, Ordering::AcqRel);
+        self.notify();
+    }
+
     /// Waits; `false` if the database closes.
     pub(crate) fn pause(&self, inner: &DbInner, time: Duration) -> bool {
+        self.pause_unless_hastened(inner, time, None)
+    }
+
+    /// Waits for so long, or until a user asks to go on who has done so `calls` times; `false` if the database closes.
+    pub(super) fn pause_unless_hastened(
+        &self,
+        inner: &DbInner,
+        time: Duration,
+        calls: Option<u64>,
+    ) -> bool {
         let until = inner.clock.now().saturating_add(time);
         let mut running = lock(&self.running);
         loop {
@@ -38,7 +54,9 @@ impl Background {
                 return false;
             }
             let left = until.saturating_sub(inner.clock.now());
-            if left.is_zero() {
+            let is_hastened =
+                calls.is_some_and(|calls| self.resume_calls.load(Ordering::Acquire) != calls);
+            if left.is_zero() || is_hastened {
                 return true;
             }
             running = self.wait(running, left.min(Duration::from_millis(50)));

@@ -37,7 +37,7 @@ fn grow(family: &ColumnFamily, bytes: usize) {
     let begun = active();
     let mut number = 0_u64;
     while Arc::ptr_eq(&begun, &active()) && begun.memory_bytes() < bytes {
-        family.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        family.put(number.to_le_bytes(), [1; 1000]).unwrap();
         number += 1;
     }
     // The next leader looks at what has grown.
@@ -117,7 +117,7 @@ fn switching_takes_microseconds() {
         inner.request_successor(family);
         wait_until("a successor", || family.has_successor());
         for number in 0..20_u32 {
-            db.put((round + number).to_be_bytes(), [1; 100]).unwrap();
+            db.put((round + number).to_le_bytes(), [1; 100]).unwrap();
         }
         let mut leadership = inner.queue.lead();
         let begun = SystemClock.now();

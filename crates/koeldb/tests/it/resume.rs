@@ -234,3 +234,42 @@ fn attempts_are_as_many_as_the_options_say() {
     wait_for(&told, &Told::Resumed);
     db.put("key", "value").unwrap();
 }
+
+#[test]
+fn a_flush_that_storage_failed_is_done_again() {
+    let operations = [Operation::Append, Operation::SyncData, Operation::SyncAll];
+    fails_and_comes_back(
+        "a flush",
+        &[fail(&operations, Purpose::Flush, Failure::Device)],
+        Db::flush,
+    );
+}
+
+#[test]
+fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
+    let storage = Storage::new();
+    let (mut options, told) = storage.options();
+    options.set_level_zero_file_num_compaction_trigger(3);
+    let db = Db::open(&options, HERE).unwrap();
+    let writes = [Operation::Append, Operation::SyncData, Operation::SyncAll];
+    storage
+        .faults
+        .add_rule(fail(&writes, Purpose::Compaction, Failure::Device));
+    for round in 0..4 {
+        db.put("overwritten", format!("{round}")).unwrap();
+        db.put(format!("{round}"), "value").unwrap();
+        db.flush().unwrap();
+    }
+    // Again and again, and nobody is refused.
+    for _ in 0..3 {
+        wait_for(&told, &Told::Failed(Severity::None));
+        db.put("meanwhile", "value").unwrap();
+    }
+    assert!(db.live_files().len() >= 3, "inputs stay");
+    storage.faults.clear_rules();
+    db.resume().unwrap();
+    db.wait_for_compact(Some(LIMIT)).unwrap();
+    assert!(db.live_files().len() < 3);
+    assert_eq!(db.get("overwritten").unwrap().as_deref(), Some(&b"3"[..]));
+    db.close().unwrap();
+}

@@ -80,7 +80,7 @@ fn db_write_buffer_size_makes_a_budget() {
         .set_env(&Env::mem_env());
     let db = Db::open(&options, "/own").unwrap();
     for number in 0..3000_u32 {
-        db.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        db.put(number.to_le_bytes(), [1; 1000]).unwrap();
     }
     assert!(
         table_count(&db) > 0,
@@ -94,17 +94,17 @@ fn a_database_that_writes_nothing_gives_way_to_one_that_does() {
     let idle = Db::open(&options(&manager), "/idle").unwrap();
     let busy = Db::open(&options(&manager), "/busy").unwrap();
     for number in 0..1200_u32 {
-        idle.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        idle.put(number.to_le_bytes(), [1; 1000]).unwrap();
     }
     assert_eq!(table_count(&idle), 0);
     let mut number = 0_u32;
     let begun = SystemClock.now();
     while table_count(&idle) == 0 {
-        busy.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        busy.put(number.to_le_bytes(), [1; 1000]).unwrap();
         number += 1;
         assert!(SystemClock.now() - begun < LIMIT, "in vain");
     }
-    assert!(idle.contains_key(7_u32.to_be_bytes()).unwrap());
+    assert!(idle.contains_key(7_u32.to_le_bytes()).unwrap());
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn writes_that_wait_for_memory_give_up_in_time() {
     let error = loop {
         number += 1;
         assert!(number < 10_000, "writes never wait");
-        if let Err(error) = db.put_opt(number.to_be_bytes(), [7; 1000], &impatient) {
+        if let Err(error) = db.put_opt(number.to_le_bytes(), [7; 1000], &impatient) {
             break error;
         }
     };
@@ -151,7 +151,7 @@ fn a_budget_that_nothing_can_meet_stops_nobody() {
     let manager = WriteBufferManager::new(1, true);
     let db = Db::open(&options(&manager), "/tiny").unwrap();
     for number in 0..20_u32 {
-        db.put(number.to_be_bytes(), [7; 100]).unwrap();
+        db.put(number.to_le_bytes(), [7; 100]).unwrap();
     }
-    assert!(db.contains_key(7_u32.to_be_bytes()).unwrap());
+    assert!(db.contains_key(7_u32.to_le_bytes()).unwrap());
 }
