@@ -4,15 +4,16 @@
 //! full a job in the background makes its successor, so that switching costs microseconds however large the arrays of a
 //! representation are. The successor is charged like any other, and goes with its family.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
-use koeldb_memtable::Memtable;
+use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
-use crate::env::JobPriority;
+use crate::env::{JobPriority, Pool};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
@@ -52,15 +53,56 @@ impl LoggedMemtable {
 }
 
 /// What the memtables of all families of a database have in common.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub(crate) struct MemtableMaker {
     pub(crate) write_buffers: Option<WriteBufferManager>,
+    /// Memory of dropped memtables, for the next ones, and its charge.
+    recycler: Arc<Recycler>,
+    recycler_charge: Option<Arc<Charge>>,
+    sorter: Sorter,
 }
 
 impl MemtableMaker {
+    /// Keeps up to `recycled_bytes_max` bytes of dropped memtables; sorts in the threads of `pool`.
+    pub(crate) fn new(
+        write_buffers: Option<WriteBufferManager>,
+        recycled_bytes_max: usize,
+        pool: &Pool,
+    ) -> Self {
+        let pool = pool.clone();
+        let charge = |manager| Charge::new(manager, 0);
+        MemtableMaker {
+            recycler: Recycler::new(recycled_bytes_max),
+            recycler_charge: write_buffers.as_ref().map(charge),
+            sorter: Arc::new(move |task: SortTask| {
+                pool.submit(JobPriority::High, move || task.run());
+            }),
+            write_buffers,
+        }
+    }
+
+    fn options(&self, options: &ColumnFamilyOptions) -> MemtableOptions {
+        MemtableOptions {
+            recycler: Some(Arc::clone(&self.recycler)),
+            sorter: Some(Arc::clone(&self.sorter)),
+            ..options.memtable_options()
+        }
+    }
+
     /// An empty memtable, which takes no writes yet.
     pub(crate) fn make(&self, order: &KeyOrder, options: &ColumnFamilyOptions) -> LoggedMemtable {
-        let memtable = Memtable::new(order.clone(), &options.memtable_options());
+        self.logged(Memtable::new(order.clone(), &self.options(options)))
+    }
+
+    /// An empty memtable to follow one that is still written to.
+    fn make_successor(&self, active: &Memtable, options: &ColumnFamilyOptions) -> LoggedMemtable {
+        self.logged(active.successor(&self.options(options)))
+    }
+
+    fn logged(&self, memtable: Arc<Memtable>) -> LoggedMemtable {
+        if let Some(charge) = &self.recycler_charge {
+            charge.set(self.recycler.memory_bytes());
+        }
         let charge = |manager| Charge::new(manager, memtable.memory_bytes());
         LoggedMemtable {
             charge: self.write_buffers.as_ref().map(charge),
@@ -93,6 +135,15 @@ pub(crate) struct Standby {
     look_at_bytes: AtomicUsize,
 }
 
+impl fmt::Debug for MemtableMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemtableMaker")
+            .field("write_buffers", &self.write_buffers)
+            .field("recycler", &self.recycler)
+            .finish_non_exhaustive()
+    }
+}
+
 impl FamilyData {
     /// Whether the leader should look at the active memtable, now that it takes so many bytes.
     #[inline]
@@ -123,7 +174,8 @@ impl FamilyData {
             .as_ref()
             .is_some_and(|(_, made_by)| Arc::ptr_eq(made_by, &options));
         if !is_ready && !self.is_dropped() {
-            let next = self.maker.make(&self.order, &options);
+            let active = self.read(|state| Arc::clone(&state.active.memtable));
+            let next = self.maker.make_successor(&active, &options);
             let replaced = lock(&self.standby.ready).replace((next, options));
             drop(replaced);
         }

@@ -28,7 +28,7 @@ use crate::family::FamilyData;
 use crate::info_log::InfoLog;
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
-use crate::memtables::MemtableMaker;
+use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};
 use crate::recovery::{self, Recovered};
@@ -250,9 +250,7 @@ impl Opening {
             bytes_per_sync: self.db.bytes_per_sync,
             open_options: TableFactory::open_options(&self.db),
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
-            memtables: MemtableMaker {
-                write_buffers: self.write_buffers(),
-            },
+            memtables: self.memtables(),
         };
         let mut families = self.open_families(&versions, &factory);
         self.open_tables(&families)?;
@@ -335,6 +333,16 @@ impl Opening {
         let given = self.options.plugins.write_buffers.clone();
         let own = || WriteBufferManager::new(self.db.db_write_buffer_size, false);
         given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
+    }
+
+    /// How memtables are made. Of those that are dropped, as much memory is kept as the largest takes.
+    fn memtables(&self) -> MemtableMaker {
+        let write_buffers = self
+            .families
+            .iter()
+            .map(|(_, options)| write_buffer_bytes(options));
+        let largest = write_buffers.max().unwrap_or(0);
+        MemtableMaker::new(self.write_buffers(), largest, &self.env.pool)
     }
 
     /// What a database does once it is there.

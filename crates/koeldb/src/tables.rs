@@ -143,6 +143,10 @@ impl TableFactory {
         let options = family.options();
         let mut tombstones = Vec::new();
         for memtable in memtables {
+            if reason == TableReason::Flush {
+                // Sealed: what is not sorted yet is, here and not where somebody reads.
+                memtable.finalise();
+            }
             if let Some(own) = memtable.tombstones() {
                 tombstones.extend(own.tombstones());
             }

@@ -112,7 +112,7 @@ fn switching_takes_microseconds() {
     let db = Db::open(&options, &path).unwrap();
     let inner = db.inner();
     let mut times = Vec::new();
-    for round in 0..if is_long { 4000 } else { 40_u32 } {
+    for round in 0..if is_long { 4000 } else { 10_u32 } {
         let family = db.default_cf().data();
         inner.request_successor(family);
         wait_until("a successor", || family.has_successor());

@@ -3,7 +3,7 @@
 use koeldb_base::codec;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
-use koeldb_memtable::{BloomOptions, MemtableOptions, RepKind};
+use koeldb_memtable::{BloomOptions, MemtableOptions};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
 use koeldb_table::block_based::scan_source::ReadaheadPolicy;
 use koeldb_table::builder::WriteFormat;
@@ -19,7 +19,6 @@ use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
 use super::column_family::ColumnFamilyOptions;
 use super::compaction::CompressionOptions;
 use super::cuckoo::CuckooTableOptions;
-use super::memtable::MemtableFactory;
 use super::plain::{EncodingType, PlainTableOptions};
 use super::read_write::{ReadOptions, ReadTier};
 use super::table_format::TableFormat;
@@ -86,25 +85,7 @@ impl ColumnFamilyOptions {
             (self.write_buffer_size as f64 * self.memtable_prefix_bloom_size_ratio) as u64;
         let has_keys = self.memtable_whole_key_filtering || self.prefix_extractor.is_some();
         MemtableOptions {
-            rep: match &self.memtable_factory {
-                MemtableFactory::SkipList(options) => RepKind::SkipList {
-                    lookahead: to_usize(options.lookahead),
-                },
-                MemtableFactory::Vector(options) => RepKind::Vector {
-                    reserved: to_usize(options.count),
-                },
-                MemtableFactory::HashSkipList(options) => RepKind::HashSkipList {
-                    bucket_count: to_usize(options.bucket_count),
-                },
-                MemtableFactory::HashLinkList(options) => RepKind::HashLinkList {
-                    bucket_count: to_usize(options.bucket_count),
-                    skip_list_threshold: options.threshold as usize,
-                },
-                MemtableFactory::SortedHash(options) => RepKind::SortedHash {
-                    bucket_count: to_usize(options.hash_bucket_count),
-                    sorted_vector_limit: RepKind::SORTED_VECTOR_LIMIT,
-                },
-            },
+            rep: self.memtable_factory.rep(),
             arena_block_bytes: to_usize(self.arena_block_size),
             bloom: (bloom_bytes > 0 && has_keys).then(|| BloomOptions {
                 bytes: to_usize(bloom_bytes),

@@ -1,5 +1,8 @@
 //! Memtable factories: which structure holds a family's newest entries, and its settings.
 
+use koeldb_base::coding::to_usize;
+use koeldb_memtable::RepKind;
+
 use super::declare::option_section;
 use super::object::{Description, set_members, unknown_id, with_members};
 use super::registry::{self, OptionValue, Reading, Refusal, Style};
@@ -42,7 +45,7 @@ option_section! {
     pub struct HashSkipListOptions, "memtable factory prefix_hash | HashSkipListRepFactory";
     options {
         /// Hash buckets.
-        [core fixed "<=5.4"] bucket_count: u64 = 1_000_000, "Short form prefix_hash:N; needs prefix_extractor, else skip list.",
+        [core fixed "<=5.4"] bucket_count: u64 = 1_000_000, "Short form prefix_hash:N; needs prefix_extractor.",
             set_bucket_count(value: u64), get_bucket_count;
         /// Tower height of the bucket lists.
         [core fixed "<=5.4"] skiplist_height: i32 = 4, "",
@@ -64,7 +67,7 @@ option_section! {
     pub struct HashLinkListOptions, "memtable factory hash_linkedlist | HashLinkListRepFactory";
     options {
         /// Hash buckets.
-        [core fixed "<=5.4"] bucket_count: u64 = 50_000, "Short form hash_linkedlist:N; needs prefix_extractor, else skip list.",
+        [core fixed "<=5.4"] bucket_count: u64 = 50_000, "Short form hash_linkedlist:N; needs prefix_extractor.",
             set_bucket_count(value: u64), get_bucket_count;
         /// Entries at which a bucket becomes a skip list.
         [core fixed "<=5.4"] threshold: u32 = 256, "",
@@ -92,8 +95,11 @@ option_section! {
     pub struct SortedHashOptions, "memtable factory hash_spdb | HashSpdbRepFactory";
     options {
         /// Hash buckets.
-        [core fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); db_bench alone uses 400000 in later builds.",
+        [core fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); as a member 0 = by write_buffer_size and the length of entries.",
             set_hash_bucket_count(value: u64), get_hash_bucket_count;
+        /// Entries of a vector of the write list, which is sorted in the background when it is full.
+        [core fixed "KoelDB"] sorted_vector_limit: u64 = 10_000, "A constant in every release of Speedb.",
+            set_sorted_vector_limit(value: u64), get_sorted_vector_limit;
         /// Switches how iterators over the active memtable are made.
         [ignored fixed "Speedb 2.6"] use_seek_parallel_threshold: bool = false, "Written as a member.",
             set_use_seek_parallel_threshold(on: bool), get_use_seek_parallel_threshold;
@@ -144,6 +150,29 @@ impl MemtableFactory {
             MemtableFactory::HashSkipList(_) => "HashSkipListRepFactory",
             MemtableFactory::HashLinkList(_) => "HashLinkListRepFactory",
             MemtableFactory::SortedHash(_) => "speedb.HashSpdRepFactory",
+        }
+    }
+
+    /// The representation.
+    pub(crate) fn rep(&self) -> RepKind {
+        match self {
+            MemtableFactory::SkipList(options) => RepKind::SkipList {
+                lookahead: to_usize(options.lookahead),
+            },
+            MemtableFactory::Vector(options) => RepKind::Vector {
+                reserved: to_usize(options.count),
+            },
+            MemtableFactory::HashSkipList(options) => RepKind::HashSkipList {
+                bucket_count: to_usize(options.bucket_count),
+            },
+            MemtableFactory::HashLinkList(options) => RepKind::HashLinkList {
+                bucket_count: to_usize(options.bucket_count),
+                skip_list_threshold: options.threshold as usize,
+            },
+            MemtableFactory::SortedHash(options) => RepKind::SortedHash {
+                bucket_count: to_usize(options.hash_bucket_count),
+                sorted_vector_limit: to_usize(options.sorted_vector_limit),
+            },
         }
     }
 

@@ -217,16 +217,18 @@ impl Refusals {
     }
 
     fn check_memtables(&mut self, cf: &ColumnFamilyOptions, db: &DbOptions) {
-        match &cf.memtable_factory {
-            MemtableFactory::SkipList(_) | MemtableFactory::Vector(_) => {}
-            MemtableFactory::HashSkipList(_)
-            | MemtableFactory::HashLinkList(_)
-            | MemtableFactory::SortedHash(_) => self.unsupported(
-                true,
-                "memtable_factory",
-                cf.memtable_factory.name(),
-                "this memtable is not there yet; use skip_list or vector",
-            ),
+        let rep = cf.memtable_factory.rep();
+        if let Err(error) = rep.check(&cf.comparator, cf.prefix_extractor.is_some()) {
+            let why = format!("{}; or use skip_list", error.message());
+            self.push(false, "memtable_factory", &cf.memtable_factory.name(), &why);
+        }
+        if let MemtableFactory::SortedHash(options) = &cf.memtable_factory {
+            self.invalid(
+                options.sorted_vector_limit == 0,
+                "memtable_factory.sorted_vector_limit",
+                0,
+                "at least 1",
+            );
         }
         self.invalid(
             cf.max_successive_merges > 0 && db.unordered_write,

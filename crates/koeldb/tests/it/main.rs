@@ -27,6 +27,7 @@ mod model;
 mod plain;
 mod regressions;
 mod repair;
+mod representations;
 mod resume;
 mod rocksdb;
 mod scratch;

@@ -52,11 +52,6 @@ fn open_adjusts_family_options() {
             "memtable_factory",
             "{id=VectorRepFactory;count=0;}",
         ),
-        (
-            "memtable_factory=prefix_hash",
-            "memtable_factory",
-            "SkipListFactory",
-        ),
         ("num_levels=-3", "num_levels", "2"),
         (
             "num_levels=0;compaction_style=kCompactionStyleUniversal",
@@ -271,8 +266,16 @@ fn what_cannot_be_is_refused_by_name_and_value() {
             "writable_file_max_buffer_size=0",
         ),
         (
-            "memtable_factory=hash_spdb:5",
-            "memtable_factory=speedb.HashSpdRepFactory",
+            "memtable_factory=prefix_hash",
+            "memtable_factory=HashSkipListRepFactory",
+        ),
+        (
+            "memtable_factory=hash_linkedlist:7",
+            "memtable_factory=HashLinkListRepFactory",
+        ),
+        (
+            "memtable_factory={id=hash_spdb;sorted_vector_limit=0;}",
+            "sorted_vector_limit=0",
         ),
         (
             "memtable_protection_bytes_per_key=3",

@@ -297,6 +297,15 @@ fn memtable_ids_are_written_in_one_form() {
             "{id=speedb.HashSpdRepFactory;hash_bucket_count=1000;}",
         ),
         ("hash_spdb:0", "speedb.HashSpdRepFactory"),
+        ("hash_spdb", "speedb.HashSpdRepFactory"),
+        (
+            "HashSpdbRepFactory:3",
+            "{id=speedb.HashSpdRepFactory;hash_bucket_count=3;}",
+        ),
+        (
+            "{id=speedb.HashSpdRepFactory;hash_bucket_count=0;sorted_vector_limit=500;}",
+            "{id=speedb.HashSpdRepFactory;hash_bucket_count=0;sorted_vector_limit=500;}",
+        ),
         (
             "{id=HashSpdbRepFactory;bucket_count=5;use_seek_parralel_threshold=true;}",
             "{id=speedb.HashSpdRepFactory;hash_bucket_count=5;use_seek_parallel_threshold=true;}",
