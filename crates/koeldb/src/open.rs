@@ -335,14 +335,23 @@ impl Opening {
         given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
     }
 
-    /// How memtables are made. Of those that are dropped, as much memory is kept as the largest takes.
+    /// How memtables are made. Of those that are dropped, as much memory is kept as the largest takes, or an eighth of what
+    /// all may take.
     fn memtables(&self) -> MemtableMaker {
-        let write_buffers = self
+        let manager = self.write_buffers();
+        let largest = self
             .families
             .iter()
             .map(|(_, options)| write_buffer_bytes(options));
-        let largest = write_buffers.max().unwrap_or(0);
-        MemtableMaker::new(self.write_buffers(), largest, &self.env.pool)
+        let largest = largest.max().unwrap_or(0);
+        let recycled_bytes_max = match manager
+            .as_ref()
+            .map_or(0, WriteBufferManager::get_buffer_size)
+        {
+            0 => largest,
+            limit => largest.min(koeldb_base::coding::to_usize(limit / 8)),
+        };
+        MemtableMaker::new(manager, recycled_bytes_max, &self.env.pool)
     }
 
     /// What a database does once it is there.

@@ -71,8 +71,8 @@ pub(crate) struct Background {
     pub(crate) cancelled: AtomicBool,
     /// A job tries to take writes again.
     is_resuming: AtomicBool,
-    /// No compaction begins: one failed, and is tried again after a pause.
-    is_compaction_paused: AtomicBool,
+    /// Why no compaction begins: one failed, and is tried again after a pause.
+    compaction_failure: Mutex<Option<Error>>,
     /// How many compactions failed since one succeeded.
     failed_compactions: AtomicU32,
     /// How often a user asked to go on.
@@ -122,6 +122,10 @@ impl Background {
         })
     }
 
+    fn compaction_failure(&self) -> Option<Error> {
+        lock(&self.compaction_failure).clone()
+    }
+
     pub(crate) fn counts(&self) -> (u32, u32) {
         let running = lock(&self.running);
         (running.flushes, running.compactions)
@@ -144,7 +148,7 @@ impl DbInner {
             return;
         }
         self.start_flush(&mut running, flush_slots);
-        let is_paused = self.background.is_compaction_paused.load(Ordering::Acquire);
+        let is_paused = self.background.compaction_failure().is_some();
         if running.compactions < compaction_slots && !is_paused && self.compaction_may_be_due() {
             running.compactions += 1;
             let inner = Arc::clone(self);
@@ -270,10 +274,9 @@ impl DbInner {
     /// After a compaction that storage failed: its inputs are as they were, and it is due again after a pause.
     fn compact_later(self: &Arc<Self>, error: &Error) {
         let background = &self.background;
-        background
-            .is_compaction_paused
-            .store(true, Ordering::Release);
         let calls = background.resume_calls.load(Ordering::Acquire);
+        *lock(&background.compaction_failure) = Some(error.clone());
+        background.notify();
         let failures = background
             .failed_compactions
             .fetch_add(1, Ordering::Relaxed)
@@ -288,9 +291,7 @@ impl DbInner {
             interval.saturating_mul(failures.min(resume::BACKOFF_MAX)),
             Some(calls),
         );
-        background
-            .is_compaction_paused
-            .store(false, Ordering::Release);
+        *lock(&background.compaction_failure) = None;
     }
 
     /// Runs a job; a panic in it becomes a fatal error.
@@ -350,7 +351,8 @@ impl DbInner {
         let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         loop {
             self.check_open()?;
-            if let Some(failure) = self.failure() {
+            let failure = self.failure();
+            if let Some(failure) = failure.or_else(|| self.background.compaction_failure()) {
                 return Err(failure);
             }
             self.schedule();

@@ -31,6 +31,7 @@ pub(super) const BACKOFF_MAX: u32 = 4;
 impl Background {
     /// A user asks to go on: who pauses after a failed compaction does.
     pub(crate) fn hasten(&self) {
+        *lock(&self.compaction_failure) = None;
         self.resume_calls.fetch_add(1, Ordering::AcqRel);
         self.notify();
     }

@@ -34,5 +34,6 @@ mod scratch;
 mod scrub;
 mod stalls;
 mod stats;
+mod stress;
 mod write_buffers;
 mod writes;
