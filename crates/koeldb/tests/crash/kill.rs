@@ -22,7 +22,7 @@ use koeldb_testkit::Summary;
 use koeldb_testkit::random::mix;
 
 use crate::ScratchDir;
-use crate::scripts::WRITE_MODES;
+use crate::scripts::{MEMTABLES, WRITE_MODES};
 
 const FAMILIES: [&str; 3] = ["default", "a", "b"];
 const THREADS: u64 = 2;
@@ -171,15 +171,17 @@ fn child_process() {
     };
     // Each life another way, whatever the last one was.
     let life = usize::try_from(std::process::id()).unwrap();
-    let (mode, set) = WRITE_MODES[life % WRITE_MODES.len()];
+    let (mode, set_mode) = WRITE_MODES[life % WRITE_MODES.len()];
+    let (memtable, set_memtable) = MEMTABLES[life / WRITE_MODES.len() % MEMTABLES.len()];
     let mut options = options();
-    set(&mut options);
+    set_mode(&mut options);
+    set_memtable(&mut options);
     let (db, families) = open_with(&options, Path::new(&directory)).unwrap();
     let say = |text: String| {
         // One write for each line, so that a kill tears none of those before.
         let _ = std::io::stderr().write_all(text.as_bytes());
     };
-    say(format!("writes {mode}\n"));
+    say(format!("writes {mode}, into a {memtable}\n"));
     say("open\n".to_owned());
     let starts = prefixes(&families[0]).unwrap();
     std::thread::scope(|scope| {

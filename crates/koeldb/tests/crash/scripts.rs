@@ -2,7 +2,8 @@
 
 use koeldb::fs::{Failure, Operation};
 use koeldb::{
-    BlockBasedOptions, CompactionStyle, FifoCompactionOptions, Options, RecoveryMode, StringAppend,
+    BlockBasedOptions, CompactionStyle, ConfigOptions, FifoCompactionOptions, Options,
+    RecoveryMode, StringAppend,
 };
 
 use crate::script::Mix::{Deletions, Everything, Puts, Unique};
@@ -124,6 +125,31 @@ fn unordered(options: &mut Options) {
     options.set_unordered_write(true);
 }
 
+fn sorted_hash(options: &mut Options) {
+    memtable(
+        options,
+        "{id=speedb.HashSpdRepFactory;hash_bucket_count=0;sorted_vector_limit=8;}",
+    );
+}
+
+fn prefix_hash(options: &mut Options) {
+    memtable(options, "prefix_hash:9");
+}
+
+fn memtable(options: &mut Options, factory: &str) {
+    let text = format!("memtable_factory={factory};prefix_extractor=capped:2");
+    options
+        .apply_str(&text, &ConfigOptions::new())
+        .expect("a memtable");
+}
+
+/// Memtables, from the plain one to the cleverest.
+pub(crate) const MEMTABLES: [Mode; 3] = [
+    ("skip list", plain),
+    ("sorted hash", sorted_hash),
+    ("hashed by prefix", prefix_hash),
+];
+
 /// A name, and the options behind it.
 pub(crate) type Mode = (&'static str, fn(&mut Options));
 
@@ -161,6 +187,18 @@ pub(crate) const SCRIPTS: &[Script] = &[
             Create("a"),
             Write(Load::of(30).changes(4).long(1500).mix(Everything).synced(9)),
             FlushFamily("a"),
+            Write(Load::of(10).mix(Everything)),
+        ],
+    ),
+    script(
+        "sorted hash memtables",
+        sorted_hash,
+        &[
+            Create("a"),
+            Write(Load::of(30).changes(4).long(1500).mix(Everything).synced(9)),
+            FlushFamily("a"),
+            Write(Load::of(20).mix(Everything)),
+            Kill,
             Write(Load::of(10).mix(Everything)),
         ],
     ),
