@@ -356,6 +356,8 @@ impl DbInner {
             if !commit.has_unlogged {
                 return Ok(());
             }
+            // What was written before and is being inserted is owed as well.
+            self.queue.pipeline.drain();
             let mut unlogged = Vec::new();
             for index in 0..commit.families.len() {
                 if !commit.families[index].memtable.is_empty() {
