@@ -6,12 +6,13 @@
 //! [`RecoveryMode`].
 //!
 //! - [`format`](mod@format): the bytes. [`writer`]: records to a file. [`reader`]: records from a file, whatever it holds.
-//! - [`wal`]: the files of the write-ahead log: their names, their order, their life.
+//! - [`wal`]: the files of the write-ahead log: their names, their order, their life. [`survey`]: what is intact behind damage.
 //!
 //! Writers and readers belong to one thread at a time; nothing is shared between them.
 
 pub mod format;
 pub mod reader;
+pub mod survey;
 pub mod wal;
 pub mod writer;
 

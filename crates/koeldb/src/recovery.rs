@@ -13,7 +13,7 @@ use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose};
-use koeldb_log::{RecordReader, RecoveryMode};
+use koeldb_log::{RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
@@ -39,6 +39,11 @@ pub struct LogReport {
     pub dropped_bytes: u64,
     /// The first irregularity, with its offset.
     pub problem: Option<String>,
+    /// Where that is, in bytes from the beginning.
+    pub problem_offset: Option<u64>,
+    /// Records that are intact, lie behind it and were not replayed. A crash leaves none; where there are some, writes that
+    /// were acknowledged may be lost.
+    pub intact_behind: u64,
     /// Nothing was read, because an earlier log was damaged and this one does not continue it.
     pub ignored: bool,
 }
@@ -96,6 +101,13 @@ impl fmt::Display for RecoveryReport {
             }
             if let Some(problem) = &log.problem {
                 write!(f, ", {} bytes dropped: {problem}", log.dropped_bytes)?;
+            }
+            if log.intact_behind > 0 {
+                write!(
+                    f,
+                    ", {} intact records behind it: acknowledged writes may be lost",
+                    log.intact_behind
+                )?;
             }
         }
         Ok(())
@@ -172,7 +184,18 @@ pub(crate) fn replay_logs(
         if number < oldest_needed {
             continue;
         }
-        let log = replay.replay(fs, directory, number)?;
+        let mut log = replay.replay(fs, directory, number)?;
+        if let Some(offset) = log.problem_offset
+            && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
+        {
+            let options = OpenOptions {
+                purpose: Purpose::Open,
+                hint: AccessHint::Sequential,
+                ..OpenOptions::default()
+            };
+            let file = fs.open(&file_name::wal(directory, number), &options)?;
+            log.intact_behind = survey::intact_behind(&*file, number, offset)?;
+        }
         if log.batches > 0 {
             // One without batches is the rest of an attempt to begin it.
             replay.previous = Some(number);
@@ -247,6 +270,7 @@ impl Replay<'_> {
                 None => Ok(Taken::End),
             };
             if let Some(problem) = reader.take_problem() {
+                log.problem_offset.get_or_insert(problem.offset);
                 log.problem
                     .get_or_insert_with(|| problem.to_error(&*file).to_string());
                 log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
@@ -276,6 +300,7 @@ impl Replay<'_> {
                     if is_newer_than_us || !error.is_corruption() {
                         return Err(error);
                     }
+                    log.problem_offset.get_or_insert(reader.last_record().start);
                     log.problem.get_or_insert_with(|| error.to_string());
                     match self.mode {
                         RecoveryMode::SkipAnyCorruptedRecords => {}
@@ -291,6 +316,7 @@ impl Replay<'_> {
             }
         }
         if let Some(tail) = reader.tolerated_tail() {
+            log.problem_offset.get_or_insert(tail.offset);
             log.problem
                 .get_or_insert_with(|| tail.to_error(&*file).to_string());
             log.dropped_bytes = log.dropped_bytes.max(tail.dropped_bytes);

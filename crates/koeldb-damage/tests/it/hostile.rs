@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use koeldb::RecoveryMode;
+use koeldb_base::checksum::{crc32c, mask};
 use koeldb_damage::bytes_file::{BytesFile, put_file};
 use koeldb_damage::reseal::SealedTable;
 use koeldb_damage::targets::directory::{options, use_up as use_up_database};
@@ -128,6 +129,44 @@ fn tables_with_valid_checksums_and_hostile_content_do_no_harm() {
         failures: 0,
     }
     .finish("cases", 2_000);
+}
+
+/// The checksum block of cuckoo and plain tables, whose own checksum matches whatever is in it.
+#[test]
+fn hostile_checksums_are_refused() {
+    let context = seeds::read_context();
+    let mut refused = 0;
+    for seed in seeds::tables() {
+        let Some(handle) = open(&seed.bytes, &context)
+            .unwrap()
+            .metaindex()
+            .get("koeldb.checksums")
+        else {
+            continue;
+        };
+        let start = usize::try_from(handle.offset).unwrap();
+        let end = start + usize::try_from(handle.size).unwrap() - 4;
+        for round in 0..400 {
+            let mut random = Random::new(round);
+            let mut bytes = seed.bytes.clone();
+            mutate::in_place(&mut random, &mut bytes[start..end]);
+            let own = mask(crc32c(&bytes[start..end]));
+            bytes[end..end + 4].copy_from_slice(&own.to_le_bytes());
+            if bytes == seed.bytes {
+                continue;
+            }
+            let what = || format!("{}, round {round}", seed.name);
+            watched(bytes.len(), &what, || match open(&bytes, &context) {
+                // Spans of another length may cut the same data in the same places.
+                Ok(table) => use_up(&table),
+                Err(error) => {
+                    assert!(error.is_corruption(), "{error}");
+                    refused += 1;
+                }
+            });
+        }
+    }
+    assert!(refused > 1_000, "{refused}");
 }
 
 /// The records of a log.

@@ -294,6 +294,12 @@ fn a_damaged_log_loses_what_its_mode_says_and_the_report_says_so() {
                 _ => is_prefix,
             };
             let cut_between_records = matches!(damage, Damage::Cut(_)) && is_prefix;
+            // What a crash leaves has nothing behind it.
+            let is_torn = matches!(damage, Damage::Cut(_));
+            assert!(
+                !is_torn || report.logs.iter().all(|log| log.intact_behind == 0),
+                "{report}"
+            );
             match report.dropped_anything() {
                 true if is_part => Some(Outcome::Reported),
                 // A log without its last records is one to which they were never written.

@@ -3,8 +3,9 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use koeldb::{Db, Event, FileChecksumGenerator, Options, ScrubOptions};
+use koeldb::{BlockBasedOptions, Db, Event, FileChecksumGenerator, Options, ScrubOptions};
 
+use crate::rocksdb::Tool;
 use crate::scratch::ScratchDir;
 
 /// A database of three tables, the second of which gets a damaged byte.
@@ -80,6 +81,60 @@ fn whole_files_have_checksums_where_that_is_asked_for() {
     db.close().unwrap();
     let db = Db::open(&how, dir.path()).unwrap();
     assert_eq!(db.verify_file_checksums().unwrap(), tables);
+}
+
+#[test]
+fn rocksdb_reads_the_checksums_of_whole_files() {
+    let Some(ldb) = Tool::ldb() else { return };
+    let dir = ScratchDir::new();
+    let mut how = options();
+    how.set_block_based_table_factory(BlockBasedOptions::new().set_format_version(5));
+    let db = Db::open(&how, dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let sum = koeldb_base::checksum::crc32c(&std::fs::read(dir.only("sst")).unwrap());
+    let database = format!("--db={}", dir.path().display());
+    let text = ldb.run(&[&database, "file_checksum_dump", "--hex"]);
+    assert!(text.contains("FileChecksumCrc32c"), "{text}");
+    assert!(
+        text.to_lowercase().contains(&format!("{sum:08x}")),
+        "{sum:08x}: {text}"
+    );
+}
+
+#[test]
+fn damage_in_the_middle_of_a_log_is_told_from_a_torn_end() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&options(), dir.path()).unwrap();
+    for number in 0..20 {
+        db.put(format!("{number:04}"), "value").unwrap();
+    }
+    db.flush_wal(true).unwrap();
+    let copy = ScratchDir::copy_of(dir.path());
+    let torn = ScratchDir::copy_of(dir.path());
+    db.close().unwrap();
+    let log = copy.all("log").pop().unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    let db = Db::open(&options(), copy.path()).unwrap();
+    let report = &db.recovery_report().logs[0];
+    assert!(
+        report.intact_behind > 5 && report.problem_offset.is_some(),
+        "{report:?}"
+    );
+    assert!(db.get("0019").unwrap().is_none() && db.get("0001").unwrap().is_some());
+    let log = torn.all("log").pop().unwrap();
+    let bytes = std::fs::read(&log).unwrap();
+    std::fs::write(&log, &bytes[..bytes.len() - 3]).unwrap();
+    let db = Db::open(&options(), torn.path()).unwrap();
+    let report = &db.recovery_report().logs[0];
+    assert!(
+        report.dropped_bytes > 0 && report.intact_behind == 0,
+        "{report:?}"
+    );
 }
 
 #[test]
