@@ -251,58 +251,86 @@ impl<C: Cursor> Cursor for MergingCursor<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use koeldb_base::Blocking;
     use koeldb_base::key::{ValueType, encode};
     use proptest::prelude::*;
 
+    /// A cursor that suspends before every so many calls it answers.
     struct VecCursor {
         keys: Vec<Vec<u8>>,
         at: Option<usize>,
+        suspends_before: u32,
+        answered: u32,
+        suspended: bool,
+        asked: u32,
+    }
+
+    impl VecCursor {
+        fn new(keys: Vec<Vec<u8>>, suspends_before: u32) -> Self {
+            VecCursor {
+                keys,
+                at: None,
+                suspends_before,
+                answered: 0,
+                suspended: false,
+                asked: 0,
+            }
+        }
+
+        fn place(&mut self, at: impl FnOnce(&Self) -> Option<usize>) -> Result<(), Fault<()>> {
+            self.asked += 1;
+            let is_turn = self.suspends_before > 0
+                && (self.answered + 1).is_multiple_of(self.suspends_before);
+            if is_turn && !self.suspended {
+                self.suspended = true;
+                return Err(Fault::Suspend(()));
+            }
+            self.suspended = false;
+            self.answered += 1;
+            self.at = at(self);
+            Ok(())
+        }
     }
 
     impl Cursor for VecCursor {
-        type Suspend = Blocking;
+        type Suspend = ();
 
         fn valid(&self) -> bool {
-            self.at.is_some()
+            self.at.is_some() && !self.suspended
         }
 
-        fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
-            self.at = (!self.keys.is_empty()).then_some(0);
-            Ok(())
+        fn seek_to_first(&mut self) -> Result<(), Fault<()>> {
+            self.place(|cursor| (!cursor.keys.is_empty()).then_some(0))
         }
 
-        fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
-            self.at = self.keys.len().checked_sub(1);
-            Ok(())
+        fn seek_to_last(&mut self) -> Result<(), Fault<()>> {
+            self.place(|cursor| cursor.keys.len().checked_sub(1))
         }
 
-        fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        fn seek(&mut self, target: &[u8]) -> Result<(), Fault<()>> {
             let order = KeyOrder::Bytewise;
-            let at = self
-                .keys
-                .partition_point(|key| order.compare_internal(key, target).is_lt());
-            self.at = (at < self.keys.len()).then_some(at);
-            Ok(())
+            self.place(|cursor| {
+                let before = |key: &Vec<u8>| order.compare_internal(key, target).is_lt();
+                Some(cursor.keys.partition_point(before)).filter(|&at| at < cursor.keys.len())
+            })
         }
 
-        fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<()>> {
             let order = KeyOrder::Bytewise;
-            let behind = self
-                .keys
-                .partition_point(|key| order.compare_internal(key, target).is_le());
-            self.at = behind.checked_sub(1);
-            Ok(())
+            self.place(|cursor| {
+                let up_to = |key: &Vec<u8>| order.compare_internal(key, target).is_le();
+                cursor.keys.partition_point(up_to).checked_sub(1)
+            })
         }
 
-        fn next(&mut self) -> Result<(), Fault<Blocking>> {
-            self.at = self.at.map(|at| at + 1).filter(|&at| at < self.keys.len());
-            Ok(())
+        fn next(&mut self) -> Result<(), Fault<()>> {
+            self.place(|cursor| {
+                let next = cursor.at.map(|at| at + 1);
+                next.filter(|&at| at < cursor.keys.len())
+            })
         }
 
-        fn prev(&mut self) -> Result<(), Fault<Blocking>> {
-            self.at = self.at.and_then(|at| at.checked_sub(1));
-            Ok(())
+        fn prev(&mut self) -> Result<(), Fault<()>> {
+            self.place(|cursor| cursor.at.and_then(|at| at.checked_sub(1)))
         }
 
         fn key(&self) -> &[u8] {
@@ -314,11 +342,46 @@ mod tests {
         }
     }
 
+    /// Makes a call until it does not suspend.
+    fn done(mut call: impl FnMut() -> Result<(), Fault<()>>) {
+        for _ in 0..100 {
+            match call() {
+                Ok(()) => return,
+                Err(Fault::Suspend(())) => {}
+                Err(Fault::Error(error)) => panic!("{error}"),
+            }
+        }
+        panic!("the call suspends for ever");
+    }
+
+    #[test]
+    fn a_seek_asks_every_child_before_it_suspends_and_none_twice_that_answered() {
+        let key = |number| encode(&[number], 1, ValueType::Value);
+        let child = |number: u8, suspends| VecCursor::new(vec![key(number)], suspends);
+        let children = vec![child(1, 1), child(2, 0), child(3, 1), child(4, 0)];
+        let mut merged = MergingCursor::new(KeyOrder::Bytewise, children);
+        let asked = |merged: &MergingCursor<VecCursor>| -> Vec<u32> {
+            merged.children.iter().map(|child| child.asked).collect()
+        };
+        assert!(matches!(merged.seek(&key(0)), Err(Fault::Suspend(()))));
+        assert_eq!(asked(&merged), [1, 1, 1, 1]);
+        assert!(!merged.valid());
+        merged.seek(&key(0)).unwrap();
+        assert_eq!(asked(&merged), [2, 1, 2, 1]);
+        assert_eq!(merged.key(), key(1));
+        // Another target is another call, though one had suspended.
+        assert!(matches!(merged.seek(&key(2)), Err(Fault::Suspend(()))));
+        done(|| merged.seek(&key(3)));
+        assert_eq!(merged.key(), key(3));
+        assert_eq!(asked(&merged)[1], 3, "asked by both");
+    }
+
     proptest! {
         #[test]
         fn runs_merge_as_one_sorted_sequence(
             homes in prop::collection::vec((0..20_u8, 0..4_usize), 0..40),
             steps in prop::collection::vec((0..6_u8, 0..20_u8), 0..40),
+            suspends in prop::array::uniform4(0..4_u32),
         ) {
             let order = KeyOrder::Bytewise;
             let mut runs = vec![Vec::new(); 4];
@@ -332,18 +395,22 @@ mod tests {
                 run.sort_by(|a, b| order.compare_internal(a, b));
             }
             all.sort_by(|a, b| order.compare_internal(a, b));
-            let children = runs.into_iter().map(|keys| VecCursor { keys, at: None }).collect();
+            let children = runs
+                .into_iter()
+                .zip(suspends)
+                .map(|(keys, suspends)| VecCursor::new(keys, suspends))
+                .collect();
             let mut merged = MergingCursor::new(order.clone(), children);
-            let mut model = VecCursor { keys: all, at: None };
+            let mut model = VecCursor::new(all, 0);
             for (step, key) in steps {
                 let target = encode(&[key], 20, ValueType::FOR_SEEK);
                 match step {
-                    0 => (merged.seek_to_first().unwrap(), model.seek_to_first().unwrap()),
-                    1 => (merged.seek_to_last().unwrap(), model.seek_to_last().unwrap()),
-                    2 => (merged.seek(&target).unwrap(), model.seek(&target).unwrap()),
-                    3 => (merged.seek_for_prev(&target).unwrap(), model.seek_for_prev(&target).unwrap()),
-                    4 if model.valid() => (merged.next().unwrap(), model.next().unwrap()),
-                    5 if model.valid() => (merged.prev().unwrap(), model.prev().unwrap()),
+                    0 => (done(|| merged.seek_to_first()), model.seek_to_first().unwrap()),
+                    1 => (done(|| merged.seek_to_last()), model.seek_to_last().unwrap()),
+                    2 => (done(|| merged.seek(&target)), model.seek(&target).unwrap()),
+                    3 => (done(|| merged.seek_for_prev(&target)), model.seek_for_prev(&target).unwrap()),
+                    4 if model.valid() => (done(|| merged.next()), model.next().unwrap()),
+                    5 if model.valid() => (done(|| merged.prev()), model.prev().unwrap()),
                     _ => continue,
                 };
                 prop_assert_eq!(merged.valid(), model.valid());

@@ -11,6 +11,9 @@ const DEPTH_MAX: u64 = 8;
 /// The smallest piece that a slow scan gets.
 const PIECE_BYTES_MIN: u64 = 32 << 10;
 
+/// After so many pieces that were ahead for nothing there is one less.
+const CALM_PIECES: u64 = 8;
+
 /// A piece holds so many times what is used up while the device works.
 const PIECE_WORTH: u64 = 4;
 
@@ -23,23 +26,37 @@ pub(super) struct Pace {
     nanos_per_kib: u64,
     /// Pieces ahead, beyond what the measures ask for, because the scan had to wait.
     extra: u64,
+    /// How many pieces in a row were used up while all those ahead had arrived.
+    calm: u64,
 }
 
 impl Pace {
     /// A read took so long.
     pub(super) fn arrived(&mut self, latency: Duration) {
-        self.latency_nanos = smoothed(self.latency_nanos, nanos(latency));
+        let now = nanos(latency);
+        self.latency_nanos = if now > self.latency_nanos {
+            now
+        } else {
+            smoothed(self.latency_nanos, now, 16)
+        };
     }
 
-    /// The scan used up a piece of `bytes` bytes in `elapsed`, and had to wait for it or had not.
-    pub(super) fn used(&mut self, bytes: u64, elapsed: Duration, waited: bool) {
+    /// The scan used up a piece of `bytes` bytes in `elapsed`, and had to wait for it or had not. `is_ahead` says whether
+    /// all that is ahead of it has arrived.
+    pub(super) fn used(&mut self, bytes: u64, elapsed: Duration, waited: bool, is_ahead: bool) {
         let per_kib = nanos(elapsed).saturating_mul(1024) / bytes.max(1);
-        self.nanos_per_kib = smoothed(self.nanos_per_kib, per_kib.max(1));
-        self.extra = if waited {
-            (self.extra + 1).min(DEPTH_MAX)
+        self.nanos_per_kib = smoothed(self.nanos_per_kib, per_kib.max(1), 4);
+        self.calm = if is_ahead && !waited {
+            self.calm + 1
         } else {
-            self.extra.saturating_sub(1)
+            0
         };
+        if waited {
+            self.extra = (self.extra + 1).min(DEPTH_MAX);
+        } else if self.calm >= CALM_PIECES {
+            self.calm = 0;
+            self.extra = self.extra.saturating_sub(1);
+        }
     }
 
     /// What the scan uses up while the device works, in bytes; `None` until both were measured.
@@ -68,12 +85,12 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn smoothed(before: u64, now: u64) -> u64 {
+/// The new measure counts for one in `weight`.
+fn smoothed(before: u64, now: u64, weight: u64) -> u64 {
     match before {
         0 => now,
-        before => (before / 4)
-            .saturating_mul(3)
-            .saturating_add(now / 4)
+        before => (before - before / weight)
+            .saturating_add(now / weight)
             .max(1),
     }
 }
@@ -90,23 +107,29 @@ mod tests {
         // 2 ms, in which a scan of 256 MiB/s uses 512 KiB up.
         for _ in 0..20 {
             pace.arrived(Duration::from_millis(2));
-            pace.used(256 << 10, Duration::from_millis(1), false);
+            pace.used(256 << 10, Duration::from_millis(1), false, true);
         }
         assert_eq!(pace.piece_bytes(256 << 10), 256 << 10);
         assert_eq!(pace.depth(256 << 10), 3);
-        pace.used(256 << 10, Duration::from_millis(1), true);
+        pace.used(256 << 10, Duration::from_millis(1), true, false);
         assert_eq!(pace.depth(256 << 10), 4, "one more where it had to wait");
-        pace.used(256 << 10, Duration::from_millis(1), false);
+        for _ in 0..100 {
+            pace.used(256 << 10, Duration::from_millis(1), false, false);
+        }
+        assert_eq!(pace.depth(256 << 10), 4, "as long as it is needed");
+        for _ in 0..CALM_PIECES {
+            pace.used(256 << 10, Duration::from_millis(1), false, true);
+        }
         assert_eq!(pace.depth(256 << 10), 3);
         // A scan a thousand times slower needs little ahead, in small pieces.
         for _ in 0..60 {
-            pace.used(32 << 10, Duration::from_millis(125), false);
+            pace.used(32 << 10, Duration::from_millis(125), false, true);
         }
         assert_eq!(pace.piece_bytes(256 << 10), PIECE_BYTES_MIN);
         assert_eq!(pace.depth(PIECE_BYTES_MIN), 1);
         // One that is infinitely fast gets the most there is.
         for _ in 0..60 {
-            pace.used(256 << 10, Duration::ZERO, true);
+            pace.used(256 << 10, Duration::ZERO, true, false);
         }
         assert_eq!(pace.depth(256 << 10), 8);
     }

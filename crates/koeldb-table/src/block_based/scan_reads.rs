@@ -93,7 +93,8 @@ pub(super) struct PieceRead {
     number: u64,
     range: Range<u64>,
     outcome: OnceLock<Outcome>,
-    waiting: Mutex<()>,
+    /// Whether a thread sleeps.
+    waiting: Mutex<bool>,
     arrived: Condvar,
     engine: Arc<ScanEngine>,
     _shares: [Share; 2],
@@ -102,8 +103,9 @@ pub(super) struct PieceRead {
 impl PieceRead {
     fn complete(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
-        drop(lock(&self.waiting));
-        self.arrived.notify_all();
+        if *lock(&self.waiting) {
+            self.arrived.notify_all();
+        }
     }
 
     /// Whether it has arrived or failed.
@@ -135,7 +137,8 @@ impl PieceRead {
             if self.engine.reads.drive() {
                 continue;
             }
-            let waiting = lock(&self.waiting);
+            let mut waiting = lock(&self.waiting);
+            *waiting = true;
             if !self.is_done() {
                 drop(self.arrived.wait(waiting));
             }

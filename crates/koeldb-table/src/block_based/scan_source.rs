@@ -369,7 +369,9 @@ impl ScanSource {
             let now = reads.now();
             if piece.bytes() > 0 {
                 let elapsed = now.saturating_sub(plan.begun);
-                self.pace.used(piece.bytes(), elapsed, plan.waited);
+                let is_ahead = plan.pieces.iter().all(|piece| piece.missing().is_none());
+                self.pace
+                    .used(piece.bytes(), elapsed, plan.waited, is_ahead);
             }
             plan.begun = now;
             plan.waited = false;

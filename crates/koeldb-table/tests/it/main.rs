@@ -19,6 +19,8 @@ mod read_speed;
 #[cfg(test)]
 mod reading;
 #[cfg(test)]
+mod scan_ahead;
+#[cfg(test)]
 mod span_checksums;
 #[cfg(test)]
 mod sst_dump;

@@ -2,9 +2,12 @@
 
 use std::ops::Bound;
 
-use koeldb::{DbCursor, FixedPrefix, KeyBounds, Options, ReadOptions, Result};
+use koeldb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, Compression, Db,
+    DbCursor, FixedPrefix, KeyBounds, Options, ReadOptions, Result,
+};
 
-use crate::async_multi_get::{Device, Model, Random, fill, key, options_with, table_of};
+use crate::async_multi_get::{Device, Model, Random, Wrong, fill, key, options_with, table_of};
 
 fn seeds(count: u64) -> u64 {
     let long = std::env::var_os("KOELDB_LONG").is_some();
@@ -129,4 +132,195 @@ fn overlapping_scans_see_what_others_see() {
             .unwrap();
         assert_eq!(all, model);
     }
+}
+
+#[test]
+fn a_fault_is_reported_or_hidden_and_never_changes_an_answer() {
+    for seed in 0..seeds(10) {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let options = any_options(&mut random);
+        let device = Device::new(seed);
+        let db = device.open_plainly(&options);
+        let runs = 1 + random.below(5);
+        let model = fill(&db, &mut random, 300, runs);
+        db.close().unwrap();
+        let db = device.open(&options);
+        let read = ReadOptions::new()
+            .set_async_io(true)
+            .fill_cache(false)
+            .clone();
+        device.damage.take_reads();
+        // Opens the tables, and shows which reads there are.
+        assert_eq!(db.range_opt(.., &read).count(), model.len());
+        let reads = device.damage.take_reads();
+        for _ in 0..8 {
+            let kinds = [
+                Wrong::Unreadable,
+                Wrong::UnreadableOnce,
+                Wrong::Flipped,
+                Wrong::FlippedOnce,
+            ];
+            for _ in 0..1 + random.below(3) {
+                if let Some((path, part)) = reads.get(random.index(reads.len().max(1))) {
+                    let at = part.start + random.below(part.end - part.start);
+                    let part = (path.clone(), at..at + 1);
+                    device.damage.spoil(&part, kinds[random.index(4)]);
+                }
+            }
+            let mut cursor = db.cursor_opt(&read);
+            let mut expected = model.iter();
+            let mut moved = cursor.seek_to_first();
+            let failed = loop {
+                match moved {
+                    Ok(true) => {
+                        let entry = cursor.entry().expect("there is one");
+                        let (key, value) = expected.next().expect("no entry too many");
+                        assert_eq!(entry, (&key[..], &value[..]));
+                    }
+                    Ok(false) => break false,
+                    Err(_) => break true,
+                }
+                moved = cursor.next();
+            };
+            assert!(failed || expected.next().is_none(), "no entry too few");
+            device.damage.heal();
+            // The same cursor is well again.
+            let mut entries = 0;
+            let mut found = cursor.seek_to_last().unwrap();
+            while found {
+                entries += 1;
+                found = cursor.prev().unwrap();
+            }
+            assert_eq!(entries, model.len());
+        }
+    }
+}
+
+/// A database of `count` keys in one level of many small tables, whose reads are cold, and its device.
+fn level_of_small_tables(count: u64) -> (Device, Db) {
+    let mut table = BlockBasedOptions::new();
+    table
+        .set_block_size(512)
+        .set_block_cache(&Cache::new_lru_cache(0));
+    let mut options = Options::new();
+    options
+        .set_compression_type(Compression::None)
+        .set_target_file_size_base(8 << 10)
+        .set_prefix_extractor(FixedPrefix::new(6))
+        .set_block_based_table_factory(&table);
+    let device = Device::new(1);
+    let db = device.open_plainly(&options);
+    for number in 0..count {
+        db.put(key(number), [b'v'; 40]).unwrap();
+    }
+    db.flush().unwrap();
+    let mut whole = CompactRangeOptions::new();
+    whole.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+    db.default_cf().compact_range_opt(.., &whole).unwrap();
+    db.close().unwrap();
+    let db = device.open(&options);
+    // Opens all tables.
+    assert_eq!(db.range(..).count() as u64, count);
+    device.damage.take_reads();
+    (device, db)
+}
+
+#[test]
+fn p6_a_scan_keeps_the_size_of_its_pieces_from_table_to_table_if_told_to() {
+    let (device, db) = level_of_small_tables(2000);
+    let mut reads = [false, true].map(|adaptive| {
+        let mut read = ReadOptions::new();
+        read.set_async_io(false).set_adaptive_readahead(adaptive);
+        assert_eq!(db.range_opt(.., &read).count(), 2000);
+        device.damage.take_reads().len()
+    });
+    let [reset, kept] = reads;
+    assert!(
+        kept * 2 < reset,
+        "{kept} reads, and {reset} when starting over"
+    );
+    let mut read = ReadOptions::new();
+    read.set_async_io(true);
+    assert_eq!(db.range_opt(.., &read).count(), 2000);
+    reads[0] = device.damage.take_reads().len();
+    assert!(
+        reads[0] * 2 < reset,
+        "{} reads when planning ahead",
+        reads[0]
+    );
+}
+
+#[test]
+fn p10_the_prefix_of_an_earlier_seek_cuts_nothing_off() {
+    let (_device, db) = level_of_small_tables(2000);
+    for on in [false, true] {
+        let mut read = ReadOptions::new();
+        read.set_async_io(on)
+            .set_prefix_same_as_start(true)
+            .set_readahead_size(100 << 10);
+        let mut cursor = db.cursor_opt(&read);
+        assert!(!cursor.seek("key0070").unwrap() || cursor.key() == Some(b"key00700"));
+        assert!(!cursor.seek("kex000").unwrap(), "no key has the prefix");
+        let mut entries = 0;
+        let mut found = cursor.seek_to_first().unwrap();
+        while found {
+            entries += 1;
+            found = cursor.next().unwrap();
+        }
+        assert_eq!(entries, 2000, "async_io = {on}");
+        // A prefix of six letters has a hundred keys.
+        let mut found = cursor.seek("key00500").unwrap();
+        let mut within = 0;
+        while found {
+            within += 1;
+            found = cursor.next().unwrap();
+        }
+        assert_eq!(within, 100);
+    }
+}
+
+#[test]
+fn a_bounded_scan_reads_little_beyond_its_bounds() {
+    let (device, db) = level_of_small_tables(4000);
+    let read_by = |read: &ReadOptions| {
+        device.damage.take_reads();
+        let entries = db.range_opt(.., read).count();
+        // What was planned and not waited for.
+        device.sim.run();
+        let reads = device.damage.take_reads();
+        let bytes: u64 = reads.iter().map(|(_, part)| part.end - part.start).sum();
+        (entries, bytes)
+    };
+    let mut read = ReadOptions::new();
+    read.set_async_io(true)
+        .set_readahead_size(200 << 10)
+        .set_iterate_lower_bound(key(1000))
+        .set_iterate_upper_bound(key(1200));
+    let (entries, bytes) = read_by(&read);
+    assert_eq!(entries, 200);
+    assert!(bytes < 24 << 10, "{bytes} bytes");
+    let (entries, untrimmed) = read_by(read.set_auto_readahead_size(false));
+    assert_eq!(entries, 200);
+    assert!(untrimmed > 2 * bytes, "{untrimmed} and {bytes} bytes");
+}
+
+#[test]
+fn a_cursor_dropped_on_another_thread_while_reads_are_under_way_lets_the_database_close() {
+    let (device, db) = level_of_small_tables(2000);
+    let mut read = ReadOptions::new();
+    read.set_async_io(true).set_readahead_size(4 << 10);
+    let mut cursor = db.cursor_opt(&read);
+    assert!(cursor.seek(key(500)).unwrap());
+    while device.sim.held() == 0 {
+        assert!(
+            cursor.next().unwrap(),
+            "something is under way before the end"
+        );
+    }
+    std::thread::spawn(move || drop(cursor)).join().unwrap();
+    db.close().unwrap();
+    drop(db);
+    device.sim.run();
+    assert_eq!(device.sim.held(), 0);
 }
