@@ -333,6 +333,22 @@ fn damage_to_any_other_file_is_an_error_or_harmless() {
             tally.judge(&scene, file, damage, RecoveryMode::PointInTime, &never);
         }
     }
+    // A table in the place of another one.
+    let tables = scene.files(|kind| matches!(kind, FileKind::Table(_)));
+    for (path, _) in &tables {
+        for (other, bytes) in tables.iter().filter(|(other, _)| other != path) {
+            let outcome = scene.open(path, bytes, RecoveryMode::PointInTime);
+            let error = outcome.map(|_| ()).unwrap_err();
+            assert!(
+                error.is_corruption(),
+                "{} as {}: {error}",
+                other.display(),
+                path.display()
+            );
+            tally.cases += 1;
+            tally.detected += 1;
+        }
+    }
     // A MANIFEST whose last record is incomplete is one whose writer died: its last change is given up, and said so.
     let older = |_: &Content, report: &koeldb::RecoveryReport, damage: Damage| match (
         &report.manifest_tail_dropped,
