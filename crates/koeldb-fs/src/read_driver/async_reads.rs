@@ -319,6 +319,16 @@ impl AsyncReads {
     }
 }
 
+impl Drop for Inner {
+    /// In a forked child, the threads to wait for are not there, and what they had locked stays so.
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            std::mem::forget(Arc::clone(&self.backend));
+            std::mem::forget(Arc::clone(&self.pool));
+        }
+    }
+}
+
 impl fmt::Debug for AsyncReads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AsyncReads({}, {})", self.engine().name(), self.reason())

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use koeldb_base::Result;
 
@@ -32,10 +32,8 @@ fn take(bytes: usize) -> Result<AlignedBuffer> {
     let Some(class) = class_of(bytes) else {
         return AlignedBuffer::new(bytes, DIRECT_ALIGNMENT);
     };
-    let kept = POOL[class]
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop();
+    // Not worth waiting for; and in a forked child, nobody may ever unlock it.
+    let kept = POOL[class].try_lock().ok().and_then(|mut kept| kept.pop());
     match kept {
         Some(memory) => Ok(memory),
         None => AlignedBuffer::new(SMALLEST << class, DIRECT_ALIGNMENT),
@@ -47,8 +45,9 @@ fn give_back(memory: AlignedBuffer) {
     else {
         return;
     };
-    let mut kept = POOL[class].lock().unwrap_or_else(PoisonError::into_inner);
-    if (kept.len() + 1) * memory.len() <= KEPT_BYTES {
+    if let Ok(mut kept) = POOL[class].try_lock()
+        && (kept.len() + 1) * memory.len() <= KEPT_BYTES
+    {
         kept.push(memory);
     }
 }

@@ -207,8 +207,12 @@ impl Request {
                     self.interruptions += 1;
                     Advanced::Again(self)
                 }
-                Repair::Repeat | Repair::Elsewhere if !self.in_place => self.go_elsewhere(),
-                Repair::Cancelled if !self.in_place && self.is_wanted() => self.go_elsewhere(),
+                Repair::Repeat | Repair::Elsewhere if !self.in_place => {
+                    Advanced::Elsewhere(self.left())
+                }
+                Repair::Cancelled if !self.in_place && self.is_wanted() => {
+                    Advanced::Elsewhere(self.left())
+                }
                 _ => {
                     self.answer(Some(error));
                     Advanced::Answered
@@ -217,12 +221,12 @@ impl Request {
         }
     }
 
-    /// Goes on with positional reads.
-    pub(super) fn go_elsewhere(mut self) -> Advanced {
+    /// To be read on by positional reads, whoever read it so far.
+    pub(super) fn left(mut self) -> Request {
         self.in_place = true;
         self.interruptions = 0;
         self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
-        Advanced::Elsewhere(self)
+        self
     }
 
     /// Gives up what was read and the memory it was read into, and begins anew with other memory. The old memory is

@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod crash;
+mod environment;
 mod layers;
 #[cfg(unix)]
 mod posix;

@@ -219,7 +219,7 @@ impl Ring {
                 continue;
             }
             if self.ring.is_none() || request.file().descriptor().is_none() {
-                elsewhere(request);
+                elsewhere(request.left());
                 continue;
             }
             if let Some(request) = self.place(request) {
@@ -372,7 +372,7 @@ impl Ring {
             if let Pushed::Read(index) = pushed
                 && let Some(request) = self.vacate(index as usize)
             {
-                elsewhere(request);
+                elsewhere(request.left());
             }
         }
         while self.in_slots() > 0 && self.wait_for_one() {
@@ -385,7 +385,7 @@ impl Ring {
             for at in 0..self.slots.len() {
                 let restarted = self.vacate(at).and_then(Request::leak_and_restart);
                 if let Some(request) = restarted {
-                    elsewhere(request);
+                    elsewhere(request.left());
                 }
             }
         }

@@ -1,0 +1,249 @@
+//! Reads where io_uring is refused, runs out, or is lost: each case in a process of its own, because what refuses cannot
+//! be taken back.
+#![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "io_uring"))]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use koeldb_fs::read_driver::{
+    ActiveEngine, AsyncReadOptions, AsyncReads, ReadDriver, ReadEngine, ReadOp,
+};
+use koeldb_fs::{FileSystem, OpenOptions, PosixFileSystem, RandomAccessFile, WriteOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+use crate::scratch::ScratchDir;
+
+const CASE: &str = "KOELDB_ENVIRONMENT_CASE";
+const FILE_BYTES: usize = 300_000;
+
+const SETUP: i64 = 425;
+const ENTER: i64 = 426;
+
+/// Runs `case` in a child, and returns what it printed.
+fn child(case: &str) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "environment::child_process",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(CASE, case)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{case}: {text}{errors}");
+    text
+}
+
+/// From here on, the system call fails on this thread and those it begins.
+fn refuse(call: i64, error: i32) {
+    let action = SeccompAction::Errno(u32::try_from(error).unwrap());
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(call, Vec::new())]),
+        SeccompAction::Allow,
+        action,
+        seccompiler::TargetArch::x86_64,
+    )
+    .unwrap();
+    let program: BpfProgram = filter.try_into().unwrap();
+    apply_filter(&program).unwrap();
+}
+
+fn limit(resource: Resource, current: u64) {
+    let maximum = getrlimit(resource).maximum;
+    let limit = Rlimit {
+        current: Some(current),
+        maximum,
+    };
+    setrlimit(resource, limit).unwrap();
+}
+
+fn byte_at(offset: usize) -> u8 {
+    u8::try_from(offset * 31 % 251).unwrap()
+}
+
+fn write(path: &Path) {
+    let fs = PosixFileSystem::new();
+    let mut file = fs.create(path, &WriteOptions::default()).unwrap();
+    let bytes: Vec<u8> = (0..FILE_BYTES).map(byte_at).collect();
+    file.append(&bytes).unwrap();
+    file.close().unwrap();
+}
+
+fn choose(path: &Path) -> AsyncReads {
+    let options = AsyncReadOptions {
+        engine: ReadEngine::Uring,
+        ..AsyncReadOptions::default()
+    };
+    AsyncReads::choose(&options, &PosixFileSystem::new(), path)
+}
+
+/// Whatever happened, reads are right.
+fn check(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
+    let mut drivers: [Box<dyn ReadDriver>; 2] =
+        [Box::new(reads.inline()), Box::new(reads.shared())];
+    for driver in &mut drivers {
+        let offsets: Vec<usize> = (0..200).map(|at| at * 1499).collect();
+        let ids: Vec<_> = offsets
+            .iter()
+            .map(|&offset| driver.push(ReadOp::new(file, offset as u64, 5000)))
+            .collect();
+        driver.flush();
+        let mut seen = 0;
+        driver.reap(200, None, &mut |id, outcome| {
+            let offset = offsets[ids.iter().position(|&known| known == id).unwrap()];
+            let bytes = outcome.result.unwrap();
+            assert_eq!(bytes.len(), 5000.min(FILE_BYTES - offset));
+            assert!(
+                bytes
+                    .iter()
+                    .enumerate()
+                    .all(|(at, &byte)| byte == byte_at(offset + at))
+            );
+            seen += 1;
+        });
+        assert_eq!(seen, 200);
+    }
+    assert_eq!(reads.counts().under_way, 0);
+}
+
+#[test]
+#[ignore = "run by other tests in a process of its own"]
+fn child_process() {
+    let Ok(case) = std::env::var(CASE) else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let path = dir.path().join("table");
+    write(&path);
+    let fs = PosixFileSystem::new();
+    let file = fs.open(&path, &OpenOptions::default()).unwrap();
+    match case.as_str() {
+        "setup-eperm" => refuse(SETUP, libc::EPERM),
+        "setup-enosys" => refuse(SETUP, libc::ENOSYS),
+        "setup-enomem" => refuse(SETUP, libc::ENOMEM),
+        "enter-eperm" => refuse(ENTER, libc::EPERM),
+        _ => {}
+    }
+    let reads = choose(&path);
+    println!("[{} ({})]", reads.engine().name(), reads.reason());
+    let has_ring = reads.engine() == ActiveEngine::Uring;
+    match case.as_str() {
+        "later-setup" => refuse(SETUP, libc::ENOMEM),
+        "later-enter" => refuse(ENTER, libc::EPERM),
+        "later-descriptors" => limit(Resource::Nofile, 3),
+        "memory" => limit(Resource::Memlock, 0),
+        "fork" => return check_fork(&reads, &file),
+        "used-then-enter" => {
+            check(&reads, &file);
+            refuse(ENTER, libc::EPERM);
+        }
+        _ => {}
+    }
+    check(&reads, &file);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| check(&reads, &file));
+        }
+    });
+    let counts = reads.counts();
+    if has_ring {
+        println!(
+            "lost {} elsewhere {}",
+            counts.lost_rings > 0,
+            counts.elsewhere > 0
+        );
+    }
+}
+
+/// A child of this process, which has none of its threads and must leave its rings alone, reads in place.
+#[expect(unsafe_code, reason = "neither the standard library nor rustix forks")]
+fn check_fork(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
+    check(reads, file);
+    let mut session = reads.shared();
+    for at in 0..20 {
+        session.push(ReadOp::new(file, at * 10_000, 5000));
+    }
+    session.flush();
+    // SAFETY: the child goes on with this thread alone. What it uses of the heap is made usable by the C library, and
+    // it takes no lock of the test harness.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut lost = 0;
+            session.reap(20, None, &mut |_, outcome| {
+                lost += usize::from(outcome.result.is_err());
+            });
+            assert_eq!((lost, session.outstanding()), (20, 0));
+            let mut driver = reads.inline();
+            for at in 0..20 {
+                driver.push(ReadOp::new(file, at * 10_000, 5000));
+            }
+            driver.flush();
+            let mut found = 0;
+            driver.reap(20, None, &mut |_, outcome| {
+                found += outcome.result.unwrap().len();
+            });
+            assert_eq!(found, 100_000);
+        }));
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(checked.is_err())) };
+    }
+    let mut found = 0;
+    session.reap(20, None, &mut |_, outcome| {
+        found += outcome.result.unwrap().len();
+    });
+    assert_eq!(found, 100_000);
+    let child = rustix::process::Pid::from_raw(child);
+    let (_, status) = rustix::process::waitpid(child, rustix::process::WaitOptions::empty())
+        .unwrap()
+        .unwrap();
+    assert_eq!(status.exit_status(), Some(0));
+    check(reads, file);
+}
+
+#[test]
+fn a_forked_child_touches_no_ring_and_reads_in_place() {
+    child("fork");
+}
+
+#[test]
+fn f6_f8_refused_rings_are_told_and_threads_read() {
+    for (case, word) in [
+        ("setup-eperm", "seccomp"),
+        ("setup-enosys", "no io_uring"),
+        ("setup-enomem", "RLIMIT_MEMLOCK"),
+        ("enter-eperm", "it reads nothing"),
+    ] {
+        let told = child(case);
+        assert!(told.contains("[pool ("), "{case}: {told}");
+        // Where there is no io_uring at all, that is what is told.
+        assert!(
+            told.contains(word) || told.contains("io_uring"),
+            "{case}: {told}"
+        );
+    }
+}
+
+#[test]
+fn f7_f9_rings_that_are_refused_later_are_replaced_by_threads() {
+    for (case, expected) in [
+        ("later-setup", "lost true"),
+        ("later-descriptors", "lost true"),
+        ("later-enter", "elsewhere true"),
+        ("used-then-enter", "elsewhere true"),
+        ("memory", "lost"),
+    ] {
+        let told = child(case);
+        if told.contains("[uring (") {
+            assert!(told.contains(expected), "{case}: {told}");
+        } else {
+            println!("not tested: {told}");
+        }
+    }
+}
