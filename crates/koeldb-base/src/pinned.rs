@@ -98,6 +98,14 @@ enum Repr {
     },
 }
 
+/// Up to so many bytes, zeros behind them.
+#[inline(never)]
+fn copied(value: &[u8]) -> [u8; INLINE_BYTES] {
+    let mut bytes = [0; INLINE_BYTES];
+    bytes[..value.len()].copy_from_slice(value);
+    bytes
+}
+
 /// 4 to 16 bytes as two little-endian numbers, zeros behind them: two ends that overlap.
 #[inline]
 fn words_of(value: &[u8]) -> Option<(u64, u64)> {
@@ -176,14 +184,16 @@ impl PinnedSlice {
 
     #[inline]
     fn inline(value: &[u8]) -> Self {
-        let mut bytes = [0; INLINE_BYTES];
         // Made of words in registers: what is stored in small pieces and taken in large ones has to wait.
-        if let Some((low, high)) = words_of(value) {
-            bytes[..8].copy_from_slice(&low.to_le_bytes());
-            bytes[8..16].copy_from_slice(&high.to_le_bytes());
-        } else {
-            bytes[..value.len()].copy_from_slice(value);
-        }
+        let bytes = match words_of(value) {
+            Some((low, high)) => {
+                let mut bytes = [0; INLINE_BYTES];
+                bytes[..8].copy_from_slice(&low.to_le_bytes());
+                bytes[8..16].copy_from_slice(&high.to_le_bytes());
+                bytes
+            }
+            None => copied(value),
+        };
         #[expect(clippy::cast_possible_truncation, reason = "at most 22")]
         let len = value.len() as u8;
         PinnedSlice {

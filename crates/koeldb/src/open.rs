@@ -244,9 +244,7 @@ impl Opening {
             session_id: session_id.clone(),
             numbers: versions.file_numbers().clone(),
             statistics: self.db.statistics.clone(),
-            writable_file_buffer_bytes: koeldb_base::coding::to_usize(
-                self.db.writable_file_max_buffer_size,
-            ),
+            writable_file_buffer_bytes: table_buffer_bytes(&self.db),
             bytes_per_sync: self.db.bytes_per_sync,
             open_options: TableFactory::open_options(&self.db),
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
@@ -698,6 +696,19 @@ pub(crate) fn add_family(
         Error::corruption(format!("column family {id} vanished while it was made"))
     })?;
     Ok(Arc::new(new_family(family, options, factory, log)))
+}
+
+/// How many bytes of a table are written at once. Those of tables that will be mapped are huge pages: a system whose
+/// page cache is made of what is written at once then maps them as such, and a look-up misses neither in the TLB nor in
+/// the page table.
+fn table_buffer_bytes(db: &DbOptions) -> usize {
+    const HUGE_PAGE_BYTES: usize = 2 << 20;
+    let asked = koeldb_base::coding::to_usize(db.writable_file_max_buffer_size);
+    if db.allow_mmap_reads {
+        asked.max(1).next_multiple_of(HUGE_PAGE_BYTES)
+    } else {
+        asked
+    }
 }
 
 /// A new, empty log.

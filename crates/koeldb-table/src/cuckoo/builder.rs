@@ -29,8 +29,8 @@ use crate::span_checksums::{self, SpanSums};
 /// The bytes of all slots must stay below this: RocksDB's scans count them in 32 bits.
 const DATA_BYTES_MAX: u64 = (1 << 32) - 1;
 
-/// How many bytes of slots are handed to the file at once.
-const PIECE_BYTES: usize = 256 << 10;
+/// How many bytes of slots are handed to the file at once: a huge page, for files that will be mapped.
+const PIECE_BYTES: usize = 2 << 20;
 
 /// How far ahead of the writing entries are fetched.
 const FETCH_AHEAD: usize = 16;
@@ -562,9 +562,9 @@ fn write_data(
         } else {
             records.append_slot(entry, with_footer, heap_at, &mut piece);
         }
-        if piece.len() >= PIECE_BYTES {
-            append(&piece)?;
-            piece.clear();
+        while let Some((whole, _)) = piece.split_at_checked(PIECE_BYTES) {
+            append(whole)?;
+            piece.drain(..PIECE_BYTES);
         }
     }
     append(&piece)?;

@@ -67,7 +67,7 @@ pub(super) fn place<E: SlotEntries>(
             }
         }
         Placement::EarliestDeadline => {
-            for index in placer.sweep(table_size) {
+            for index in placer.sweep() {
                 placer.insert(index)?;
             }
         }
@@ -111,18 +111,18 @@ impl<E: SlotEntries> Placer<'_, E> {
 
     /// Serves, at each slot, the entry whose first window ends first; returns the entries that had to be left out, in
     /// the order of their windows.
-    fn sweep(&mut self, table_size: u32) -> Vec<u32> {
-        // Chains of the entries whose first window begins at a slot.
-        let mut head = vec![EMPTY; table_size as usize];
+    fn sweep(&mut self) -> Vec<u32> {
+        // Chains of the entries whose first window begins at a slot. Until the sweep comes by, the slot itself holds where
+        // its chain begins: a table of millions of slots has no memory for both.
         let mut next = vec![EMPTY; self.records.count() as usize];
         for index in (0..self.records.count()).rev() {
             let first = self.window(0, index).start as usize;
-            next[index as usize] = std::mem::replace(&mut head[first], index);
+            next[index as usize] = std::mem::replace(&mut self.slots[first], index);
         }
         let mut waiting: VecDeque<(u32, u32)> = VecDeque::new();
         let mut left = Vec::new();
         for slot in 0..self.slots.len() {
-            let mut entry = head.get(slot).copied().unwrap_or(EMPTY);
+            let mut entry = std::mem::replace(&mut self.slots[slot], EMPTY);
             #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 slots")]
             let slot = slot as u32;
             while entry != EMPTY {

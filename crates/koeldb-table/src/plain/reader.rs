@@ -214,7 +214,10 @@ impl PlainTableReader {
             Listed::None => Ok(None),
             Listed::Row(offset) => {
                 let found = whole_row(rows, offset)?;
-                Ok(has_prefix(&found.0).then_some(found))
+                // The row of the very key needs no look at its prefix.
+                let (user_key, _) = footer_of(target);
+                let is_key = found.0.compare_user(&self.order, user_key).is_eq();
+                Ok((is_key || has_prefix(&found.0)).then_some(found))
             }
             Listed::Rows(offsets) => {
                 let (user_key, footer) = footer_of(target);

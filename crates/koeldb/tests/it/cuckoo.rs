@@ -2,6 +2,7 @@
 //! reads it too.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb::{
@@ -321,6 +322,68 @@ fn pinned_values_outlive_their_file_and_the_database() {
         drop(db);
         drop(dir);
         assert_eq!(&pinned[..], value(42, 1));
+    }
+}
+
+/// Gets and multi-gets run beside flushes and compactions that replace and delete every table; what was pinned stays.
+#[test]
+fn readers_find_every_key_while_tables_are_replaced() {
+    const KEYS: u32 = 200;
+    const ROUNDS: u8 = 25;
+    for mmap in [false, true] {
+        let dir = ScratchDir::new();
+        let db = Db::open(&options(mmap), dir.path()).unwrap();
+        let fill = |round: u8| {
+            let mut batch = WriteBatch::new();
+            for number in 0..KEYS {
+                batch.put(key(number), value(number, round));
+            }
+            db.write(&batch).unwrap();
+        };
+        fill(0);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for reader in 0..4_u32 {
+                let (db, done) = (&db, &done);
+                scope.spawn(move || {
+                    let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+                    let mut values = PinnedSlices::new();
+                    let mut rounds = vec![0_u8; keys.len()];
+                    let mut pinned = Vec::new();
+                    let mut number = reader;
+                    while !done.load(Ordering::Relaxed) {
+                        number = (number + 7) % KEYS;
+                        let index = usize::try_from(number).unwrap();
+                        let found = db.get(&keys[index]).unwrap().unwrap();
+                        let round = found[29];
+                        assert_eq!(found[..], value(number, round));
+                        assert!(round >= rounds[index]);
+                        rounds[index] = round;
+                        pinned.push((number, round, found));
+                        if pinned.len() == 500 {
+                            db.multi_get_into(&keys, &ReadOptions::new(), &mut values);
+                            for (number, found) in (0..).zip(&values) {
+                                let found = found.unwrap().unwrap();
+                                assert_eq!(found, value(number, found[29]));
+                            }
+                            for (number, round, found) in pinned.drain(..) {
+                                assert_eq!(found[..], value(number, round));
+                            }
+                        }
+                    }
+                });
+            }
+            for round in 1..=ROUNDS {
+                fill(round);
+                if round % 3 == 0 {
+                    db.flush().unwrap();
+                } else {
+                    db.compact_all(&CompactRangeOptions::new()).unwrap();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        db.close().unwrap();
     }
 }
 
