@@ -75,13 +75,31 @@ pub(crate) fn prefetch(address: *const i8) {
 #[derive(Default)]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// One bump pointer and its share of the counters. All fields but `borrowed` are written by the borrower alone.
-struct Shard {
-    borrowed: AtomicBool,
+/// The free end of a block.
+struct Bump {
     free: AtomicPtr<u8>,
     free_bytes: AtomicUsize,
-    /// Bytes of all blocks this shard fetched.
+    /// Bytes of all blocks that were fetched.
     block_bytes: AtomicUsize,
+}
+
+impl Default for Bump {
+    fn default() -> Self {
+        Bump {
+            free: AtomicPtr::new(ptr::null_mut()),
+            free_bytes: AtomicUsize::new(0),
+            block_bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Two bump pointers and a share of the counters. All fields but `borrowed` are written by the borrower alone.
+struct Shard {
+    borrowed: AtomicBool,
+    /// For what searches look at.
+    near: Bump,
+    /// For values that lie apart.
+    far: Bump,
     entries: AtomicU64,
     deletions: AtomicU64,
     data_bytes: AtomicU64,
@@ -93,9 +111,8 @@ impl Default for Shard {
     fn default() -> Self {
         Shard {
             borrowed: AtomicBool::new(false),
-            free: AtomicPtr::new(ptr::null_mut()),
-            free_bytes: AtomicUsize::new(0),
-            block_bytes: AtomicUsize::new(0),
+            near: Bump::default(),
+            far: Bump::default(),
             entries: AtomicU64::new(0),
             deletions: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
@@ -301,49 +318,57 @@ impl Lease<'_> {
     /// Uninitialized memory of `bytes` bytes, aligned to 8, valid until the arena is dropped.
     #[inline]
     pub(crate) fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
+        self.allocate_from(&self.shard.near, bytes)
+    }
+
+    /// The same, in blocks apart, so that what searches look at lies close together.
+    #[inline]
+    pub(crate) fn allocate_far(&mut self, bytes: usize) -> NonNull<u8> {
+        self.allocate_from(&self.shard.far, bytes)
+    }
+
+    #[inline]
+    fn allocate_from(&self, from: &Bump, bytes: usize) -> NonNull<u8> {
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
-        let free_bytes = self.shard.free_bytes.load(Ordering::Relaxed);
+        let free_bytes = from.free_bytes.load(Ordering::Relaxed);
         if bytes > free_bytes {
-            return self.allocate_slow(bytes);
+            return self.allocate_slow(from, bytes);
         }
-        let start = self.shard.free.load(Ordering::Relaxed);
-        self.bump(start, bytes, free_bytes)
+        let start = from.free.load(Ordering::Relaxed);
+        Self::bump(from, start, bytes, free_bytes)
     }
 
     /// Takes `bytes` of the `free_bytes` at `start`.
     #[inline]
-    fn bump(&self, start: *mut u8, bytes: usize, free_bytes: usize) -> NonNull<u8> {
+    fn bump(from: &Bump, start: *mut u8, bytes: usize, free_bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= free_bytes);
-        // SAFETY: the shard has `free_bytes` of one block at `start`, which are at least `bytes`.
+        // SAFETY: there are `free_bytes` of one block at `start`, which are at least `bytes`.
         let rest = unsafe { start.add(bytes) };
-        self.shard.free.store(rest, Ordering::Relaxed);
-        self.shard
-            .free_bytes
-            .store(free_bytes - bytes, Ordering::Relaxed);
-        NonNull::new(start).expect("a shard with free bytes has a block")
+        from.free.store(rest, Ordering::Relaxed);
+        from.free_bytes.store(free_bytes - bytes, Ordering::Relaxed);
+        NonNull::new(start).expect("where bytes are free, there is a block")
     }
 
     #[cold]
-    fn allocate_slow(&mut self, bytes: usize) -> NonNull<u8> {
-        let in_use = |Padded(shard): &&Padded<Shard>| {
-            ptr::eq(shard, self.shard) || shard.block_bytes.load(Ordering::Relaxed) > 0
-        };
-        let shards_in_use = self.arena.shards.iter().filter(in_use).count();
-        // The unused ends of all shards' blocks together stay near one full block.
-        let limit = self.arena.block_bytes_max / shards_in_use.next_power_of_two();
-        let so_far = self.shard.block_bytes.load(Ordering::Relaxed);
+    fn allocate_slow(&self, from: &Bump, bytes: usize) -> NonNull<u8> {
+        let bumps = self.arena.shards.iter();
+        let bumps = bumps.flat_map(|Padded(shard)| [&shard.near, &shard.far]);
+        let in_use =
+            |bump: &&Bump| ptr::eq(*bump, from) || bump.block_bytes.load(Ordering::Relaxed) > 0;
+        let bumps_in_use = bumps.filter(in_use).count();
+        // The unused ends of all blocks together stay near one full block.
+        let limit = self.arena.block_bytes_max / bumps_in_use.next_power_of_two();
+        let so_far = from.block_bytes.load(Ordering::Relaxed);
         let block = so_far
             .max(FIRST_BLOCK_BYTES)
             .min(limit.next_multiple_of(ALIGN));
         let fetched = if bytes > block / 4 { bytes } else { block };
-        self.shard
-            .block_bytes
-            .store(so_far + fetched, Ordering::Relaxed);
+        from.block_bytes.store(so_far + fetched, Ordering::Relaxed);
         let start = self.arena.new_block(fetched);
         if fetched == bytes {
             return start;
         }
-        self.bump(start.as_ptr(), bytes, fetched)
+        Self::bump(from, start.as_ptr(), bytes, fetched)
     }
 
     /// Counts an entry of `data_bytes` bytes.
@@ -444,6 +469,8 @@ impl Region for ArenaRegion {
 pub(crate) struct SharedArena {
     arena: Arc<Arena>,
     buffer: Arc<Buffer>,
+    /// The bytes from which on a value lies apart from its key.
+    far_from: usize,
 }
 
 impl SharedArena {
@@ -451,7 +478,22 @@ impl SharedArena {
     pub(crate) fn new(block_bytes_max: usize, recycler: Option<Arc<Recycler>>) -> Self {
         let arena = Arc::new(Arena::new(block_bytes_max, recycler));
         let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));
-        SharedArena { arena, buffer }
+        SharedArena {
+            arena,
+            buffer,
+            far_from: usize::MAX,
+        }
+    }
+
+    /// The same for entries whose values of `far_from` bytes and more lie apart from their keys; before the first entry.
+    pub(crate) fn with_far_values(self, far_from: usize) -> Self {
+        SharedArena { far_from, ..self }
+    }
+
+    /// Whether a value of `bytes` bytes lies apart from its key.
+    #[inline]
+    pub(crate) fn is_far(&self, bytes: usize) -> bool {
+        bytes >= self.far_from
     }
 
     /// The allocator itself.

@@ -4,6 +4,8 @@
 //! entry = varint32 length of the internal key ‖ user key ‖ fixed64 footer ‖ varint32 length of the value ‖ value
 //! ```
 //!
+//! In an arena that keeps long values apart ([`SharedArena::is_far`]) the address of the value stands in its place.
+//!
 //! # Invariants
 //! - **E1** [`EntryParts::write`] alone makes entries; one that others can see is whole and never changes.
 //! - **E2** An [`Entry`] holds the arena that its bytes lie in.
@@ -78,20 +80,70 @@ impl<'a> EntryParts<'a> {
             + self.value_len as usize
     }
 
-    /// Encodes the entry at `start`.
+    /// Memory for a value that lies apart, if this one does.
+    #[inline]
+    pub(crate) fn allocate_far(
+        &self,
+        lease: &mut Lease<'_>,
+        arena: &SharedArena,
+    ) -> Option<NonNull<u8>> {
+        arena
+            .is_far(self.value.len())
+            .then(|| lease.allocate_far(self.value.len()))
+    }
+
+    /// The bytes beside a value that lies apart.
+    #[inline]
+    pub(crate) fn near_len(&self, far: Option<NonNull<u8>>) -> usize {
+        match far {
+            Some(_) => self.encoded_len() - self.value.len() + size_of::<NonNull<u8>>(),
+            None => self.encoded_len(),
+        }
+    }
+
+    /// Encodes the entry at `start`, with its value at `far`.
     ///
     /// # Safety
-    /// `encoded_len` bytes at `start` must be the caller's to write.
+    /// `near_len` bytes at `start` must be the caller's to write, and as many at `far` as the value has. `far` must be
+    /// given exactly if the arena they lie in keeps values of this length apart.
     #[inline]
-    pub(crate) unsafe fn write(&self, start: NonNull<u8>) {
-        // SAFETY: the parts written add up to `encoded_len`, so each lies in the caller's bytes.
+    pub(crate) unsafe fn write_apart(&self, start: NonNull<u8>, far: Option<NonNull<u8>>) {
+        let Some(far) = far else {
+            // SAFETY: without a value that lies apart the two lengths are the same.
+            return unsafe { self.write(start) };
+        };
+        // SAFETY: by the contract.
+        unsafe { write_bytes(far, self.value) };
+        // SAFETY: the parts written add up to `near_len`, so each lies in the caller's bytes.
+        let at = unsafe { self.write_key(start) };
+        // SAFETY: as above; the address may stand anywhere.
+        unsafe { at.cast::<NonNull<u8>>().write_unaligned(far) };
+    }
+
+    /// Encodes all but the value at `start`, and returns the position behind.
+    ///
+    /// # Safety
+    /// As many bytes at `start` must be the caller's to write.
+    #[inline]
+    unsafe fn write_key(&self, start: NonNull<u8>) -> NonNull<u8> {
+        // SAFETY: by the contract; each part lies in the caller's bytes.
         let at = unsafe { write_varint(start, self.internal_len) };
         // SAFETY: as above.
         let at = unsafe { write_bytes(at, self.user_key) };
         // SAFETY: as above.
         let at = unsafe { write_bytes(at, &self.footer().to_le_bytes()) };
         // SAFETY: as above.
-        let at = unsafe { write_varint(at, self.value_len) };
+        unsafe { write_varint(at, self.value_len) }
+    }
+
+    /// Encodes the entry at `start`, in an arena that keeps no values apart.
+    ///
+    /// # Safety
+    /// `encoded_len` bytes at `start` must be the caller's to write.
+    #[inline]
+    pub(crate) unsafe fn write(&self, start: NonNull<u8>) {
+        // SAFETY: the parts written add up to `encoded_len`, so each lies in the caller's bytes.
+        let at = unsafe { self.write_key(start) };
         // SAFETY: as above.
         unsafe { write_bytes(at, self.value) };
     }
@@ -213,8 +265,15 @@ impl<'a> Entry<'a> {
         let at = unsafe { at.add(key_len as usize) };
         // SAFETY: as above.
         let (len, at) = unsafe { read_varint(at) };
-        // SAFETY: the value follows, and the arena is borrowed for 'a (E1, E2).
-        unsafe { slice::from_raw_parts(at.as_ptr(), len as usize) }
+        let len = len as usize;
+        let start = if self.arena.is_far(len) {
+            // SAFETY: the address of a value that lies apart stands in its place (E1).
+            unsafe { at.cast::<NonNull<u8>>().read_unaligned() }
+        } else {
+            at
+        };
+        // SAFETY: the value is there, and the arena is borrowed for 'a (E1, E2).
+        unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
     /// The user key and the footer.

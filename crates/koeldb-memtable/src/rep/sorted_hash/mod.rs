@@ -49,6 +49,10 @@ use crate::sync::{AtomicBool, AtomicU64, KeyHasher, Mutex};
 /// A look-up that has passed so many newer versions asks the runs where to go on.
 const VERSIONS_WALKED: usize = 32;
 
+/// Values of so many bytes lie apart from their keys: a look-up that does not read the value then misses the cache in a
+/// few megabytes of keys, not in all of the memtable. Shorter ones would take more memory for less.
+const FAR_FROM: usize = 256;
+
 /// How background work is offered: a function that must neither block nor run the task itself, but may drop it.
 pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
 
@@ -100,7 +104,7 @@ impl SortedHash {
             writers: PerShard::new(&parts.arena, |shard| {
                 LogWriter::new(Arc::clone(&tails[shard]))
             }),
-            arena: parts.arena,
+            arena: parts.arena.with_far_values(FAR_FROM),
             hasher: KeyHasher::default(),
             base: parts.base,
             buckets: used.unwrap_or_else(|| BucketArray::new(parts.bucket_count)),
@@ -212,12 +216,12 @@ impl SortedHash {
         let mut seen = bucket.load();
         let node = match seen.find(hash, parts.user_key, &self.arena) {
             Some(head) => {
-                let node = make_node(lease, parts);
+                let node = make_node(lease, parts, &self.arena);
                 self.add_version(head, node, parts)?;
                 node
             }
             None => {
-                let head = make_head(lease, parts);
+                let head = make_head(lease, parts, &self.arena);
                 loop {
                     match bucket.push(seen, head, hash) {
                         Ok(()) => break,

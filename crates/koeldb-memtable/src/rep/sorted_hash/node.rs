@@ -408,8 +408,13 @@ impl<'t> Chain<'t> {
 
 /// Writes an entry behind the head of a key, to which nothing leads yet.
 #[inline]
-pub(super) fn make_head<'t>(lease: &mut Lease<'t>, parts: &EntryParts<'_>) -> HeadRef<'t> {
-    let start = lease.allocate(HEAD_BYTES + parts.encoded_len());
+pub(super) fn make_head<'t>(
+    lease: &mut Lease<'t>,
+    parts: &EntryParts<'_>,
+    arena: &SharedArena,
+) -> HeadRef<'t> {
+    let far = parts.allocate_far(lease, arena);
+    let start = lease.allocate(HEAD_BYTES + parts.near_len(far));
     let head = start.cast::<Head>();
     let empty = Head {
         next: AtomicPtr::new(ptr::null_mut()),
@@ -422,15 +427,20 @@ pub(super) fn make_head<'t>(lease: &mut Lease<'t>, parts: &EntryParts<'_>) -> He
     unsafe { head.write(empty) };
     // SAFETY: the head was just written, in memory that lives as long as the arena.
     let head = unsafe { HeadRef::new(head.as_ptr()) }.expect("memory is not at null");
-    // SAFETY: the entry fills what is left of the memory.
-    unsafe { parts.write(head.node().entry_start()) };
+    // SAFETY: the entry fills what is left of the memory, and the value its own, in the arena of the lease.
+    unsafe { parts.write_apart(head.node().entry_start(), far) };
     head
 }
 
 /// Writes an entry behind a node, to which nothing leads yet.
 #[inline]
-pub(super) fn make_node<'t>(lease: &mut Lease<'t>, parts: &EntryParts<'_>) -> NodeRef<'t> {
-    let start = lease.allocate(NODE_BYTES + parts.encoded_len());
+pub(super) fn make_node<'t>(
+    lease: &mut Lease<'t>,
+    parts: &EntryParts<'_>,
+    arena: &SharedArena,
+) -> NodeRef<'t> {
+    let far = parts.allocate_far(lease, arena);
+    let start = lease.allocate(NODE_BYTES + parts.near_len(far));
     let node = start.cast::<Node>();
     let empty = Node {
         older: AtomicPtr::new(ptr::null_mut()),
@@ -439,8 +449,8 @@ pub(super) fn make_node<'t>(lease: &mut Lease<'t>, parts: &EntryParts<'_>) -> No
     unsafe { node.write(empty) };
     // SAFETY: the node was just written, in memory that lives as long as the arena.
     let node = unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null");
-    // SAFETY: the entry fills what is left of the memory.
-    unsafe { parts.write(node.entry_start()) };
+    // SAFETY: the entry fills what is left of the memory, and the value its own, in the arena of the lease.
+    unsafe { parts.write_apart(node.entry_start(), far) };
     node
 }
 
