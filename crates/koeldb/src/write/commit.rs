@@ -533,7 +533,10 @@ impl DbInner {
     /// that an earlier attempt began and nobody has written to is as good.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let _nobody_syncs = lock(&self.syncing_logs);
+        let next_seqno = commit.last_seqno + 1;
         let wal = commit.wal()?;
+        // Those of a batch that was written and could not be synced are given to the next one.
+        wal.next_seqno = next_seqno;
         if wal.writer.failure().is_none() && wal.writer.is_empty() {
             lock(&self.unsynced_logs).clear();
             return Ok(());

@@ -273,3 +273,30 @@ fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
     assert_eq!(db.get("overwritten").unwrap().as_deref(), Some(&b"3"[..]));
     db.close().unwrap();
 }
+
+/// A compressed log has a record before the first batch, so that a switch takes it for one in use: the link to it named
+/// the sequence number behind the batch that had failed, and recovery dropped what followed.
+#[cfg(feature = "zstd")]
+#[test]
+fn a_log_that_followed_a_failed_batch_is_recovered_whole() {
+    let storage = Storage::new();
+    let (mut options, told) = storage.options();
+    options.set_wal_compression(koeldb::Compression::Zstd);
+    let (db, [_other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
+    db.put("before", "value").unwrap();
+    storage.faults.add_rule(
+        FaultRule::new(koeldb::fs::FaultAction::FailAfter(Failure::Device))
+            .on_syncs()
+            .purpose(Purpose::Wal)
+            .nth(1),
+    );
+    assert!(db.put_opt("failing", "value", &synced()).is_err());
+    wait_for(&told, &Told::Resumed);
+    db.put_opt("after", "value", &synced()).unwrap();
+    let image = storage
+        .memory
+        .crash_image(koeldb::fs::SurvivalPolicy::Strict, 1);
+    options.set_env(&Env::new(Arc::new(image), Arc::new(SystemClock)));
+    let (db, [_other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
+    assert!(db.contains_key("before").unwrap() && db.contains_key("after").unwrap());
+}
