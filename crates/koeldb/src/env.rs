@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -31,6 +32,25 @@ struct Queues {
 struct PoolShared {
     queues: Mutex<Queues>,
     work: Condvar,
+    /// Instead of threads.
+    steps: Option<Steps>,
+}
+
+/// Jobs that run in whatever thread waits for them, one at a time.
+struct Steps {
+    clock: Arc<dyn Clock>,
+    /// What chooses the next job: a multiplicative generator.
+    state: AtomicU64,
+    is_running: AtomicBool,
+}
+
+impl Steps {
+    fn choose(&self, count: usize) -> usize {
+        let state = self.state.load(Ordering::Relaxed);
+        let next = state.wrapping_mul(0xda94_2042_e4dd_58b5) | 1;
+        self.state.store(next, Ordering::Relaxed);
+        koeldb_base::coding::to_usize(next >> 33) % count.max(1)
+    }
 }
 
 /// Background threads: started when there is more work than idle threads, ended when idle for long.
@@ -50,6 +70,9 @@ impl Pool {
             JobPriority::High => queues.high.push_back(Box::new(job)),
             JobPriority::Low => queues.low.push_back(Box::new(job)),
         }
+        if self.shared.steps.is_some() {
+            return;
+        }
         let waiting = queues.high.len() + queues.low.len();
         if waiting > queues.idle && queues.threads < THREADS_MAX {
             let shared = Arc::clone(&self.shared);
@@ -62,6 +85,62 @@ impl Pool {
         }
         drop(queues);
         self.shared.work.notify_one();
+    }
+
+    fn stepped(clock: Arc<dyn Clock>, seed: u64) -> Self {
+        let shared = PoolShared {
+            steps: Some(Steps {
+                clock,
+                state: AtomicU64::new(seed.wrapping_mul(2) | 1),
+                is_running: AtomicBool::new(false),
+            }),
+            ..PoolShared::default()
+        };
+        Pool {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Whether jobs run in the threads that wait for them.
+    pub(crate) fn is_stepped(&self) -> bool {
+        self.shared.steps.is_some()
+    }
+
+    /// Runs one waiting job in this thread; `false` if none waits, one runs, or there are threads for them. A job that
+    /// waits for something lets only time pass: jobs do not nest.
+    fn step(&self) -> bool {
+        let Some(steps) = &self.shared.steps else {
+            return false;
+        };
+        if steps.is_running.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let job = {
+            let mut queues = lock(&self.shared.queues);
+            let count = queues.high.len() + queues.low.len();
+            let chosen = steps.choose(count);
+            match chosen.checked_sub(queues.high.len()) {
+                None => queues.high.remove(chosen),
+                Some(chosen) => queues.low.remove(chosen),
+            }
+        };
+        let is_any = job.is_some();
+        if let Some(job) = job {
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(job));
+        }
+        steps.is_running.store(false, Ordering::Release);
+        is_any
+    }
+
+    /// For whoever waits without threads to wait for: a job runs, or so much time passes. `false` if there are threads.
+    pub(crate) fn wait(&self, limit: Duration) -> bool {
+        let Some(steps) = &self.shared.steps else {
+            return false;
+        };
+        if !self.step() {
+            steps.clock.sleep(limit);
+        }
+        true
     }
 }
 
@@ -109,6 +188,24 @@ impl Env {
         }
     }
 
+    /// An environment without threads, for tests: background jobs run one at a time, in the thread that waits for them or
+    /// calls [`Env::step`], in an order that `seed` chooses; where nobody has anything to do, `clock` is asked to sleep.
+    /// Over files in memory and a clock that is moved by hand, what one thread does repeats exactly. Databases do not resume
+    /// by themselves after an error: that is for [`Db::resume`](crate::Db::resume).
+    #[must_use]
+    pub fn stepped(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>, seed: u64) -> Self {
+        Env {
+            pool: Pool::stepped(Arc::clone(&clock), seed),
+            fs,
+            clock,
+        }
+    }
+
+    /// Runs one background job of an environment made by [`Env::stepped`]; `false` if none waits, or it was not.
+    pub fn step(&self) -> bool {
+        self.pool.step()
+    }
+
     /// An environment whose files live in memory, and end with it.
     #[must_use]
     pub fn mem_env() -> Self {
@@ -134,6 +231,12 @@ impl Default for Env {
         SHARED
             .get_or_init(|| Env::new(Arc::new(PosixFileSystem::new()), Arc::new(SystemClock)))
             .clone()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pool")
     }
 }
 

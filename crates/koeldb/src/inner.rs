@@ -102,6 +102,8 @@ pub(crate) struct DbInner {
     /// Failures that listeners have not been told of: they run where no lock is held.
     unreported: Mutex<Vec<Error>>,
     resuming: Mutex<()>,
+    /// A resume has given up logs, and what they hold is not in tables yet.
+    gave_up_logs: AtomicBool,
     /// Held while the OPTIONS file is written anew.
     pub(crate) options_file: Mutex<()>,
     /// What may change while the database is open.
@@ -142,6 +144,7 @@ impl DbInner {
             seqno_at_open: last_seqno,
             fs: Arc::clone(&parts.env.fs),
             clock: Arc::clone(&parts.env.clock),
+            background: Background::new(parts.env.pool.clone()),
             env: parts.env,
             path: parts.path,
             wal_dir: parts.wal_dir,
@@ -166,7 +169,6 @@ impl DbInner {
             write_counters: WriteCounters::default(),
             snapshots: SnapshotList::default(),
             stall: WriteStall::default(),
-            background: Background::default(),
             purge: Purge::default(),
             unsynced_logs: Mutex::new(Vec::new()),
             syncing_logs: Mutex::new(()),
@@ -174,6 +176,7 @@ impl DbInner {
             unreported: Mutex::new(Vec::new()),
             failure_count: AtomicU64::new(0),
             resuming: Mutex::new(()),
+            gave_up_logs: AtomicBool::new(false),
             options_file: Mutex::new(()),
             life: AtomicU8::new(OPEN),
             has_failed: AtomicBool::new(false),
@@ -422,6 +425,7 @@ impl DbInner {
         }
         {
             let mut leadership = self.queue.lead();
+            self.gave_up_logs.store(true, Ordering::Release);
             self.abandon_wal(&mut leadership.commit)?;
             if !is_on(Sabotage::ResumeWithoutFlush) {
                 self.seal_memtables(&mut leadership.commit)?;
@@ -430,6 +434,7 @@ impl DbInner {
         if !is_on(Sabotage::ResumeWithoutFlush) {
             self.flush_all_as_one()?;
         }
+        self.gave_up_logs.store(false, Ordering::Release);
         self.clear_failure(count)?;
         self.schedule();
         Ok(())
@@ -530,6 +535,12 @@ impl DbInner {
         }
         let flushed = {
             let mut leadership = self.queue.lead();
+            // The log that is written now is not the one that the caller's writes are in.
+            if self.gave_up_logs.load(Ordering::Acquire)
+                && let Some(failure) = self.failure()
+            {
+                return Err(failure);
+            }
             if sync {
                 self.sync_wal(&mut leadership.commit)
             } else {

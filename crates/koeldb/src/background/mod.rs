@@ -20,7 +20,7 @@ use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
 
-use crate::env::JobPriority;
+use crate::env::{JobPriority, Pool};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::listener::{Event, TableFallbackInfo};
@@ -77,9 +77,17 @@ pub(crate) struct Background {
     failed_compactions: AtomicU32,
     /// How often a user asked to go on.
     resume_calls: AtomicU64,
+    pool: Pool,
 }
 
 impl Background {
+    pub(crate) fn new(pool: Pool) -> Self {
+        Background {
+            pool,
+            ..Background::default()
+        }
+    }
+
     /// Wakes everybody who waits for background work.
     pub(crate) fn notify(&self) {
         drop(lock(&self.running));
@@ -87,10 +95,15 @@ impl Background {
     }
 
     fn wait<'a>(
-        &self,
+        &'a self,
         running: MutexGuard<'a, Running>,
         limit: Duration,
     ) -> MutexGuard<'a, Running> {
+        if self.pool.is_stepped() {
+            drop(running);
+            self.pool.wait(limit);
+            return lock(&self.running);
+        }
         let waited = self.changed.wait_timeout(running, limit);
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
     }

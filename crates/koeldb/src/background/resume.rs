@@ -71,6 +71,8 @@ impl DbInner {
         if self.is_hopeless()
             || self.is_closing()
             || self.db_options.max_bgerror_resume_count <= 0
+            // The only thread would wait for what nobody else can do.
+            || self.env.pool.is_stepped()
             || self.background.is_resuming.swap(true, Ordering::AcqRel)
         {
             return;

@@ -288,7 +288,10 @@ impl DbInner {
             self.schedule();
             self.update_stall();
             let left = self.may_wait(how)?;
-            self.stall.wait(left.min(Duration::from_millis(100)));
+            let slice = left.min(Duration::from_millis(100));
+            if !self.env.pool.wait(slice) {
+                self.stall.wait(slice);
+            }
             self.check_writable()?;
         }
         self.stall.delay(&*self.clock, bytes, || {

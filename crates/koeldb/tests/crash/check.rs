@@ -277,7 +277,11 @@ impl<'c> Checker<'c> {
 }
 
 /// No orphan and no missing file (V9); new files have numbers above all that were there (O13).
-fn check_files(db: &Db, fs: &MemoryFileSystem, before: &BTreeSet<String>) -> Result<(), String> {
+pub(crate) fn check_files(
+    db: &Db,
+    fs: &MemoryFileSystem,
+    before: &BTreeSet<String>,
+) -> Result<(), String> {
     let after = names(fs);
     let tables: BTreeSet<String> = after
         .iter()

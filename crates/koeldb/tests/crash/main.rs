@@ -6,6 +6,7 @@
 //! - [`faults`]: scripts run on storage that fails at one operation after the other.
 //! - [`sequences`]: all short sequences of operations, crashed at their syncs.
 //! - [`space`]: a disk that fills up.
+//! - [`simulation`]: the whole database in one thread, by a seed.
 //! - [`kill`]: a process under load is killed again and again. [`neighbours`]: two processes and one directory.
 //!
 //! `KOELDB_LONG=1` leaves no image out; `KOELDB_SEED` and `KOELDB_SCRIPT` repeat what a failure printed.
@@ -23,6 +24,7 @@ mod script;
 mod scripts;
 mod sequences;
 mod session;
+mod simulation;
 mod space;
 mod sweep;
 mod threads;

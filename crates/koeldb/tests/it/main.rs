@@ -25,6 +25,7 @@ mod interop;
 mod metamorphic;
 mod model;
 mod plain;
+mod recovery_rules;
 mod regressions;
 mod repair;
 mod representations;

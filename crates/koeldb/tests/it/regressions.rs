@@ -457,3 +457,29 @@ fn options_may_be_set_by_many_at_once() {
         }
     });
 }
+
+#[test]
+fn a_sync_of_the_log_does_not_vouch_for_logs_that_were_given_up() {
+    let memory = koeldb::fs::MemoryFileSystem::new();
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), 1));
+    let mut options = creating();
+    options
+        .set_max_bgerror_resume_count(0)
+        .set_env(&Env::new(Arc::clone(&faults) as _, Arc::new(SystemClock)));
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "acknowledged").unwrap();
+    let failing = FaultRule::fail(koeldb::fs::Failure::NoSpace).on(&[Operation::Append]);
+    faults.add_rule(failing.purpose(Purpose::Wal).nth(1));
+    let table = FaultRule::fail(koeldb::fs::Failure::NoSpace).on(&[Operation::Append]);
+    faults.add_rule(table.purpose(Purpose::Flush));
+    assert!(db.put("key", "failed").is_err());
+    assert!(db.resume().is_err(), "its tables cannot be written");
+    assert!(db.flush_wal(true).is_err());
+    faults.clear_rules();
+    db.resume().unwrap();
+    db.flush_wal(true).unwrap();
+    let left = memory.crash_image(koeldb::fs::SurvivalPolicy::Strict, 0);
+    options.set_env(&Env::new(Arc::new(left), Arc::new(SystemClock)));
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(value(&db, "key").as_deref(), Some("acknowledged"));
+}

@@ -1,0 +1,487 @@
+//! The whole database in one thread: files in memory, a clock that is moved by hand, background jobs one at a time in an order
+//! that the seed chooses, and storage that fails now and then. The same seed does the same again, to the last call to the file
+//! system.
+//!
+//! A run has two parts. In the first, faults strike, the power is cut, processes die, and nothing owed may be lost. Then they
+//! cease, and the database must come to rest: writes taken, no error stored, every file accounted for.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use koeldb::fs::{
+    Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, ManualClock, MemoryFileSystem,
+    SurvivalPolicy, TraceDetail, TraceFileSystem,
+};
+use koeldb::{
+    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity,
+    StringAppend, WriteBatch, WriteOptions, WriteOutcome,
+};
+use koeldb_testkit::monitor::{self, OrderingMonitor};
+use koeldb_testkit::oracle::DEFAULT_FAMILY;
+use koeldb_testkit::random::mix;
+use koeldb_testkit::{Change, Crash, FamilyId, History, Legality, Random, Summary, variety};
+
+use crate::check;
+use crate::session::{PATH, open};
+
+struct NoLog;
+
+impl Logger for NoLog {
+    fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
+}
+
+/// A machine: what is on its disk, and what stands between that and the database.
+struct Machine {
+    memory: MemoryFileSystem,
+    faults: Arc<FaultFileSystem>,
+    monitor: OrderingMonitor,
+    trace: TraceFileSystem,
+    env: Env,
+}
+
+impl Machine {
+    fn new(memory: MemoryFileSystem, clock: &ManualClock, seed: u64) -> Self {
+        let clock: Arc<dyn koeldb::fs::Clock> = Arc::new(clock.clone());
+        let below: Arc<dyn FileSystem> = Arc::new(memory.clone());
+        let faults = FaultFileSystem::with_clock(below, seed, Arc::clone(&clock));
+        let faults = Arc::new(faults);
+        let monitor = monitor::watch(Arc::clone(&faults) as _, Path::new(PATH));
+        let trace = TraceFileSystem::new(Arc::new(monitor.clone()), TraceDetail::Events);
+        let env = Env::stepped(Arc::new(trace.clone()), clock, seed);
+        Machine {
+            memory,
+            faults,
+            monitor,
+            trace,
+            env,
+        }
+    }
+}
+
+struct Run {
+    random: Random,
+    clock: ManualClock,
+    machine: Machine,
+    options: String,
+    history: Arc<History>,
+    db: Option<Db>,
+    families: Vec<(FamilyId, ColumnFamily)>,
+    hash: DefaultHasher,
+    crashes: u64,
+    injected: u64,
+    /// Writes whose outcome is unknown, since the last crash.
+    unknown: u64,
+    /// What may be seen: a write that failed half-way, once the database was opened again.
+    legality: Legality,
+    /// What was done, for the report of a failure.
+    done: Vec<String>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(mix(seed));
+        let clock = ManualClock::new();
+        let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
+        let options = variety::draw_style(&mut random) + &variety::draw(&mut random);
+        Run {
+            machine: Machine::new(memory, &clock, random.draw()),
+            random,
+            clock,
+            options,
+            history: Arc::new(History::new()),
+            db: None,
+            families: Vec::new(),
+            hash: DefaultHasher::new(),
+            crashes: 0,
+            injected: 0,
+            unknown: 0,
+            legality: Legality::Visible,
+            done: Vec::new(),
+        }
+    }
+
+    fn open_options(&self) -> Result<Options, String> {
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .create_missing_column_families(true)
+            .set_merge_operator(StringAppend::default())
+            .set_logger(NoLog)
+            .set_env(&self.machine.env);
+        options
+            .apply_str(&self.options, &ConfigOptions::new())
+            .map_err(|error| error.to_string())?;
+        // Files as small as what is written here.
+        options
+            .set_write_buffer_size(64 << 10)
+            .set_max_bytes_for_level_base(32 << 10);
+        Ok(options)
+    }
+
+    fn db(&self) -> Result<&Db, String> {
+        self.db.as_ref().ok_or_else(|| "not open".to_owned())
+    }
+
+    /// Opens; without faults it must succeed.
+    fn open(&mut self) -> Result<(), String> {
+        let db = match open(&self.open_options()?, Path::new(PATH)) {
+            Ok(db) => db,
+            Err(_) if self.machine.faults.injection_count() > 0 => {
+                self.calm();
+                open(&self.open_options()?, Path::new(PATH))
+                    .map_err(|error| format!("open without faults: {error}"))?
+            }
+            Err(error) => return Err(format!("open: {error}")),
+        };
+        let known = std::mem::take(&mut self.families);
+        if known.is_empty() {
+            self.families
+                .push((DEFAULT_FAMILY, db.default_cf().clone()));
+        }
+        for (id, old) in known {
+            let handle = db.cf_handle(old.name()).ok_or("a family is gone")?;
+            self.families.push((id, handle));
+        }
+        self.db = Some(db);
+        Ok(())
+    }
+
+    /// No more faults.
+    fn calm(&mut self) {
+        self.machine.faults.clear_rules();
+    }
+
+    /// A second family, made before anything fails.
+    fn add_family(&mut self) -> Result<(), String> {
+        let id = self.history.begin_create("other");
+        let options = self.db()?.default_cf().options();
+        let family = self.db()?.create_cf("other", &options);
+        let family = family.map_err(|error| error.to_string())?;
+        self.history.created(id);
+        self.families.push((id, family));
+        Ok(())
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("k{:03}", self.random.below(40)).into_bytes()
+    }
+
+    fn change(&mut self) -> Change {
+        let key = self.key();
+        match self.random.below(20) {
+            0..2 => Change::Delete(key),
+            2..4 => Change::Merge(key, format!("m{}", self.random.draw()).into_bytes()),
+            4 => {
+                let to = self.key();
+                match key < to {
+                    true => Change::DeleteRange(key, to),
+                    false => Change::Delete(key),
+                }
+            }
+            _ => {
+                let length = self.random.below(2000);
+                let mut value = format!("{}:", self.random.draw()).into_bytes();
+                value.resize(value.len() + usize::try_from(length).unwrap_or(0), b'v');
+                Change::Put(key, value)
+            }
+        }
+    }
+
+    fn write(&mut self) -> Result<bool, String> {
+        let mut batch = WriteBatch::new();
+        let mut changes = Vec::new();
+        for index in 0..self.families.len() {
+            let change = self.change();
+            let (id, family) = &self.families[index];
+            match &change {
+                Change::Put(key, value) => batch.put_cf(family, key, value),
+                Change::Delete(key) | Change::SingleDelete(key) => batch.delete_cf(family, key),
+                Change::DeleteRange(from, to) => batch.delete_range_cf(family, from, to),
+                Change::Merge(key, operand) => batch.merge_cf(family, key, operand),
+            };
+            changes.push((*id, change));
+        }
+        let sync = self.random.chance(1, 6);
+        let number = self.history.begin(changes);
+        let mut options = WriteOptions::new();
+        options.set_sync(sync);
+        match self.db()?.write_opt(&batch, &options) {
+            Ok(()) => {
+                self.done.push(format!("batch {number}, sync {sync}"));
+                self.history.acknowledge(number, true, sync);
+                Ok(true)
+            }
+            Err(error) => {
+                self.done.push(format!("batch {number}: {error}"));
+                match error.write_outcome() {
+                    Some(WriteOutcome::NotApplied) => self.history.not_applied(number),
+                    Some(WriteOutcome::Indeterminate) => {
+                        self.unknown += 1;
+                        self.history.indeterminate(number);
+                    }
+                    None => return Err(format!("a write failed without outcome: {error}")),
+                }
+                match self.machine.faults.injection_count() {
+                    0 => Err(format!("a write failed without a fault: {error}")),
+                    _ => Ok(false),
+                }
+            }
+        }
+    }
+
+    /// An error that an injected fault may explain.
+    fn tolerate(&mut self, what: &str, result: koeldb::Result<()>) -> Result<bool, String> {
+        self.done.push(format!("{what}: {result:?}"));
+        match result {
+            Ok(()) => Ok(true),
+            Err(_) if self.machine.faults.injection_count() > 0 => Ok(false),
+            Err(error) => Err(format!("without a fault: {error}")),
+        }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let all: Vec<FamilyId> = self.families.iter().map(|(id, _)| *id).collect();
+        match self.random.below(100) {
+            0..60 => drop(self.write()?),
+            60..75 => {
+                for _ in 0..=self.random.below(3) {
+                    self.machine.env.step();
+                }
+            }
+            75..80 => {
+                let flushed = self.db()?.flush();
+                if self.tolerate("flush", flushed)? {
+                    self.history.flushed(&all);
+                }
+            }
+            80..83 => {
+                let compacted = self.db()?.compact_all(&CompactRangeOptions::new());
+                if self.tolerate("compact", compacted)? {
+                    self.history.flushed(&all);
+                }
+            }
+            83..87 => self
+                .clock
+                .advance(Duration::from_millis(self.random.below(3000))),
+            87..90 => {
+                let synced = self.db()?.flush_wal(true);
+                if self.tolerate("sync", synced)? {
+                    self.history.all_durable();
+                }
+            }
+            90..93 if self.unknown < 4 => self.disturb(),
+            93..97 => self.crash()?,
+            _ => self.look()?,
+        }
+        self.get_over_it()
+    }
+
+    /// Has something fail soon.
+    fn disturb(&mut self) {
+        let actions = [
+            FaultAction::Fail(Failure::Device),
+            FaultAction::Fail(Failure::NoSpace),
+            FaultAction::FailAfter(Failure::Device),
+            FaultAction::TornWrite(Failure::NoSpace),
+        ];
+        let action = usize::try_from(self.random.below(actions.len() as u64)).unwrap_or(0);
+        let nth = 1 + self.random.below(12);
+        let rule = FaultRule::new(actions[action].clone()).on_mutations();
+        self.done.push(format!("{:?} at {nth}", actions[action]));
+        self.machine
+            .faults
+            .add_rule(match self.random.chance(1, 3) {
+                true => rule.from_nth(nth).limit(5),
+                false => rule.nth(nth),
+            });
+    }
+
+    /// A database that only a new open helps is opened anew.
+    fn get_over_it(&mut self) -> Result<(), String> {
+        if self.machine.faults.injection_count() == 0 {
+            return Ok(());
+        }
+        let resumed = self.db()?.resume();
+        if let Err(error) = &resumed {
+            self.done.push(format!("resume: {error}"));
+        }
+        match resumed {
+            Err(error) if error.severity() > Severity::Hard => {
+                self.calm();
+                let db = self.db.take();
+                let _ = db.map(|db| db.close());
+                self.reopen(Crash::Process)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a handle shows is what it acknowledged.
+    fn look(&mut self) -> Result<(), String> {
+        let content = check::content(self.db()?)?;
+        let bounds = self.history.bounds_of_all();
+        let judged = self.history.judge(&content, &bounds, self.legality);
+        judged.map(|_| ())
+    }
+
+    /// The process dies, or the machine.
+    fn crash(&mut self) -> Result<(), String> {
+        self.crashes += 1;
+        let policies = SurvivalPolicy::ALL;
+        let chosen = usize::try_from(self.random.below(policies.len() as u64)).unwrap_or(0);
+        let (policy, seed) = (policies[chosen], self.random.draw());
+        let left = self.machine.memory.crash_image(policy, seed);
+        self.done.push(format!("crash under {policy:?}"));
+        self.leave()?;
+        self.machine = Machine::new(left, &self.clock, seed);
+        self.reopen(match policy {
+            SurvivalPolicy::Generous => Crash::Process,
+            _ => Crash::Power,
+        })
+    }
+
+    /// Takes leave of a machine: its rules were kept, and what was done to it is part of the run.
+    fn leave(&mut self) -> Result<(), String> {
+        self.db = None;
+        monitor::verdict(&self.machine.monitor).map_err(|error| error.to_string())?;
+        self.injected += self.machine.faults.injection_count();
+        for event in self.machine.trace.take_events() {
+            (event.operation, event.path, event.offset, event.len).hash(&mut self.hash);
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, crash: Crash) -> Result<(), String> {
+        self.open()?;
+        let content = check::content(self.db()?)?;
+        self.history.settle(&content, crash)?;
+        if self.unknown > 0 {
+            self.legality = Legality::Prefix;
+        }
+        self.unknown = 0;
+        Ok(())
+    }
+
+    /// Without faults the database comes to rest.
+    fn rest(&mut self) -> Result<(), String> {
+        self.calm();
+        let mut is_written = false;
+        for _ in 0..400 {
+            if self.write_calmly()? {
+                is_written = true;
+                break;
+            }
+            self.clock.advance(Duration::from_millis(250));
+            while self.machine.env.step() {}
+        }
+        if !is_written {
+            return Err("no write is taken though nothing fails any more".to_owned());
+        }
+        let db = self.db()?;
+        db.flush().map_err(|error| format!("at rest: {error}"))?;
+        db.wait_for_compact(None)
+            .map_err(|error| format!("at rest: {error}"))?;
+        let content = check::content(db)?;
+        let bounds = self.history.bounds_of_all();
+        self.history.judge(&content, &bounds, self.legality)?;
+        db.close().map_err(|error| format!("close: {error}"))?;
+        self.db = None;
+        // What could not be removed when it was due is removed by the next open.
+        self.open()?;
+        let db = self.db()?;
+        check::check_files(db, &self.machine.memory, &BTreeSet::new())?;
+        db.verify_checksums().map_err(|error| error.to_string())?;
+        if check::content(db)? != content {
+            return Err("the next open finds something else".to_owned());
+        }
+        db.close().map_err(|error| format!("close: {error}"))?;
+        self.leave()
+    }
+
+    fn write_calmly(&mut self) -> Result<bool, String> {
+        if self.machine.faults.injection_count() > 0 {
+            self.get_over_it()?;
+        }
+        self.write()
+    }
+}
+
+/// What a run did: how it ended, the hash of all calls to the file system, crashes, faults.
+fn run(seed: u64, steps: u64) -> (Result<(), String>, u64, u64, u64) {
+    let mut run = Run::new(seed);
+    let mut go = || {
+        run.open()?;
+        run.add_family()?;
+        for _ in 0..steps {
+            run.step()?;
+        }
+        run.rest()
+    };
+    let outcome = go();
+    let outcome = outcome.map_err(|error| {
+        let last = run.done.len().saturating_sub(30);
+        let done = run.done[last..].join("\n  ");
+        format!("{}\n  {done}\n  {error}", run.options)
+    });
+    (outcome, run.hash.finish(), run.crashes, run.injected)
+}
+
+#[test]
+fn a_simulated_database_loses_nothing_comes_to_rest_and_repeats_itself() {
+    let seed = crate::seed();
+    let begun = crate::seconds();
+    let only: Option<u64> = std::env::var("KOELDB_N")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let (runs, steps) = if crate::is_long() {
+        (20_000, 150)
+    } else {
+        (300, 50)
+    };
+    let next = AtomicU64::new(only.unwrap_or(0));
+    let end = only.map_or(runs, |only| only + 1);
+    let counts: [AtomicU64; 3] = Default::default();
+    let [crashes, injected, failures] = &counts;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        break;
+                    }
+                    let own = mix(seed ^ number << 20);
+                    let (mut outcome, hash, crashed, faults) = run(own, steps);
+                    crashes.fetch_add(crashed, Ordering::Relaxed);
+                    injected.fetch_add(faults, Ordering::Relaxed);
+                    if number.is_multiple_of(16) && run(own, steps).1 != hash {
+                        outcome = Err("the same seed does something else".to_owned());
+                    }
+                    if let Err(text) = outcome {
+                        failures.fetch_add(1, Ordering::Relaxed);
+                        eprintln!(
+                            "{text}\n  repeat: KOELDB_SEED={seed} KOELDB_N={number} cargo test -p koeldb --test crash simulat"
+                        );
+                    }
+                }
+            });
+        }
+    });
+    let [crashes, injected, failures] = counts.map(AtomicU64::into_inner);
+    Summary {
+        suite: "simulation",
+        seed,
+        figures: vec![
+            ("runs", end - only.unwrap_or(0)),
+            ("crashes", crashes),
+            ("injected", injected),
+        ],
+        seconds: crate::seconds() - begun,
+        failures,
+    }
+    .finish("runs", if only.is_some() { 1 } else { runs });
+}
