@@ -247,7 +247,7 @@ impl<D: ReadDriver> Gather<D> {
         let Need {
             file, handle, kind, ..
         } = need;
-        let len = file.stored_bytes(*handle)?;
+        let len = file.stored_bytes(*handle, *kind)?;
         let from = handle.offset.saturating_sub(offset);
         let stored = bytes
             .get(to_usize(from)..to_usize(from.saturating_add(len)))

@@ -52,7 +52,7 @@ impl PlannedRead {
         Some(PlannedRead {
             file: Arc::clone(&need.file),
             offset: need.handle.offset,
-            bytes: need.file.stored_bytes(need.handle).ok()?,
+            bytes: need.file.stored_bytes(need.handle, need.kind).ok()?,
             needs: vec![id],
         })
     }
@@ -135,6 +135,7 @@ mod tests {
             index_decoding: None,
             metadata_priority: Priority::Low,
             statistics: None,
+            spans: None,
         })
     }
 

@@ -277,7 +277,7 @@ impl ProbeSource {
             return Err(Fault::Error(not_cached()));
         }
         // A handle that points nowhere is the error of whoever followed it.
-        file.stored_bytes(handle)?;
+        file.stored_bytes(handle, kind)?;
         if file.file.mapped().is_some() {
             return Ok(self.read(file, handle, kind)?);
         }

@@ -20,6 +20,7 @@ use crate::block_based::metaindex::Metaindex;
 use crate::block_based::open::read_tail;
 use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
+use crate::cuckoo::paged::PagedCuckoo;
 use crate::cuckoo::reader::CuckooReader;
 use crate::plain::cursor::PlainCursor;
 use crate::plain::reader::{PlainReadOptions, PlainTableReader};
@@ -131,6 +132,8 @@ pub enum TableReader {
     BlockBased(Arc<BlockBasedReader>),
     /// A cuckoo table.
     Cuckoo(Arc<CuckooReader>),
+    /// A cuckoo table that is read piece by piece.
+    PagedCuckoo(Arc<PagedCuckoo>),
     /// A plain table.
     Plain(Arc<PlainTableReader>),
 }
@@ -149,6 +152,10 @@ impl TableReader {
             TableKind::BlockBased => {
                 let reader = BlockBasedReader::open(file, footer, tail, context)?;
                 Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
+            }
+            TableKind::Cuckoo if file.mapped().is_none() && file.alignment() > 1 => {
+                let reader = PagedCuckoo::open(file, footer, context)?;
+                Ok(Arc::new(TableReader::PagedCuckoo(Arc::new(reader))))
             }
             TableKind::Cuckoo | TableKind::CuckooVersions => {
                 let reader = CuckooReader::open(file, &footer, context)?;
@@ -176,6 +183,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.search(lookup, source),
             TableReader::Cuckoo(reader) => Ok(reader.search(lookup)?),
+            TableReader::PagedCuckoo(reader) => reader.search(lookup, source),
             TableReader::Plain(reader) => Ok(reader.search(lookup)?),
         }
     }
@@ -202,6 +210,11 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.search_batch(lookups, |index, result| {
                 outcome(index, result.map_err(Fault::Error));
             }),
+            TableReader::PagedCuckoo(reader) => {
+                for (index, lookup) in lookups.iter_mut().enumerate() {
+                    outcome(index, reader.search(lookup, source));
+                }
+            }
             TableReader::Plain(reader) => reader.search_batch(lookups, |index, result| {
                 outcome(index, result.map_err(Fault::Error));
             }),
@@ -219,7 +232,7 @@ impl TableReader {
     ) -> Result<bool, Fault<S::Suspend>> {
         match self {
             TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
-            TableReader::Cuckoo(_) => Ok(true),
+            TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) => Ok(true),
             TableReader::Plain(reader) => Ok(reader.may_contain(user_key)?),
         }
     }
@@ -238,6 +251,10 @@ impl TableReader {
             TableReader::Cuckoo(reader) => {
                 TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(reader)))
             }
+            TableReader::PagedCuckoo(reader) => match reader.whole() {
+                Ok(whole) => TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(whole))),
+                Err(error) => TableCursor::Failed(error),
+            },
             TableReader::Plain(reader) => {
                 TableCursor::Plain(PlainCursor::new(Arc::clone(reader), *options))
             }
@@ -250,7 +267,7 @@ impl TableReader {
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
-            TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
+            TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) | TableReader::Plain(_) => None,
         }
     }
 
@@ -260,6 +277,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.properties(),
             TableReader::Cuckoo(reader) => reader.properties(),
+            TableReader::PagedCuckoo(reader) => reader.properties(),
             TableReader::Plain(reader) => reader.properties(),
         }
     }
@@ -270,6 +288,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.metaindex(),
             TableReader::Cuckoo(reader) => reader.metaindex(),
+            TableReader::PagedCuckoo(reader) => reader.metaindex(),
             TableReader::Plain(reader) => reader.metaindex(),
         }
     }
@@ -282,6 +301,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.approximate_offset(target),
             TableReader::Cuckoo(reader) => reader.approximate_offset(target),
+            TableReader::PagedCuckoo(reader) => reader.whole()?.approximate_offset(target),
             TableReader::Plain(reader) => reader.approximate_offset(target),
         }
     }
@@ -295,6 +315,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.verify_checksums(progress),
             TableReader::Cuckoo(reader) => reader.verify_checksums(progress),
+            TableReader::PagedCuckoo(reader) => reader.whole()?.verify_checksums(progress),
             TableReader::Plain(reader) => reader.verify_checksums(progress),
         }
     }
@@ -305,6 +326,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.memory_bytes(),
             TableReader::Cuckoo(reader) => reader.memory_bytes(),
+            TableReader::PagedCuckoo(reader) => reader.memory_bytes(),
             TableReader::Plain(reader) => reader.memory_bytes(),
         }
     }
@@ -322,6 +344,8 @@ pub enum TableCursor<S: BlockSource> {
     Cuckoo(CuckooCursor),
     /// In a plain table.
     Plain(PlainCursor),
+    /// In a table that could not be read: all positioning fails.
+    Failed(Error),
 }
 
 impl<S: BlockSource> TableCursor<S> {
@@ -329,7 +353,7 @@ impl<S: BlockSource> TableCursor<S> {
     pub fn into_source(self) -> Option<S> {
         match self {
             TableCursor::BlockBased(cursor) => Some(cursor.into_source()),
-            TableCursor::Cuckoo(_) | TableCursor::Plain(_) => None,
+            TableCursor::Cuckoo(_) | TableCursor::Plain(_) | TableCursor::Failed(_) => None,
         }
     }
 }
@@ -343,6 +367,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.valid(),
             TableCursor::Cuckoo(cursor) => cursor.valid(),
             TableCursor::Plain(cursor) => cursor.valid(),
+            TableCursor::Failed(_) => false,
         }
     }
 
@@ -351,6 +376,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.seek_to_first(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_first()?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_to_first()?),
+            TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
 
@@ -359,6 +385,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.seek_to_last(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_last()?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_to_last()?),
+            TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
 
@@ -367,6 +394,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.seek(target),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek(target)?),
             TableCursor::Plain(cursor) => Ok(cursor.seek(target)?),
+            TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
 
@@ -375,6 +403,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.seek_for_prev(target),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_for_prev(target)?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_for_prev(target)?),
+            TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
 
@@ -384,6 +413,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.next(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.next()?),
             TableCursor::Plain(cursor) => Ok(cursor.next()?),
+            TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
 
@@ -393,6 +423,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.prev(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.prev()?),
             TableCursor::Plain(cursor) => Ok(cursor.prev()?),
+            TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
 
@@ -402,6 +433,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.key(),
             TableCursor::Cuckoo(cursor) => cursor.key(),
             TableCursor::Plain(cursor) => cursor.key(),
+            TableCursor::Failed(_) => &[],
         }
     }
 
@@ -411,6 +443,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.value(),
             TableCursor::Cuckoo(cursor) => cursor.value(),
             TableCursor::Plain(cursor) => cursor.value(),
+            TableCursor::Failed(_) => &[],
         }
     }
 
@@ -419,6 +452,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
             TableCursor::BlockBased(cursor) => cursor.pinned_value(),
             TableCursor::Cuckoo(cursor) => cursor.pinned_value(),
             TableCursor::Plain(cursor) => cursor.pinned_value(),
+            TableCursor::Failed(_) => PinnedSlice::default(),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::block_based::format::{BlockHandle, ChecksumContext};
 use crate::block_based::index::{DecodedIndex, IndexFormat};
 use crate::filter::FilterReader;
 use crate::reader::TableReader;
+use crate::span_checksums::SpanChecksums;
 
 /// What a block holds: how it is parsed, charged and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +41,8 @@ pub enum BlockKind {
     Properties,
     /// The metaindex.
     Metaindex,
+    /// A piece of a table whose format has no blocks: stored as it is, without a trailer.
+    Span,
 }
 
 /// A block as readers use it and the cache keeps it: verified, decompressed, parsed.
@@ -142,6 +145,8 @@ pub struct TableFile {
     pub metadata_priority: Priority,
     /// Where hits and misses are counted.
     pub statistics: Option<Statistics>,
+    /// The checksums of its pieces, if its format has no blocks.
+    pub(crate) spans: Option<SpanChecksums>,
 }
 
 impl TableFile {

@@ -183,6 +183,20 @@ impl SpanChecksums {
         })
     }
 
+    /// The bytes of a span, at least one.
+    pub(crate) fn span_bytes(&self) -> u64 {
+        self.span_bytes
+    }
+
+    /// Compares the span that begins at `start`.
+    ///
+    /// # Errors
+    /// `Corruption` if it differs.
+    pub(crate) fn verify_span_at(&self, start: u64, bytes: &[u8]) -> Result<()> {
+        let span = start.checked_div(self.span_bytes).unwrap_or(0);
+        self.verify_span(to_usize(span), start, bytes)
+    }
+
     /// Compares the data, of which `bytes` gives any piece by where it begins and its length.
     ///
     /// # Errors

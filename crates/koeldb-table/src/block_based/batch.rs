@@ -31,17 +31,8 @@ impl BlockBasedReader {
             };
             Ok((admitted, root))
         });
-        let (admitted, root) = match parts {
-            Ok(parts) => parts,
-            Err(Fault::Error(error)) => {
-                for index in 0..lookups.len() {
-                    outcome(index, Err(Fault::Error(error.clone())));
-                }
-                return;
-            }
-            // Each look-up asks for itself and suspends for itself.
-            Err(Fault::Suspend(_)) => (None, None),
-        };
+        // Otherwise each look-up asks for itself, and fails or suspends for itself: it may not need the index at all.
+        let (admitted, root) = parts.unwrap_or_default();
         let root = root.as_ref().map(|root| root.entries());
         let Some(Ok(root)) = root else {
             for (index, lookup) in lookups.iter_mut().enumerate() {

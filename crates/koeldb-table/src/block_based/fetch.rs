@@ -48,7 +48,7 @@ impl TableFile {
         let Some(cache) = &self.cache else { return };
         let charge = block.charge();
         let priority = match kind {
-            BlockKind::Data => Priority::Low,
+            BlockKind::Data | BlockKind::Span => Priority::Low,
             _ => self.metadata_priority,
         };
         let key = self.cache_key(handle.offset);
@@ -59,7 +59,7 @@ impl TableFile {
                 return;
             }
             let (add, bytes) = match kind {
-                BlockKind::Data | BlockKind::RangeDeletions => {
+                BlockKind::Data | BlockKind::RangeDeletions | BlockKind::Span => {
                     (Ticker::BlockCacheDataAdd, Ticker::BlockCacheDataBytesInsert)
                 }
                 BlockKind::Filter | BlockKind::FilterIndex => (
@@ -89,7 +89,7 @@ impl TableFile {
             return;
         };
         let (hit_ticker, miss_ticker) = match kind {
-            BlockKind::Data | BlockKind::RangeDeletions => {
+            BlockKind::Data | BlockKind::RangeDeletions | BlockKind::Span => {
                 (Ticker::BlockCacheDataHit, Ticker::BlockCacheDataMiss)
             }
             BlockKind::Filter | BlockKind::FilterIndex => {
@@ -118,7 +118,11 @@ impl TableFile {
     /// # Errors
     /// If the file cannot be read, or the block is damaged.
     pub fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
-        let stored_bytes = self.stored_bytes(handle)?;
+        let stored_bytes = self.stored_bytes(handle, kind)?;
+        if kind == BlockKind::Span {
+            let stored = self.read_bytes(handle.offset, stored_bytes)?;
+            return self.decode(handle, kind, &stored, verify);
+        }
         if let Some(mapped) = self.file.mapped() {
             let len = u32::try_from(stored_bytes).map_err(|_| self.too_large(handle))?;
             let stored = mapped.slice(handle.offset, len);
@@ -143,11 +147,18 @@ impl TableFile {
         }
     }
 
-    /// The bytes that the block of `handle` takes in the file, trailer included.
+    /// The bytes that the block of `handle` takes in the file, its trailer, if it has one, included.
     ///
     /// # Errors
     /// `Corruption` if the handle points beyond the blocks of the file.
-    pub fn stored_bytes(&self, handle: BlockHandle) -> Result<u64> {
+    pub fn stored_bytes(&self, handle: BlockHandle, kind: BlockKind) -> Result<u64> {
+        if kind == BlockKind::Span {
+            let end = handle.offset.checked_add(handle.size);
+            return match end.filter(|&end| end <= self.blocks_end) {
+                Some(_) => Ok(handle.size),
+                None => Err(self.here(Error::corruption("a piece beyond the table"), handle)),
+            };
+        }
         match handle.end_within(self.blocks_end) {
             Ok(end) => Ok(end.saturating_sub(handle.offset)),
             Err(error) => Err(self.here(error, handle)),
@@ -165,6 +176,13 @@ impl TableFile {
         stored: &[u8],
         verify: bool,
     ) -> Result<CachedBlock> {
+        if kind == BlockKind::Span {
+            if let Some(spans) = self.spans.as_ref().filter(|_| verify) {
+                let verified = spans.verify_span_at(handle.offset, stored);
+                verified.map_err(|error| self.here(error, handle))?;
+            }
+            return Ok(CachedBlock::Raw(BlockBytes::from(stored.to_vec())));
+        }
         let (compression, stored) = self.verified(handle, stored, verify)?;
         self.decompressed(handle, kind, compression, stored)
     }
@@ -189,7 +207,7 @@ impl TableFile {
     fn parse(&self, kind: BlockKind, bytes: BlockBytes) -> Result<CachedBlock> {
         Ok(match kind {
             BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
-            BlockKind::Dictionary => CachedBlock::Raw(bytes),
+            BlockKind::Dictionary | BlockKind::Span => CachedBlock::Raw(bytes),
             BlockKind::Index => {
                 let mut block = Block::parse(bytes)?;
                 if let Some(format) = &self.index_decoding {

@@ -124,6 +124,7 @@ impl<'c> Opening<'c> {
                     Priority::Low
                 },
                 statistics: context.statistics.clone(),
+                spans: None,
             },
         }
     }

@@ -11,7 +11,7 @@
 //! - `format`: the bytes and the properties. [`hash`]: from keys to slots.
 //! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches. `word`: those of keys
 //!   of 8 bytes.
-//! - [`level`]: several tables as one. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
+//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
 //! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
 //!   of them goes into which slot. `versions`: entries that have no slot, in a format of our own.
 
@@ -22,6 +22,7 @@ mod format;
 pub mod hash;
 pub mod level;
 mod open;
+pub mod paged;
 mod placement;
 pub mod reader;
 mod records;

@@ -35,6 +35,51 @@ const META_BYTES_MAX: u64 = 16 << 20;
 /// The occupied slots whose place is checked.
 const SAMPLES: u64 = 64;
 
+/// What a table says of itself before its slots are looked at.
+pub(super) struct Shape {
+    pub(super) layout: CuckooLayout,
+    pub(super) properties: TableProperties,
+    pub(super) metaindex: Metaindex,
+    pub(super) checksums: Option<SpanChecksums>,
+}
+
+impl Shape {
+    /// Reads all of a table but its slots.
+    ///
+    /// # Errors
+    /// As [`CuckooReader::open`].
+    pub(super) fn read(
+        file: &dyn RandomAccessFile,
+        footer: &Footer,
+        context: &TableReadContext,
+    ) -> Result<Self> {
+        let blocks_end = file.len().saturating_sub(footer.bytes() as u64);
+        let metaindex = Metaindex::parse(&read_block(file, footer.metaindex, blocks_end)?)?;
+        let handle = metaindex
+            .get(metaindex::PROPERTIES)
+            .ok_or_else(|| Error::corruption("the table has no properties block"))?;
+        let entries = named_entries(&read_block(file, handle, blocks_end)?)?;
+        let properties = TableProperties::decode(
+            entries
+                .iter()
+                .map(|(name, value)| (name.as_slice(), value.as_slice())),
+        )?;
+        context.check_unique_id(&properties)?;
+        let has_versions = footer.kind == TableKind::CuckooVersions;
+        let layout = CuckooLayout::decode(&properties, handle.offset, has_versions)?;
+        let checksums = SpanChecksums::read(file, &metaindex, &properties, blocks_end)?;
+        if let Some(checksums) = &checksums {
+            checksums.verify_rest(file)?;
+        }
+        Ok(Shape {
+            layout,
+            properties,
+            metaindex,
+            checksums,
+        })
+    }
+}
+
 impl CuckooReader {
     /// Opens a table with this footer.
     ///
@@ -56,32 +101,22 @@ impl CuckooReader {
         footer: &Footer,
         context: &TableReadContext,
     ) -> Result<Self> {
-        let blocks_end = file.len().saturating_sub(footer.bytes() as u64);
-        let metaindex = Metaindex::parse(&read_block(&*file, footer.metaindex, blocks_end)?)?;
-        let handle = metaindex
-            .get(metaindex::PROPERTIES)
-            .ok_or_else(|| Error::corruption("the table has no properties block"))?;
-        let entries = named_entries(&read_block(&*file, handle, blocks_end)?)?;
-        let properties = TableProperties::decode(
-            entries
-                .iter()
-                .map(|(name, value)| (name.as_slice(), value.as_slice())),
-        )?;
-        context.check_unique_id(&properties)?;
-        let has_versions = footer.kind == TableKind::CuckooVersions;
-        let layout = CuckooLayout::decode(&properties, handle.offset, has_versions)?;
+        let Shape {
+            layout,
+            properties,
+            metaindex,
+            checksums,
+        } = Shape::read(&*file, footer, context)?;
         let piece_bytes = match layout.heap_bytes {
             Some(_) => layout.window_bytes().max(ENTRIES_BYTES_MAX),
             None => layout.window_bytes(),
         };
         let slots = Slots::load(&*file, layout.data_bytes(), piece_bytes)?;
-        let checksums = SpanChecksums::read(&*file, &metaindex, &properties, blocks_end)?;
-        if let Some(checksums) = &checksums {
-            checksums.verify_rest(&*file)?;
-            // A mapped file is not read through at once: `verify_checksums` does that.
-            if file.mapped().is_none() {
-                checksums.verify_data(|start, len| slots.bytes(start, len))?;
-            }
+        // A mapped file is not read through at once: `verify_checksums` does that.
+        if let Some(checksums) = &checksums
+            && file.mapped().is_none()
+        {
+            checksums.verify_data(|start, len| slots.bytes(start, len))?;
         }
         let mut reader = CuckooReader {
             hash: SlotHash::new(

@@ -48,6 +48,11 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
             write_lines(table, &mut out)?;
             writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.examine()?)?;
         }
+        TableReader::PagedCuckoo(reader) => {
+            writeln!(out, "Table Properties:\n{RULE}")?;
+            write_lines(table, &mut out)?;
+            writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.whole()?.examine()?)?;
+        }
         TableReader::Plain(reader) => {
             writeln!(out, "Table Properties:\n{RULE}")?;
             write_lines(table, &mut out)?;

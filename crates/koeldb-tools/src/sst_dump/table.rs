@@ -68,7 +68,7 @@ impl OpenTable {
     pub(super) fn format_name(&self) -> &'static str {
         match &*self.reader {
             TableReader::BlockBased(_) => "block-based",
-            TableReader::Cuckoo(_) => "cuckoo",
+            TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) => "cuckoo",
             TableReader::Plain(_) => "plain",
         }
     }

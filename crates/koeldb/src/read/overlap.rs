@@ -32,7 +32,7 @@ const NEEDS_MAX: usize = 1024;
 struct Wait {
     index: usize,
     need: NeedId,
-    /// How often it has waited, this time included.
+    /// How many reads there were, each begun for what the one before had found, this one included.
     rounds: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Overlap<'b> {
     first: usize,
     waits: Vec<Wait>,
     gather: Option<Gather<Box<dyn ReadDriver>>>,
-    /// The most times a look-up has waited.
+    /// How many reads had to be made one after the other.
     rounds: u64,
     /// A bit for each level that a block was missed on.
     levels: u64,
@@ -122,9 +122,13 @@ impl<'b> Overlap<'b> {
         runs: Range<usize>,
     ) {
         self.note_levels(lookups, first);
+        // The rounds of each need: what the probe has missed is of the first.
+        let mut rounds_of = vec![1; source.needs().len()];
+        let mut most_rounds = 0;
         while !self.waits.is_empty() {
             if self.is_late() {
-                return self.give_up();
+                self.give_up();
+                break;
             }
             self.read_some(source);
             let mut at = 0;
@@ -134,22 +138,25 @@ impl<'b> Overlap<'b> {
                     continue;
                 }
                 let Wait { index, rounds, .. } = self.waits.swap_remove(at);
-                self.rounds = self.rounds.max(rounds);
+                most_rounds = most_rounds.max(rounds);
                 let lookup = &mut lookups[index - first];
                 lookup.rewind();
                 let tables = &self.super_version.tables;
                 let version = &self.super_version.version;
-                match version.search(tables, lookup, source, runs.clone()) {
+                let searched = version.search(tables, lookup, source, runs.clone());
+                rounds_of.resize(source.needs().len(), rounds + 1);
+                match searched {
                     Ok(()) => {}
                     Err(Fault::Suspend(need)) => self.waits.push(Wait {
                         index,
                         need,
-                        rounds: rounds + 1,
+                        rounds: rounds.max(rounds_of[need.index()]),
                     }),
                     Err(Fault::Error(error)) => self.fail(index, error),
                 }
             }
         }
+        self.rounds += most_rounds;
     }
 
     /// Begins to read what was missed, and returns when some of it has arrived.
