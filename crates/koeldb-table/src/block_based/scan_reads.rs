@@ -30,6 +30,10 @@ pub const ENGINE_BYTES: u64 = 64 << 20;
 /// The same for one scan.
 pub const SCAN_BYTES: u64 = 2 << 20;
 
+/// Until a table has used up more than this, it counts as one of [`TABLES_PRESUMED`] that use up the same.
+const USED_PRESUMED: u64 = 512 << 10;
+const TABLES_PRESUMED: u64 = 8;
+
 /// How often a thread looks whether a read has arrived before it sleeps: a few microseconds.
 const SPINS: u32 = 200;
 
@@ -235,6 +239,8 @@ pub struct ScanReads {
     engine: Arc<ScanEngine>,
     options: BlockReadOptions,
     budget: Arc<Budget>,
+    /// What all its tables have used up of what was read ahead, in bytes.
+    used: AtomicU64,
     /// Locked by the scan alone, and only where it misses something.
     state: Mutex<State>,
 }
@@ -247,6 +253,7 @@ impl ScanReads {
             engine: Arc::clone(engine),
             options,
             budget: Budget::new(bytes),
+            used: AtomicU64::new(0),
             state: Mutex::new(State {
                 probe: ProbeSource::new(options),
                 session: engine.reads.shared(),
@@ -303,6 +310,18 @@ impl ScanReads {
         self.budget.left().min(self.engine.budget.left())
     }
 
+    /// A table of the scan has used up `bytes` bytes.
+    pub(super) fn use_up(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What a table that has used up `used` bytes may hold: its part of the budget is its part of what was used.
+    pub(super) fn allotment(&self, used: u64) -> u64 {
+        let all = self.used.load(Ordering::Relaxed) + TABLES_PRESUMED * USED_PRESUMED;
+        let part = u128::from(self.budget.limit) * u128::from(used + USED_PRESUMED);
+        u64::try_from(part / u128::from(all)).unwrap_or(u64::MAX)
+    }
+
     /// Has a range of `file` read by [`ScanReads::flush`], or joins those who do already; `None` if there is no room.
     /// What is not `urgent` leaves some for what is.
     pub(super) fn push(
@@ -316,7 +335,7 @@ impl ScanReads {
             return Some(read);
         }
         let bytes = range.end.saturating_sub(range.start);
-        let reserve = if urgent { 0 } else { self.budget.limit / 4 };
+        let reserve = if urgent { 0 } else { self.budget.limit / 8 };
         let shares = [
             self.budget.take(bytes, reserve)?,
             engine.budget.take(bytes, 0)?,
@@ -386,5 +405,26 @@ fn awaited<S>(fault: Fault<S>) -> Fault<Awaited> {
     match fault {
         Fault::Error(error) => Fault::Error(error),
         Fault::Suspend(_) => Fault::Suspend(Awaited),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tables_may_hold_follows_what_they_use_and_fits_the_budget() {
+        let engine = ScanEngine::new(AsyncReads::off(), ENGINE_BYTES);
+        let reads = ScanReads::new(&engine, BlockReadOptions::default(), SCAN_BYTES);
+        assert_eq!(reads.allotment(0), SCAN_BYTES / TABLES_PRESUMED);
+        // Runs of which each is half as large as the one before, as levels are.
+        let used: Vec<u64> = (0..8).map(|run| (20 << 20) >> run).collect();
+        for &bytes in &used {
+            reads.use_up(bytes);
+        }
+        let parts: Vec<u64> = used.iter().map(|&used| reads.allotment(used)).collect();
+        assert!(parts.iter().sum::<u64>() <= SCAN_BYTES, "{parts:?}");
+        assert!(parts[0] > SCAN_BYTES * 2 / 5, "{parts:?}");
+        assert!(parts[7] < SCAN_BYTES / 40, "{parts:?}");
     }
 }

@@ -79,6 +79,12 @@ const WASTE_COUNTED: u64 = 1 << 20;
 /// A piece that is read ahead fits with its first block and what alignment adds into memory of a quarter of a MiB.
 const PIECE_BYTES_MAX: u64 = 240 << 10;
 
+/// So many pieces are to fit into what a table may hold: one in use and two ahead.
+const PIECES_ALLOTTED: u64 = 3;
+
+/// The least that a table may hold, if there is room at all.
+const ALLOTTED_MIN: u64 = 96 << 10;
+
 /// Less than this is not worth a read ahead.
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 
@@ -145,7 +151,9 @@ pub struct ScanSource {
     pace: Pace,
     /// What to do with blocks is not clear from the cache alone: there is a plan, or a call was suspended.
     busy: bool,
-    /// Bytes read ahead, and those of them that nobody used.
+    /// Bytes used up of what was read ahead.
+    used_bytes: u64,
+    /// Bytes read ahead, and those of them that nobody used, since they were last judged.
     ahead_bytes: u64,
     wasted_bytes: u64,
 }
@@ -169,6 +177,7 @@ impl ScanSource {
             plan: None,
             pace: Pace::default(),
             busy: false,
+            used_bytes: 0,
             ahead_bytes: 0,
             wasted_bytes: 0,
         }
@@ -368,6 +377,8 @@ impl ScanSource {
         if let Some(reads) = &self.reads {
             let now = reads.now();
             if piece.bytes() > 0 {
+                reads.use_up(piece.bytes());
+                self.used_bytes = self.used_bytes.saturating_add(piece.bytes());
                 let elapsed = now.saturating_sub(plan.begun);
                 let is_ahead = plan.pieces.iter().all(|piece| piece.missing().is_none());
                 self.pace
@@ -391,22 +402,24 @@ impl ScanSource {
             }
         }
         loop {
+            let allotted = reads.allotment(self.used_bytes).max(ALLOTTED_MIN);
             let size = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
-            let depth = self
-                .pace
-                .depth(self.pace.piece_bytes(size.min(PIECE_BYTES_MAX)));
+            let size = self.pace.piece_bytes(size.min(PIECE_BYTES_MAX));
+            let size = size.min(allotted / PIECES_ALLOTTED);
             let is_unread = plan.pieces.back().is_some_and(Piece::is_unread);
-            if plan.lookahead.ended() || is_unread || plan.pieces.len() > depth {
+            if plan.lookahead.ended() || is_unread || plan.pieces.len() > self.pace.depth(size) {
                 break;
             }
             let urgent = plan.pieces.is_empty();
-            let left = reads.bytes_left();
-            let room = if urgent { left } else { left / 2 };
-            if room < PIECE_BYTES_MIN {
+            let held = plan.pieces.iter().map(Piece::bytes).sum();
+            let room = match allotted.saturating_sub(held) {
+                _ if urgent => reads.bytes_left(),
+                unheld => unheld.min(reads.bytes_left()),
+            };
+            if room < PIECE_BYTES_MIN.max(if urgent { 0 } else { size / 2 }) {
                 break;
             }
-            let bytes = self.next_bytes();
-            let bytes = self.pace.piece_bytes(bytes);
+            let bytes = self.next_bytes().min(size.max(PIECE_BYTES_MIN));
             let Some(mut piece) = self.plan_piece(&mut plan.lookahead, bytes.min(room)) else {
                 break;
             };
