@@ -19,7 +19,7 @@ use koeldb_testkit::{Random, Summary};
 use crate::watch::watched;
 
 /// Cases of the gate for each table.
-const TABLE_CASES: u64 = 60;
+const TABLE_CASES: u64 = 250;
 
 /// Cases of the gate for logs and MANIFESTs of a directory.
 const DIRECTORY_CASES: u64 = 120;
@@ -128,7 +128,7 @@ fn tables_with_valid_checksums_and_hostile_content_do_no_harm() {
         seconds: crate::seconds() - begun,
         failures: 0,
     }
-    .finish("cases", 2_000);
+    .finish("cases", 9_000);
 }
 
 /// The checksum block of cuckoo and plain tables, whose own checksum matches whatever is in it.

@@ -18,7 +18,7 @@ use crate::watch::watched;
 const DIRECTORY: &str = "/db";
 
 /// Cases of the gate for each kind of file and mode.
-const CASES: u64 = 60;
+const CASES: u64 = 100;
 
 const MODES: [RecoveryMode; 4] = [
     RecoveryMode::TolerateCorruptedTailRecords,

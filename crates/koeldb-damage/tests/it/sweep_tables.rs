@@ -15,7 +15,7 @@ use koeldb_testkit::{Random, Summary};
 use crate::watch::watched;
 
 /// Of the flipped bits of a table so many are looked at by the gate.
-const FLIPS: u64 = 180;
+const FLIPS: u64 = 500;
 
 /// Of the lengths of a table so many.
 const LENGTHS: u64 = 40;
@@ -222,5 +222,5 @@ fn damaged_tables_answer_truly_or_not_at_all() {
         seconds: crate::seconds() - begun,
         failures: 0,
     }
-    .finish("flips", if crate::is_long() { 1_000_000 } else { 9_000 });
+    .finish("flips", if crate::is_long() { 1_000_000 } else { 24_000 });
 }
