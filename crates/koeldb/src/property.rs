@@ -20,12 +20,7 @@ impl DbInner {
     /// The value of property `name` of `family`.
     pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
         if name == "koeldb.async-io-engine" {
-            let reads = &self.async_reads;
-            return Ok(Some(format!(
-                "{} ({})",
-                reads.engine().name(),
-                reads.reason()
-            )));
+            return Ok(Some(self.async_io_engine()));
         }
         let Some(short) = name.strip_prefix("rocksdb.") else {
             return Ok(None);
@@ -56,6 +51,21 @@ impl DbInner {
             None => self.table_property(family, short)?,
         };
         Ok(number.map(|number| number.to_string()))
+    }
+
+    /// How reads that are made at once are carried out, why, and how often it had to be otherwise.
+    fn async_io_engine(&self) -> String {
+        let reads = &self.async_reads;
+        let mut text = format!("{} ({})", reads.engine().name(), reads.reason());
+        let counts = reads.counts();
+        if counts.lost_rings > 0 || counts.elsewhere > 0 {
+            let (rings, elsewhere) = (counts.lost_rings, counts.elsewhere);
+            let _ = write!(
+                text,
+                "; {rings} rings refused, {elsewhere} reads by threads instead"
+            );
+        }
+        text
     }
 
     fn numeric_property(&self, family: &FamilyData, short: &str) -> Option<u64> {

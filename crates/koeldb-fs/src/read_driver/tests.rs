@@ -390,6 +390,24 @@ fn f10_a_session_goes_on_in_another_thread_after_the_first_has_ended() {
 }
 
 #[test]
+fn f15_bytes_outlive_all_that_read_them() {
+    let file = file();
+    for reads in everywhere() {
+        let mut session = reads.shared();
+        session.push(ReadOp::new(&file, 1000, 3000));
+        session.flush();
+        let mut kept = None;
+        session.reap(1, None, &mut |_, outcome| kept = outcome.result.ok());
+        // What is given back to the pool is used by the next read; what is kept is not.
+        let mut other = reads.inline();
+        other.push(ReadOp::new(&file, 20_000, 3000));
+        other.flush();
+        drop((session, other, reads));
+        assert_eq!(*kept.unwrap(), expected(1000, 3000));
+    }
+}
+
+#[test]
 fn a_panic_in_a_file_system_is_the_error_of_its_read() {
     let fs = MemoryFileSystem::new();
     write(&fs);

@@ -196,6 +196,18 @@ fn what_is_cached_is_there_at_the_first_poll_and_asks_no_device() {
     let present = model.keys().next().unwrap();
     assert!(poll_with(pin!(db.get_async(present)), &sim, 1).is_none());
     sim.run();
+    // In tables, with a cache, once it was read: at the first again.
+    let (_dir, db, model) = on_disk_with(ReadEngine::Auto, false, &Cache::new_lru_cache(8 << 20));
+    let keys: Vec<_> = model.keys().step_by(7).collect();
+    let _ = block_on(db.multi_get_async(&keys));
+    for &key in &keys {
+        let found = poll_with(pin!(db.get_async(key)), &sim, 1)
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.as_deref(), model.get(key).map(Vec::as_slice));
+    }
+    let values = poll_with(pin!(db.multi_get_async(&keys)), &sim, 1).unwrap();
+    assert!(values.iter().all(|value| value.unwrap().is_some()));
 }
 
 #[test]
@@ -279,12 +291,16 @@ fn a_future_past_its_deadline_fails_when_it_is_polled() {
 }
 
 fn on_disk(engine: ReadEngine, direct: bool) -> (ScratchDir, Db, Model) {
+    on_disk_with(engine, direct, &Cache::new_lru_cache(0))
+}
+
+fn on_disk_with(engine: ReadEngine, direct: bool, cache: &Cache) -> (ScratchDir, Db, Model) {
     let dir = ScratchDir::new();
     let filled = Db::open(&options(), dir.path()).unwrap();
     let model = fill(&filled);
     filled.close().unwrap();
     let mut table = BlockBasedOptions::new();
-    table.set_block_cache(&Cache::new_lru_cache(0));
+    table.set_block_cache(cache);
     let mut options = options();
     options
         .set_async_io_engine(engine)

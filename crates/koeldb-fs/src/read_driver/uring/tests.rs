@@ -483,7 +483,7 @@ fn f6_f8_whatever_refuses_a_ring_is_named_and_threads_read() {
 }
 
 #[test]
-fn f6_flags_are_dropped_step_by_step_and_used_as_probed() {
+fn f6_f13_flags_are_dropped_step_by_step_and_old_kernels_are_not_trusted() {
     let scratch = Scratch::new("flags");
     if scratch.reads().is_none() {
         return;
