@@ -190,14 +190,20 @@ impl DbStream {
         let count = self.chunk;
         self.chunk = (count * 2).min(LAST_CHUNK);
         self.place = Place::OnItsWay(Arc::clone(&errand));
-        self.pool.submit(JobPriority::High, move || {
+        let job = move || {
             let made = AssertUnwindSafe(|| make_chunk(&errand, iterator, count));
             let chunk = panic::catch_unwind(made).unwrap_or_else(|_| Chunk {
                 items: VecDeque::from([Err(panicked())]),
                 rest: None,
             });
             deliver(&errand, chunk);
-        });
+        };
+        if self.pool.is_stepped() {
+            // There is no other thread, and nobody who waits to lend one.
+            job();
+        } else {
+            self.pool.submit(JobPriority::High, job);
+        }
     }
 }
 
