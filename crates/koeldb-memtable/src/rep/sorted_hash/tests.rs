@@ -198,7 +198,7 @@ fn h05_h12_cursors_show_an_active_table_from_its_first_entry_on() {
 fn h08_a_cursor_keeps_the_runs_it_shows() {
     let table = table(256, 16);
     let mut cursors = Vec::new();
-    for seqno in 0..count(4000) {
+    for seqno in 0..count(4000).max(200) {
         insert(&table, &numbered(seqno), seqno);
         if seqno % 97 == 0 {
             cursors.push((seqno + 1, SortedHashCursor::new(Arc::clone(&table))));
