@@ -109,7 +109,6 @@ fn check(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
         });
         assert_eq!(seen, 200);
     }
-    assert_eq!(reads.counts().under_way, 0);
 }
 
 #[test]
@@ -152,6 +151,7 @@ fn child_process() {
         }
     });
     let counts = reads.counts();
+    assert_eq!(counts.under_way, 0);
     if has_ring {
         println!(
             "lost {} elsewhere {}",
