@@ -15,7 +15,7 @@
 //! | 4.1 | after a failed sync or append: whether the file is touched again |
 //!
 //! It sees what callers see: put below a layer that lies about syncs, it finds the lie, above it, it believes it.
-//! What was there before it began, or before [`OrderingMonitor::forget`], counts as durable.
+//! What was there before it began, or before `OrderingMonitor::forget`, counts as durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

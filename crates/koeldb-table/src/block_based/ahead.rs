@@ -1,8 +1,8 @@
 //! What a scan will need next: the data blocks ahead of it, in pieces that are read at once.
 //!
-//! A [`Lookahead`] walks the index with a position of its own; the scan's own position never runs ahead, so a scan may
+//! A `Lookahead` walks the index with a position of its own; the scan's own position never runs ahead, so a scan may
 //! turn round or be positioned anew at any moment, and a plan that no longer fits is dropped. The walk goes on from table
-//! to table of a level. A [`Piece`] holds whole blocks: none lies across two pieces, and none is copied to be put
+//! to table of a level. A `Piece` holds whole blocks: none lies across two pieces, and none is copied to be put
 //! together.
 #![deny(
     clippy::expect_used,

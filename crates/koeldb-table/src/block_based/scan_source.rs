@@ -6,7 +6,7 @@
 //! what the scan may see.
 //!
 //! A source without [`ScanReads`] reads one piece when it comes to it, in place, and never suspends. One with them has
-//! pieces read while the scan uses up the one before, as many as [`Pace`] finds necessary, and suspends where a block
+//! pieces read while the scan uses up the one before, as many as `Pace` finds necessary, and suspends where a block
 //! has not arrived.
 
 use std::collections::VecDeque;

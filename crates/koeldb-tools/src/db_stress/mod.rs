@@ -11,7 +11,7 @@
 //! | writes without log | what a kill leaves of them is any prefix of each family: the crash suites have them |
 //! | what [`koeldb_testkit::variety`] leaves out | see there |
 //!
-//! - [`expected`]: what was asked and answered, key by key. [`worker`]: the operations. [`driver`]: lives and deaths.
+//! - `expected`: what was asked and answered, key by key. `worker`: the operations. `driver`: lives and deaths.
 
 mod driver;
 mod expected;
