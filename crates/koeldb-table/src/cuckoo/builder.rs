@@ -257,7 +257,7 @@ impl CuckooTableBuilder {
                 table_size.grow(&self.options, entries);
                 let bytes = table_size.get(&self.options, entries) * slot_bytes(held.slots())
                     + held.heap_bytes();
-                let user_key_bytes = held.slots().user_key_bytes();
+                let user_key_bytes = held.slots().user_keys().bytes();
                 if self.options.identity_first && user_key_bytes < 8 {
                     return self.fall_back(Obstacle::ShortKey(user_key_bytes));
                 }
@@ -422,7 +422,7 @@ impl CuckooTableBuilder {
 
 fn slot_bytes(records: &dyn SlotEntries) -> u64 {
     let footer = if records.is_last_level() { 0 } else { 8 };
-    (records.user_key_bytes() + footer + records.value_bytes()) as u64
+    (records.user_keys().bytes() + footer + records.value_bytes()) as u64
 }
 
 /// A table whose entries have their places.
@@ -436,7 +436,7 @@ fn prepare<E: SlotEntries>(
     table_size: u64,
     options: &CuckooWriteOptions,
 ) -> Possible<Prepared> {
-    let user_key_bytes = records.user_key_bytes();
+    let user_key_bytes = records.user_keys().bytes();
     let key_bytes = user_key_bytes + if records.is_last_level() { 0 } else { 8 };
     let number = |bytes: usize| to_u32(bytes, "entry").map_err(|_| Obstacle::TooLarge);
     let mut layout = CuckooLayout {
@@ -512,15 +512,15 @@ fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Po
         }
         None
     };
-    if let Some(key) = step(records.smallest(), u8::MAX, u8::MAX) {
+    if let Some(key) = step(records.user_keys().smallest(), u8::MAX, u8::MAX) {
         return Ok(key);
     }
-    if let Some(key) = step(records.largest(), 1, 0) {
+    if let Some(key) = step(records.user_keys().largest(), 1, 0) {
         return Ok(key);
     }
     // One more key than there are entries is looked at, so one of them is unused if there are so many keys.
     for number in 1..=u64::from(records.count()) {
-        let mut key = vec![0; records.user_key_bytes()];
+        let mut key = vec![0; records.user_keys().bytes()];
         for (byte, of_number) in key.iter_mut().zip(number.to_le_bytes()) {
             *byte = of_number;
         }

@@ -27,6 +27,7 @@ mod placement;
 pub mod reader;
 mod records;
 mod slots;
+mod user_keys;
 mod versions;
 mod word;
 

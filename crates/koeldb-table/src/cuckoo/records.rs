@@ -9,6 +9,7 @@ use std::fmt;
 use koeldb_base::key::{FOOTER_BYTES, InternalKey, pack};
 use koeldb_base::{Error, KeyOrder, Result, ValueType};
 
+use super::user_keys::UserKeys;
 use super::versions::Totals;
 
 /// The most entries of a table, as RocksDB has it.
@@ -89,7 +90,7 @@ pub(super) trait SlotEntries {
     /// How many slots are taken.
     fn count(&self) -> u32;
 
-    fn user_key_bytes(&self) -> usize;
+    fn user_keys(&self) -> &UserKeys;
 
     /// The bytes of a slot behind the key.
     fn value_bytes(&self) -> usize;
@@ -98,12 +99,6 @@ pub(super) trait SlotEntries {
     fn is_last_level(&self) -> bool;
 
     fn user_key(&self, index: u32) -> &[u8];
-
-    /// The bytewise smallest user key.
-    fn smallest(&self) -> &[u8];
-
-    /// The bytewise largest user key.
-    fn largest(&self) -> &[u8];
 
     fn totals(&self) -> Totals;
 
@@ -120,7 +115,7 @@ pub(super) trait SlotEntries {
 /// Entries in order: values first, by index, then deletions.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    user_key_bytes: usize,
+    user_keys: UserKeys,
     value_bytes: Option<usize>,
     /// User key and value of each put.
     puts: Vec<u8>,
@@ -132,8 +127,6 @@ pub(super) struct Records {
     deletion_footers: Vec<u64>,
     last_key: Vec<u8>,
     last_footer: u64,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
 }
 
 const LAST_LEVEL_FOOTER: u64 = pack(0, ValueType::Value);
@@ -175,13 +168,7 @@ impl Records {
     }
 
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
-        let (expected, found) = (self.user_key_bytes, key.user_key.len());
-        if found == 0 {
-            return Err(Obstacle::EmptyKey);
-        }
-        if self.count() > 0 && found != expected {
-            return Err(Obstacle::KeyBytes { expected, found });
-        }
+        self.user_keys.check(key.user_key)?;
         match key.value_type {
             ValueType::Deletion => {}
             ValueType::Value => {
@@ -201,15 +188,7 @@ impl Records {
 
     fn append(&mut self, key: &InternalKey<'_>, footer: u64, value: &[u8]) {
         let user_key = key.user_key;
-        if self.count() == 0 {
-            self.user_key_bytes = user_key.len();
-            self.smallest = user_key.to_vec();
-            self.largest = user_key.to_vec();
-        } else if user_key < self.smallest.as_slice() {
-            self.smallest.copy_from_slice(user_key);
-        } else if user_key > self.largest.as_slice() {
-            self.largest.copy_from_slice(user_key);
-        }
+        self.user_keys.add(user_key);
         self.last_key.clear();
         self.last_key.extend_from_slice(user_key);
         self.last_footer = footer;
@@ -234,7 +213,7 @@ impl Records {
     }
 
     fn stride(&self) -> usize {
-        self.user_key_bytes + self.value_bytes()
+        self.user_keys.bytes() + self.value_bytes()
     }
 
     fn put(&self, index: u32) -> &[u8] {
@@ -243,8 +222,8 @@ impl Records {
     }
 
     fn deleted_key(&self, index: u32) -> &[u8] {
-        let start = index as usize * self.user_key_bytes;
-        &self.deletions[start..start + self.user_key_bytes]
+        let start = index as usize * self.user_keys.bytes();
+        &self.deletions[start..start + self.user_keys.bytes()]
     }
 
     /// The footer and the value of a put.
@@ -253,7 +232,7 @@ impl Records {
             Some(footers) => footers[index as usize],
             None => LAST_LEVEL_FOOTER,
         };
-        (footer, &self.put(index)[self.user_key_bytes..])
+        (footer, &self.put(index)[self.user_keys.bytes()..])
     }
 
     /// Gives all entries to `take` in the order they came in, as internal keys and values.
@@ -262,7 +241,7 @@ impl Records {
         order: &KeyOrder,
         mut take: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut key = Vec::with_capacity(self.user_key_bytes + FOOTER_BYTES);
+        let mut key = Vec::with_capacity(self.user_keys.bytes() + FOOTER_BYTES);
         let (mut put, mut deletion) = (0, 0);
         while put < self.put_count || deletion < self.deletion_count() {
             let is_put = deletion == self.deletion_count()
@@ -293,8 +272,8 @@ impl SlotEntries for Records {
         self.put_count + self.deletion_count()
     }
 
-    fn user_key_bytes(&self) -> usize {
-        self.user_key_bytes
+    fn user_keys(&self) -> &UserKeys {
+        &self.user_keys
     }
 
     fn value_bytes(&self) -> usize {
@@ -308,17 +287,9 @@ impl SlotEntries for Records {
     #[inline]
     fn user_key(&self, index: u32) -> &[u8] {
         match index.checked_sub(self.put_count) {
-            None => &self.put(index)[..self.user_key_bytes],
+            None => &self.put(index)[..self.user_keys.bytes()],
             Some(index) => self.deleted_key(index),
         }
-    }
-
-    fn smallest(&self) -> &[u8] {
-        &self.smallest
-    }
-
-    fn largest(&self) -> &[u8] {
-        &self.largest
     }
 
     fn totals(&self) -> Totals {
@@ -332,7 +303,7 @@ impl SlotEntries for Records {
             entries,
             deletions: u64::from(self.deletion_count()),
             operands: 0,
-            key_bytes: entries * (self.user_key_bytes + footer_bytes) as u64,
+            key_bytes: entries * (self.user_keys.bytes() + footer_bytes) as u64,
             value_bytes: entries * self.value_bytes() as u64,
         }
     }

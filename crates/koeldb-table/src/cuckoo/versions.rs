@@ -22,6 +22,7 @@ use koeldb_base::key::{FOOTER_BYTES, InternalKey, ValueType, pack};
 use koeldb_base::{Error, KeyOrder, Result};
 
 use super::records::{ENTRIES_MAX, Obstacle, Possible, SlotEntries, out_of_order};
+use super::user_keys::UserKeys;
 
 /// The bytes of a place, which stands in the slot where the value would.
 pub(super) const PLACE_BYTES: usize = 8;
@@ -128,14 +129,12 @@ fn malformed() -> Error {
 /// The entries of a table with versions, while it is built: by key, in order.
 #[derive(Debug, Default)]
 pub(super) struct VersionedRecords {
-    user_key_bytes: usize,
+    user_keys: UserKeys,
     keys: Vec<u8>,
     /// Where the entries of each key begin in `heap`.
     starts: Vec<u64>,
     heap: Vec<u8>,
     last_footer: u64,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
     totals: Totals,
 }
 
@@ -197,13 +196,7 @@ impl VersionedRecords {
     }
 
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
-        let (expected, found) = (self.user_key_bytes, key.user_key.len());
-        if found == 0 {
-            return Err(Obstacle::EmptyKey);
-        }
-        if self.count() > 0 && found != expected {
-            return Err(Obstacle::KeyBytes { expected, found });
-        }
+        self.user_keys.check(key.user_key)?;
         if key.value_type == ValueType::RangeDeletion {
             return Err(Obstacle::Kind(key.value_type));
         }
@@ -217,15 +210,7 @@ impl VersionedRecords {
     }
 
     fn begin(&mut self, user_key: &[u8]) {
-        if self.starts.is_empty() {
-            self.user_key_bytes = user_key.len();
-            self.smallest = user_key.to_vec();
-            self.largest = user_key.to_vec();
-        } else if user_key < self.smallest.as_slice() {
-            self.smallest.copy_from_slice(user_key);
-        } else if user_key > self.largest.as_slice() {
-            self.largest.copy_from_slice(user_key);
-        }
+        self.user_keys.add(user_key);
         self.keys.extend_from_slice(user_key);
         self.starts.push(self.heap.len() as u64);
     }
@@ -264,8 +249,8 @@ impl SlotEntries for VersionedRecords {
         u32::try_from(self.starts.len()).unwrap_or(u32::MAX)
     }
 
-    fn user_key_bytes(&self) -> usize {
-        self.user_key_bytes
+    fn user_keys(&self) -> &UserKeys {
+        &self.user_keys
     }
 
     fn value_bytes(&self) -> usize {
@@ -278,17 +263,9 @@ impl SlotEntries for VersionedRecords {
 
     #[inline]
     fn user_key(&self, index: u32) -> &[u8] {
-        let start = (index as usize).saturating_mul(self.user_key_bytes);
-        let end = start.saturating_add(self.user_key_bytes);
+        let start = (index as usize).saturating_mul(self.user_keys.bytes());
+        let end = start.saturating_add(self.user_keys.bytes());
         self.keys.get(start..end).unwrap_or_default()
-    }
-
-    fn smallest(&self) -> &[u8] {
-        &self.smallest
-    }
-
-    fn largest(&self) -> &[u8] {
-        &self.largest
     }
 
     fn totals(&self) -> Totals {
@@ -300,7 +277,7 @@ impl SlotEntries for VersionedRecords {
     }
 
     fn prefetch(&self, index: u32) {
-        let start = (index as usize).saturating_mul(self.user_key_bytes);
+        let start = (index as usize).saturating_mul(self.user_keys.bytes());
         crate::block_based::block::prefetch(&self.keys, start);
     }
 

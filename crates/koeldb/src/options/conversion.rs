@@ -9,6 +9,7 @@ use koeldb_table::block_based::scan_source::ReadaheadPolicy;
 use koeldb_table::builder::WriteFormat;
 use koeldb_table::cuckoo::builder::CuckooWriteOptions;
 use koeldb_table::filter::FilterPolicy;
+use koeldb_table::gather::GatherOptions;
 use koeldb_table::plain::builder::PlainWriteOptions;
 use koeldb_table::plain::format::{Encoding, FILE_BYTES_MAX};
 use koeldb_table::plain::reader::PlainReadOptions;
@@ -247,6 +248,14 @@ impl ReadOptions {
             fill_cache: self.fill_cache,
             cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
             readahead_bytes: 0,
+        }
+    }
+
+    /// What bounds the reads that are made together for a read with these options.
+    pub(crate) fn gather_options(&self) -> GatherOptions {
+        GatherOptions {
+            io_timeout: self.io_timeout,
+            ..GatherOptions::default()
         }
     }
 

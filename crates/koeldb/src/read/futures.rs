@@ -15,25 +15,19 @@ use std::time::Duration;
 use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadSession;
 use koeldb_lsm::version::Batch;
-use koeldb_table::gather::{Gather, GatherOptions};
+use koeldb_table::gather::Gather;
 use koeldb_table::probe::{NeedId, ProbeSource};
 
 use super::get::{cuckoo_alone, search_memtables, search_memtables_batch};
 use super::multi_get::PinnedSlices;
-use super::overlap::too_late;
+use super::overlap::{NEEDS_MAX, WINDOW, too_late};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 use crate::super_version::SuperVersion;
 
-/// So many look-ups are probed in one poll.
-const WINDOW: usize = 128;
-
 /// So many look-ups go on in one poll after their blocks have arrived.
 const RESUMED_MAX: usize = 64;
-
-/// From so many missed blocks on, a batch lets go of them before it begins more.
-const NEEDS_MAX: usize = 1024;
 
 /// A look-up that waits for a block.
 #[derive(Debug)]
@@ -206,10 +200,7 @@ impl Probing {
         }
         let reads = &place.db.async_reads;
         let gather = self.gather.get_or_insert_with(|| {
-            let options = GatherOptions {
-                io_timeout: place.options.io_timeout,
-                ..GatherOptions::default()
-            };
+            let options = place.options.gather_options();
             Gather::new(reads.shared(), *self.source.options(), options)
         });
         gather.start(self.source.needs_mut(), reads.clock().now());

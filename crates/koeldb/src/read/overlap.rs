@@ -15,7 +15,7 @@ use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Error, ErrorKind, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadDriver;
 use koeldb_lsm::version::Batch;
-use koeldb_table::gather::{Gather, GatherOptions};
+use koeldb_table::gather::Gather;
 use koeldb_table::probe::{NeedId, ProbeSource};
 
 use crate::inner::DbInner;
@@ -23,10 +23,10 @@ use crate::options::ReadOptions;
 use crate::super_version::SuperVersion;
 
 /// So many look-ups are probed before what they miss is begun.
-const WINDOW: usize = 128;
+pub(super) const WINDOW: usize = 128;
 
 /// From so many missed blocks on, a batch lets go of them before it begins more.
-const NEEDS_MAX: usize = 1024;
+pub(super) const NEEDS_MAX: usize = 1024;
 
 /// A look-up that waits for a block.
 struct Wait {
@@ -189,11 +189,7 @@ impl<'b> Overlap<'b> {
             } else {
                 Box::new(reads.inline())
             };
-            let options = GatherOptions {
-                io_timeout,
-                ..GatherOptions::default()
-            };
-            Gather::new(driver, *source.options(), options)
+            Gather::new(driver, *source.options(), self.options.gather_options())
         });
         let begun = gather.start(source.needs_mut(), reads.clock().now());
         self.db.record(HistogramKind::MultigetIoBatchSize, begun);
