@@ -1,9 +1,10 @@
 //! Values that outlive the read that found them, without a copy.
 //!
-//! A [`PinnedSlice`] is 24 bytes: up to 22 bytes lie inside it; a longer value is a position and a reference
+//! A [`PinnedSlice`] is 24 bytes: up to 16 bytes lie inside it; a longer value is a position and a reference
 //! to the [`Buffer`] it lies in — a block, a memtable's arena, a mapped file, or its own memory after a merge.
 //! Small values never touch a shared reference count: cloning one that two threads share costs more than a
-//! batched lookup.
+//! batched lookup. They are two whole words: what is stored in pieces of one size and taken in others waits until
+//! everything before it is done.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -83,13 +84,18 @@ impl fmt::Debug for Buffer {
     }
 }
 
-const INLINE_BYTES: usize = 22;
+const INLINE_BYTES: usize = 16;
+
+/// Bytes that begin where a word does.
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+struct Words([u8; INLINE_BYTES]);
 
 #[derive(Clone)]
 enum Repr {
     Inline {
         len: u8,
-        bytes: [u8; INLINE_BYTES],
+        bytes: Words,
     },
     Shared {
         len: u32,
@@ -100,28 +106,26 @@ enum Repr {
 
 /// Up to so many bytes, zeros behind them.
 #[inline(never)]
-fn copied(value: &[u8]) -> [u8; INLINE_BYTES] {
+fn copied(value: &[u8]) -> u128 {
     let mut bytes = [0; INLINE_BYTES];
     bytes[..value.len()].copy_from_slice(value);
-    bytes
+    u128::from_le_bytes(bytes)
 }
 
-/// 4 to 16 bytes as two little-endian numbers, zeros behind them: two ends that overlap.
+/// 4 to 16 bytes as a little-endian number: two ends that overlap.
 #[inline]
-fn words_of(value: &[u8]) -> Option<(u64, u64)> {
+fn number_of(value: &[u8]) -> Option<u128> {
     let behind = |bytes: usize| 8 * (value.len() - bytes);
     match value.len() {
         4..=8 => {
             let head = u64::from(u32::from_le_bytes(*value.first_chunk()?));
             let tail = u64::from(u32::from_le_bytes(*value.last_chunk()?));
-            Some((head | (tail << behind(4)), 0))
+            Some(u128::from(head | (tail << behind(4))))
         }
         9..=16 => {
-            let head = u64::from_le_bytes(*value.first_chunk()?);
+            let head = u128::from(u64::from_le_bytes(*value.first_chunk()?));
             let tail = u128::from(u64::from_le_bytes(*value.last_chunk()?));
-            let both = u128::from(head) | (tail << behind(8));
-            let (high, low) = ((both >> 64) as u64, head);
-            Some((low, high))
+            Some(head | (tail << behind(8)))
         }
         _ => None,
     }
@@ -184,17 +188,9 @@ impl PinnedSlice {
 
     #[inline]
     fn inline(value: &[u8]) -> Self {
-        // Made of words in registers: what is stored in small pieces and taken in large ones has to wait.
-        let bytes = match words_of(value) {
-            Some((low, high)) => {
-                let mut bytes = [0; INLINE_BYTES];
-                bytes[..8].copy_from_slice(&low.to_le_bytes());
-                bytes[8..16].copy_from_slice(&high.to_le_bytes());
-                bytes
-            }
-            None => copied(value),
-        };
-        #[expect(clippy::cast_possible_truncation, reason = "at most 22")]
+        let number = number_of(value).unwrap_or_else(|| copied(value));
+        let bytes = Words(number.to_le_bytes());
+        #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
         let len = value.len() as u8;
         PinnedSlice {
             repr: Repr::Inline { len, bytes },
@@ -206,7 +202,7 @@ impl PinnedSlice {
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.repr {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Inline { len, bytes } => &bytes.0[..usize::from(*len)],
             Repr::Shared { len, start, owner } => owner.slice(*start, *len),
         }
     }
@@ -321,14 +317,18 @@ mod tests {
     fn short_values_lie_inside_and_long_ones_share() {
         assert_eq!(size_of::<crate::error::Result<Option<PinnedSlice>>>(), 24);
         let owner = Arc::new(Buffer::from_vec((0..100).collect()));
-        let short = PinnedSlice::pin(&owner, 10, 22);
+        let short = PinnedSlice::pin(&owner, 10, 16);
         assert_eq!(Arc::strong_count(&owner), 1);
         assert_eq!(short[0], 10);
-        let long = PinnedSlice::pin(&owner, 10, 23);
+        let long = PinnedSlice::pin(&owner, 10, 17);
         assert_eq!(Arc::strong_count(&owner), 2);
-        assert_eq!(&long.subslice(1..23)[..], &long[1..]);
+        assert_eq!(&long.subslice(0..17)[..], &long[..]);
+        for len in 0..=16_u8 {
+            let bytes: Vec<u8> = (1..=len).collect();
+            assert_eq!(PinnedSlice::copy_of(&bytes), bytes[..]);
+        }
         drop(owner);
-        assert_eq!(long.len(), 23);
+        assert_eq!(long.len(), 17);
         assert_eq!(bytes::Bytes::from(long.clone()), &long[..]);
     }
 }

@@ -212,7 +212,7 @@ impl ColumnFamily {
         })
     }
 
-    /// The value of `key`; `None` if it has none. Up to 22 bytes lie in the answer, longer values are pinned.
+    /// The value of `key`; `None` if it has none. Up to 16 bytes lie in the answer, longer values are pinned.
     ///
     /// # Errors
     /// `Corruption` or `IoError` if a table cannot be read; what the merge operator failed with;

@@ -15,8 +15,9 @@ use std::sync::{Arc, PoisonError};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::key::footer_of;
-use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
+use koeldb_base::{Error, PinnedSlice, Result};
 
+use super::rank::Ranker;
 use super::reader::CuckooReader;
 
 /// How many entries ahead of the cursor slots are fetched.
@@ -61,6 +62,7 @@ impl CuckooReader {
 
     fn sort(&self) -> Result<Box<[u32]>> {
         let expected = self.layout.entry_count;
+        let ranker = Ranker::new(&self.order);
         let mut keyed: Vec<(u64, u32)> = Vec::new();
         keyed
             .try_reserve_exact(to_usize(expected))
@@ -73,7 +75,7 @@ impl CuckooReader {
             if keyed.len() as u64 == expected {
                 return Err(miscounted(expected, "more"));
             }
-            keyed.push((rank(&self.order, key), slot));
+            keyed.push((ranker.rank(key), slot));
         }
         if (keyed.len() as u64) < expected {
             return Err(miscounted(expected, "fewer"));
@@ -93,25 +95,6 @@ impl CuckooReader {
         }
         let sorted: Vec<u32> = keyed.into_iter().map(|(_, slot)| slot).collect();
         Ok(sorted.into_boxed_slice())
-    }
-}
-
-/// A number that orders keys as far as 8 bytes can: equal numbers say nothing.
-#[inline]
-pub(super) fn rank(order: &KeyOrder, key: &[u8]) -> u64 {
-    let word = key.first_chunk().copied().unwrap_or_else(|| {
-        let mut word = [0; 8];
-        for (byte, of_key) in word.iter_mut().zip(key) {
-            *byte = *of_key;
-        }
-        word
-    });
-    let little = u64::from_le_bytes(word);
-    match order {
-        KeyOrder::Bytewise => little.swap_bytes(),
-        KeyOrder::ReverseBytewise => !little.swap_bytes(),
-        KeyOrder::Uint64 if key.len() == word.len() => little,
-        KeyOrder::Uint64 | KeyOrder::Custom(_) => 0,
     }
 }
 

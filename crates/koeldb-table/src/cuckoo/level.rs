@@ -14,33 +14,27 @@ use std::sync::Arc;
 
 use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 
-use super::cursor::rank;
-use super::reader::{CuckooReader, Found, RING};
+use super::reader::{CuckooReader, RING};
+use super::routes::Routes;
+use super::windows::{Found, WindowKind, Windows, find, with_windows};
 
 /// Cuckoo tables in the order of their keys, none of which is in two of them.
 #[derive(Debug)]
 pub struct CuckooLevel {
-    order: KeyOrder,
-    /// Of the smallest key of each table.
-    ranks: Box<[u64]>,
-    parts: Box<[Part]>,
-}
-
-#[derive(Debug)]
-struct Part {
-    smallest: Vec<u8>,
-    reader: Arc<CuckooReader>,
+    routes: Routes,
+    readers: Box<[Arc<CuckooReader>]>,
+    /// What the windows of all tables are.
+    kind: WindowKind,
 }
 
 /// A key of a batch that was not decided yet.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
+struct Waiting<W> {
+    window: W,
     /// The index of the key, counted from the first under way.
     key: u32,
     /// The index of its table.
-    part: u32,
-    /// Where its window begins.
-    start: u64,
+    table: u32,
 }
 
 impl CuckooLevel {
@@ -50,47 +44,22 @@ impl CuckooLevel {
         order: KeyOrder,
         tables: impl IntoIterator<Item = (Vec<u8>, Arc<CuckooReader>)>,
     ) -> Self {
-        let parts: Box<[Part]> = tables
-            .into_iter()
-            .map(|(smallest, reader)| Part { smallest, reader })
-            .collect();
+        let (smallest, readers): (Vec<_>, Vec<Arc<CuckooReader>>) = tables.into_iter().unzip();
+        let mut kinds = readers.iter().map(|reader| reader.kind);
+        let first = kinds.next().unwrap_or(WindowKind::Any);
+        let is_one = kinds.all(|kind| kind == first);
         CuckooLevel {
-            ranks: (parts.iter().map(|part| rank(&order, &part.smallest))).collect(),
-            order,
-            parts,
+            routes: Routes::new(order, smallest.into()),
+            readers: readers.into(),
+            kind: if is_one { first } else { WindowKind::Any },
         }
-    }
-
-    /// The index of the only table that may have a key; `None` if all keys are larger.
-    #[inline]
-    fn part_of(&self, key: &[u8]) -> Option<usize> {
-        if self.parts.len() == 1 {
-            return Some(0);
-        }
-        let own = rank(&self.order, key);
-        let at = (self.ranks.partition_point(|&rank| rank <= own)).checked_sub(1)?;
-        if self.ranks.get(at) == Some(&own) {
-            self.part_of_tied(key, at)
-        } else {
-            Some(at)
-        }
-    }
-
-    /// The same where the number of the key is that of the smallest key of the table `at`: equal numbers say nothing of
-    /// keys that are longer.
-    #[cold]
-    fn part_of_tied(&self, key: &[u8], at: usize) -> Option<usize> {
-        (self.parts.get(..=at)?)
-            .iter()
-            .rposition(|part| self.order.compare(&part.smallest, key).is_le())
     }
 
     /// The slot that has a key, and whose table. Handing on that much through memory takes longer than finding it.
     #[inline(always)]
-    fn find(&self, key: &[u8]) -> Option<(&CuckooReader, &[u8], u64)> {
-        let reader = &*self.parts.get(self.part_of(key)?)?.reader;
-        let (slot, at) = reader.find(key)?;
-        Some((reader, slot, at))
+    fn find<W: Windows>(&self, key: &[u8]) -> Option<(&CuckooReader, W::Slot<'_>)> {
+        let reader = &**self.readers.get(self.routes.table_of(key)? as usize)?;
+        Some((reader, find::<W>(reader, key)?))
     }
 
     /// The value of a key as a snapshot sees it.
@@ -99,10 +68,10 @@ impl CuckooLevel {
     /// `Corruption` if the entry is neither a value nor a deletion.
     #[inline]
     pub fn get(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<PinnedSlice>> {
-        match self.find(key) {
-            Some((reader, slot, at)) => reader.decide(slot, at, snapshot),
+        with_windows!(self.kind, W => match self.find::<W>(key) {
+            Some((reader, slot)) => answer::<W>(reader, slot, snapshot),
             None => Ok(None),
-        }
+        })
     }
 
     /// What `read` makes of the value of a key as a snapshot sees it.
@@ -116,10 +85,10 @@ impl CuckooLevel {
         snapshot: SeqNo,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        match self.find(key) {
-            Some((reader, slot, _)) => Ok(reader.value_in(slot, snapshot)?.map(read)),
+        with_windows!(self.kind, W => match self.find::<W>(key) {
+            Some((reader, slot)) => Ok(W::value(reader, slot, snapshot)?.map(read)),
             None => Ok(None),
-        }
+        })
     }
 
     /// As [`CuckooLevel::get`] for many keys, which wait for memory together. `answers` has one for each, `Ok(None)`
@@ -130,17 +99,26 @@ impl CuckooLevel {
         snapshot: SeqNo,
         answers: &mut [Result<Option<PinnedSlice>>],
     ) {
-        let mut waiting = [Waiting::default(); RING];
+        with_windows!(self.kind, W => self.get_windows::<W, K>(keys, snapshot, answers));
+    }
+
+    fn get_windows<W: Windows, K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        snapshot: SeqNo,
+        answers: &mut [Result<Option<PinnedSlice>>],
+    ) {
+        let mut waiting = [Waiting::<W::Window<'_>>::default(); RING];
         for (keys, answers) in keys.chunks(RING).zip(answers.chunks_mut(RING)) {
             let mut count = 0_usize;
             for (at, key) in (0_u32..).zip(keys) {
-                if let Some((part, start)) = self.begin(key.as_ref())
+                if let Some((table, window)) = self.begin::<W>(key.as_ref())
                     && let Some(place) = waiting.get_mut(count)
                 {
                     *place = Waiting {
+                        window,
                         key: at,
-                        part,
-                        start,
+                        table,
                     };
                     count = count.wrapping_add(1);
                 }
@@ -149,9 +127,9 @@ impl CuckooLevel {
             while count > 0 {
                 function = function.saturating_add(1);
                 let waiting = waiting.get_mut(..count).unwrap_or_default();
-                count = self.look_through(waiting, function, keys, |key, reader, slot, at| {
-                    if let Some(answer) = answers.get_mut(key as usize) {
-                        let nothing = mem::replace(answer, reader.decide(slot, at, snapshot));
+                count = self.look_through::<W, K>(waiting, function, keys, |key, reader, slot| {
+                    if let Some(place) = answers.get_mut(key as usize) {
+                        let nothing = mem::replace(place, answer::<W>(reader, slot, snapshot));
                         debug_assert!(matches!(nothing, Ok(None)));
                         // Nothing has to be let go of, which the compiler cannot know: the answer is written where it
                         // belongs, and not put together elsewhere first.
@@ -162,50 +140,77 @@ impl CuckooLevel {
         }
     }
 
-    /// Begins to fetch the first window of a key: its table and where it begins. `None` if no table has the key.
-    #[inline]
-    fn begin(&self, key: &[u8]) -> Option<(u32, u64)> {
-        let part = self.part_of(key)?;
-        let start = self.parts.get(part)?.reader.begin(key)?;
-        Some((u32::try_from(part).ok()?, start))
+    /// Begins to fetch the first window of a key: its table and where it is. `None` if no table has the key.
+    #[inline(always)]
+    fn begin<W: Windows>(&self, key: &[u8]) -> Option<(u32, W::Window<'_>)> {
+        let table = self.routes.table_of(key)?;
+        let reader = self.readers.get(table as usize)?;
+        let window = W::window(reader, 0, key)?;
+        W::fetch(reader, window);
+        Some((table, window))
     }
 
     /// Looks through the windows that wait, those of the function before `next`; what is not decided waits on, in front, and
     /// is counted.
-    #[inline]
-    fn look_through<'l, K: AsRef<[u8]>>(
+    #[inline(always)]
+    fn look_through<'l, W: Windows, K: AsRef<[u8]>>(
         &'l self,
-        waiting: &mut [Waiting],
+        waiting: &mut [Waiting<W::Window<'l>>],
         next: u32,
         keys: &[K],
-        mut found: impl FnMut(u32, &'l CuckooReader, &'l [u8], u64),
+        mut found: impl FnMut(u32, &'l CuckooReader, W::Slot<'l>),
     ) -> usize {
         let mut left = 0_usize;
         for at in 0..waiting.len() {
             let Some(&waiter) = waiting.get(at) else {
                 break;
             };
-            let (Some(part), Some(key)) = (
-                self.parts.get(waiter.part as usize),
+            let (Some(reader), Some(key)) = (
+                self.readers.get(waiter.table as usize),
                 keys.get(waiter.key as usize),
             ) else {
                 continue;
             };
-            let (reader, key) = (&*part.reader, key.as_ref());
-            match reader.look(waiter.start, key) {
-                Found::Here(slot, at) => found(waiter.key, reader, slot, at),
-                Found::NotYet if next < reader.layout.function_count => {
-                    if let Some(place) = waiting.get_mut(left) {
-                        *place = Waiting {
-                            start: reader.go_on(next, key),
-                            ..waiter
-                        };
+            let (reader, key) = (&**reader, key.as_ref());
+            match W::look(reader, waiter.window, key) {
+                Found::Here(slot) => found(waiter.key, reader, slot),
+                Found::NotYet => {
+                    if let Some(window) = go_on::<W>(reader, next, key)
+                        && let Some(place) = waiting.get_mut(left)
+                    {
+                        *place = Waiting { window, ..waiter };
                         left = left.wrapping_add(1);
                     }
                 }
-                Found::Absent | Found::NotYet => {}
+                Found::Absent => {}
             }
         }
         left
     }
+}
+
+/// Begins to fetch a further window of a key; `None` if there is none.
+#[inline(never)]
+fn go_on<'r, W: Windows>(
+    reader: &'r CuckooReader,
+    function: u32,
+    key: &[u8],
+) -> Option<W::Window<'r>> {
+    if function >= reader.layout.function_count {
+        return None;
+    }
+    let window = W::window(reader, function, key)?;
+    W::fetch(reader, window);
+    Some(window)
+}
+
+/// What the entry in a slot is to a snapshot, if the table is all there is.
+#[inline(always)]
+fn answer<'r, W: Windows>(
+    reader: &'r CuckooReader,
+    slot: W::Slot<'r>,
+    snapshot: SeqNo,
+) -> Result<Option<PinnedSlice>> {
+    let value = W::value(reader, slot, snapshot)?;
+    Ok(value.map(|value| W::pin(reader, slot, value)))
 }

@@ -24,11 +24,14 @@ pub mod level;
 mod open;
 pub mod paged;
 mod placement;
+mod rank;
 pub mod reader;
 mod records;
+mod routes;
 mod slots;
 mod user_keys;
 mod versions;
+mod windows;
 mod word;
 
 pub use format::CuckooLayout;

@@ -20,6 +20,7 @@ use super::hash::{Family, SlotHash};
 use super::reader::CuckooReader;
 use super::slots::Slots;
 use super::versions::ENTRIES_BYTES_MAX;
+use super::windows::WindowKind;
 use super::word::WordSearch;
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::fetch::read_bytes;
@@ -126,6 +127,7 @@ impl CuckooReader {
                 layout.table_size.max(1),
             ),
             words: None,
+            kind: WindowKind::Any,
             order: context.order.clone(),
             slot_bytes: layout.slot_bytes(),
             window_bytes: layout.window_bytes(),
@@ -163,6 +165,7 @@ impl CuckooReader {
             );
             if samples.iter().all(|&slot| self.function_of(slot).is_some()) {
                 self.words = WordSearch::new(&self.layout, family);
+                self.kind = WindowKind::of(&self.layout, self.words.as_ref());
                 return Ok(());
             }
         }

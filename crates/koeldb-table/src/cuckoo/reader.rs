@@ -22,6 +22,7 @@ use super::format::CuckooLayout;
 use super::hash::SlotHash;
 use super::slots::Slots;
 use super::versions::{Place, Versions};
+use super::windows::{Found, WindowKind, Windows, find, with_windows};
 use super::word::WordSearch;
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
@@ -39,6 +40,7 @@ pub struct CuckooReader {
     pub(super) hash: SlotHash,
     /// The search of this table, if its keys are numbers.
     pub(super) words: Option<WordSearch>,
+    pub(super) kind: WindowKind,
     pub(super) slots: Slots,
     /// The occupied slots in key order, since the first scan.
     pub(super) sorted: OnceLock<Box<[u32]>>,
@@ -51,21 +53,10 @@ pub struct CuckooReader {
     pub(super) file: Arc<dyn RandomAccessFile>,
 }
 
-/// What one window says of a key.
-pub(super) enum Found<'r> {
-    /// The key is in this slot, which begins here.
-    Here(&'r [u8], u64),
-    /// The table does not have the key.
-    Absent,
-    /// The key may be in its next window.
-    NotYet,
-}
-
 /// A look-up of a batch that was not answered yet.
-struct Waiting {
+struct Waiting<W> {
     index: usize,
-    /// Where its window begins.
-    start: u64,
+    window: W,
 }
 
 /// Stands for a length of keys that is not known when this is compiled.
@@ -102,47 +93,36 @@ impl CuckooReader {
     /// As `TableReader::search`; nothing has to be waited for.
     #[inline(never)]
     pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
-        match self.find(lookup.user_key()) {
-            Some((slot, at)) => self.offer(lookup, slot, at),
+        with_windows!(self.kind, W => match find::<W>(self, lookup.user_key()) {
+            Some(slot) => W::offer(self, slot, lookup),
             None => Ok(()),
-        }
+        })
     }
 
     /// As `TableReader::prefetch`.
     pub(crate) fn prefetch(&self, user_key: &[u8]) {
-        let _ = self.begin(user_key);
+        if let Some(start) = self.window_of(0, user_key) {
+            self.slots.prefetch(start, self.window_bytes);
+        }
     }
 
-    /// The slot of a key, and where it begins.
+    /// Where window `function` of a key begins, in bytes; `None` if the table cannot have the key.
     #[inline]
-    pub(super) fn find(&self, key: &[u8]) -> Option<(&[u8], u64)> {
-        match &self.words {
-            Some(words) => words.find(&self.slots, words.word(key)?),
-            None => self.find_bytes(key),
-        }
-    }
-
-    #[inline(never)]
-    fn find_bytes(&self, key: &[u8]) -> Option<(&[u8], u64)> {
-        match self.layout.user_key_bytes {
-            16 => self.find_sized::<16>(key),
-            _ => self.find_sized::<ANY>(key),
-        }
-    }
-
-    #[inline]
-    fn find_sized<const LEN: usize>(&self, key: &[u8]) -> Option<(&[u8], u64)> {
-        if !self.admits::<LEN>(key) {
-            return None;
-        }
-        for function in 0..self.layout.function_count {
-            match self.look_sized::<LEN>(self.window_start::<LEN>(function, key), key) {
-                Found::Here(slot, at) => return Some((slot, at)),
-                Found::Absent => return None,
-                Found::NotYet => {}
+    pub(super) fn window_of(&self, function: u32, key: &[u8]) -> Option<u64> {
+        match (&self.words, self.layout.user_key_bytes) {
+            (Some(words), _) => {
+                let slot = words.first_slot(function, words.word(key)?);
+                Some(slot.wrapping_mul(self.slot_bytes as u64))
             }
+            (None, 16) => self.window_sized::<16>(function, key),
+            (None, _) => self.window_sized::<ANY>(function, key),
         }
-        None
+    }
+
+    #[inline]
+    fn window_sized<const LEN: usize>(&self, function: u32, key: &[u8]) -> Option<u64> {
+        let is_admitted = self.admits::<LEN>(key);
+        is_admitted.then(|| self.window_start::<LEN>(function, key))
     }
 
     /// Whether the table can have the key at all: all its keys have one length, and one key marks empty slots.
@@ -163,37 +143,9 @@ impl CuckooReader {
         slot.wrapping_mul(self.slot_bytes as u64)
     }
 
-    /// Begins to fetch the first window of a key, and says where it begins; `None` if the table cannot have the key.
+    /// Looks through the window that begins at `start`, of a key that the table can have.
     #[inline]
-    pub(super) fn begin(&self, key: &[u8]) -> Option<u64> {
-        let start = match &self.words {
-            Some(words) => words.window_start(0, words.word(key)?),
-            None => self.begin_bytes(key)?,
-        };
-        self.slots.prefetch(start, self.window_bytes);
-        Some(start)
-    }
-
-    #[inline(never)]
-    fn begin_bytes(&self, key: &[u8]) -> Option<u64> {
-        let is_admitted = self.admits::<ANY>(key);
-        is_admitted.then(|| self.window_start::<ANY>(0, key))
-    }
-
-    /// Begins to fetch a further window of a key, and says where it begins.
-    #[inline(never)]
-    pub(super) fn go_on(&self, function: u32, key: &[u8]) -> u64 {
-        let start = match self.layout.user_key_bytes {
-            8 => self.window_start::<8>(function, key),
-            _ => self.window_start::<ANY>(function, key),
-        };
-        self.slots.prefetch(start, self.window_bytes);
-        start
-    }
-
-    /// Looks through the window that begins at `start`, of a key for which [`CuckooReader::begin`] found one.
-    #[inline]
-    pub(super) fn look(&self, start: u64, key: &[u8]) -> Found<'_> {
+    pub(super) fn look(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match (&self.words, key.first_chunk()) {
             (Some(words), Some(word)) => words.look(&self.slots, start, u64::from_le_bytes(*word)),
             _ => self.look_bytes(start, key),
@@ -201,7 +153,7 @@ impl CuckooReader {
     }
 
     #[inline(never)]
-    fn look_bytes(&self, start: u64, key: &[u8]) -> Found<'_> {
+    fn look_bytes(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match self.layout.user_key_bytes {
             16 => self.look_sized::<16>(start, key),
             _ => self.look_sized::<ANY>(start, key),
@@ -209,13 +161,13 @@ impl CuckooReader {
     }
 
     #[inline]
-    fn look_sized<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<'_> {
+    fn look_sized<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         let empty = self.layout.empty_user_key.as_slice();
         let mut window = self.slots.bytes(start, self.window_bytes);
         let mut at = start;
         while let Some((slot, rest)) = window.split_at_checked(self.slot_bytes) {
             if begins::<LEN>(slot, key) {
-                return Found::Here(slot, at);
+                return Found::Here((slot, at));
             }
             if begins::<LEN>(slot, empty) {
                 return Found::Absent;
@@ -230,14 +182,25 @@ impl CuckooReader {
     pub(crate) fn search_batch(
         &self,
         lookups: &mut [&mut Lookup],
+        outcome: impl FnMut(usize, Result<()>),
+    ) {
+        with_windows!(self.kind, W => self.search_windows::<W>(lookups, outcome));
+    }
+
+    fn search_windows<W: Windows>(
+        &self,
+        lookups: &mut [&mut Lookup],
         mut outcome: impl FnMut(usize, Result<()>),
     ) {
-        let mut waiting: Vec<Waiting> = Vec::with_capacity(lookups.len().min(RING));
+        let mut waiting = Vec::with_capacity(lookups.len().min(RING));
         for from in (0..lookups.len()).step_by(RING) {
             let to = from.saturating_add(RING).min(lookups.len());
             for (index, lookup) in lookups.iter().enumerate().take(to).skip(from) {
-                match self.begin(lookup.user_key()) {
-                    Some(start) => waiting.push(Waiting { index, start }),
+                match W::window(self, 0, lookup.user_key()) {
+                    Some(window) => {
+                        W::fetch(self, window);
+                        waiting.push(Waiting { index, window });
+                    }
                     None => outcome(index, Ok(())),
                 }
             }
@@ -246,12 +209,16 @@ impl CuckooReader {
                     let Some(lookup) = lookups.get_mut(waiter.index) else {
                         return false;
                     };
-                    let key = lookup.user_key();
-                    let result = match self.look(waiter.start, key) {
-                        Found::Here(slot, at) => self.offer(lookup, slot, at),
+                    let result = match W::look(self, waiter.window, lookup.user_key()) {
+                        Found::Here(slot) => W::offer(self, slot, lookup),
                         Found::NotYet if next_function < self.layout.function_count => {
-                            waiter.start = self.go_on(next_function, key);
-                            return true;
+                            if let Some(window) = W::window(self, next_function, lookup.user_key())
+                            {
+                                W::fetch(self, window);
+                                waiter.window = window;
+                                return true;
+                            }
+                            Ok(())
                         }
                         Found::Absent | Found::NotYet => Ok(()),
                     };
@@ -267,7 +234,7 @@ impl CuckooReader {
 
     /// Gives the entries in a slot that begins at `at` to a look-up of its key, as far as the look-up sees them.
     #[inline]
-    fn offer(&self, lookup: &mut Lookup, slot: &[u8], at: u64) -> Result<()> {
+    pub(super) fn offer(&self, lookup: &mut Lookup, slot: &[u8], at: u64) -> Result<()> {
         if self.layout.heap_bytes.is_some() {
             return self.offer_versions(lookup, slot);
         }
@@ -321,18 +288,6 @@ impl CuckooReader {
         error.in_file(&self.path, None, "read")
     }
 
-    /// What the entry in a slot that begins at `at` is to a snapshot, if the table is all there is.
-    #[inline]
-    pub(super) fn decide(
-        &self,
-        slot: &[u8],
-        at: u64,
-        snapshot: SeqNo,
-    ) -> Result<Option<PinnedSlice>> {
-        let value = self.value_in(slot, snapshot)?;
-        Ok(value.map(|value| self.pin(value, at)))
-    }
-
     /// The value in a slot, if it has one that a snapshot sees.
     #[inline]
     pub(super) fn value_in<'s>(&self, slot: &'s [u8], snapshot: SeqNo) -> Result<Option<&'s [u8]>> {
@@ -363,7 +318,7 @@ impl CuckooReader {
 
     /// A value in the slot that begins at `at`.
     #[inline]
-    fn pin(&self, value: &[u8], at: u64) -> PinnedSlice {
+    pub(super) fn pin(&self, value: &[u8], at: u64) -> PinnedSlice {
         let key_bytes = u64::from(self.layout.key_bytes);
         self.slots.pin(at.saturating_add(key_bytes), value)
     }

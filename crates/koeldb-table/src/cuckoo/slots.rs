@@ -88,6 +88,13 @@ impl Slots {
         behind.get(..len).unwrap_or_default()
     }
 
+    /// The `LEN` bytes at `start`, at most a window's; `None` if they are not all there.
+    #[inline]
+    pub(super) fn window<const LEN: usize>(&self, start: u64) -> Option<&[u8; LEN]> {
+        let (bytes, at) = self.segment(start);
+        bytes.get(at..)?.first_chunk()
+    }
+
     /// Begins to fetch the first and the last cache line of the `len` bytes at `start`.
     #[inline]
     pub(super) fn prefetch(&self, start: u64, len: usize) {

@@ -1,0 +1,155 @@
+//! Which of the tables of a level may have a key.
+//!
+//! The smallest keys of the tables are numbers in an array, and a second array says for the leading bits of a number
+//! between which of them it lies. For most keys that is all: what is left to search, if a table begins among the
+//! numbers with the same leading bits, is a few places.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::KeyOrder;
+use koeldb_base::coding::to_usize;
+
+use super::rank::Ranker;
+
+/// The leading bits that are looked up: 256 places of them fit in the nearest cache beside all else a read needs.
+const PLACE_BITS: u32 = 8;
+const PLACES: usize = 1 << PLACE_BITS;
+const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
+
+/// Where tables begin, in the order of their keys.
+#[derive(Debug)]
+pub(super) struct Routes {
+    order: KeyOrder,
+    ranker: Ranker,
+    /// Of the smallest key of each table.
+    ranks: Box<[u64]>,
+    smallest: Box<[Vec<u8>]>,
+    /// What is taken off a number before its leading bits are.
+    base: u64,
+    shift: u32,
+    /// How many tables begin before the numbers with these leading bits, and, in the next place, behind them.
+    begun: Box<[u32; PLACES + 1]>,
+}
+
+impl Routes {
+    /// Routes to tables that begin with these keys, which are in order.
+    pub(super) fn new(order: KeyOrder, smallest: Box<[Vec<u8>]>) -> Self {
+        let ranker = Ranker::new(&order);
+        let ranks: Box<[u64]> = smallest.iter().map(|key| ranker.rank(key)).collect();
+        let base = ranks.first().copied().unwrap_or(0);
+        let span = (ranks.last().copied().unwrap_or(0)).saturating_sub(base);
+        let span_bits = u64::BITS.saturating_sub(span.leading_zeros());
+        let shift = span_bits.saturating_sub(PLACE_BITS);
+        let mut begun = Box::new([0; PLACES + 1]);
+        for (place, begun) in (0_u64..).zip(begun.iter_mut()) {
+            let before = |rank: &u64| (rank.saturating_sub(base) >> shift) < place;
+            *begun = u32::try_from(ranks.partition_point(before)).unwrap_or(u32::MAX);
+        }
+        Routes {
+            order,
+            ranker,
+            ranks,
+            smallest,
+            base,
+            shift,
+            begun,
+        }
+    }
+
+    /// The index of the only table that may have a key; `None` if all keys are larger.
+    #[inline]
+    pub(super) fn table_of(&self, key: &[u8]) -> Option<u32> {
+        let own = self.ranker.rank(key);
+        let leading = own.saturating_sub(self.base) >> self.shift;
+        let place = to_usize(leading.min(LAST_PLACE));
+        let (mut begun, end) = match self.begun.get(place..)? {
+            [first, end, ..] => (*first, *end),
+            _ => return None,
+        };
+        if begun != end {
+            begun = self.begun_before(begun, end, own)?;
+        }
+        let table = begun.checked_sub(1)?;
+        if self.ranks.get(table as usize) == Some(&own) {
+            self.table_of_tied(key, table)
+        } else {
+            Some(table)
+        }
+    }
+
+    /// How many tables begin up to a number, if that is `from` to `to`.
+    #[inline(never)]
+    fn begun_before(&self, from: u32, to: u32, own: u64) -> Option<u32> {
+        let places = self.ranks.get(from as usize..to as usize)?;
+        let more = places.partition_point(|&rank| rank <= own);
+        from.checked_add(u32::try_from(more).ok()?)
+    }
+
+    /// [`Routes::table_of`] where the number of the key is that of the smallest key of a table: equal numbers say nothing of
+    /// keys that are longer.
+    #[cold]
+    fn table_of_tied(&self, key: &[u8], table: u32) -> Option<u32> {
+        let at = (self.smallest.get(..=table as usize)?)
+            .iter()
+            .rposition(|smallest| self.order.compare(smallest, key).is_le())?;
+        u32::try_from(at).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(order: &KeyOrder, mut smallest: Vec<Vec<u8>>, keys: &[Vec<u8>]) {
+        smallest.sort_by(|a, b| order.compare(a, b));
+        smallest.dedup();
+        let routes = Routes::new(order.clone(), smallest.clone().into());
+        for key in keys.iter().chain(&smallest) {
+            let expected = smallest.partition_point(|first| order.compare(first, key).is_le());
+            assert_eq!(
+                routes.table_of(key).map(|table| table as usize),
+                expected.checked_sub(1),
+                "{key:?} in {smallest:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_key_finds_the_last_table_that_begins_before_it() {
+        let mut state = 7_u64;
+        let mut draw = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let orders = [
+            KeyOrder::Bytewise,
+            KeyOrder::ReverseBytewise,
+            KeyOrder::Uint64,
+        ];
+        for round in 0..200_u32 {
+            for order in &orders {
+                let mask = u64::MAX >> (draw() % 64);
+                let top = draw() & !mask;
+                let mut key = || (top | draw() & mask).to_le_bytes().to_vec();
+                let smallest = (0..round % 40).map(|_| key()).collect();
+                let keys: Vec<_> = (0..50).map(|_| key()).collect();
+                check(order, smallest, &keys);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_equal_numbers_are_told_apart() {
+        let key = |tail: &str| format!("the same 8 bytes {tail}").into_bytes();
+        let smallest: Vec<_> = ["b", "d", "f", "fa"].map(key).into();
+        let keys: Vec<_> = ["", "a", "b", "c", "e", "f", "f0", "fa", "fb", "z"]
+            .map(key)
+            .into();
+        check(&KeyOrder::Bytewise, smallest, &keys);
+    }
+}

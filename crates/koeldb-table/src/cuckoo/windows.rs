@@ -1,0 +1,253 @@
+//! How the windows of a table are looked through: for tables of the usual shapes with every size a constant.
+//!
+//! A look-up of a key that is in no cache waits for memory, and the processor meanwhile runs ahead into the next
+//! look-up if it is near enough. So what a look-up takes in instructions decides how many of them overlap, and a branch
+//! that nobody can predict undoes all that was begun behind it.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use koeldb_base::{Lookup, PinnedSlice, Result, SeqNo, ValueType};
+
+use super::format::CuckooLayout;
+use super::reader::CuckooReader;
+use super::word::WordSearch;
+use crate::block_based::block::prefetch;
+
+/// What one window says of a key.
+pub(super) enum Found<S> {
+    /// The key is in this slot.
+    Here(S),
+    /// The table does not have the key.
+    Absent,
+    /// The key may be in its next window.
+    NotYet,
+}
+
+/// Which [`Windows`] a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WindowKind {
+    /// [`Numbers`] with values of 4 bytes.
+    NumbersTo4,
+    /// [`Numbers`] with values of 8 bytes.
+    NumbersTo8,
+    /// [`AnyWindows`].
+    Any,
+}
+
+/// Runs something for the [`Windows`] of a kind.
+macro_rules! with_windows {
+    ($kind:expr, $windows:ident => $run:expr) => {
+        match $kind {
+            $crate::cuckoo::windows::WindowKind::NumbersTo4 => {
+                type $windows = $crate::cuckoo::windows::Numbers<12, 60>;
+                $run
+            }
+            $crate::cuckoo::windows::WindowKind::NumbersTo8 => {
+                type $windows = $crate::cuckoo::windows::Numbers<16, 80>;
+                $run
+            }
+            $crate::cuckoo::windows::WindowKind::Any => {
+                type $windows = $crate::cuckoo::windows::AnyWindows;
+                $run
+            }
+        }
+    };
+}
+pub(super) use with_windows;
+
+impl WindowKind {
+    pub(super) fn of(layout: &CuckooLayout, words: Option<&WordSearch>) -> Self {
+        let is_numbers = words.is_some()
+            && layout.is_last_level
+            && layout.heap_bytes.is_none()
+            && layout.key_bytes == 8;
+        match (layout.slot_bytes(), layout.window_bytes()) {
+            (12, 60) if is_numbers => WindowKind::NumbersTo4,
+            (16, 80) if is_numbers => WindowKind::NumbersTo8,
+            _ => WindowKind::Any,
+        }
+    }
+}
+
+/// The windows of tables of one shape.
+pub(super) trait Windows {
+    /// Where a window is.
+    type Window<'r>: Copy + Default;
+    /// A slot that has the key.
+    type Slot<'r>: Copy;
+
+    /// The window of hash function `function` of a key; `None` if the table cannot have the key.
+    fn window<'r>(reader: &'r CuckooReader, function: u32, key: &[u8]) -> Option<Self::Window<'r>>;
+
+    /// Begins to fetch a window.
+    fn fetch<'r>(reader: &'r CuckooReader, window: Self::Window<'r>);
+
+    /// Looks through a window of this key.
+    fn look<'r>(
+        reader: &'r CuckooReader,
+        window: Self::Window<'r>,
+        key: &[u8],
+    ) -> Found<Self::Slot<'r>>;
+
+    /// The value in a slot, if it has one that a snapshot sees.
+    fn value<'r>(
+        reader: &'r CuckooReader,
+        slot: Self::Slot<'r>,
+        snapshot: SeqNo,
+    ) -> Result<Option<&'r [u8]>>;
+
+    /// The value of a slot, made to outlive the table.
+    fn pin<'r>(reader: &'r CuckooReader, slot: Self::Slot<'r>, value: &'r [u8]) -> PinnedSlice;
+
+    /// Gives the entries in a slot to a look-up of its key, as far as the look-up sees them.
+    fn offer(reader: &CuckooReader, slot: Self::Slot<'_>, lookup: &mut Lookup) -> Result<()>;
+}
+
+/// The slot of a key.
+#[inline(always)]
+pub(super) fn find<'r, W: Windows>(reader: &'r CuckooReader, key: &[u8]) -> Option<W::Slot<'r>> {
+    match W::look(reader, W::window(reader, 0, key)?, key) {
+        Found::Here(slot) => Some(slot),
+        Found::Absent => None,
+        Found::NotYet => find_further::<W>(reader, key),
+    }
+}
+
+/// The same, of a key that is not in its first window.
+#[inline(never)]
+fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: &[u8]) -> Option<W::Slot<'r>> {
+    for function in 1..reader.layout.function_count {
+        match W::look(reader, W::window(reader, function, key)?, key) {
+            Found::Here(slot) => return Some(slot),
+            Found::Absent => return None,
+            Found::NotYet => {}
+        }
+    }
+    None
+}
+
+/// Keys of 8 bytes in slots of `SLOT` bytes and windows of `WINDOW`, with nothing but the value behind the key: no value
+/// has more than 16 bytes.
+pub(super) struct Numbers<const SLOT: usize, const WINDOW: usize>;
+
+impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
+    type Window<'r> = Option<&'r [u8; WINDOW]>;
+    type Slot<'r> = &'r [u8; SLOT];
+
+    #[inline(always)]
+    fn window<'r>(reader: &'r CuckooReader, function: u32, key: &[u8]) -> Option<Self::Window<'r>> {
+        let words = reader.words.as_ref()?;
+        let slot = words.first_slot(function, words.word(key)?);
+        let start = slot.wrapping_mul(SLOT as u64);
+        Some(Some(reader.slots.window(start)?))
+    }
+
+    #[inline(always)]
+    fn fetch<'r>(_reader: &'r CuckooReader, window: Self::Window<'r>) {
+        if let Some(window) = window {
+            prefetch(window, 0);
+            prefetch(window, WINDOW.saturating_sub(1));
+        }
+    }
+
+    #[inline(always)]
+    fn look<'r>(
+        reader: &'r CuckooReader,
+        window: Self::Window<'r>,
+        key: &[u8],
+    ) -> Found<Self::Slot<'r>> {
+        let (Some(window), Some(words), Some(key)) = (window, &reader.words, key.first_chunk())
+        else {
+            return Found::Absent;
+        };
+        let slots = window.as_chunks::<SLOT>().0;
+        if let Some(slot) = slot_of(slots, u64::from_le_bytes(*key)) {
+            return Found::Here(slot);
+        }
+        match slot_of(slots, words.empty()) {
+            Some(_) => Found::Absent,
+            None => Found::NotYet,
+        }
+    }
+
+    #[inline(always)]
+    fn value<'r>(
+        _reader: &'r CuckooReader,
+        slot: Self::Slot<'r>,
+        _snapshot: SeqNo,
+    ) -> Result<Option<&'r [u8]>> {
+        Ok(slot.get(size_of::<u64>()..))
+    }
+
+    #[inline(always)]
+    fn pin<'r>(_reader: &'r CuckooReader, _slot: Self::Slot<'r>, value: &'r [u8]) -> PinnedSlice {
+        PinnedSlice::copy_of(value)
+    }
+
+    #[inline]
+    fn offer(reader: &CuckooReader, slot: Self::Slot<'_>, lookup: &mut Lookup) -> Result<()> {
+        if let Some(value) = Self::value(reader, slot, lookup.snapshot())? {
+            lookup.offer(0, ValueType::Value, || PinnedSlice::copy_of(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// The slot that has a key.
+///
+/// Which it is nobody can predict, so all are looked at and none is branched on. Each slot is a bit of a number, the
+/// last slot the lowest: of a chain of selections the compiler makes a branch again.
+#[inline(always)]
+fn slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> Option<&[u8; SLOT]> {
+    let mut bits = 0_u32;
+    for slot in slots {
+        bits = (bits << 1) | u32::from(slot.first_chunk() == Some(&word.to_le_bytes()));
+    }
+    let behind = bits.trailing_zeros() as usize;
+    slots.get(slots.len().wrapping_sub(1).wrapping_sub(behind))
+}
+
+/// Windows and slots of any size, each at a place in the table.
+pub(super) struct AnyWindows;
+
+impl Windows for AnyWindows {
+    type Window<'r> = u64;
+    type Slot<'r> = (&'r [u8], u64);
+
+    #[inline]
+    fn window(reader: &CuckooReader, function: u32, key: &[u8]) -> Option<u64> {
+        reader.window_of(function, key)
+    }
+
+    #[inline]
+    fn fetch(reader: &CuckooReader, window: u64) {
+        reader.slots.prefetch(window, reader.window_bytes);
+    }
+
+    #[inline]
+    fn look<'r>(reader: &'r CuckooReader, window: u64, key: &[u8]) -> Found<(&'r [u8], u64)> {
+        reader.look(window, key)
+    }
+
+    #[inline]
+    fn value<'r>(
+        reader: &'r CuckooReader,
+        (slot, _): (&'r [u8], u64),
+        snapshot: SeqNo,
+    ) -> Result<Option<&'r [u8]>> {
+        reader.value_in(slot, snapshot)
+    }
+
+    #[inline]
+    fn pin<'r>(reader: &'r CuckooReader, (_, at): (&'r [u8], u64), value: &'r [u8]) -> PinnedSlice {
+        reader.pin(value, at)
+    }
+
+    #[inline]
+    fn offer(reader: &CuckooReader, (slot, at): (&[u8], u64), lookup: &mut Lookup) -> Result<()> {
+        reader.offer(lookup, slot, at)
+    }
+}
