@@ -12,7 +12,6 @@
     reason = "a benchmark has no interface, measures with the system's clock, and may panic"
 )]
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -41,13 +40,8 @@ fn key(number: u64) -> [u8; 16] {
 
 /// Nanoseconds this thread was running.
 fn running() -> u64 {
-    let statistics = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    statistics
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
 }
 
 /// Nanoseconds for each of `count` calls.

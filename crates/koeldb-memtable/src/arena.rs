@@ -6,10 +6,10 @@
 //! thread writes a line that another thread's insert writes.
 //!
 //! Blocks grow from 4 KiB to the configured size, so that an idle memtable is small. A large entry gets a block
-//! of its own.
+//! of its own. In a large memtable blocks are cut from *chunks*, which are huge pages.
 //!
 //! # Invariants
-//! - **A1** A block neither moves nor shrinks nor is freed before the arena is dropped.
+//! - **A1** A block or chunk neither moves nor shrinks nor is freed before the arena is dropped.
 //! - **A2** Bytes that [`Lease::allocate`] returned belong to the caller alone and are never returned again.
 //! - **A3** Addresses have at most [`ADDRESS_BITS`] bits.
 //! - **A4** The [`Buffer`] over the arena stays inside of [`SharedArena`], and positions in it are made by
@@ -18,6 +18,8 @@
     unsafe_code,
     reason = "an arena hands out raw memory; a Vec per block could neither be shared by writers nor stay put"
 )]
+
+mod pages;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -30,8 +32,10 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::{Buffer, PinnedSlice, Region};
 use koeldb_base::{SeqNo, ValueType};
 
+use crate::memtable::MemtableOptions;
 use crate::recycler::Recycler;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, UnsafeCell, yield_now};
+pub(crate) use pages::{HUGE_BYTES, Pages, vec_for};
 
 /// Enough that two of some dozen inserting threads rarely meet: a shard is held for some 2 % of an insert.
 #[cfg(not(all(loom, test)))]
@@ -41,6 +45,12 @@ pub(crate) const SHARDS: usize = 2;
 
 const ALIGN: usize = 8;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
+/// What a large arena cuts its blocks from.
+const CHUNK_BYTES: usize = HUGE_BYTES;
+/// An arena is large that holds so many bytes,
+const CHUNKS_FROM: usize = CHUNK_BYTES / 2;
+/// in a memtable of so many: its last chunk, half empty, is a small part of it.
+const CHUNKED_BUFFER_BYTES: usize = 16 * CHUNK_BYTES;
 /// The bits of an address in an arena.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
@@ -133,10 +143,16 @@ impl Shard {
     }
 }
 
-/// Memory of the allocator, given back when dropped.
+/// Memory of the allocator or of the system, given back when dropped.
 pub(crate) struct Block {
     start: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
+    source: Source,
+}
+
+enum Source {
+    Allocator(Layout),
+    System(#[expect(dead_code, reason = "held for the memory it is")] Pages),
 }
 
 // SAFETY: a block is an address and a size; what lies in it is guarded by A2.
@@ -151,6 +167,18 @@ impl Block {
         let Some(start) = NonNull::new(start) else {
             handle_alloc_error(layout)
         };
+        Self::with(start, bytes, Source::Allocator(layout))
+    }
+
+    /// A chunk of huge pages, if the system has some.
+    fn new_chunk() -> Self {
+        match Pages::new(CHUNK_BYTES) {
+            Some(pages) => Self::with(pages.start(), CHUNK_BYTES, Source::System(pages)),
+            None => Self::new(CHUNK_BYTES),
+        }
+    }
+
+    fn with(start: NonNull<u8>, bytes: usize, source: Source) -> Self {
         // Bits above are for the representations to use.
         assert!(
             (start.addr().get() as u64) < 1 << ADDRESS_BITS,
@@ -158,19 +186,25 @@ impl Block {
         );
         // `Region::bytes` finds its way back from the address.
         let _ = start.as_ptr().expose_provenance();
-        Block { start, layout }
+        Block {
+            start,
+            bytes,
+            source,
+        }
     }
 
     /// Its size.
     pub(crate) fn bytes(&self) -> usize {
-        self.layout.size()
+        self.bytes
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `new` got the block from `alloc` with this layout; a block cannot be copied.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        if let Source::Allocator(layout) = self.source {
+            // SAFETY: `new` got the block from `alloc` with this layout; a block cannot be copied.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
     }
 }
 
@@ -189,29 +223,78 @@ pub(crate) struct Totals {
 /// A concurrent bump allocator with the counters of what was put in it.
 pub(crate) struct Arena {
     block_bytes_max: usize,
+    /// Whether blocks may be cut from chunks.
+    has_chunks: bool,
     allocated: AtomicUsize,
+    /// The part of `allocated` that is left of a chunk.
+    uncut: AtomicUsize,
     /// Whether anything was ever counted.
     counted: AtomicBool,
     shards: Box<[Padded<Shard>; SHARDS]>,
-    blocks: Mutex<Vec<Block>>,
+    blocks: Mutex<Blocks>,
     recycler: Option<Arc<Recycler>>,
 }
 
+/// All blocks and chunks of an arena, and what is left of the last chunk.
+#[derive(Default)]
+struct Blocks {
+    all: Vec<Block>,
+    chunk: Rest,
+}
+
+/// The end of a chunk, of which nothing was handed out yet.
+struct Rest {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: what is left of a chunk is guarded by A2, as all of it.
+unsafe impl Send for Rest {}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Rest {
+            start: ptr::null_mut(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Rest {
+    /// Takes `bytes` of it.
+    fn cut(&mut self, bytes: usize) -> NonNull<u8> {
+        debug_assert!(bytes <= self.bytes);
+        let start = self.start;
+        // SAFETY: there are `self.bytes` of one chunk at `start`, which are at least `bytes`.
+        self.start = unsafe { start.add(bytes) };
+        self.bytes -= bytes;
+        NonNull::new(start).expect("where bytes are left, there is a chunk")
+    }
+}
+
 impl Arena {
-    fn new(block_bytes_max: usize, recycler: Option<Arc<Recycler>>) -> Self {
+    fn new(options: &MemtableOptions) -> Self {
+        let block_bytes_max = options.arena_block_bytes.max(1 << 10);
         Arena {
-            block_bytes_max: block_bytes_max.max(1 << 10).next_multiple_of(ALIGN),
+            block_bytes_max: block_bytes_max.next_multiple_of(ALIGN),
+            has_chunks: options.write_buffer_bytes >= CHUNKED_BUFFER_BYTES,
+            uncut: AtomicUsize::new(0),
             allocated: AtomicUsize::new(size_of::<Self>() + size_of::<[Padded<Shard>; SHARDS]>()),
             counted: AtomicBool::new(false),
             shards: Box::default(),
-            blocks: Mutex::new(Vec::new()),
-            recycler,
+            blocks: Mutex::default(),
+            recycler: options.recycler.clone(),
         }
     }
 
-    /// The bytes the arena took from the allocator.
+    /// The bytes the arena took from the allocator and the system.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that nothing was put in yet, but for the ends of blocks.
+    pub(crate) fn uncut_bytes(&self) -> usize {
+        self.uncut.load(Ordering::Relaxed)
     }
 
     /// Borrows a shard.
@@ -277,13 +360,39 @@ impl Arena {
         shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
     }
 
-    /// Adds a block of `bytes` bytes to the list, a used one if there is.
-    fn new_block(&self, bytes: usize) -> NonNull<u8> {
-        let used = self.recycler.as_ref().and_then(|r| r.take_block(bytes));
-        let block = used.unwrap_or_else(|| Block::new(bytes));
-        let start = block.start;
+    /// A block of `wanted` bytes, or of what is left of a chunk if that is `needed` at least; and its size.
+    fn new_block(&self, needed: usize, wanted: usize) -> (NonNull<u8>, usize) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.push(block);
+        let is_cut = self.has_chunks
+            && wanted <= CHUNK_BYTES / 2
+            && self.allocated.load(Ordering::Relaxed) >= CHUNKS_FROM;
+        if !is_cut {
+            return (self.add_block(&mut blocks, wanted, Block::new), wanted);
+        }
+        if blocks.chunk.bytes < needed {
+            let start = self.add_block(&mut blocks, CHUNK_BYTES, |_| Block::new_chunk());
+            blocks.chunk = Rest {
+                start: start.as_ptr(),
+                bytes: CHUNK_BYTES,
+            };
+        }
+        let bytes = wanted.min(blocks.chunk.bytes);
+        let start = blocks.chunk.cut(bytes);
+        self.uncut.store(blocks.chunk.bytes, Ordering::Relaxed);
+        (start, bytes)
+    }
+
+    /// Adds a block of `bytes` bytes to the list, a used one if there is.
+    fn add_block(
+        &self,
+        blocks: &mut Blocks,
+        bytes: usize,
+        make: impl FnOnce(usize) -> Block,
+    ) -> NonNull<u8> {
+        let used = self.recycler.as_ref().and_then(|r| r.take_block(bytes));
+        let block = used.unwrap_or_else(|| make(bytes));
+        let start = block.start;
+        blocks.all.push(block);
         self.allocated.fetch_add(bytes, Ordering::Relaxed);
         start
     }
@@ -295,7 +404,7 @@ impl Drop for Arena {
             return;
         };
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        for block in blocks.drain(..) {
+        for block in blocks.all.drain(..) {
             recycler.give_block(block);
         }
     }
@@ -362,9 +471,9 @@ impl Lease<'_> {
         let block = so_far
             .max(FIRST_BLOCK_BYTES)
             .min(limit.next_multiple_of(ALIGN));
-        let fetched = if bytes > block / 4 { bytes } else { block };
+        let wanted = if bytes > block / 4 { bytes } else { block };
+        let (start, fetched) = self.arena.new_block(bytes, wanted);
         from.block_bytes.store(so_far + fetched, Ordering::Relaxed);
-        let start = self.arena.new_block(fetched);
         if fetched == bytes {
             return start;
         }
@@ -474,15 +583,25 @@ pub(crate) struct SharedArena {
 }
 
 impl SharedArena {
-    /// An empty arena that fetches blocks of up to `block_bytes_max` bytes, used ones if there are.
-    pub(crate) fn new(block_bytes_max: usize, recycler: Option<Arc<Recycler>>) -> Self {
-        let arena = Arc::new(Arena::new(block_bytes_max, recycler));
+    /// An empty arena for a memtable with these options.
+    pub(crate) fn new(options: &MemtableOptions) -> Self {
+        let arena = Arc::new(Arena::new(options));
         let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));
         SharedArena {
             arena,
             buffer,
             far_from: usize::MAX,
         }
+    }
+
+    /// An empty arena of blocks of up to so many bytes.
+    #[cfg(test)]
+    pub(crate) fn of_blocks(block_bytes_max: usize) -> Self {
+        Self::new(&MemtableOptions {
+            arena_block_bytes: block_bytes_max,
+            write_buffer_bytes: 0,
+            ..MemtableOptions::default()
+        })
     }
 
     /// The same for entries whose values of `far_from` bytes and more lie apart from their keys; before the first entry.

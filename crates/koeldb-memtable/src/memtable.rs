@@ -382,6 +382,12 @@ impl Memtable {
         self.memory().total()
     }
 
+    /// The same, but for what is ready for entries to come: how full the memtable is.
+    #[must_use]
+    pub fn filled_bytes(&self) -> usize {
+        self.memory_bytes() - self.rep.arena().arena().uncut_bytes()
+    }
+
     /// What the memory of the memtable is used for.
     #[must_use]
     #[inline]

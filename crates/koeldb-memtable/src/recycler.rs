@@ -1,8 +1,9 @@
 //! Memory of dropped memtables, for the next ones.
 //!
 //! A memtable that begins with fresh memory pays for a page fault every four kilobytes, and one with a bucket array of
-//! megabytes for many at once. A database therefore keeps the blocks and the arrays of the memtables it drops, up to a
-//! limit, and clears the arrays where they are dropped, which is in the background.
+//! megabytes for many at once. A database therefore keeps the blocks and the arrays of the memtables it drops, and clears
+//! the arrays where they are dropped, which is in the background. It keeps up to a limit, and no more than memtables gave
+//! back since they took most: with what is kept they never take more than they once did without.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,6 +21,9 @@ const ARRAYS_MAX: usize = 4;
 pub struct Recycler {
     max_bytes: usize,
     held_bytes: AtomicUsize,
+    /// Taken by memtables, and the most that ever was.
+    used_bytes: AtomicUsize,
+    used_bytes_max: AtomicUsize,
     blocks: Mutex<Vec<Block>>,
     arrays: Mutex<VecDeque<BucketArray>>,
 }
@@ -31,6 +35,8 @@ impl Recycler {
         Arc::new(Recycler {
             max_bytes,
             held_bytes: AtomicUsize::new(0),
+            used_bytes: AtomicUsize::new(0),
+            used_bytes_max: AtomicUsize::new(0),
             blocks: Mutex::default(),
             arrays: Mutex::default(),
         })
@@ -52,12 +58,20 @@ impl Recycler {
         if missing {
             let mut array = BucketArray::new(count);
             array.clear();
+            self.note_taken(array.memory_bytes());
             self.give_array(array);
         }
     }
 
-    /// A block of exactly `bytes` bytes.
+    /// Notes that a memtable takes so many bytes, from here or elsewhere.
+    fn note_taken(&self, bytes: usize) {
+        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.used_bytes_max.fetch_max(used, Ordering::Relaxed);
+    }
+
+    /// A block of exactly `bytes` bytes, if there is one; who gets none makes one.
     pub(crate) fn take_block(&self, bytes: usize) -> Option<Block> {
+        self.note_taken(bytes);
         let mut blocks = lock(&self.blocks);
         let at = blocks.iter().rposition(|block| block.bytes() == bytes)?;
         self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -70,8 +84,9 @@ impl Recycler {
         }
     }
 
-    /// A cleared array of `count` buckets.
+    /// A cleared array of `count` buckets, if there is one; who gets none makes one.
     pub(crate) fn take_array(&self, count: usize) -> Option<BucketArray> {
+        self.note_taken(BucketArray::bytes_of(count));
         let mut arrays = lock(&self.arrays);
         let at = arrays.iter().position(|array| array.len() == count)?;
         let array = arrays.remove(at)?;
@@ -94,10 +109,15 @@ impl Recycler {
         }
     }
 
-    /// Counts `bytes` more as held, unless that is too much.
+    /// Counts `bytes` that a memtable gives back as held, unless that is too much.
     fn has_room(&self, bytes: usize) -> bool {
+        let used = self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        let since_most = self
+            .used_bytes_max
+            .load(Ordering::Relaxed)
+            .saturating_sub(used);
         let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let has_room = held + bytes <= self.max_bytes;
+        let has_room = held + bytes <= self.max_bytes.min(since_most);
         if !has_room {
             self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }

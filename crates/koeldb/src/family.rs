@@ -104,7 +104,7 @@ impl FamilyData {
     /// Sets when the active memtable is looked at first.
     fn look_at_active(&self) {
         let (bytes, limit) = self.read(|state| {
-            let bytes = state.active.memtable.memory_bytes();
+            let bytes = state.active.memtable.filled_bytes();
             (bytes, write_buffer_bytes(&state.options))
         });
         self.look_later(bytes, limit);

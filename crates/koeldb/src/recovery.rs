@@ -420,7 +420,7 @@ impl Replay<'_> {
         }
         for family in self.families.values() {
             let is_full = family.read(|state| {
-                state.active.memtable.memory_bytes() as u64 >= state.options.write_buffer_size
+                state.active.memtable.filled_bytes() as u64 >= state.options.write_buffer_size
             });
             if is_full {
                 flush(family, self.factory, &mut self.flushed)?;

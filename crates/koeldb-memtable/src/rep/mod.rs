@@ -72,7 +72,7 @@ pub(crate) enum MemtableRep {
 impl MemtableRep {
     /// The representation the options ask for; the skip list where that does not work.
     pub(crate) fn new(options: &MemtableOptions, order: KeyOrder, learned: Learned) -> Self {
-        let arena = SharedArena::new(options.arena_block_bytes, options.recycler.clone());
+        let arena = SharedArena::new(options);
         let prefixes = options.prefixes.as_ref();
         let kind = match options.rep.check(&order, prefixes.is_some()) {
             Ok(()) => options.rep,

@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
+use koeldb_base::coding::to_usize;
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Cursor, KeyOrder, ValueType};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, RepKind};
@@ -153,5 +154,79 @@ fn h17_what_is_kept_for_later_is_reported() {
         }
         assert!(recycler.memory_bytes() <= 1 << 20);
         assert!(recycler.memory_bytes() > 0);
+    }
+}
+
+fn fill(memtable: &Memtable, kib: u64) {
+    for seqno in 1..=kib {
+        let key = seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        memtable
+            .insert(seqno, ValueType::Value, &key, &[7; 960])
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_large_memtable_takes_chunks_and_is_as_full_as_its_entries_are() {
+    for rep in reps() {
+        let options = MemtableOptions {
+            rep,
+            write_buffer_bytes: 64 << 20,
+            prefixes: Some(Arc::new(FixedPrefix::new(2))),
+            ..MemtableOptions::default()
+        };
+        let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+        let buckets = memtable.memory().bucket_bytes;
+        let kib = if cfg!(miri) { 1100 } else { 5000 };
+        fill(&memtable, kib);
+        let (filled, taken) = (memtable.filled_bytes(), memtable.memory_bytes());
+        assert!(taken >= filled && taken - filled < 2 << 20, "{rep:?}");
+        let expected = to_usize(kib << 10);
+        let blocks = 512 << 10;
+        // A list with an index for each of many prefixes takes what it takes.
+        let is_lean = !matches!(rep, RepKind::HashSkipList { .. });
+        assert!(
+            !is_lean || (filled - buckets).abs_diff(expected) < expected / 10 + blocks,
+            "{rep:?}: {filled} of {expected}"
+        );
+        memtable.seal();
+        let mut cursor = memtable.cursor();
+        let mut count = 0;
+        cursor.seek_to_first().unwrap();
+        while cursor.valid() {
+            assert_eq!(cursor.value(), [7; 960]);
+            count += 1;
+            cursor.next().unwrap();
+        }
+        assert_eq!(count, kib);
+    }
+}
+
+#[test]
+fn with_what_is_kept_there_is_never_more_memory_than_memtables_once_took() {
+    for rep in reps() {
+        let recycler = Recycler::new(16 << 20);
+        let options = MemtableOptions {
+            rep,
+            write_buffer_bytes: 4 << 20,
+            prefixes: Some(Arc::new(FixedPrefix::new(2))),
+            recycler: Some(Arc::clone(&recycler)),
+            ..MemtableOptions::default()
+        };
+        let kib = if cfg!(miri) { 40 } else { 1000 };
+        let filled = || {
+            let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+            fill(&memtable, kib);
+            memtable
+        };
+        let (one, two) = (filled(), filled());
+        let most = one.memory_bytes() + two.memory_bytes();
+        drop(one);
+        assert!(recycler.memory_bytes() > 0, "{rep:?}");
+        let three = filled();
+        drop(two);
+        let four = filled();
+        let all = three.memory_bytes() + four.memory_bytes() + recycler.memory_bytes();
+        assert!(all <= most + most / 50, "{rep:?}: {all} of {most}");
     }
 }

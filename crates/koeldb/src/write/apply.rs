@@ -10,9 +10,13 @@ use std::sync::{Arc, OnceLock};
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
+use koeldb_memtable::BatchEntry as MemtableEntry;
 
 use super::batch::{BatchEntry, BatchIter};
 use super::commit::ActiveFamily;
+
+/// So many entries of a family go into its memtable together.
+const TOGETHER: usize = 16;
 
 /// The entries of one member of a group.
 #[derive(Clone, Debug)]
@@ -111,27 +115,71 @@ pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) ->
 }
 
 fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
-    let mut seqno = first;
+    let mut operations = BatchIter::new(records);
     let mut should_look = false;
-    for entry in BatchIter::new(records) {
-        let (cf, value_type, key, value) = match entry? {
+    let mut next = next_entry(&mut operations)?;
+    let mut seqno = first;
+    while let Some((cf, value_type, key, value)) = next {
+        next = next_entry(&mut operations)?;
+        let entry = MemtableEntry {
+            seqno,
+            value_type,
+            key,
+            value,
+        };
+        seqno += 1;
+        // A family dropped since the batch was checked: its entries keep their numbers and go nowhere.
+        let Some(index) = position_of(families, cf) else {
+            continue;
+        };
+        let active = &families[index];
+        if next.is_some_and(|(next_cf, ..)| next_cf == cf) {
+            // More of the family: a few at a time wait for memory together.
+            let mut some = [entry; TOGETHER];
+            let mut count = 1;
+            while let Some((_, value_type, key, value)) =
+                next.filter(|(next_cf, ..)| *next_cf == cf)
+                && count < TOGETHER
+            {
+                some[count] = MemtableEntry {
+                    seqno,
+                    value_type,
+                    key,
+                    value,
+                };
+                count += 1;
+                seqno += 1;
+                next = next_entry(&mut operations)?;
+            }
+            active.memtable.insert_batch(&some[..count])?;
+        } else {
+            active
+                .memtable
+                .insert(entry.seqno, value_type, key, value)?;
+        }
+        should_look |= active.family.should_look(active.memtable.filled_bytes());
+    }
+    Ok(should_look)
+}
+
+/// Family, kind, key, value.
+type Operation<'r> = (u32, ValueType, &'r [u8], &'r [u8]);
+
+/// The next operation that makes an entry.
+#[inline]
+fn next_entry<'r>(operations: &mut BatchIter<'r>) -> Result<Option<Operation<'r>>> {
+    for entry in operations {
+        return Ok(Some(match entry? {
             BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
-            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
-            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[]),
+            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[]),
             BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
             BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
             BatchEntry::PutEntity { cf, key, entity } => {
                 (cf, ValueType::WideColumnEntity, key, entity)
             }
             BatchEntry::LogData(_) => continue,
-        };
-        // A family dropped since the batch was checked: its entries keep their numbers and go nowhere.
-        if let Some(index) = position_of(families, cf) {
-            let active = &families[index];
-            active.memtable.insert(seqno, value_type, key, value)?;
-            should_look |= active.family.should_look(active.memtable.memory_bytes());
-        }
-        seqno += 1;
+        }));
     }
-    Ok(should_look)
+    Ok(None)
 }

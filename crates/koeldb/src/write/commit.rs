@@ -398,10 +398,10 @@ impl DbInner {
         self.look_due.store(false, Ordering::Relaxed);
         let mut full = Vec::new();
         for (index, active) in commit.families.iter().enumerate() {
-            let bytes = active.memtable.memory_bytes();
             if let Some(charge) = &active.charge {
-                charge.set(bytes);
+                charge.set(active.memtable.memory_bytes());
             }
+            let bytes = active.memtable.filled_bytes();
             if bytes >= active.write_buffer_bytes {
                 full.push(index);
                 continue;
@@ -487,7 +487,7 @@ impl DbInner {
         active.memtable = Arc::clone(&next.memtable);
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
-        family.look_later(next.memtable.memory_bytes(), active.write_buffer_bytes);
+        family.look_later(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.delayed_write_rate(), next);
         self.update_stall();
         Ok(())

@@ -87,7 +87,7 @@ fn the_index_leads_next_to_every_target() {
     ];
     for order in orders {
         for (name, key) in keys.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
-            let list = SkipList::new(order.clone(), SharedArena::new(1 << 20, None), 0);
+            let list = SkipList::new(order.clone(), SharedArena::of_blocks(1 << 20), 0);
             for number in 0..count() {
                 insert(&list, &key(number), number);
             }
@@ -99,7 +99,7 @@ fn the_index_leads_next_to_every_target() {
 
 #[test]
 fn nodes_left_out_of_the_index_are_put_in_by_who_walks_past_them() {
-    let list = SkipList::new(KeyOrder::Bytewise, SharedArena::new(1 << 20, None), 0);
+    let list = SkipList::new(KeyOrder::Bytewise, SharedArena::of_blocks(1 << 20), 0);
     insert(&list, b"a", 0);
     insert(&list, b"z", 1);
     let tree = list.index.tree().unwrap();
@@ -121,7 +121,7 @@ fn nodes_left_out_of_the_index_are_put_in_by_who_walks_past_them() {
 #[test]
 fn the_index_keeps_up_with_writers_at_once() {
     for ascending in [false, true] {
-        let list = SkipList::new(KeyOrder::Bytewise, SharedArena::new(1 << 16, None), 0);
+        let list = SkipList::new(KeyOrder::Bytewise, SharedArena::of_blocks(1 << 16), 0);
         thread::scope(|scope| {
             for writer in 0..4 {
                 let list = &list;

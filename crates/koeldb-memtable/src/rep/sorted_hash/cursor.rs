@@ -22,6 +22,8 @@ use crate::rep::entry::Entry;
 pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) { 0 } else { 16 };
 /// So many entries' memory is asked for in advance.
 const AHEAD: usize = 4;
+/// So many entries of the best source are what a short scan reads.
+const SCANNED: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -94,6 +96,7 @@ impl SortedHashCursor {
             self.table.offer_if_overdue(&self.set);
         } else if len > 0 {
             let tail = &mut self.tail;
+            tail.reserve(TAIL_MAX);
             self.set.read_tail(&self.appended, |item| tail.push(item));
             self.table.item_order().sort(tail);
         }
@@ -185,8 +188,14 @@ impl SortedHashCursor {
         let target = self.table.target(internal_key);
         let order = self.table.item_order();
         self.positions.clear();
+        // All runs at once wait for the memory they are searched in.
         for run in &self.set.runs {
-            self.positions.push(run.lower_bound(order, target));
+            let block = run.block(target);
+            run.prefetch(&block);
+            self.positions.push(block.start);
+        }
+        for (run, position) in self.set.runs.iter().zip(&mut self.positions) {
+            *position = run.lower_bound_in(run.block_at(*position), order, target);
         }
         if !self.tail.is_empty() {
             self.positions.push(order.lower_bound(&self.tail, target));
@@ -213,8 +222,19 @@ impl SortedHashCursor {
 
     /// Asks for the entries that a scan forward will come to first.
     fn prefetch_first(&self) {
-        if let Some(&at) = self.positions.get(self.winner) {
-            for item in self.source(self.winner).iter().skip(at).take(AHEAD) {
+        let behind = |source| self.source(source).iter().skip(self.positions[source]);
+        if self.current.is_none() {
+            return;
+        }
+        for item in behind(self.winner).take(AHEAD) {
+            item.node.prefetch();
+        }
+        // Other sources are not stepped ahead of, so theirs are asked for as far as a short scan may come.
+        let last = behind(self.winner).nth(SCANNED);
+        let last = last.map_or(u64::MAX, |item| item.prefix);
+        for source in (0..self.positions.len()).filter(|&source| source != self.winner) {
+            let soon = behind(source).take_while(|item| item.prefix <= last);
+            for item in soon.take(AHEAD) {
                 item.node.prefetch();
             }
         }

@@ -24,7 +24,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 fn table(vector_limit: usize) -> Arc<SortedHash> {
     Arc::new(SortedHash::new(SortedHashParts {
         order: KeyOrder::Bytewise,
-        arena: SharedArena::new(1 << 12, None),
+        arena: SharedArena::of_blocks(1 << 12),
         bucket_count: 1,
         vector_limit,
         base: Base::EMPTY,
@@ -153,7 +153,7 @@ fn m5_m7_h11_what_was_acknowledged_is_found_and_listed_once() {
 #[test]
 fn m6_a_lease_hands_its_shard_over_whole() {
     check(|| {
-        let arena = SharedArena::new(1 << 12, None);
+        let arena = SharedArena::of_blocks(1 << 12);
         let values = Arc::new(PerShard::new(&arena, |_| Vec::new()));
         let writers = [1, 2].map(|number| {
             let (arena, values) = (arena.clone(), Arc::clone(&values));

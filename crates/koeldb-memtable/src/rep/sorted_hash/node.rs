@@ -26,7 +26,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
-use crate::arena::{ADDRESS_BITS, Lease, SharedArena};
+use crate::arena::{ADDRESS_BITS, HUGE_BYTES, Lease, Pages, SharedArena};
 use crate::rep::entry::{Entry, EntryParts};
 use crate::sync::AtomicPtr;
 
@@ -151,12 +151,12 @@ impl NodePtr {
         NonNull::new(node).map(NodePtr)
     }
 
-    /// Asks for the node and what follows.
+    /// Asks for the node and what follows, to behind a key of some length.
     #[inline]
     pub(super) fn prefetch(self) {
         let address = self.0.as_ptr().cast::<i8>();
         super::prefetch(address);
-        super::prefetch(address.wrapping_add(64));
+        super::prefetch(address.wrapping_add(40));
     }
 }
 
@@ -455,43 +455,88 @@ pub(super) fn make_node<'t>(
 }
 
 /// The buckets of a table.
-pub(crate) struct BucketArray(Box<[Bucket]>);
+pub(crate) struct BucketArray {
+    buckets: NonNull<[Bucket]>,
+    /// What they lie in, if not in memory of the allocator.
+    pages: Option<Pages>,
+}
+
+// SAFETY: buckets are changed through atomics alone, and the array owns them as a box would.
+unsafe impl Send for BucketArray {}
+// SAFETY: as above.
+unsafe impl Sync for BucketArray {}
 
 impl BucketArray {
     /// `count` empty buckets.
     #[cfg(not(all(loom, test)))]
     pub(crate) fn new(count: usize) -> Self {
-        // Zeros, which the system has ready and a loop over null pointers would have to write.
-        let zeros = vec![0_usize; count].into_boxed_slice();
-        let zeros = Box::into_raw(zeros) as *mut [Bucket];
-        // SAFETY: a bucket has the size and alignment of a `usize`, and a zero is a null pointer.
-        BucketArray(unsafe { Box::from_raw(zeros) })
+        let bytes = Self::bytes_of(count);
+        if bytes >= HUGE_BYTES
+            && let Some(pages) = Pages::new(bytes)
+        {
+            return BucketArray {
+                // Zeros, as below.
+                buckets: NonNull::slice_from_raw_parts(pages.start().cast(), count),
+                pages: Some(pages),
+            };
+        }
+        // Zeros, which the system has ready and a loop over null pointers would have to write. A bucket has the size and
+        // alignment of a `usize`, and a zero is a null pointer.
+        let zeros = Box::into_raw(vec![0_usize; count].into_boxed_slice());
+        BucketArray {
+            buckets: NonNull::new(zeros as *mut [Bucket]).expect("a box is not at null"),
+            pages: None,
+        }
     }
 
     #[cfg(all(loom, test))]
     pub(crate) fn new(count: usize) -> Self {
         let empty = |_| Bucket(AtomicPtr::new(ptr::null_mut()));
-        BucketArray((0..count).map(empty).collect())
+        let buckets: Box<[Bucket]> = (0..count).map(empty).collect();
+        BucketArray {
+            buckets: NonNull::new(Box::into_raw(buckets)).expect("a box is not at null"),
+            pages: None,
+        }
+    }
+
+    #[inline]
+    fn all(&self) -> &[Bucket] {
+        // SAFETY: `new` made as many buckets there, and they live as long as the array.
+        unsafe { self.buckets.as_ref() }
     }
 
     /// Empties all buckets.
     pub(crate) fn clear(&mut self) {
-        for bucket in &self.0 {
+        for bucket in self.all() {
             bucket.0.store(ptr::null_mut(), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.buckets.len()
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.0)
+        Self::bytes_of(self.len())
+    }
+
+    /// What an array of so many buckets takes.
+    pub(crate) fn bytes_of(count: usize) -> usize {
+        count * size_of::<Bucket>()
     }
 
     /// The bucket of a key.
     #[inline]
     pub(super) fn bucket(&self, hash: KeyHash) -> &Bucket {
-        &self.0[hash.index(self.0.len())]
+        &self.all()[hash.index(self.buckets.len())]
+    }
+}
+
+impl Drop for BucketArray {
+    fn drop(&mut self) {
+        if self.pages.is_none() {
+            // SAFETY: without pages they were made in a box, whose only owner this is.
+            drop(unsafe { Box::from_raw(self.buckets.as_ptr()) });
+        }
     }
 }

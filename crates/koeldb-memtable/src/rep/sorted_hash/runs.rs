@@ -11,13 +11,15 @@
 //!   one that holds the same.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use koeldb_base::KeyOrder;
+use koeldb_base::coding::to_usize;
 
 use super::log::{self, Item, Segment};
 use super::memory::Gauge;
-use crate::arena::{SHARDS, SharedArena};
+use crate::arena::{SHARDS, SharedArena, prefetch, vec_for};
 
 /// A run is merged with those behind it that together have at least this part of its length.
 const RATIO: usize = 4;
@@ -26,7 +28,9 @@ pub(super) const SEEK_MERGE_MAX: usize = 4096;
 /// So many runs are merged by a seek if nobody else did.
 pub(super) const RUNS_MAX: usize = 16;
 /// One of so many prefixes is kept apart, for searches of long runs to begin with.
-const SAMPLED: usize = 32;
+const SAMPLED: usize = 16;
+/// The items of a cache line.
+const LINE_ITEMS: usize = 64 / size_of::<Item>();
 
 /// How items compare.
 #[derive(Clone, Copy)]
@@ -66,7 +70,7 @@ impl<'t> ItemOrder<'t> {
 
     /// Merges sorted items. What lies between two of the `few` is copied as a whole.
     fn merge(self, many: &[Item], few: &[Item]) -> Vec<Item> {
-        let mut merged = Vec::with_capacity(many.len() + few.len());
+        let mut merged = vec_for(many.len() + few.len());
         let mut rest = many;
         for &item in few {
             let before = self.count_before(rest, item);
@@ -134,7 +138,7 @@ pub(super) struct Run {
 
 impl Run {
     fn new(items: Vec<Item>, gauge: &Gauge) -> Arc<Self> {
-        let sample: Box<[u64]> = if items.len() > 8 * SAMPLED {
+        let sample: Box<[u64]> = if items.len() > 16 * SAMPLED {
             items
                 .iter()
                 .step_by(SAMPLED)
@@ -160,18 +164,49 @@ impl Run {
     /// The first item at or behind a target.
     #[inline]
     pub(super) fn lower_bound(&self, order: ItemOrder<'_>, target: Target<'_>) -> usize {
+        self.lower_bound_in(self.block(target), order, target)
+    }
+
+    /// The items among which, or just behind which, the first with no smaller prefix than the target's is.
+    #[inline]
+    pub(super) fn block(&self, target: Target<'_>) -> Range<usize> {
         let sampled = self
             .sample
             .partition_point(|&prefix| prefix < target.prefix);
-        let Some(before) = sampled.checked_sub(1) else {
-            return order.lower_bound(&self.items, target);
-        };
         // What is sampled next, if anything, is not below the target.
-        let start = before * SAMPLED;
-        let end = (start + SAMPLED).min(self.items.len());
-        let first =
-            start + self.items[start..end].partition_point(|item| item.prefix < target.prefix);
-        order.among_ties(&self.items, first, target)
+        self.block_at(sampled.saturating_sub(1) * SAMPLED)
+    }
+
+    /// The block that begins at `start`.
+    #[inline]
+    pub(super) fn block_at(&self, start: usize) -> Range<usize> {
+        if self.sample.is_empty() {
+            return 0..self.items.len();
+        }
+        start..(start + SAMPLED).min(self.items.len())
+    }
+
+    /// Asks for the items of a block, if it is one of many.
+    #[inline]
+    pub(super) fn prefetch(&self, block: &Range<usize>) {
+        if !self.sample.is_empty() {
+            for line in self.items[block.clone()].chunks(LINE_ITEMS) {
+                prefetch(line.as_ptr().cast());
+            }
+        }
+    }
+
+    /// The first item at or behind a target, whose block is known.
+    #[inline]
+    pub(super) fn lower_bound_in(
+        &self,
+        block: Range<usize>,
+        order: ItemOrder<'_>,
+        target: Target<'_>,
+    ) -> usize {
+        let start = block.start;
+        let before = self.items[block].partition_point(|item| item.prefix < target.prefix);
+        order.among_ties(&self.items, start + before, target)
     }
 }
 
@@ -228,10 +263,9 @@ impl RunSet {
         gauge: &Gauge,
     ) -> RunSet {
         let mut tails = Arc::clone(&self.tails);
-        let mut items = Vec::new();
+        let mut items = vec_for(to_usize(self.tail_len(appended)));
         for (shard, (&start, &end)) in self.covered.iter().zip(appended).enumerate() {
             if start < end {
-                items.reserve(koeldb_base::coding::to_usize(end - start));
                 let last = log::read(&tails[shard], start, end, |item| items.push(item));
                 if !Arc::ptr_eq(&last, &tails[shard]) {
                     Arc::make_mut(&mut tails)[shard] = last;

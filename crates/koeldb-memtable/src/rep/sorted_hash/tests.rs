@@ -19,7 +19,7 @@ use crate::rep::{Learned, MemtableRep, RepKind, bucket_count};
 fn parts(order: KeyOrder, bucket_count: usize, vector_limit: usize) -> SortedHashParts {
     SortedHashParts {
         order,
-        arena: SharedArena::new(1 << 16, None),
+        arena: SharedArena::of_blocks(1 << 16),
         bucket_count,
         vector_limit,
         base: Base::EMPTY,
