@@ -62,6 +62,15 @@ pub enum AccessHint {
     Sequential,
 }
 
+/// The pages of a mapped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappedPages {
+    /// 4 KiB.
+    Small,
+    /// 2 MiB, as far as the page cache has the file in pieces of that size.
+    Huge,
+}
+
 /// How a file is created or reopened for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
@@ -331,6 +340,17 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// [`OpenOptions::mmap`].
     fn mapped(&self) -> Option<&Arc<Buffer>> {
         None
+    }
+
+    /// Asks for pages of this size for the mapping, and with huge ones reads all of it in now, so that a look-up meets
+    /// neither the disk nor a small page. To be called before the mapping is read; does nothing without one, or where the
+    /// system has no such pages.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    fn arrange_mapping(&self, pages: MappedPages) -> Result<()> {
+        let _ = pages;
+        Ok(())
     }
 
     /// What offsets, lengths and buffers are best multiples of; 1 unless opened direct.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb_base::{Buffer, Result};
 
 use crate::file::{
-    DirEntry, FileLock, FileSystem, Metadata, OpenOptions, Purpose, RandomAccessFile, WritableFile,
-    WriteOptions,
+    DirEntry, FileLock, FileSystem, MappedPages, Metadata, OpenOptions, Purpose, RandomAccessFile,
+    WritableFile, WriteOptions,
 };
 use crate::read_driver::ReadBackend;
 
@@ -372,6 +372,10 @@ impl<L: Layer> RandomAccessFile for LayeredRandomAccessFile<L> {
 
     fn mapped(&self) -> Option<&Arc<Buffer>> {
         self.below.mapped()
+    }
+
+    fn arrange_mapping(&self, pages: MappedPages) -> Result<()> {
+        self.below.arrange_mapping(pages)
     }
 
     fn alignment(&self) -> usize {

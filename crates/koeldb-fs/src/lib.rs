@@ -8,7 +8,8 @@
 //! - [`layer`]: file systems around file systems: [`fault`] fails them, [`latency`] slows them down, [`trace`]
 //!   records them.
 //! - [`read_driver`]: many reads at once, by io_uring or threads.
-//! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`small_file`]: files that are replaced as a whole.
+//! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]: how
+//!   much of a piece of memory is in them. [`small_file`]: files that are replaced as a whole.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
@@ -16,6 +17,7 @@ pub mod aligned;
 pub mod clock;
 pub mod fault;
 pub mod file;
+pub mod huge_pages;
 pub mod latency;
 pub mod layer;
 pub mod memory;
@@ -32,8 +34,8 @@ pub use aligned::AlignedBuffer;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{Failure, FaultAction, FaultFileSystem, FaultRule};
 pub use file::{
-    AccessHint, DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, Purpose,
-    RandomAccessFile, WritableFile, WriteOptions,
+    AccessHint, DirEntry, EntryKind, FileLock, FileSystem, MappedPages, Metadata, OpenOptions,
+    Purpose, RandomAccessFile, WritableFile, WriteOptions,
 };
 pub use latency::LatencyFileSystem;
 pub use layer::Operation;

@@ -22,6 +22,7 @@ use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
 use crate::cuckoo::paged::PagedCuckoo;
 use crate::cuckoo::reader::CuckooReader;
+use crate::cuckoo::residency::{Residency, Resident};
 use crate::plain::cursor::PlainCursor;
 use crate::plain::reader::{PlainReadOptions, PlainTableReader};
 use crate::properties::TableProperties;
@@ -68,6 +69,8 @@ pub struct TableReadContext {
     pub block_based: BlockBasedReadOptions,
     /// For plain tables.
     pub plain: PlainReadOptions,
+    /// Where cuckoo tables lie.
+    pub cuckoo: Residency,
     /// Where blocks are kept.
     pub cache: Option<Cache<CachedBlock>>,
     /// Where reads are counted.
@@ -153,7 +156,7 @@ impl TableReader {
                 let reader = BlockBasedReader::open(file, footer, tail, context)?;
                 Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
             }
-            TableKind::Cuckoo if file.mapped().is_none() && file.alignment() > 1 => {
+            TableKind::Cuckoo if context.cuckoo.is_paged(&*file) => {
                 let reader = PagedCuckoo::open(file, footer, context)?;
                 Ok(Arc::new(TableReader::PagedCuckoo(Arc::new(reader))))
             }
@@ -317,6 +320,20 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.verify_checksums(progress),
             TableReader::PagedCuckoo(reader) => reader.whole()?.verify_checksums(progress),
             TableReader::Plain(reader) => reader.verify_checksums(progress),
+        }
+    }
+
+    /// Where the table lies, if it is a cuckoo table.
+    #[must_use]
+    pub fn cuckoo_resident(&self) -> Option<Resident> {
+        match self {
+            TableReader::Cuckoo(reader) => Some(reader.resident()),
+            TableReader::PagedCuckoo(reader) => Some(Resident {
+                place: "read",
+                bytes: reader.properties().data_bytes,
+                huge_bytes: 0,
+            }),
+            TableReader::BlockBased(_) | TableReader::Plain(_) => None,
         }
     }
 

@@ -27,11 +27,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use koeldb::{
-    BottommostLevelCompaction, CompactRangeOptions, CuckooTableOptions, Db, Options, PinnedSlices,
-    ReadOptions, Uint64Comparator, WriteBatch, WriteOptions,
+    BottommostLevelCompaction, CompactRangeOptions, CuckooResidency, CuckooTableOptions, Db,
+    Options, PinnedSlices, ReadOptions, Uint64Comparator, WriteBatch, WriteOptions,
 };
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_fs::{FileSystem, OpenOptions};
+use koeldb_fs::resident::resident_copy;
+use koeldb_fs::{FileSystem, MappedPages, OpenOptions};
 use koeldb_table::TableReader;
 use koeldb_table::cuckoo::hash::{Family, SlotHash};
 use koeldb_table::reader::TableReadContext;
@@ -44,7 +45,7 @@ struct Args {
     files: u64,
     reads: usize,
     passes: usize,
-    mmap: bool,
+    residency: CuckooResidency,
     dir: PathBuf,
 }
 
@@ -55,7 +56,7 @@ impl Args {
             files: 1,
             reads: 1_000_000,
             passes: 7,
-            mmap: true,
+            residency: CuckooResidency::MappedHuge,
             dir: std::env::temp_dir().join(format!("koeldb-point-limit-{}", std::process::id())),
         };
         for word in std::env::args().skip(1) {
@@ -67,12 +68,21 @@ impl Args {
                 "--files" => args.files = value.parse().unwrap(),
                 "--reads" => args.reads = value.parse().unwrap(),
                 "--passes" => args.passes = value.parse().unwrap(),
-                "--mmap" => args.mmap = value.parse().unwrap(),
+                "--residency" => args.residency = residency(value),
                 "--dir" => args.dir = value.into(),
-                _ => panic!("{name} is no option; n, files, reads, passes, mmap, dir are"),
+                _ => panic!("{name} is no option; n, files, reads, passes, residency, dir are"),
             }
         }
         args
+    }
+}
+
+fn residency(name: &str) -> CuckooResidency {
+    match name {
+        "mmap" => CuckooResidency::Mapped,
+        "huge" => CuckooResidency::MappedHuge,
+        "copy" => CuckooResidency::Copied,
+        _ => panic!("{name} is no residency; mmap, huge, copy are"),
     }
 }
 
@@ -95,11 +105,13 @@ fn value_of(key: u64) -> [u8; 4] {
 
 fn options(args: &Args) -> Options {
     let mut options = Options::new();
+    let mut table = CuckooTableOptions::new();
+    table.set_residency(args.residency);
     options
         .create_if_missing(true)
         .set_comparator(Uint64Comparator)
-        .set_allow_mmap_reads(args.mmap)
-        .set_cuckoo_table_factory(&CuckooTableOptions::new())
+        .set_allow_mmap_reads(true)
+        .set_cuckoo_table_factory(&table)
         .set_write_buffer_size(1 << 30)
         .set_disable_auto_compactions(true)
         .set_target_file_size_base(args.n * 40 / 3 / args.files + 1000);
@@ -145,7 +157,7 @@ fn word(slot: &[u8; SLOT]) -> u64 {
 }
 
 impl RawTable {
-    fn open(path: &Path) -> Self {
+    fn open(path: &Path, residency: CuckooResidency) -> Self {
         let options = OpenOptions {
             mmap: true,
             ..OpenOptions::default()
@@ -161,8 +173,18 @@ impl RawTable {
         };
         let layout = reader.layout();
         assert_eq!(layout.slot_bytes(), SLOT);
-        let mapped = Box::leak(Box::new(Arc::clone(file.mapped().unwrap())));
-        let bytes = mapped.slice(0, u32::try_from(layout.data_bytes()).unwrap());
+        let buffer = if residency == CuckooResidency::Copied {
+            Arc::new(resident_copy(&*file, layout.data_bytes()).unwrap())
+        } else {
+            let pages = match residency {
+                CuckooResidency::Mapped => MappedPages::Small,
+                _ => MappedPages::Huge,
+            };
+            file.arrange_mapping(pages).unwrap();
+            Arc::clone(file.mapped().unwrap())
+        };
+        let bytes =
+            Box::leak(Box::new(buffer)).slice(0, u32::try_from(layout.data_bytes()).unwrap());
         let empty = layout.empty_user_key.as_slice();
         let mut raw = RawTable {
             slots: bytes.as_chunks().0,
@@ -222,12 +244,12 @@ struct Raw {
 }
 
 impl Raw {
-    fn open(dir: &Path) -> Self {
+    fn open(dir: &Path, residency: CuckooResidency) -> Self {
         let mut tables: Vec<RawTable> = std::fs::read_dir(dir)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|name| name == "sst"))
-            .map(|path| RawTable::open(&path))
+            .map(|path| RawTable::open(&path, residency))
             .collect();
         tables.sort_by_key(|table| table.smallest);
         let bounds = tables.iter().skip(1).map(|table| table.smallest).collect();
@@ -313,12 +335,12 @@ fn measure(args: &Args, reads: usize, mut pass: impl FnMut() -> usize) -> Row {
 fn main() {
     let args = Args::parse();
     let db = fill(&args);
-    let raw = Raw::open(&args.dir);
+    let raw = Raw::open(&args.dir, args.residency);
     println!(
-        "{} keys in {} files, mmap={}, {} reads, median of {} passes",
+        "{} keys in {} files, {:?}, {} reads, median of {} passes",
         args.n,
         raw.tables.len(),
-        args.mmap,
+        args.residency,
         args.reads,
         args.passes
     );
@@ -446,6 +468,10 @@ fn main() {
         show(&format!("RB({batch})"), &rb, None);
         show(&format!("E2({batch})"), &e2, Some(&rb));
     }
+    print!(
+        "{}",
+        (db.property_value("koeldb.cuckoo-residency").unwrap()).unwrap_or_default()
+    );
     drop(db);
     std::fs::remove_dir_all(&args.dir).unwrap();
 }

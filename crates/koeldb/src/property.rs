@@ -1,5 +1,6 @@
 //! Properties: what the database says of itself, under RocksDB's names and in RocksDB's formats.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -21,6 +22,9 @@ impl DbInner {
     pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
         if name == "koeldb.async-io-engine" {
             return Ok(Some(self.async_io_engine()));
+        }
+        if name == "koeldb.cuckoo-residency" {
+            return Ok(Some(cuckoo_residency(&family.version())));
         }
         let Some(short) = name.strip_prefix("rocksdb.") else {
             return Ok(None);
@@ -200,6 +204,26 @@ impl DbInner {
         };
         Ok(to.saturating_sub(from))
     }
+}
+
+/// Where the open cuckoo tables of a version lie: a line for each kind of place.
+fn cuckoo_residency(version: &Version) -> String {
+    let mut places: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    let tables = version.files().filter_map(|(_, file)| file.reader.get());
+    for resident in tables.filter_map(|table| table.cuckoo_resident()) {
+        let (tables, bytes, huge_bytes) = places.entry(resident.place).or_default();
+        *tables += 1;
+        *bytes += resident.bytes;
+        *huge_bytes += resident.huge_bytes;
+    }
+    let mut text = String::new();
+    for (place, (tables, bytes, huge_bytes)) in places {
+        let _ = writeln!(
+            text,
+            "{place}: {tables} tables, {bytes} bytes, {huge_bytes} of them in huge pages"
+        );
+    }
+    text
 }
 
 fn level_stats(version: &Version) -> String {

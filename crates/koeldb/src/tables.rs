@@ -65,6 +65,7 @@ impl TableFactory {
             prefix_extractor: options.prefix_extractor.clone(),
             block_based: options.block_based_read_options(),
             plain: options.plain_read_options(),
+            cuckoo: options.cuckoo_residency(),
             cache: match options.table_factory.block_based() {
                 Some(table) => (table.block_cache.as_ref())
                     .filter(|_| !table.no_block_cache)

@@ -13,6 +13,8 @@ use koeldb_base::pinned::Region;
 use koeldb_base::{Buffer, Error, Result};
 
 use crate::aligned::{AlignedBuffer, DIRECT_ALIGNMENT};
+#[cfg(target_os = "linux")]
+use crate::file::MappedPages;
 use crate::file::{AccessHint, RandomAccessFile};
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
@@ -258,6 +260,26 @@ impl RandomAccessFile for MappedFile {
 
     fn mapped(&self) -> Option<&Arc<Buffer>> {
         Some(&self.buffer)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn arrange_mapping(&self, pages: MappedPages) -> Result<()> {
+        let map = &self.mapping.0;
+        match pages {
+            MappedPages::Small => {
+                let _ = map.advise(memmap2::Advice::NoHugePage);
+                Ok(())
+            }
+            MappedPages::Huge => match map.advise(memmap2::Advice::PopulateRead) {
+                // Linux before 5.14.
+                Err(error)
+                    if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) =>
+                {
+                    Ok(())
+                }
+                result => result.map_err(|error| Error::io(error, "read in", &self.path)),
+            },
+        }
     }
 
     fn prefetch(&self, offset: u64, len: u64) {

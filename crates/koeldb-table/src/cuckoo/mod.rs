@@ -9,9 +9,10 @@
 //! every slot is occupied. So a search ends at the first empty slot.
 //!
 //! - `format`: the bytes and the properties. [`hash`]: from keys to slots.
-//! - `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in batches. `word`: those of keys
-//!   of 8 bytes.
-//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
+//! - [`residency`]: where a table lies. `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in
+//!   batches. `windows`: how windows are looked through. `word`: keys of 8 bytes.
+//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `routes`: which of them
+//!   has a key. `rank`: keys as numbers. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
 //! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
 //!   of them goes into which slot. `versions`: entries that have no slot, in a format of our own.
 
@@ -27,6 +28,7 @@ mod placement;
 mod rank;
 pub mod reader;
 mod records;
+pub mod residency;
 mod routes;
 mod slots;
 mod user_keys;

@@ -112,7 +112,7 @@ impl CuckooReader {
             Some(_) => layout.window_bytes().max(ENTRIES_BYTES_MAX),
             None => layout.window_bytes(),
         };
-        let slots = Slots::load(&*file, layout.data_bytes(), piece_bytes)?;
+        let slots = Slots::load(&*file, layout.data_bytes(), piece_bytes, context.cuckoo)?;
         // A mapped file is not read through at once: `verify_checksums` does that.
         if let Some(checksums) = &checksums
             && file.mapped().is_none()

@@ -20,6 +20,7 @@ use koeldb_fs::RandomAccessFile;
 
 use super::format::CuckooLayout;
 use super::hash::SlotHash;
+use super::residency::Resident;
 use super::slots::Slots;
 use super::versions::{Place, Versions};
 use super::windows::{Found, WindowKind, Windows, find, with_windows};
@@ -376,6 +377,11 @@ impl CuckooReader {
             let behind = u64::from(slot).checked_sub(self.hash.slot(function, key));
             behind.is_some_and(|behind| behind < u64::from(self.layout.window_slots))
         })
+    }
+
+    /// Where the table lies.
+    pub(crate) fn resident(&self) -> Resident {
+        self.slots.resident()
     }
 
     /// The memory held as long as the table is open: a copied file, and the order of its keys.

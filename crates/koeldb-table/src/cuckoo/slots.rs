@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Buffer, Error, PinnedSlice, Result};
-use koeldb_fs::RandomAccessFile;
+use koeldb_fs::huge_pages::huge_bytes;
 use koeldb_fs::resident::resident_copy;
+use koeldb_fs::{MappedPages, RandomAccessFile};
 
+use super::residency::{Residency, Resident};
 use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEGMENT_BYTES: u64 = 1 << 31;
@@ -30,7 +32,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// The first `data_bytes` bytes of a file at least as long, to be read in pieces of up to `window_bytes`, at
-    /// most 1 GiB: mapped if the file is, otherwise copied.
+    /// most 1 GiB: mapped if the file is and it is not to be copied, otherwise copied.
     ///
     /// # Errors
     /// If the system fails, or there is no memory for the copy.
@@ -38,9 +40,18 @@ impl Slots {
         file: &dyn RandomAccessFile,
         data_bytes: u64,
         window_bytes: usize,
+        residency: Residency,
     ) -> Result<Self> {
-        let (buffer, is_mapped) = match file.mapped() {
-            Some(mapped) => (Arc::clone(mapped), true),
+        let mapped = file.mapped().filter(|_| residency != Residency::Copied);
+        let (buffer, is_mapped) = match mapped {
+            Some(mapped) => {
+                match residency {
+                    Residency::Mapped => file.arrange_mapping(MappedPages::Small)?,
+                    Residency::MappedHuge => file.arrange_mapping(MappedPages::Huge)?,
+                    Residency::Auto | Residency::Copied | Residency::Paged => {}
+                }
+                (Arc::clone(mapped), true)
+            }
             None => (Arc::new(resident_copy(file, data_bytes)?), false),
         };
         let segment = |start: u64| {
@@ -107,6 +118,22 @@ impl Slots {
     #[inline]
     pub(super) fn pin(&self, start: u64, value: &[u8]) -> PinnedSlice {
         PinnedSlice::pin_bytes(&self.buffer, start, value)
+    }
+
+    /// Where the slots lie.
+    pub(super) fn resident(&self) -> Resident {
+        let pieces = || std::iter::once(&self.first).chain(&self.rest);
+        let bytes = |piece: &BlockBytes| piece.as_slice().len() as u64;
+        let huge = |piece: &BlockBytes| huge_bytes(piece.as_slice()).unwrap_or(0);
+        Resident {
+            place: if self.copied_bytes == 0 {
+                "mmap"
+            } else {
+                "copy"
+            },
+            bytes: pieces().map(bytes).sum(),
+            huge_bytes: pieces().map(huge).sum(),
+        }
     }
 
     /// The memory of the copy; nothing for a mapped file.

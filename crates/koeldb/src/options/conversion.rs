@@ -8,6 +8,7 @@ use koeldb_table::block_based::builder::BlockBasedWriteOptions;
 use koeldb_table::block_based::scan_source::ReadaheadPolicy;
 use koeldb_table::builder::WriteFormat;
 use koeldb_table::cuckoo::builder::CuckooWriteOptions;
+use koeldb_table::cuckoo::residency::Residency;
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::gather::GatherOptions;
 use koeldb_table::plain::builder::PlainWriteOptions;
@@ -129,6 +130,14 @@ impl ColumnFamilyOptions {
         match &self.table_factory {
             TableFormat::Plain(table) => table.read_options(),
             TableFormat::BlockBased(_) | TableFormat::Cuckoo(_) => PlainReadOptions::default(),
+        }
+    }
+
+    /// Where cuckoo tables lie, those of a family that has another format by now as well.
+    pub(crate) fn cuckoo_residency(&self) -> Residency {
+        match &self.table_factory {
+            TableFormat::Cuckoo(table) => table.residency,
+            TableFormat::BlockBased(_) | TableFormat::Plain(_) => Residency::default(),
         }
     }
 

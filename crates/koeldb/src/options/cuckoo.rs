@@ -1,6 +1,17 @@
 //! The options of cuckoo tables.
 
+use koeldb_table::cuckoo::residency::Residency;
+
 use super::declare::option_section;
+use super::value::enum_texts;
+
+enum_texts!(Residency {
+    Residency::Auto = "kAuto",
+    Residency::Mapped = "kMapped",
+    Residency::MappedHuge = "kMappedHuge",
+    Residency::Copied = "kCopied",
+    Residency::Paged = "kPaged",
+});
 
 option_section! {
     /// The options of cuckoo tables: hash tables of fixed-size entries for point reads.
@@ -25,6 +36,11 @@ option_section! {
         /// that RocksDB refuses to open. Without it a table that would have one is a block-based one.
         [core mutable "KoelDB 0.1"] keep_versions: bool = false, "",
             set_keep_versions(on: bool), get_keep_versions;
+        /// Where an open table lies: `kAuto` (mapped with allow_mmap_reads, read in pieces with use_direct_reads, otherwise
+        /// copied), `kMapped` (pages of 4 KiB), `kMappedHuge` (read in at once), `kCopied` (memory of huge pages), `kPaged`
+        /// (pieces, through the block cache). The property `koeldb.cuckoo-residency` says what became of it.
+        [core fixed "KoelDB 0.1"] residency: Residency = Residency::Auto, "kMapped and kMappedHuge need allow_mmap_reads.",
+            set_residency(residency: Residency), get_residency;
     }
     declined {}
     removed {}

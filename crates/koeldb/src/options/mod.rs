@@ -45,6 +45,7 @@ pub use koeldb_table::block_based::format::IndexType;
 pub use koeldb_table::block_based::index::IndexDecoding;
 pub use koeldb_table::block_based::index::IndexSearch as IndexBlockSearchType;
 pub use koeldb_table::block_based::index_builder::IndexShortening;
+pub use koeldb_table::cuckoo::residency::Residency as CuckooResidency;
 pub use koeldb_table::filter::FilterPolicy;
 
 pub use block_based::{

@@ -10,6 +10,7 @@ use koeldb_base::{Error, ErrorKind, KeyOrder, Result};
 use koeldb_table::block_based::format::IndexType;
 use koeldb_table::block_based::index::IndexSearch;
 
+use super::CuckooResidency;
 use super::block_based::BlockBasedOptions;
 use super::column_family::{ColumnFamilyOptions, CompactionStyle};
 use super::compaction::CompressionOptions;
@@ -159,7 +160,7 @@ impl Refusals {
         self.check_compression(cf);
         self.check_memtables(cf, db);
         self.check_shape(cf, db);
-        self.check_format(cf);
+        self.check_format(cf, db);
         self.family = None;
     }
 
@@ -330,10 +331,10 @@ impl Refusals {
         }
     }
 
-    fn check_format(&mut self, cf: &ColumnFamilyOptions) {
+    fn check_format(&mut self, cf: &ColumnFamilyOptions, db: &DbOptions) {
         let Some(table) = cf.table_factory.block_based() else {
             match &cf.table_factory {
-                TableFormat::Cuckoo(table) => self.check_cuckoo(table),
+                TableFormat::Cuckoo(table) => self.check_cuckoo(table, db),
                 TableFormat::Plain(table) => self.check_plain(cf, table),
                 TableFormat::BlockBased(_) => {}
             }
@@ -356,7 +357,18 @@ impl Refusals {
         self.check_block_based(cf, table);
     }
 
-    fn check_cuckoo(&mut self, table: &CuckooTableOptions) {
+    fn check_cuckoo(&mut self, table: &CuckooTableOptions, db: &DbOptions) {
+        for (residency, name) in [
+            (CuckooResidency::Mapped, "kMapped"),
+            (CuckooResidency::MappedHuge, "kMappedHuge"),
+        ] {
+            self.invalid(
+                table.residency == residency && !db.allow_mmap_reads,
+                "residency",
+                name,
+                "needs allow_mmap_reads=true",
+            );
+        }
         let ratio = table.hash_table_ratio;
         self.invalid(
             !(ratio > 0.0 && ratio <= 1.0),

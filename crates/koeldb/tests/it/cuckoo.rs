@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb::{
-    BottommostLevelCompaction, CompactRangeOptions, ConfigOptions, CuckooTableOptions, Db, Event,
-    Options, PinnedSlices, ReadOptions, Uint64Add, WriteBatch,
+    BottommostLevelCompaction, CompactRangeOptions, ConfigOptions, CuckooResidency,
+    CuckooTableOptions, Db, Event, Options, PinnedSlices, ReadOptions, Uint64Add, WriteBatch,
 };
 
 use crate::expected::Expected;
@@ -96,6 +96,46 @@ fn tables_of_every_level_are_cuckoo_tables_and_read() {
             db.close().unwrap();
         }
     }
+}
+
+#[test]
+fn a_table_answers_alike_wherever_it_lies_and_says_where() {
+    let dir = ScratchDir::new();
+    let mut expected = Expected::default();
+    {
+        let db = Db::open(&options(true), dir.path()).unwrap();
+        fill(&db, &mut expected);
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        db.close().unwrap();
+    }
+    for (residency, place) in [
+        (CuckooResidency::Auto, "mmap"),
+        (CuckooResidency::Mapped, "mmap"),
+        (CuckooResidency::MappedHuge, "mmap"),
+        (CuckooResidency::Copied, "copy"),
+        (CuckooResidency::Paged, "read"),
+    ] {
+        let mut table = CuckooTableOptions::new();
+        table.set_residency(residency);
+        let mut options = options(true);
+        options.set_cuckoo_table_factory(&table);
+        let db = Db::open(&options, dir.path()).unwrap();
+        expected.check(&db, place);
+        let told = db.property_value("koeldb.cuckoo-residency").unwrap();
+        let told = told.unwrap_or_default();
+        assert!(told.starts_with(&format!("{place}: 1 tables, ")), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        if residency == CuckooResidency::Mapped {
+            assert!(told.ends_with(", 0 of them in huge pages\n"), "{told}");
+        }
+        db.close().unwrap();
+    }
+    let mut table = CuckooTableOptions::new();
+    table.set_residency(CuckooResidency::MappedHuge);
+    let mut unmapped = options(false);
+    unmapped.set_cuckoo_table_factory(&table);
+    let error = Db::open(&unmapped, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("allow_mmap_reads=true"), "{error}");
 }
 
 #[test]
