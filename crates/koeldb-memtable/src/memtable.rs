@@ -382,10 +382,15 @@ impl Memtable {
         self.memory().total()
     }
 
-    /// The same, but for what is ready for entries to come: how full the memtable is.
+    /// The same, but for hash tables, which are there from the beginning, and what is ready for entries to come: how full
+    /// the memtable is.
     #[must_use]
+    #[inline]
     pub fn filled_bytes(&self) -> usize {
-        self.memory_bytes() - self.rep.arena().arena().uncut_bytes()
+        let memory = self.memory();
+        // A thread may be adding memory: what is ready is then more than was there.
+        let ready = self.rep.arena().arena().uncut_bytes();
+        (memory.total() - memory.bucket_bytes).saturating_sub(ready)
     }
 
     /// What the memory of the memtable is used for.

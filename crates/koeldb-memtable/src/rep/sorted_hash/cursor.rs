@@ -220,6 +220,15 @@ impl SortedHashCursor {
         }
     }
 
+    /// Asks for the value of an entry that was asked for before: whoever goes through a finished table writes it out.
+    #[inline]
+    fn prefetch_value(&self) {
+        let soon = self.positions[self.winner] + AHEAD / 2;
+        if let Some(item) = self.source(self.winner).get(soon) {
+            item.node.entry(self.table.arena()).prefetch_value();
+        }
+    }
+
     /// Asks for the entries that a scan forward will come to first.
     fn prefetch_first(&self) {
         let behind = |source| self.source(source).iter().skip(self.positions[source]);
@@ -271,6 +280,9 @@ impl SortedHashCursor {
         let ahead = match self.direction {
             Direction::Forward => {
                 self.positions[winner] += 1;
+                if self.set.is_finished {
+                    self.prefetch_value();
+                }
                 self.positions[winner].checked_add(AHEAD)
             }
             Direction::Backward => {
