@@ -246,7 +246,7 @@ impl ReadOptions {
         readahead_size: u64, set_readahead_size, get_readahead_size;
         /// A scan fails with `Incomplete` after skipping this many entries; 0: never.
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
-        /// Whether a scan follows new writes.
+        /// Whether each seek of a cursor moves to the state of that moment: what was acknowledged before it is there.
         tailing: bool, set_tailing, get_tailing;
         /// Whether prefix filters and hash indexes are left aside.
         total_order_seek: bool, set_total_order_seek, get_total_order_seek;

@@ -269,6 +269,9 @@ impl DbCursor {
         }
         if is_seek {
             self.failure = None;
+            if self.options.tailing {
+                self.repin()?;
+            }
         }
         let scan = match &mut self.scan {
             Some(scan) => scan,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use koeldb::{
     ColumnFamilyOptions, ConfigOptions, Db, DbCursor, ErrorKind, FixedPrefix, IteratorMode,
-    MemtableFactory, Options, ReverseBytewiseComparator, WriteBatch,
+    MemtableFactory, Options, ReadOptions, ReverseBytewiseComparator, WriteBatch,
 };
 
 use crate::model::{self, base_options};
@@ -101,6 +101,43 @@ fn a_cursor_outlives_the_switch_the_flush_and_the_handle() {
         assert_eq!(now[0], (key(7), b"after the flush".to_vec()), "{text}");
         drop((db, unborn));
         assert_eq!(rest(&mut cursor), expected, "{text}");
+    }
+}
+
+/// A cursor that tails meets at each seek what was written since the last one, through switches and flushes.
+#[test]
+fn h19_a_tailing_cursor_follows_the_writes() {
+    for text in REPRESENTATIONS {
+        let db = Db::open(&with_representation(text), "/tailing").unwrap();
+        let mut tailing = ReadOptions::new();
+        tailing.set_tailing(true);
+        let mut follower = db.cursor_opt(&tailing);
+        let mut other = db.cursor();
+        assert!(!other.seek_to_first().unwrap());
+        assert!(!follower.seek_to_first().unwrap());
+        for number in 0..150 {
+            db.put(key(number), number.to_string()).unwrap();
+            // One that was at the end, one from the beginning, and one that was deleted.
+            assert!(follower.seek(key(number)).unwrap(), "{text}");
+            assert_eq!(follower.value(), Some(number.to_string().as_bytes()));
+            assert!(follower.seek_to_first().unwrap());
+            assert_eq!(follower.key(), Some(&*key(number / 2)), "{text}");
+            if number % 2 == 1 {
+                db.delete(key(number / 2)).unwrap();
+                assert!(follower.seek(key(number / 2)).unwrap());
+                assert_eq!(follower.key(), Some(&*key(number / 2 + 1)), "{text}");
+            }
+            if number % 40 == 39 {
+                db.flush().unwrap();
+            }
+        }
+        assert!(
+            !other.seek_to_first().unwrap(),
+            "others stay where they are"
+        );
+        other.refresh().unwrap();
+        assert!(other.seek_to_first().unwrap());
+        assert_eq!(rest(&mut other).len(), 75, "{text}");
     }
 }
 

@@ -16,6 +16,41 @@
 //! - **H1** Insert links the entry in the hash table and then appends it to a log; both are done when it returns. A
 //!   cursor loads the run set before the lengths of the logs, so it has every entry whose insert returned before.
 //! - **H2** The lock over the run set is held to clone or replace a pointer, and never while anything is sorted.
+//!
+//! # What went wrong in Speedb's four generations of it, and what shows that it does not here
+//!
+//! Tests carry the numbers; those named `m…` are models of all interleavings (`models`), two of them controls in which a
+//! design that failed must be seen to fail.
+//!
+//! | | there | here | shown by |
+//! |---|---|---|---|
+//! | H1, H13, H26 | a seek, a drop or a flush waits for a sorting thread that may sleep | there is no thread; who needs the order makes it | `h01_h13_h26`, control `m12_h01` |
+//! | H2 | markers between vectors, freed too early | no markers; a cursor holds the runs it shows | `h02` |
+//! | H3 | an empty last vector is read | runs of nothing are not made | `h03` |
+//! | H4 | a key that collides hides another, newer versions are returned | a chain of keys, each with a chain of versions | `h04` |
+//! | H5, H12, H18 | cursors over an active table are empty or begin before it | no table and no option is without order | `h05_h12`, `a_seek_sees_every_write_acknowledged_before_it` |
+//! | H6 | the hash covers more of a key than the order compares | it covers the user key; timestamps are refused | options |
+//! | H7 | a walk of as many nodes as were counted misses the last | walks end at null (N2) | `m1_h07` |
+//! | H8 | a vector is freed under who appends to it | reference counts; logs are not merged, runs are | `h08`, `m8_m11`, control `m13_h08` |
+//! | H9, H10 | a write between any two seeks makes a vector each, or moves all entries each time | runs in proportion, merged | `h09_h10` |
+//! | H11 | lists are read beside who links them | published by a store (L1, H1) | `m5_m7_h11` |
+//! | H14, H15 | sealing and inserts wait for who sorts | nobody waits (H2) | `h14_h15` |
+//! | H16, H27 | locks by bucket and counters that all writers share | one compare-and-swap, and counters by shard | by construction |
+//! | H17, H23 | buckets of 168 bytes that nobody counts, however small the table | eight bytes, a share of the write buffer, all charged | `h17`, `h17_h23` |
+//! | H19 | what expects live cursors reads the past | `refresh`; a tailing cursor moves at each seek | `h19`, the model tests |
+//! | H20 | counts are estimated as 0 | none are offered | by construction |
+//! | H21 | keys that compare equal hash apart | such orders are refused | `h21` |
+//! | H22 | versions of one key burden its neighbours | as for H4 | `h22` |
+//! | H24 | an entry that cannot be put in order stays in the hash alone | both are done or neither (H1) | `one_of_two_equal_entries_is_refused` |
+//! | H25 | a switch builds the buckets | a successor stands by, arrays are used again | `h25`, `switching_takes_microseconds` |
+//! | H28 | an iterator outlives what it needs | it owns it | `h28`, `a_cursor_outlives_the_switch_the_flush_and_the_handle` |
+//!
+//! What was promised of it holds: writes in parallel without locks, reads that go straight to a bucket (`m1` to `m6`, the
+//! stress tests); seeks that see all that was acknowledged and suspend nobody (`m7`, `h14_h15`); no new vector without a
+//! write between two seeks, and the same ones for all cursors (`h02`); vectors cut at a limit that can be chosen
+//! (`the_limit_of_a_vector_is_where_a_task_is_offered`), small ones merged (`h09_h10`,
+//! `background_merges_keep_runs_few_while_seeks_go_on`); a table that stands by
+//! (`the_successor_of_a_half_full_memtable_stands_by_charged_and_goes_with_its_family`).
 
 mod cursor;
 mod log;

@@ -26,7 +26,9 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
-use crate::arena::{ADDRESS_BITS, HUGE_BYTES, Lease, Pages, SharedArena};
+#[cfg(not(all(loom, test)))]
+use crate::arena::HUGE_BYTES;
+use crate::arena::{ADDRESS_BITS, Lease, Pages, SharedArena};
 use crate::rep::entry::{Entry, EntryParts};
 use crate::sync::AtomicPtr;
 
