@@ -132,7 +132,7 @@ mod tests {
             plain_decompressor: Decompressor::new(None),
             cache_id: number,
             cache: None,
-            index_decoding: None,
+            index_preparation: None,
             metadata_priority: Priority::Low,
             statistics: None,
             spans: None,

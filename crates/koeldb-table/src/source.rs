@@ -17,7 +17,7 @@ use koeldb_fs::RandomAccessFile;
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::cursor::ScanPlace;
 use crate::block_based::format::{BlockHandle, ChecksumContext};
-use crate::block_based::index::{DecodedIndex, IndexFormat};
+use crate::block_based::index::{IndexPreparation, Shortcut};
 use crate::filter::FilterReader;
 use crate::reader::TableReader;
 use crate::span_checksums::SpanChecksums;
@@ -71,11 +71,11 @@ impl CachedBlock {
     #[must_use]
     pub fn charge(&self) -> u64 {
         const OVERHEAD: usize = size_of::<CachedBlock>() + 2 * size_of::<usize>();
-        let decoded = match self {
-            CachedBlock::Entries(block) => block.decoded().map_or(0, DecodedIndex::heap_bytes),
+        let shortcut = match self {
+            CachedBlock::Entries(block) => block.shortcut().map_or(0, Shortcut::heap_bytes),
             CachedBlock::Filter(_) | CachedBlock::Raw(_) => 0,
         };
-        (OVERHEAD + self.bytes().heap_bytes() + decoded) as u64
+        (OVERHEAD + self.bytes().heap_bytes() + shortcut) as u64
     }
 
     /// The uncompressed bytes.
@@ -139,8 +139,8 @@ pub struct TableFile {
     pub cache_id: u64,
     /// Where blocks are kept.
     pub cache: Option<Cache<CachedBlock>>,
-    /// How the blocks of an index are decoded when they are loaded; `None` if they are not.
-    pub index_decoding: Option<IndexFormat>,
+    /// How the blocks of an index are prepared when they are loaded; `None` if they are not.
+    pub index_preparation: Option<IndexPreparation>,
     /// The priority of index and filter blocks in the cache.
     pub metadata_priority: Priority,
     /// Where hits and misses are counted.

@@ -39,7 +39,7 @@ use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
 use super::format::PackedFooter;
-use super::index::{DecodedIndex, IndexFormat};
+use super::index::{DecodedIndex, IndexPreparation, Shortcut};
 
 pub use bytes::BlockBytes;
 pub(crate) use bytes::{prefetch, prefetch_item};
@@ -110,8 +110,8 @@ pub struct Block {
     uniform: bool,
     /// The restart points once more, if they are few: the array is far from everything else a search touches.
     few_restarts: [[u8; WORD]; FEW_RESTARTS],
-    /// The keys and handles once more, if the block is one of an index that is decoded.
-    decoded: Option<Arc<DecodedIndex>>,
+    /// What makes the searches of an index block shorter.
+    shortcut: Option<Arc<Shortcut>>,
 }
 
 impl Block {
@@ -157,7 +157,7 @@ impl Block {
             separated: packed.separated,
             uniform: packed.uniform,
             few_restarts: [[0; WORD]; FEW_RESTARTS],
-            decoded: None,
+            shortcut: None,
             bytes,
         };
         block.check_restarts()?;
@@ -205,16 +205,26 @@ impl Block {
         &self.bytes
     }
 
-    /// Decodes the entries of an index block for faster searches, if it gains from that.
-    pub(super) fn decode(&mut self, format: &IndexFormat) {
-        self.decoded = DecodedIndex::new(self, format).map(Arc::new);
+    /// Keeps beside an index block what makes its searches faster.
+    pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
+        self.shortcut = preparation.shortcut(self).map(Arc::new);
+    }
+
+    /// What is kept beside an index block, if it gains from anything.
+    #[inline]
+    #[must_use]
+    pub fn shortcut(&self) -> Option<&Shortcut> {
+        self.shortcut.as_deref()
     }
 
     /// The decoded entries, if there are any.
     #[inline]
     #[must_use]
     pub fn decoded(&self) -> Option<&DecodedIndex> {
-        self.decoded.as_deref()
+        match self.shortcut() {
+            Some(Shortcut::Decoded(decoded)) => Some(decoded),
+            _ => None,
+        }
     }
 
     /// Whether the block has no entry.

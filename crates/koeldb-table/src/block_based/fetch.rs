@@ -210,8 +210,8 @@ impl TableFile {
             BlockKind::Dictionary | BlockKind::Span => CachedBlock::Raw(bytes),
             BlockKind::Index => {
                 let mut block = Block::parse(bytes)?;
-                if let Some(format) = &self.index_decoding {
-                    block.decode(format);
+                if let Some(preparation) = &self.index_preparation {
+                    block.prepare(preparation);
                 }
                 CachedBlock::Entries(block)
             }

@@ -32,8 +32,13 @@ use super::format::BlockHandle;
 mod decoded;
 #[cfg(test)]
 mod limit;
+mod line;
+mod sampled;
+mod shortcut;
 
 pub use decoded::DecodedIndex;
+pub use sampled::SampledIndex;
+pub use shortcut::{IndexPreparation, Shortcut};
 
 /// As many keys are looked for together.
 pub(super) const INDEX_BATCH: usize = 32;
@@ -114,12 +119,13 @@ impl IndexFormat {
     /// Finds the place of the first separator at or behind the internal key `target` among the restart points.
     #[inline]
     fn search_restarts(&self, block: &Block, view: &View<'_>, target: &[u8]) -> Result<Start> {
-        if let Some(decoded) = block.decoded() {
-            decoded.search(view, &self.keys, target)
-        } else if self.interpolates(block) {
-            view.guess(&self.keys, target)
-        } else {
-            view.halve(|key| self.keys.compare(key, target))
+        match block.shortcut() {
+            Some(Shortcut::Decoded(decoded)) => decoded.search(view, &self.keys, target),
+            Some(Shortcut::Sampled(sampled)) => {
+                sampled.search(|at| view.restart_key(at), &self.keys, target)
+            }
+            None if self.interpolates(block) => view.guess(&self.keys, target),
+            None => view.halve(|key| self.keys.compare(key, target)),
         }
     }
 
@@ -458,3 +464,6 @@ impl IndexCursor {
         self.cursor.retreat()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ use koeldb_fs::RandomAccessFile;
 use super::block::{Block, BlockCursor, KeyFormat};
 use super::fetch::read_bytes;
 use super::format::{BlockHandle, FOOTER_BYTES, Footer, IndexType, TableKind};
-use super::index::{IndexDecoding, IndexFormat, IndexSearch};
+use super::index::{IndexDecoding, IndexFormat, IndexPreparation, IndexSearch};
 use super::metaindex::{self, Metaindex, named_entries};
 use super::reader::{BlockBasedReader, FilterPart, MetaBlock};
 use crate::properties::{TableProperties, names};
@@ -117,7 +117,7 @@ impl<'c> Opening<'c> {
                 plain_decompressor: Decompressor::new(None),
                 cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
                 cache: context.cache.clone(),
-                index_decoding: None,
+                index_preparation: None,
                 metadata_priority: if options.high_priority_metadata {
                     Priority::High
                 } else {
@@ -157,11 +157,15 @@ impl<'c> Opening<'c> {
             search: self.context.block_based.index_search,
         };
         let decoding = self.context.block_based.index_decoding;
-        self.file.index_decoding =
-            (decoding == IndexDecoding::Always).then(|| index_format.clone());
+        let preparation = |decode| IndexPreparation {
+            format: index_format.clone(),
+            decode,
+        };
+        self.file.index_preparation = Some(preparation(decoding == IndexDecoding::Always))
+            .filter(IndexPreparation::is_needed);
         let mut index = self.read_index(&footer, &metaindex, index_type)?;
         if decoding != IndexDecoding::Never {
-            index.decode(&index_format);
+            index.prepare(&preparation(true));
         }
         let filter = self.read_filter(&metaindex, &properties, &index_format)?;
         Ok(BlockBasedReader {

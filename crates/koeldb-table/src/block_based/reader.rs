@@ -18,7 +18,7 @@ use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, ValueType};
 use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
 use super::format::{BlockHandle, Footer};
-use super::index::{IndexCursor, IndexFormat, IndexPlace, IndexScan};
+use super::index::{IndexCursor, IndexFormat, IndexPlace, IndexPreparation, IndexScan};
 use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
 use crate::properties::TableProperties;
@@ -62,13 +62,13 @@ impl MetaBlock {
         }
     }
 
-    /// Decodes a block of an index that the reader holds and nobody shares yet.
-    pub(super) fn decode(&mut self, format: &IndexFormat) {
+    /// Prepares a block of an index that the reader holds and nobody shares yet.
+    pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
         let pinned = self.pinned.as_mut().and_then(Arc::get_mut);
         if let Some(CachedBlock::Entries(block)) = pinned
             && block.decoded().is_none()
         {
-            block.decode(format);
+            block.prepare(preparation);
         }
     }
 

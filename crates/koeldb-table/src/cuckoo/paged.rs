@@ -99,7 +99,7 @@ impl PagedCuckoo {
             plain_decompressor: Decompressor::new(None),
             cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
             cache: context.cache.clone(),
-            index_decoding: None,
+            index_preparation: None,
             metadata_priority: Priority::Low,
             statistics: context.statistics.clone(),
             spans: checksums,

@@ -50,42 +50,54 @@ pub(in crate::block_based) fn search<'k>(
     let Some(numbering) = Numbering::new(&keys.order, first_user, last_user) else {
         return halve(0..count, key_at, |key| keys.compare(key, target));
     };
-    let wanted = numbering.number(footer_of(target).0);
-    let mut window = Window {
+    let window = Window {
         low: 0,
         high: last,
         low_number: numbering.number(first_user),
         high_number: numbering.number(last_user),
     };
-    let mut poor = false;
-    loop {
-        let width = window.width();
-        if width <= 1 {
-            return Ok(Start::Scan(window.low));
-        }
-        let guess = if poor { None } else { window.guess(wanted) };
-        let probe = guess.unwrap_or_else(|| window.low.midpoint(window.high));
-        let key = key_at(probe)?;
-        let number = numbering.number(keys.user_part(key));
-        // Only equal numbers leave the order open.
-        match number.cmp(&wanted).then_with(|| keys.compare(key, target)) {
-            Ordering::Less => (window.low, window.low_number) = (probe, number),
-            Ordering::Greater => (window.high, window.high_number) = (probe, number),
-            Ordering::Equal => return Ok(Start::Found(probe)),
-        }
-        poor = guess.is_some() && window.width() > width / 2;
-    }
+    window.search(key_at, numbering, keys, target)
 }
 
 /// Two keys, one before the target and one behind it.
-struct Window {
-    low: usize,
-    high: usize,
-    low_number: u64,
-    high_number: u64,
+pub(in crate::block_based) struct Window {
+    pub(in crate::block_based) low: usize,
+    pub(in crate::block_based) high: usize,
+    pub(in crate::block_based) low_number: u64,
+    pub(in crate::block_based) high_number: u64,
 }
 
 impl Window {
+    /// Finds the place of the internal key `target` between the two.
+    #[inline]
+    pub(in crate::block_based) fn search<'k>(
+        mut self,
+        key_at: impl Fn(usize) -> Result<&'k [u8]>,
+        numbering: Numbering,
+        keys: &KeyFormat,
+        target: &[u8],
+    ) -> Result<Start> {
+        let wanted = numbering.number(footer_of(target).0);
+        let mut poor = false;
+        loop {
+            let width = self.width();
+            if width <= 1 {
+                return Ok(Start::Scan(self.low));
+            }
+            let guess = if poor { None } else { self.guess(wanted) };
+            let probe = guess.unwrap_or_else(|| self.low.midpoint(self.high));
+            let key = key_at(probe)?;
+            let number = numbering.number(keys.user_part(key));
+            // Only equal numbers leave the order open.
+            match number.cmp(&wanted).then_with(|| keys.compare(key, target)) {
+                Ordering::Less => (self.low, self.low_number) = (probe, number),
+                Ordering::Greater => (self.high, self.high_number) = (probe, number),
+                Ordering::Equal => return Ok(Start::Found(probe)),
+            }
+            poor = guess.is_some() && self.width() > width / 2;
+        }
+    }
+
     fn width(&self) -> usize {
         self.high.saturating_sub(self.low)
     }

@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::block_based::block_builder::BlockBuilder;
 use crate::block_based::format::BlockHandle;
-use crate::block_based::index::{IndexCursor, IndexFormat, IndexScan, IndexSearch};
+use crate::block_based::index::{
+    IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearch,
+};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Footers and values.
@@ -291,6 +293,13 @@ fn use_up(bytes: Vec<u8>) {
                     search,
                 };
                 let _ = walk_index(&block, &format, &target, most);
+                for decode in [false, true] {
+                    let mut block = block.clone();
+                    let format = format.clone();
+                    let preparation = IndexPreparation { format, decode };
+                    block.prepare(&preparation);
+                    let _ = walk_index(&block, &preparation.format, &target, most);
+                }
             }
         }
     }

@@ -23,9 +23,10 @@ use std::cmp::Ordering;
 use koeldb_base::key::footer_of;
 use koeldb_base::{KeyOrder, Result};
 
-use super::super::block::number::{NUMBER_BYTES, Numbering, leading_number};
+use super::super::block::number::KeySpan;
 use super::super::block::{Block, KeyFormat, Start, View, halve, prefetch_item};
 use super::super::format::BlockHandle;
+use super::line::{Line, below};
 use super::{INDEX_BATCH, IndexFormat, IndexPlace, IndexScan};
 
 const GROUP: usize = 8;
@@ -53,16 +54,10 @@ const BEHIND: Group = Group {
 /// The keys and handles of an index block, decoded.
 #[derive(Debug)]
 pub struct DecodedIndex {
-    numbering: Numbering,
-    /// What all user keys begin with.
-    prefix: Box<[u8]>,
-    /// Its first bytes.
-    prefix_number: u64,
+    span: KeySpan,
     groups: Vec<Group>,
     samples: Vec<u64>,
     line: Line,
-    /// The number of the last key.
-    largest: u64,
     count: usize,
     /// Whether each restart point has one entry.
     single: bool,
@@ -81,8 +76,8 @@ impl DecodedIndex {
         let keys = &format.keys;
         let first = keys.user_part(view.restart_key(0).ok()?);
         let last = keys.user_part(view.restart_key(count.checked_sub(1)?).ok()?);
-        let numbering = Numbering::new(&keys.order, first, last)?;
-        let prefix = first.get(..numbering.prefix_len())?;
+        let span = KeySpan::new(&keys.order, first, last)?;
+        let numbering = span.numbering();
         let mut groups = vec![BEHIND; count.div_ceil(GROUP)];
         let (mut largest, mut single, mut has_handles) = (0, true, !format.first_keys);
         let mut scan = IndexScan::at_restart(view, format, 0);
@@ -107,33 +102,27 @@ impl DecodedIndex {
         let mut samples: Vec<u64> = ends.copied().collect();
         *samples.last_mut()? = largest;
         Some(DecodedIndex {
-            numbering,
-            prefix: prefix.into(),
-            prefix_number: leading_number(prefix, 0),
+            span,
             line: Line::through(&samples),
             groups,
             samples,
-            largest,
             count,
             single,
             has_handles: has_handles && single,
         })
     }
 
-    /// The memory this takes.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
-        const HEADER: usize = size_of::<DecodedIndex>() + 2 * size_of::<usize>();
-        HEADER
-            .saturating_add(self.prefix.len())
-            .saturating_add(size_of_val(self.groups.as_slice()))
+    /// The memory this takes beside itself.
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(self.groups.as_slice())
+            .saturating_add(self.span.heap_bytes())
             .saturating_add(size_of_val(self.samples.as_slice()))
     }
 
     /// The block that may hold a user key, if the numbers tell.
     #[inline]
     pub(in super::super) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> IndexPlace {
-        match self.wanted(order, user_key) {
+        match self.span.wanted(order, user_key) {
             Ok(wanted) => {
                 let group = self.line.first_not_below(&self.samples, wanted);
                 self.block_in(group, wanted)
@@ -153,7 +142,7 @@ impl DecodedIndex {
         let mut found = [(0, 0); INDEX_BATCH];
         let mut group = 0;
         for ((place, found), user_key) in places.iter_mut().zip(&mut found).zip(user_keys) {
-            *place = match self.wanted(order, user_key) {
+            *place = match self.span.wanted(order, user_key) {
                 Ok(wanted) => {
                     let is_further = |sample: &u64| *sample < wanted;
                     if self.samples.get(group).is_some_and(is_further) {
@@ -204,7 +193,7 @@ impl DecodedIndex {
     /// Finds the place of an internal key among the restart points of the block that was decoded.
     pub(super) fn search(&self, view: &View<'_>, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
         let (user_key, _) = footer_of(target);
-        let (first, end) = match self.wanted(&keys.order, user_key) {
+        let (first, end) = match self.span.wanted(&keys.order, user_key) {
             Ok(wanted) => self.run_of(wanted),
             Err(Ordering::Greater) => (self.count, self.count),
             Err(_) => (0, 0),
@@ -230,35 +219,6 @@ impl DecodedIndex {
         } else {
             Start::Scan(first.saturating_sub(1))
         }
-    }
-
-    /// Whether a key begins as all of the block do. A prefix of up to 8 bytes is compared as a number: a call would
-    /// cost more, and 60 ns for the empty one, as glibc loads by mask from where an empty box points.
-    #[inline]
-    fn has_prefix(&self, user_key: &[u8]) -> bool {
-        let behind = (NUMBER_BYTES.checked_sub(self.prefix.len()))
-            .and_then(|behind| u32::try_from(behind).ok())
-            .map(|behind| behind.saturating_mul(8));
-        match behind {
-            Some(behind) if user_key.len() >= NUMBER_BYTES => {
-                let difference = leading_number(user_key, 0) ^ self.prefix_number;
-                difference.unbounded_shr(behind) == 0
-            }
-            _ => user_key.starts_with(&self.prefix),
-        }
-    }
-
-    /// The number of a key that is in between; otherwise on which side of all keys it is.
-    #[inline]
-    fn wanted(&self, order: &KeyOrder, user_key: &[u8]) -> Result<u64, Ordering> {
-        if !self.has_prefix(user_key) {
-            return Err(order.compare(user_key, &self.prefix));
-        }
-        let wanted = self.numbering.number(user_key);
-        if wanted > self.largest {
-            return Err(Ordering::Greater);
-        }
-        Ok(wanted)
     }
 
     /// From the first number that is not below `wanted` to the first that is above it.
@@ -319,103 +279,5 @@ fn unpack(packed: u64) -> BlockHandle {
     }
 }
 
-/// A line that says about where among ascending numbers another one belongs.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    /// The number at place 0.
-    origin: u64,
-    /// How many places a number further is, in units of 2^-64.
-    slope: u64,
-    /// The last place.
-    last: usize,
-    /// By how much the line may say too much.
-    excess: usize,
-    /// How many places from there on have to be searched.
-    width: usize,
-}
-
-impl Line {
-    /// The best line known through `numbers`.
-    fn through(numbers: &[u64]) -> Self {
-        let last = numbers.len().saturating_sub(1);
-        // A few numbers far away at either end must not turn the line away from all others.
-        let inset = last / 16;
-        let outer = Self::from_to(numbers, 0, last);
-        let inner = Self::from_to(numbers, inset, last.saturating_sub(inset));
-        if inner.width < outer.width {
-            inner
-        } else {
-            outer
-        }
-    }
-
-    /// The line from one place to another.
-    fn from_to(numbers: &[u64], from: usize, to: usize) -> Self {
-        let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
-        let (low, high) = (number(from), number(to));
-        let places = u128::from(to.saturating_sub(from) as u64);
-        let slope = places
-            .checked_shl(u64::BITS)
-            .and_then(|places| places.checked_div(u128::from(high.saturating_sub(low))))
-            .and_then(|slope| u64::try_from(slope).ok())
-            .unwrap_or(0);
-        let before = u128::from(from as u64)
-            .checked_shl(u64::BITS)
-            .and_then(|places| places.checked_div(u128::from(slope)))
-            .and_then(|distance| u64::try_from(distance).ok())
-            .unwrap_or(u64::MAX);
-        let mut line = Line {
-            origin: low.saturating_sub(before),
-            slope,
-            last: numbers.len().saturating_sub(1),
-            excess: 0,
-            width: 0,
-        };
-        // Between two neighbours the line rises, so its errors are largest right behind the one and at the other.
-        let mut shortfall = 0;
-        let mut behind = 0;
-        for (place, &number) in numbers.iter().enumerate() {
-            if place > 0 && behind > number {
-                continue;
-            }
-            line.excess = line.excess.max(line.guess(number).saturating_sub(place));
-            shortfall = shortfall.max(place.saturating_sub(line.guess(behind)));
-            behind = number.saturating_add(1);
-        }
-        line.width = line.excess.saturating_add(shortfall).saturating_add(1);
-        line
-    }
-
-    #[inline]
-    fn guess(&self, number: u64) -> usize {
-        let distance = u128::from(number.saturating_sub(self.origin));
-        let places = distance.wrapping_mul(u128::from(self.slope)) >> u64::BITS;
-        usize::try_from(places).unwrap_or(usize::MAX).min(self.last)
-    }
-
-    /// The first place whose number is not below `wanted`, which the last is not, among the numbers that the line
-    /// was drawn through.
-    #[inline]
-    fn first_not_below(&self, numbers: &[u64], wanted: u64) -> usize {
-        let mut at = self.guess(wanted).saturating_sub(self.excess);
-        let mut width = self.width;
-        while width > 1 {
-            let half = width / 2;
-            let middle = at.saturating_add(half).saturating_sub(1);
-            // A mask and no branch: half of the branches would be guessed wrong.
-            at = at.saturating_add(half & below(numbers, middle, wanted).wrapping_neg());
-            width = width.saturating_sub(half);
-        }
-        at.saturating_add(below(numbers, at, wanted))
-    }
-}
-
-/// 1 if the number at a place is below `wanted`, otherwise 0, as behind the last place.
-#[inline]
-fn below(numbers: &[u64], place: usize, wanted: u64) -> usize {
-    let number = numbers.get(place).copied().unwrap_or(u64::MAX);
-    usize::from(number < wanted)
-}
-
 #[cfg(test)]
-mod tests;
+pub(in crate::block_based) mod tests;

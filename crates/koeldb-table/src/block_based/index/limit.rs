@@ -16,6 +16,7 @@ use koeldb_base::coding::{put_varint64, zigzag};
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode, user_key};
 use koeldb_fs::{Clock, SystemClock};
 
+use super::super::block::interpolation;
 use super::super::block::interpolation::tests::{Random, number_key, rounded, separators};
 use super::*;
 use crate::block_based::block::BlockBytes;
@@ -115,18 +116,28 @@ fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Vec<u8>]) -> (f64,
     (nanos(best[0]), nanos(best[1]))
 }
 
-/// How many keys a search by interpolation decodes, on average.
-fn decodes(keys: &[Vec<u8>], format: &IndexFormat, targets: &[Vec<u8>]) -> f64 {
+/// How many keys a search by interpolation decodes, on average: of the block alone, and with its samples.
+fn decodes(block: &Block, format: &IndexFormat, targets: &[Vec<u8>]) -> (f64, f64) {
+    let view = View::new(block, format.layout());
     let decodes = Cell::new(0_u32);
-    let key_at = |index: usize| {
+    let key_at = |index| {
         decodes.set(decodes.get() + 1);
-        Ok(&keys[index][..])
+        view.restart_key(index)
     };
-    for target in targets {
-        super::super::block::interpolation::search(keys.len(), key_at, &format.keys, target)
-            .unwrap();
-    }
-    f64::from(decodes.get()) / f64::from(u32::try_from(targets.len()).unwrap())
+    let samples = SampledIndex::new(block, format).unwrap();
+    let mean = |search: &dyn Fn(&[u8]) -> Result<Start>| {
+        decodes.set(0);
+        for target in targets {
+            search(target).unwrap();
+        }
+        f64::from(decodes.get()) / f64::from(u32::try_from(targets.len()).unwrap())
+    };
+    let keys = &format.keys;
+    let count = view.restart_key_count();
+    (
+        mean(&|target| interpolation::search(count, key_at, keys, target)),
+        mean(&|target| samples.search(key_at, keys, target)),
+    )
 }
 
 #[test]
@@ -148,7 +159,9 @@ fn index_limit() {
         format(IndexSearch::Interpolation),
     );
     println!("ns a search, independent/dependent");
-    println!("keys           n      blocks  binary     interpolation  decoded  decodes");
+    println!(
+        "keys           n      blocks  binary     interpolation  decoded   decodes, with samples"
+    );
     for distribution in [
         "uniform",
         "counter",
@@ -159,19 +172,25 @@ fn index_limit() {
         for count in [64, 256, 1024, 4096, 16_384] {
             let (keys, targets) = keys(distribution, count);
             let contents = index_block(&keys);
-            let decodes = decodes(&keys, &guessing, &targets);
+            let block = Block::parse(BlockBytes::from(contents.clone())).unwrap();
+            let (alone, sampled) = decodes(&block, &guessing, &targets);
             for block_count in [1, 64, 200, 1024] {
                 let mut blocks: Vec<Block> = (0..block_count)
                     .map(|_| Block::parse(BlockBytes::from(contents.clone())).unwrap())
                     .collect();
                 let binary = measure(&blocks, &halving, &targets);
-                let interpolation = measure(&blocks, &guessing, &targets);
-                for block in &mut blocks {
-                    block.decode(&halving);
-                }
-                let decoded = measure(&blocks, &halving, &targets);
+                let mut prepared = |format: &IndexFormat, decode| {
+                    let format = format.clone();
+                    let preparation = IndexPreparation { format, decode };
+                    for block in &mut blocks {
+                        block.prepare(&preparation);
+                    }
+                    measure(&blocks, &preparation.format, &targets)
+                };
+                let interpolation = prepared(&guessing, false);
+                let decoded = prepared(&halving, true);
                 println!(
-                    "{distribution:12} {count:6} {block_count:6}  {:4.0}/{:<4.0}  {:4.0}/{:<4.0}      {:4.0}/{:<4.0} {decodes:5.1}",
+                    "{distribution:12} {count:6} {block_count:6}  {:4.0}/{:<4.0}  {:4.0}/{:<4.0}      {:4.0}/{:<4.0} {alone:5.1} {sampled:5.1}",
                     binary.0, binary.1, interpolation.0, interpolation.1, decoded.0, decoded.1
                 );
             }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A name, keys, and how many decodes there may be on average.
-type Case = (&'static str, Vec<Vec<u8>>, std::ops::Range<f64>);
+pub(in crate::block_based) type Case = (&'static str, Vec<Vec<u8>>, std::ops::Range<f64>);
 
 fn user_keys(order: KeyOrder) -> KeyFormat {
     KeyFormat {
@@ -36,12 +36,12 @@ fn probe(keys: &[Vec<u8>], format: &KeyFormat, target: &[u8]) -> (Start, usize) 
     (start, decodes.get())
 }
 
-fn bound(count: usize) -> usize {
+pub(in crate::block_based) fn bound(count: usize) -> usize {
     2 * usize::try_from(count.next_power_of_two().ilog2()).unwrap() + 2
 }
 
 /// The first key at or behind the target, as the outcome of a search says it.
-fn first_at_or_behind(start: Start) -> usize {
+pub(in crate::block_based) fn first_at_or_behind(start: Start) -> usize {
     match start {
         Start::Found(index) => index,
         Start::Scan(index) => index + 1,
@@ -151,8 +151,8 @@ fn decodes(keys: &[Vec<u8>], order: &KeyOrder) -> (f64, usize) {
     (f64::from(sum) / f64::from(searches), largest)
 }
 
-#[test]
-fn few_keys_are_decoded_whatever_their_distribution() {
+/// The distributions of the published measurements, and some that mislead.
+pub(in crate::block_based) fn distributions() -> Vec<Case> {
     let mut random = Random(7);
     let mut keys = |count: u64, key: &mut dyn FnMut(u64, &mut Random) -> Vec<u8>| -> Vec<Vec<u8>> {
         (0..count).map(|n| key(n, &mut random)).collect()
@@ -213,7 +213,12 @@ fn few_keys_are_decoded_whatever_their_distribution() {
     let mut outlier = keys(200_000, &mut |n, _| number_key(n));
     outlier.push(number_key(u64::MAX));
     table.push(("dense and one far away", separators(outlier, 1), 4.0..12.0));
-    for (name, keys, expected) in table {
+    table
+}
+
+#[test]
+fn few_keys_are_decoded_whatever_their_distribution() {
+    for (name, keys, expected) in distributions() {
         let (mean, largest) = decodes(&keys, &KeyOrder::Bytewise);
         println!(
             "{name}: {} keys, {mean:.1} decodes, at most {largest}",
@@ -262,37 +267,58 @@ fn keys_made_to_mislead_stay_within_the_bound() {
     }
 }
 
-fn any_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
+pub(in crate::block_based) fn any_keys(count: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
     let alphabets = prop::sample::select(vec![
         vec![b'a'],
         vec![0, 0xff],
         vec![b'a', b'b', b'z'],
         (0..=255).collect(),
     ]);
-    alphabets.prop_flat_map(|alphabet| {
+    alphabets.prop_flat_map(move |alphabet| {
         let byte = prop::sample::select(alphabet);
-        prop::collection::vec(prop::collection::vec(byte, 0..24), 0..120)
+        prop::collection::vec(prop::collection::vec(byte, 0..24), 0..count)
     })
+}
+
+/// Keys with a prefix as a block stores them: in order, with several versions or without footers.
+pub(in crate::block_based) fn versions_of(
+    keys: &[Vec<u8>],
+    prefix: &str,
+    order: &KeyOrder,
+    internal: bool,
+    seqnos: &[u8],
+) -> Vec<Vec<u8>> {
+    let versions = if internal { seqnos } else { &seqnos[..1] };
+    let mut stored: Vec<Vec<u8>> = keys
+        .iter()
+        .map(|key| [prefix.as_bytes(), key].concat())
+        .flat_map(|key| {
+            let version = move |seqno: &u8| encode(&key, u64::from(*seqno), ValueType::Value);
+            versions.iter().map(version)
+        })
+        .collect();
+    stored.sort_by(|a, b| order.compare_internal(a, b));
+    if !internal {
+        for key in &mut stored {
+            key.truncate(key.len() - 8);
+        }
+    }
+    stored.dedup();
+    stored
 }
 
 proptest! {
     #[test]
     fn finds_what_a_linear_scan_finds(
-        keys in any_keys(),
-        other in any_keys(),
+        keys in any_keys(120),
+        other in any_keys(120),
         prefix in prop::sample::select(vec!["", "p", "a long common prefix"]),
         order in prop::sample::select(vec![KeyOrder::Bytewise, KeyOrder::ReverseBytewise]),
         internal: bool,
         seqnos: [u8; 8],
     ) {
         let format = KeyFormat { user_keys: !internal, ..user_keys(order.clone()) };
-        let versions = if internal { &seqnos[..] } else { &seqnos[..1] };
-        let mut stored: Vec<Vec<u8>> = keys
-            .iter()
-            .flat_map(|key| versions.iter().map(|seqno| encode(&[prefix.as_bytes(), key].concat(), u64::from(*seqno), ValueType::Value)))
-            .collect();
-        stored.sort_by(|a, b| order.compare_internal(a, b));
-        stored.dedup();
+        let stored = versions_of(&keys, prefix, &order, internal, &seqnos);
         let targets: Vec<Vec<u8>> = keys
             .iter()
             .flat_map(|key| [key.clone(), [&key[..], b"\0"].concat(), key[..key.len() / 2].to_vec()])
@@ -300,12 +326,6 @@ proptest! {
             .flat_map(|key| [[prefix.as_bytes(), &key].concat(), key])
             .map(|key| encode(&key, u64::from(seqnos[0]), ValueType::FOR_SEEK))
             .collect();
-        if !internal {
-            for key in &mut stored {
-                key.truncate(key.len() - 8);
-            }
-            stored.dedup();
-        }
         for target in targets {
             let (start, decodes) = probe(&stored, &format, &target);
             let wanted = stored.iter().position(|key| format.compare(key, &target) != Ordering::Less);

@@ -10,10 +10,16 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block_based::block::BlockBytes;
+use crate::block_based::block::interpolation::tests::{any_keys, number_key, versions_of};
 use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::index::{IndexCursor, IndexSearch};
+use crate::block_based::index::{IndexCursor, IndexPreparation, IndexSearch};
 
-fn format(order: KeyOrder, user_keys: bool, delta_values: bool, first_keys: bool) -> IndexFormat {
+pub(in crate::block_based) fn format(
+    order: KeyOrder,
+    user_keys: bool,
+    delta_values: bool,
+    first_keys: bool,
+) -> IndexFormat {
     IndexFormat {
         keys: KeyFormat {
             order,
@@ -27,8 +33,14 @@ fn format(order: KeyOrder, user_keys: bool, delta_values: bool, first_keys: bool
     }
 }
 
-/// An index block of `keys`, as they are stored, and handles of blocks that begin at `start`.
-fn index_block(keys: &[Vec<u8>], format: &IndexFormat, interval: u32, start: u64) -> Block {
+/// The bytes of an index block of `keys`, as they are stored, and handles of blocks that begin at `start`.
+pub(in crate::block_based) fn index_contents(
+    keys: &[Vec<u8>],
+    format: &IndexFormat,
+    interval: u32,
+    start: u64,
+    uniform: bool,
+) -> Vec<u8> {
     let mut builder = BlockBuilder::new(interval, true);
     let mut before: (&[u8], BlockHandle) = (&[], BlockHandle::NULL);
     let mut offset = start;
@@ -56,12 +68,26 @@ fn index_block(keys: &[Vec<u8>], format: &IndexFormat, interval: u32, start: u64
         added.unwrap();
         before = (key, handle);
     }
-    Block::parse(BlockBytes::from(builder.finish(false).unwrap())).unwrap()
+    builder.finish(uniform).unwrap()
+}
+
+pub(in crate::block_based) fn index_block(
+    keys: &[Vec<u8>],
+    format: &IndexFormat,
+    interval: u32,
+    start: u64,
+) -> Block {
+    let contents = index_contents(keys, format, interval, start, false);
+    Block::parse(BlockBytes::from(contents)).unwrap()
 }
 
 fn decoded(block: &Block, format: &IndexFormat) -> Block {
     let mut decoded = block.clone();
-    decoded.decode(format);
+    let format = format.clone();
+    decoded.prepare(&IndexPreparation {
+        format,
+        decode: true,
+    });
     decoded
 }
 
@@ -102,19 +128,6 @@ fn compare(block: &Block, decoded: &Block, format: &IndexFormat, target: &[u8]) 
     }
 }
 
-fn any_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let alphabets = prop::sample::select(vec![
-        vec![b'a'],
-        vec![0, 0xff],
-        vec![b'a', b'b', b'z'],
-        (0..=255).collect(),
-    ]);
-    alphabets.prop_flat_map(|alphabet| {
-        let byte = prop::sample::select(alphabet);
-        prop::collection::vec(prop::collection::vec(byte, 0..14), 0..150)
-    })
-}
-
 fn orders() -> impl Strategy<Value = KeyOrder> {
     prop::sample::select(vec![
         KeyOrder::Bytewise,
@@ -126,7 +139,7 @@ fn orders() -> impl Strategy<Value = KeyOrder> {
 proptest! {
     #[test]
     fn a_decoded_block_says_what_the_stored_one_says(
-        (keys, other) in (any_keys(), any_keys()),
+        (keys, other) in (any_keys(150), any_keys(150)),
         prefix in prop::sample::select(vec!["", "a", "a long common prefix"]),
         order in orders(),
         (user_keys, delta_values, first_keys) in any::<(bool, bool, bool)>(),
@@ -135,19 +148,7 @@ proptest! {
         seqnos: [u8; 4],
     ) {
         let format = format(order.clone(), user_keys, delta_values, first_keys);
-        let versions = if user_keys { &seqnos[..1] } else { &seqnos[..] };
-        let mut stored: Vec<Vec<u8>> = keys
-            .iter()
-            .map(|key| [prefix.as_bytes(), key].concat())
-            .flat_map(|key| versions.iter().map(move |seqno| encode(&key, u64::from(*seqno), ValueType::Value)))
-            .collect();
-        stored.sort_by(|a, b| order.compare_internal(a, b));
-        if user_keys {
-            for key in &mut stored {
-                key.truncate(key.len() - 8);
-            }
-        }
-        stored.dedup();
+        let stored = versions_of(&keys, prefix, &order, !user_keys, &seqnos);
         let block = index_block(&stored, &format, interval, start);
         let decoded = decoded(&block, &format);
         let restarts = stored.len().div_ceil(interval as usize);
@@ -162,26 +163,6 @@ proptest! {
             compare(&block, &decoded, &format, &encode(&target, seqno, ValueType::FOR_SEEK));
         }
     }
-
-    #[test]
-    fn a_line_leads_to_the_first_number_not_below(
-        numbers in prop::collection::vec(prop_oneof![0..50_u64, any::<u64>(), u64::MAX - 5..=u64::MAX], 1..200),
-        wanted in prop::collection::vec(any::<u64>(), 10),
-    ) {
-        let mut numbers = numbers;
-        numbers.sort_unstable();
-        let line = Line::through(&numbers);
-        let near = numbers.iter().flat_map(|n| [n.saturating_sub(1), *n, n.saturating_add(1)]);
-        let largest = numbers.last().copied().unwrap();
-        for wanted in near.chain(wanted).filter(|wanted| *wanted <= largest) {
-            let first = numbers.partition_point(|number| *number < wanted);
-            prop_assert_eq!(line.first_not_below(&numbers, wanted), first);
-        }
-    }
-}
-
-fn number_key(number: u64) -> Vec<u8> {
-    number.swap_bytes().to_le_bytes().to_vec()
 }
 
 #[test]

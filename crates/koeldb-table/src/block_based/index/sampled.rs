@@ -1,0 +1,114 @@
+//! What an interpolation search is told beforehand: the numbers of a few keys of an index block.
+//!
+//! ```text
+//! samples    number of every 64th key, and of the last one       an eighth of a byte for each key
+//! ```
+//!
+//! A search of the block alone has to decode its first and its last key to guess between them, and its first guess is
+//! some ten keys off where there are thousands. Between two samples it is off by one, mostly; where keys are not
+//! evenly spread, the samples spare it all but the last few steps. Numbers are those of [`Numbering`], and the sample
+//! in front of a target is found as a group is in a decoded block. Only a target with the number of a sample at
+//! either end of the block is left to the search of the block alone.
+//!
+//! [`Numbering`]: super::super::block::number::Numbering
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+
+use koeldb_base::Result;
+use koeldb_base::key::user_key;
+
+use super::super::block::interpolation::{self, Window};
+use super::super::block::number::KeySpan;
+use super::super::block::{Block, KeyFormat, Start, View};
+use super::IndexFormat;
+use super::line::Line;
+
+/// A sample is taken of so many keys.
+const SPACING: usize = 64;
+
+/// Blocks of fewer restart points are found in a step or two.
+const FEW_KEYS: usize = 8;
+
+/// The numbers of a few keys of an index block.
+#[derive(Debug)]
+pub struct SampledIndex {
+    span: KeySpan,
+    line: Line,
+    samples: Vec<u64>,
+    last: usize,
+}
+
+impl SampledIndex {
+    /// Takes the samples of a block; `None` if that cannot be done, or is not worth it.
+    pub(super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
+        let view = View::new(block, format.layout());
+        let count = view.restart_key_count();
+        if count <= FEW_KEYS {
+            return None;
+        }
+        let last = count.checked_sub(1)?;
+        let user_key_at = |at| Some(format.keys.user_part(view.restart_key(at).ok()?));
+        let span = KeySpan::new(&format.keys.order, user_key_at(0)?, user_key_at(last)?)?;
+        let numbering = span.numbering();
+        let places = (0..last).step_by(SPACING).chain([last]);
+        let samples: Option<Vec<u64>> = places
+            .map(|at| Some(numbering.number(user_key_at(at)?)))
+            .collect();
+        let samples = samples.filter(|samples| samples.is_sorted())?;
+        Some(SampledIndex {
+            span,
+            line: Line::through(&samples),
+            samples,
+            last,
+        })
+    }
+
+    /// The memory this takes beside itself.
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(self.samples.as_slice()).saturating_add(self.span.heap_bytes())
+    }
+
+    /// Finds the place of an internal key among the restart points of the block that the samples are of.
+    #[inline]
+    pub(super) fn search<'k>(
+        &self,
+        key_at: impl Fn(usize) -> Result<&'k [u8]>,
+        keys: &KeyFormat,
+        target: &[u8],
+    ) -> Result<Start> {
+        let wanted = match self.span.wanted(&keys.order, user_key(target)) {
+            Ok(wanted) => wanted,
+            Err(Ordering::Greater) => return Ok(Start::Scan(self.last)),
+            Err(_) => return Ok(Start::Found(0)),
+        };
+        match self.window(wanted) {
+            Some(window) => window.search(key_at, self.span.numbering(), keys, target),
+            None => interpolation::search(self.last.saturating_add(1), key_at, keys, target),
+        }
+    }
+
+    /// The samples around a number that differ from it.
+    #[inline]
+    fn window(&self, wanted: u64) -> Option<Window> {
+        let mut behind = self.line.first_not_below(&self.samples, wanted);
+        let before = behind.checked_sub(1)?;
+        if *self.samples.get(behind)? == wanted {
+            let rest = self.samples.get(behind..)?;
+            behind = behind.checked_add(rest.partition_point(|sample| *sample == wanted))?;
+        }
+        Some(Window {
+            low: before.saturating_mul(SPACING),
+            high: behind.saturating_mul(SPACING).min(self.last),
+            low_number: *self.samples.get(before)?,
+            high_number: *self.samples.get(behind)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
