@@ -15,15 +15,16 @@
 //!   until it clears `wanted`. So if the owner missed `wanted`, the taker sees `busy`.
 //! - There is one owner, which is not shared by threads, and takers hold their ends exclusively.
 
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+use std::sync::atomic::compiler_fence;
+
+use crate::sync::{AtomicBool, Ordering, UnsafeCell, fence};
 
 /// Whether threads of this process can be made to pass a barrier from outside.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn register() -> bool {
     use std::sync::OnceLock;
 
@@ -33,20 +34,20 @@ fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
 }
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn register() -> bool {
     false
 }
 
 /// Makes every running thread of the process pass a full barrier; whether it did.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn all_threads_pass_a_barrier() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
 
     membarrier(MembarrierCommand::PrivateExpedited).is_ok()
 }
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn all_threads_pass_a_barrier() -> bool {
     false
 }
@@ -113,7 +114,8 @@ impl<T> Owner<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Enters, unless the owner is inside already or a taker is.
+    /// Enters, unless the owner is inside already or a taker is. A taker may pass over an owner that it turned away, which
+    /// then still has its value.
     #[inline]
     #[must_use]
     pub fn enter(&self) -> Option<Entered<'_, T>> {
@@ -143,8 +145,10 @@ impl<T> Deref for Entered<'_, T> {
     #[inline]
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref(&self) -> &Option<T> {
-        // SAFETY: `Owner::enter` made this value, one at a time, and no taker comes in before it is dropped.
-        unsafe { &*self.owner.shared.value.get() }
+        self.owner.shared.value.with_mut(|value| {
+            // SAFETY: `Owner::enter` made this value, one at a time, and no taker comes in before it is dropped.
+            unsafe { &*value }
+        })
     }
 }
 
@@ -152,8 +156,10 @@ impl<T> DerefMut for Entered<'_, T> {
     #[inline]
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref_mut(&mut self) -> &mut Option<T> {
-        // SAFETY: as in `deref`; the reference borrows the one `Entered` there is.
-        unsafe { &mut *self.owner.shared.value.get() }
+        self.owner.shared.value.with_mut(|value| {
+            // SAFETY: as in `deref`; the reference borrows the one `Entered` there is.
+            unsafe { &mut *value }
+        })
     }
 }
 
@@ -198,10 +204,11 @@ impl<T> Taker<T> {
     /// Takes the value. To be called by [`take_idle`] alone, which made sure that the owner is not inside.
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn take(&mut self) -> Option<T> {
-        // SAFETY: `wanted` is stored and `busy` was seen clear behind a barrier of all threads, so the owner stays
-        // outside; this end is borrowed exclusively, so no other taker is inside.
-        let value = unsafe { &mut *self.shared.value.get() };
-        value.take()
+        self.shared.value.with_mut(|value| {
+            // SAFETY: `wanted` is stored and `busy` was seen clear behind a barrier of all threads, so the owner stays
+            // outside; this end is borrowed exclusively, so no other taker is inside.
+            unsafe { &mut *value }.take()
+        })
     }
 }
 
@@ -223,7 +230,11 @@ impl<T> fmt::Debug for Entered<'_, T> {
     }
 }
 
+#[cfg(all(test, loom))]
+mod models;
+
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::sync::atomic::AtomicU64;
 

@@ -9,7 +9,7 @@
 //! - [`cursor`], [`lookup`]: how a scan and a point read travel through runs of entries.
 //! - [`coding`], [`checksum`], [`codec`]: bytes. [`file_name`]: the names in a database directory.
 //! - [`merge_operator`]: user code that combines values. [`stats`]: counters. [`sabotage`]: bugs on purpose.
-//! - [`biased`]: a value that its thread reaches without a locked instruction.
+//! - [`biased`]: a value that its thread reaches without a locked instruction. [`sync`]: what models replace.
 
 pub mod biased;
 pub mod checksum;
@@ -27,6 +27,7 @@ pub mod prefix;
 pub mod range_del;
 pub mod sabotage;
 pub mod stats;
+pub mod sync;
 
 pub use comparator::{Comparator, KeyOrder};
 pub use cursor::{Blocking, Cursor, Fault};

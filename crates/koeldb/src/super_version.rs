@@ -2,16 +2,20 @@
 //!
 //! A family's current [`SuperVersion`] is replaced whenever a memtable is sealed or a version installed. A read
 //! takes it from a slot of its own thread, validated by one load of the family's install number: nothing that
-//! another thread writes is written to, and no instruction is locked, so that reads overlap in the processor. An
-//! install empties the slots of threads that are not reading, so that idle threads pin neither memtables nor files,
-//! and a read whose super-version was replaced meanwhile empties its own slot on the way out.
+//! another thread writes is written to, and no instruction is locked, so that reads overlap in the processor.
+//!
+//! Idle threads pin neither memtables nor files that were replaced. An install *sweeps*: it empties the slots of threads
+//! that are not reading, one sweep at a time. A slot that it passes over is its thread's to see to:
+//!
+//! - A thread that was inside sees the new install number on its way out, and empties its slot.
+//! - A thread that the sweep turned away waits until the sweep is over, and enters then.
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use koeldb_base::biased::{Owner, Taker, biased, take_idle};
+use koeldb_base::biased::{Entered, Owner, Taker, biased, take_idle};
+use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableCache, Version};
 use koeldb_memtable::Memtable;
 
@@ -48,7 +52,7 @@ thread_local! {
     static SLOTS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
 }
 
-static NEXT_CELL: AtomicU64 = AtomicU64::new(1);
+static NEXT_CELL: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 /// Super-versions that nobody finds any more: freeing their memtables takes its time.
 pub(crate) struct Replaced {
@@ -60,10 +64,11 @@ pub(crate) struct SuperVersionCell {
     id: u64,
     installed: AtomicU64,
     current: Mutex<Arc<SuperVersion>>,
+    /// Locked for as long as a sweep takes.
     slots: Mutex<Vec<Taker<Held>>>,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -79,7 +84,7 @@ impl SuperVersionCell {
 
     /// The current super-version, owned: for cursors and jobs.
     pub(crate) fn load(&self) -> Arc<SuperVersion> {
-        Arc::clone(&lock(&self.current))
+        Arc::clone(&sync::lock(&self.current))
     }
 
     /// How often a super-version was installed.
@@ -91,7 +96,7 @@ impl SuperVersionCell {
     #[must_use]
     pub(crate) fn install(&self, next: SuperVersion) -> Replaced {
         let next = Arc::new(next);
-        let replaced = std::mem::replace(&mut *lock(&self.current), next);
+        let replaced = std::mem::replace(&mut *sync::lock(&self.current), next);
         self.installed.fetch_add(1, Ordering::Release);
         let mut garbage = self.sweep();
         garbage.push(replaced);
@@ -100,7 +105,7 @@ impl SuperVersionCell {
 
     /// Empties the slots of threads that are not reading.
     fn sweep(&self) -> Vec<Arc<SuperVersion>> {
-        let mut slots = lock(&self.slots);
+        let mut slots = sync::lock(&self.slots);
         let held = take_idle(&mut slots);
         slots.retain(|slot| !slot.is_orphaned());
         held.into_iter()
@@ -115,13 +120,13 @@ impl SuperVersionCell {
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
         let slot = self.slot();
-        let mut held = slot.enter();
+        let mut held = self.enter(&slot);
         let installed = self.installed.load(Ordering::Acquire);
         let newest;
         let super_version = match held.as_deref_mut() {
             Some(Some((number, super_version))) if *number == installed => &*super_version,
             Some(held) => self.refill(held, installed),
-            // A read inside a read, or an install sweeping by.
+            // A read inside a read.
             None => {
                 newest = self.load();
                 &newest
@@ -139,11 +144,25 @@ impl SuperVersionCell {
     /// The slot of this thread.
     #[inline]
     fn slot(&self) -> Rc<Owner<Held>> {
-        let known = SLOTS.with_borrow(|slots| {
+        let known = SLOTS.with(|slots| {
+            let slots = slots.borrow();
             let own = slots.iter().find(|slot| slot.cell == self.id);
             own.map(|slot| Rc::clone(&slot.held))
         });
         known.unwrap_or_else(|| self.make_slot())
+    }
+
+    /// Enters the slot of this thread, which may be inside already.
+    #[inline]
+    fn enter<'s>(&self, slot: &'s Owner<Held>) -> Option<Entered<'s, Held>> {
+        slot.enter().or_else(|| self.enter_after_sweep(slot))
+    }
+
+    /// Enters while no sweep can turn this thread away: the one that did may have passed over the slot.
+    #[cold]
+    fn enter_after_sweep<'s>(&self, slot: &'s Owner<Held>) -> Option<Entered<'s, Held>> {
+        let _no_sweep = sync::lock(&self.slots);
+        slot.enter()
     }
 
     /// Replaces what a slot holds; the install number was read before.
@@ -155,7 +174,7 @@ impl SuperVersionCell {
     /// Lets go of a super-version that was replaced.
     #[cold]
     fn empty(&self, slot: &Owner<Held>) {
-        let stale = slot.enter().and_then(|mut held| {
+        let stale = self.enter(slot).and_then(|mut held| {
             let installed = self.installed.load(Ordering::SeqCst);
             held.take_if(|(number, _)| *number != installed)
         });
@@ -167,13 +186,14 @@ impl SuperVersionCell {
     fn make_slot(&self) -> Rc<Owner<Held>> {
         let (owner, taker) = biased();
         let held = Rc::new(owner);
-        lock(&self.slots).push(taker);
+        sync::lock(&self.slots).push(taker);
         let slot = Slot {
             cell: self.id,
             held: Rc::clone(&held),
         };
         // Those of families that are gone are let go of when nothing is borrowed any more.
-        let orphaned: Vec<Slot> = SLOTS.with_borrow_mut(|slots| {
+        let orphaned: Vec<Slot> = SLOTS.with(|slots| {
+            let mut slots = slots.borrow_mut();
             slots.push(slot);
             slots
                 .extract_if(.., |slot| slot.held.is_orphaned())
@@ -190,3 +210,6 @@ impl Drop for SuperVersionCell {
         drop(self.sweep());
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;

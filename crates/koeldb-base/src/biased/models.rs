@@ -1,0 +1,84 @@
+//! Every interleaving of an owner and takers. The barrier is a fence on both sides: Loom knows nothing of `membarrier`.
+
+use super::*;
+use crate::sync::{AtomicU64, Mutex, explore, lock, spawn};
+
+#[test]
+fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
+    explore("biased", || {
+        let (owner, taker) = biased();
+        *owner.enter().expect("nobody else is there") = Some(Box::new(1));
+        let sweeper = spawn(move || {
+            let mut takers = [taker];
+            (take_idle(&mut takers), takers)
+        });
+        let mut counted = 0;
+        for number in [10, 100] {
+            if let Some(mut inside) = owner.enter() {
+                counted += inside.replace(Box::new(number)).map_or(0, |last| *last);
+            } else {
+                counted += number;
+            }
+        }
+        let (taken, mut takers) = sweeper.join().unwrap();
+        counted += taken.into_iter().map(|left| *left).sum::<u64>();
+        counted += take_idle(&mut takers)
+            .into_iter()
+            .map(|left| *left)
+            .sum::<u64>();
+        assert_eq!(counted, 111);
+    });
+}
+
+/// Two values are announced; an owner that looks behind its stay, and again when it was turned away, keeps no older one.
+fn announce(name: &str, waits: bool) {
+    explore(name, move || {
+        let announced = Arc::new(AtomicU64::new(1));
+        let (owner, taker) = biased();
+        *owner.enter().expect("nobody else is there") = Some(1);
+        let takers = Arc::new(Mutex::new(vec![taker]));
+        let sweeper = {
+            let (announced, takers) = (Arc::clone(&announced), Arc::clone(&takers));
+            spawn(move || {
+                for number in [2, 3] {
+                    announced.store(number, Ordering::Release);
+                    for left in take_idle(&mut lock(&takers)) {
+                        assert!(left <= number);
+                    }
+                }
+            })
+        };
+        let enter = || {
+            owner.enter().or_else(|| {
+                let no_sweep = waits.then(|| lock(&takers));
+                let entered = no_sweep.as_ref().and_then(|_| owner.enter());
+                drop(no_sweep);
+                entered
+            })
+        };
+        let seen = enter().map(|mut inside| {
+            let seen = announced.load(Ordering::Acquire);
+            *inside = Some(seen);
+            seen
+        });
+        if Some(announced.load(Ordering::Relaxed)) != seen
+            && let Some(mut inside) = enter()
+        {
+            inside.take_if(|left| *left != announced.load(Ordering::Acquire));
+        }
+        sweeper.join().unwrap();
+        let left = *owner.enter().expect("nobody else is there");
+        assert!(left.is_none_or(|left| left == 3), "{left:?} is left behind");
+    });
+}
+
+#[test]
+fn an_owner_that_comes_back_after_a_sweep_keeps_nothing_old() {
+    announce("biased hand-off", true);
+}
+
+#[test]
+#[should_panic(expected = "left behind")]
+fn control_an_owner_that_is_turned_away_and_gives_up_keeps_what_is_old() {
+    announce("biased, giving up", false);
+}
