@@ -26,6 +26,7 @@ use koeldb_table::block_based::scan_reads::{ENGINE_BYTES, ScanEngine};
 use crate::background::Background;
 use crate::counters::WriteCounters;
 use crate::env::Env;
+use crate::failures::Failures;
 use crate::family::FamilyData;
 use crate::info_log::InfoLog;
 use crate::listener::{Event, EventListener};
@@ -38,6 +39,7 @@ use crate::super_version::lock;
 use crate::tables::TableFactory;
 use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
+use crate::write::owed_logs::OwedLogs;
 use crate::write::queue::{CommitHow, Insertion, Patience, WriteQueue};
 use crate::write::stall::WriteStall;
 use crate::write_buffers::WriteBufferManager;
@@ -89,18 +91,11 @@ pub(crate) struct DbInner {
     pub(crate) stall: WriteStall,
     pub(crate) background: Background,
     pub(crate) purge: Purge,
-    /// Logs no longer written and not yet durable. Taken after leadership, or without it.
-    pub(crate) unsynced_logs: Mutex<Vec<RecordWriter>>,
-    /// Held by whoever makes those logs durable, so that nobody believes it done before it is.
-    pub(crate) syncing_logs: Mutex<()>,
+    pub(crate) owed_logs: OwedLogs<RecordWriter>,
     /// Logs no longer written and not yet removed, with their bytes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
-    has_failed: AtomicBool,
-    failure: Mutex<Option<Error>>,
-    failure_count: AtomicU64,
-    /// Failures that listeners have not been told of: they run where no lock is held.
-    unreported: Mutex<Vec<Error>>,
+    failures: Failures,
     resuming: Mutex<()>,
     /// A resume has given up logs, and what they hold is not in tables yet.
     gave_up_logs: AtomicBool,
@@ -170,17 +165,13 @@ impl DbInner {
             snapshots: SnapshotList::default(),
             stall: WriteStall::default(),
             purge: Purge::default(),
-            unsynced_logs: Mutex::new(Vec::new()),
-            syncing_logs: Mutex::new(()),
+            owed_logs: OwedLogs::default(),
             closed_logs: Mutex::new(Vec::new()),
-            unreported: Mutex::new(Vec::new()),
-            failure_count: AtomicU64::new(0),
             resuming: Mutex::new(()),
             gave_up_logs: AtomicBool::new(false),
             options_file: Mutex::new(()),
             life: AtomicU8::new(OPEN),
-            has_failed: AtomicBool::new(false),
-            failure: Mutex::new(None),
+            failures: Failures::default(),
             versions: Mutex::new(parts.versions),
             file_lock: Mutex::new(parts.file_lock),
         }
@@ -310,7 +301,7 @@ impl DbInner {
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
-        if !self.read_only && !self.has_failed.load(Ordering::Acquire) {
+        if !self.read_only && !self.failures.is_any() {
             return Ok(());
         }
         Err(self.why_not_writable())
@@ -322,32 +313,21 @@ impl DbInner {
             return Error::not_supported("the database was opened read-only")
                 .with_outcome(WriteOutcome::NotApplied);
         }
-        match &*lock(&self.failure) {
-            Some(error) => error.clone().with_outcome(WriteOutcome::NotApplied),
+        match self.failures.first() {
+            Some(error) => error.with_outcome(WriteOutcome::NotApplied),
             None => Error::with_kind(ErrorKind::Busy, "the database resumes"),
         }
     }
 
     /// The error that stopped writes, if one did.
     pub(crate) fn failure(&self) -> Option<Error> {
-        lock(&self.failure).clone()
+        self.failures.first()
     }
 
     /// Stores the first error that stops writes, wakes everybody who waits, and gives the error back.
     #[cold]
     pub(crate) fn fail_writes(&self, error: Error) -> Error {
-        {
-            let mut failure = lock(&self.failure);
-            let is_worse = failure
-                .as_ref()
-                .is_none_or(|first| first.severity() < error.severity());
-            if is_worse {
-                *failure = Some(error.clone());
-            }
-        }
-        self.has_failed.store(true, Ordering::Release);
-        self.failure_count.fetch_add(1, Ordering::AcqRel);
-        lock(&self.unreported).push(error.clone());
+        self.failures.store(&error);
         self.stall.notify();
         self.background.notify();
         error
@@ -356,11 +336,10 @@ impl DbInner {
     /// Tells the log and the listeners of failures, and sees to it that writes are taken again if they can be; called
     /// where no lock is held.
     pub(crate) fn report_failures(self: &Arc<Self>) {
-        if !self.has_failed.load(Ordering::Acquire) {
+        if !self.failures.is_any() {
             return;
         }
-        let unreported = std::mem::take(&mut *lock(&self.unreported));
-        for error in unreported {
+        for error in self.failures.take_unreported() {
             self.info_log.log(
                 crate::options::LogLevel::Error,
                 format_args!("writes are refused: {error}"),
@@ -388,16 +367,7 @@ impl DbInner {
 
     /// Takes writes again after what stopped them was repaired; refuses if something else failed since `count` failures.
     fn clear_failure(&self, count: u64) -> Result<()> {
-        {
-            let mut failure = lock(&self.failure);
-            if self.failure_count.load(Ordering::Acquire) != count
-                && let Some(newer) = &*failure
-            {
-                return Err(newer.clone());
-            }
-            *failure = None;
-            self.has_failed.store(false, Ordering::Release);
-        }
+        self.failures.clear(count)?;
         self.info_log
             .info(format_args!("writes are accepted again"));
         self.notify(&Event::Resumed);
@@ -416,7 +386,7 @@ impl DbInner {
         }
         // Flushes that began before the failure count on logs that are given up here.
         self.wait_for_flushes();
-        let count = self.failure_count.load(Ordering::Acquire);
+        let count = self.failures.count();
         let Some(failure) = self.failure() else {
             return Ok(());
         };
@@ -571,7 +541,7 @@ impl DbInner {
             return Ok(());
         }
         self.stall.notify();
-        let flushed = if self.read_only || self.has_failed.load(Ordering::Acquire) {
+        let flushed = if self.read_only || self.failures.is_any() {
             Ok(())
         } else {
             self.flush_unlogged()

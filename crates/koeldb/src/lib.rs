@@ -29,6 +29,7 @@ mod column_family;
 mod counters;
 mod db;
 mod env;
+mod failures;
 mod family;
 mod info_log;
 mod inner;

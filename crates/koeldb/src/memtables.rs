@@ -5,19 +5,18 @@
 //! representation are. The successor is charged like any other, and goes with its family.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
 use crate::env::{JobPriority, Pool};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
-use crate::super_version::lock;
 use crate::write_buffers::{Charge, WriteBufferManager};
 
 /// A memtable, the first log that holds a part of it, and what it is charged where that is counted.
@@ -127,12 +126,60 @@ impl MemtableMaker {
 }
 
 /// The successor of a memtable, and when the memtable is looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Standby {
+#[derive(Debug)]
+pub(crate) struct Standby<M = LoggedMemtable> {
     /// With the options it was made by.
-    ready: Mutex<Option<(LoggedMemtable, Arc<ColumnFamilyOptions>)>>,
+    ready: Mutex<Option<(M, Arc<ColumnFamilyOptions>)>>,
     is_requested: AtomicBool,
     look_at_bytes: AtomicUsize,
+}
+
+impl<M> Default for Standby<M> {
+    fn default() -> Self {
+        Standby {
+            ready: Mutex::new(None),
+            is_requested: AtomicBool::new(false),
+            look_at_bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<M> Standby<M> {
+    /// The successor, if one stands by that was made by these options; another one may be asked for.
+    fn take(&self, options: &Arc<ColumnFamilyOptions>) -> Option<M> {
+        self.is_requested.store(false, Ordering::Relaxed);
+        let ready = lock(&self.ready).take();
+        ready
+            .filter(|(_, made_by)| Arc::ptr_eq(made_by, options))
+            .map(|(next, _)| next)
+    }
+
+    /// Makes the successor, unless there is one or its family is dropped.
+    fn prepare(
+        &self,
+        options: Arc<ColumnFamilyOptions>,
+        is_dropped: impl Fn() -> bool,
+        make: impl FnOnce(&ColumnFamilyOptions) -> M,
+    ) {
+        let is_ready = lock(&self.ready)
+            .as_ref()
+            .is_some_and(|(_, made_by)| Arc::ptr_eq(made_by, &options));
+        if !is_ready && !is_dropped() {
+            let next = make(&options);
+            let replaced = lock(&self.ready).replace((next, options));
+            drop(replaced);
+        }
+        // Dropped meanwhile: nobody else takes it away.
+        if is_dropped() {
+            self.forget();
+        }
+    }
+
+    /// Lets go of the successor.
+    fn forget(&self) {
+        let ready = lock(&self.ready).take();
+        drop(ready);
+    }
 }
 
 impl fmt::Debug for MemtableMaker {
@@ -159,36 +206,25 @@ impl FamilyData {
 
     /// The successor of the active memtable: the one that stands by if it was made by these options, else a new one.
     pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {
-        self.standby.is_requested.store(false, Ordering::Relaxed);
-        let ready = lock(&self.standby.ready).take();
-        match ready {
-            Some((next, made_by)) if Arc::ptr_eq(&made_by, options) => next,
-            _ => self.maker.make(&self.order, options),
-        }
+        let next = self.standby.take(options);
+        next.unwrap_or_else(|| self.maker.make(&self.order, options))
     }
 
     /// Makes the successor, unless there is one.
     fn prepare_successor(&self) {
-        let options = self.options();
-        let is_ready = lock(&self.standby.ready)
-            .as_ref()
-            .is_some_and(|(_, made_by)| Arc::ptr_eq(made_by, &options));
-        if !is_ready && !self.is_dropped() {
-            let active = self.read(|state| Arc::clone(&state.active.memtable));
-            let next = self.maker.make_successor(&active, &options);
-            let replaced = lock(&self.standby.ready).replace((next, options));
-            drop(replaced);
-        }
-        // Dropped meanwhile: nobody else takes it away.
-        if self.is_dropped() {
-            self.forget_successor();
-        }
+        self.standby.prepare(
+            self.options(),
+            || self.is_dropped(),
+            |options| {
+                let active = self.read(|state| Arc::clone(&state.active.memtable));
+                self.maker.make_successor(&active, options)
+            },
+        );
     }
 
     /// Lets go of the successor.
     pub(crate) fn forget_successor(&self) {
-        let ready = lock(&self.standby.ready).take();
-        drop(ready);
+        self.standby.forget();
     }
 
     /// Whether a successor stands by.
@@ -243,5 +279,7 @@ pub(crate) fn write_buffer_bytes(options: &ColumnFamilyOptions) -> usize {
     to_usize(options.write_buffer_size)
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,10 @@
 //! inserts. The leader publishes when every claimed part is done.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use koeldb_base::error::ErrorDetail;
+use koeldb_base::sync::{AtomicBool, AtomicUsize, Ordering, spin_loop, yield_now};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
@@ -27,12 +27,13 @@ pub(crate) struct Part {
     pub(crate) first: SeqNo,
 }
 
+/// Inserts the entries of one member; says whether a memtable has grown to its mark.
+type InsertPart = Box<dyn Fn(&Part) -> Result<bool> + Send + Sync>;
+
 /// A group on its way into the memtables.
 pub(crate) struct SharedApply {
-    records: Vec<u8>,
     parts: Vec<Part>,
-    first: SeqNo,
-    families: Arc<Vec<ActiveFamily>>,
+    insert: InsertPart,
     claimed: AtomicUsize,
     finished: AtomicUsize,
     should_look: AtomicBool,
@@ -40,17 +41,10 @@ pub(crate) struct SharedApply {
 }
 
 impl SharedApply {
-    pub(crate) fn new(
-        records: Vec<u8>,
-        parts: Vec<Part>,
-        first: SeqNo,
-        families: Arc<Vec<ActiveFamily>>,
-    ) -> Self {
+    pub(crate) fn new(parts: Vec<Part>, insert: InsertPart) -> Self {
         SharedApply {
-            records,
             parts,
-            first,
-            families,
+            insert,
             claimed: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
             should_look: AtomicBool::new(false),
@@ -61,8 +55,7 @@ impl SharedApply {
     /// Inserts parts that nobody has claimed, until none is left.
     pub(crate) fn help(&self) {
         while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
-            let records = &self.records[part.records.clone()];
-            match insert(&self.families, records, self.first + part.first) {
+            match (self.insert)(part) {
                 Ok(true) => self.should_look.store(true, Ordering::Relaxed),
                 Ok(false) => {}
                 Err(error) => {
@@ -79,9 +72,9 @@ impl SharedApply {
         while self.finished.load(Ordering::Acquire) < self.parts.len() {
             spins += 1;
             if spins.is_multiple_of(1 << 10) {
-                std::thread::yield_now();
+                yield_now();
             } else {
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
         match self.failure.get() {
@@ -183,3 +176,6 @@ fn next_entry<'r>(operations: &mut BatchIter<'r>) -> Result<Option<Operation<'r>
     }
     Ok(None)
 }
+
+#[cfg(all(test, loom))]
+mod models;

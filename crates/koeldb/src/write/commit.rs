@@ -19,9 +19,9 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_log::RecordWriter;
 use koeldb_memtable::Memtable;
 
-use super::apply::position_of;
+use super::apply::{insert, position_of};
 use super::batch::{HEADER_BYTES, link};
-use super::queue::CommitHow;
+use super::queue::{CommitHow, Engine};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
@@ -120,10 +120,8 @@ fn not_applied(error: Error) -> Error {
     error.with_outcome(WriteOutcome::NotApplied)
 }
 
-impl DbInner {
-    /// Makes room for a group and puts it into the log; called by the leader. The group has the sequence numbers from
-    /// the one returned up to `last_seqno` then, and nobody else will have them.
-    pub(crate) fn commit_group(
+impl Engine for DbInner {
+    fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
         records: &[u8],
@@ -157,10 +155,21 @@ impl DbInner {
         Ok(first)
     }
 
+    #[inline]
+    fn count_committed(&self, batches: usize, bytes: usize, how: CommitHow) {
+        self.write_counters
+            .committed(batches as u64, bytes as u64, !how.disable_wal);
+    }
+
+    #[inline]
+    fn insert(&self, families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+        insert(families, records, first)
+    }
+
     /// Sees to it that memtables that have grown are looked at before the next group, and refuses writes if the entries of a
     /// group did not get in: their batch is in the log, and partly in the memtables.
     #[inline]
-    pub(crate) fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
+    fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
         match inserted {
             Ok(false) => Ok(()),
             Ok(true) => {
@@ -174,6 +183,40 @@ impl DbInner {
         }
     }
 
+    #[inline]
+    fn publish(&self, seqno: SeqNo) {
+        self.publish(seqno);
+    }
+
+    fn may_wait(&self, how: CommitHow) -> Result<Duration> {
+        // Those that wait in line are not woken when a stall begins.
+        const SLICE: Duration = Duration::from_millis(5);
+        let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
+        if how.no_slowdown && is_stalled {
+            return Err(not_applied(Error::with_kind(
+                ErrorKind::Incomplete,
+                "the write would have to wait for compaction, and no_slowdown is set",
+            )));
+        }
+        let left = match how.patience {
+            Some(patience) => patience.left(&*self.clock),
+            None => Duration::MAX,
+        };
+        if left.is_zero() && is_stalled {
+            return Err(not_applied(Error::with_kind(
+                ErrorKind::TimedOut,
+                "writes were stalled for longer than stall_timeout",
+            )));
+        }
+        Ok(if left.is_zero() || how.no_slowdown {
+            SLICE
+        } else {
+            left
+        })
+    }
+}
+
+impl DbInner {
     fn write_log(
         &self,
         commit: &mut CommitState,
@@ -250,34 +293,6 @@ impl DbInner {
             self.wait_for_memory(commit, how)?;
         }
         Ok(())
-    }
-
-    /// How long a write may wait until it asks again; an error if writes are stalled and it must not wait for that.
-    pub(crate) fn may_wait(&self, how: CommitHow) -> Result<Duration> {
-        // Those that wait in line are not woken when a stall begins.
-        const SLICE: Duration = Duration::from_millis(5);
-        let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
-        if how.no_slowdown && is_stalled {
-            return Err(not_applied(Error::with_kind(
-                ErrorKind::Incomplete,
-                "the write would have to wait for compaction, and no_slowdown is set",
-            )));
-        }
-        let left = match how.patience {
-            Some(patience) => patience.left(&*self.clock),
-            None => Duration::MAX,
-        };
-        if left.is_zero() && is_stalled {
-            return Err(not_applied(Error::with_kind(
-                ErrorKind::TimedOut,
-                "writes were stalled for longer than stall_timeout",
-            )));
-        }
-        Ok(if left.is_zero() || how.no_slowdown {
-            SLICE
-        } else {
-            left
-        })
     }
 
     #[cold]
@@ -512,36 +527,21 @@ impl DbInner {
         Ok(())
     }
 
-    /// Makes the logs that are no longer written durable, with their directory entries. Needs no leadership: a flush
-    /// calls it while the leader may be waiting for that flush, and the leader may begin a log meanwhile.
+    /// Makes the logs that are no longer written durable, with their directory entries.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
-        let _only_one = lock(&self.syncing_logs);
-        let mut unsynced = std::mem::take(&mut *lock(&self.unsynced_logs));
-        if unsynced.is_empty() {
-            return Ok(());
-        }
-        let synced = unsynced
-            .iter_mut()
-            .try_for_each(RecordWriter::sync)
-            .and_then(|()| self.fs.sync_dir(&self.wal_dir));
-        if let Err(error) = synced {
-            // They stay owed, before those that were closed meanwhile.
-            lock(&self.unsynced_logs).splice(..0, unsynced);
-            return Err(error);
-        }
-        unsynced.into_iter().try_for_each(RecordWriter::close)
+        self.owed_logs.sync(|| self.fs.sync_dir(&self.wal_dir))
     }
 
     /// Gives up a log that failed or may have a failed batch, without touching it again, and begins a new one. A log
     /// that an earlier attempt began and nobody has written to is as good.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
-        let _nobody_syncs = lock(&self.syncing_logs);
+        let owed = self.owed_logs.hold();
         let next_seqno = commit.last_seqno + 1;
         let wal = commit.wal()?;
         // Those of a batch that was written and could not be synced are given to the next one.
         wal.next_seqno = next_seqno;
         if wal.writer.failure().is_none() && wal.writer.is_empty() {
-            lock(&self.unsynced_logs).clear();
+            owed.give_up();
             return Ok(());
         }
         let (number, writer) = self.create_wal()?;
@@ -552,7 +552,7 @@ impl DbInner {
         wal.follows = None;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
-        lock(&self.unsynced_logs).clear();
+        owed.give_up();
         Ok(())
     }
 
@@ -575,7 +575,7 @@ impl DbInner {
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
         if !is_durable {
-            lock(&self.unsynced_logs).push(previous);
+            self.owed_logs.owe(previous);
         } else if let Err(error) = previous.close() {
             self.info_log.warn(format_args!("closing a log: {error}"));
         }

@@ -10,6 +10,7 @@
 mod apply;
 pub(crate) mod batch;
 pub(crate) mod commit;
+pub(crate) mod owed_logs;
 mod pipeline;
 pub(crate) mod queue;
 pub(crate) mod stall;

@@ -15,15 +15,12 @@
 //!   one needs no older log.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use koeldb_base::sync::{AtomicUsize, Condvar, Mutex, Ordering, SPINS, lock, spin_loop};
 use koeldb_base::{Error, Result, SeqNo};
 
 use super::queue::Ticket;
-use crate::super_version::lock;
-
-const SPINS: u32 = 2_000;
 
 /// A group that entered.
 struct Inside {
@@ -164,7 +161,7 @@ impl Pipeline {
             if self.is_empty() {
                 return;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         let mut groups = lock(&self.groups);
         while !groups.inside.is_empty() {
@@ -177,6 +174,7 @@ impl Pipeline {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::sync::atomic::AtomicU64;
 

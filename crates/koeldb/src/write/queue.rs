@@ -9,26 +9,54 @@
 //! group takes the way through the [`Pipeline`]. A leader alone keeps it: there is nothing to overlap with.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::thread::Thread;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::{
+    AtomicU8, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, cores, current, lock, park,
+    park_timeout, spin_loop,
+};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
-use super::apply::{Part, SharedApply, insert};
-use super::commit::CommitState;
+use super::apply::{Part, SharedApply};
+use super::commit::{ActiveFamily, CommitState};
 use super::pipeline::{Pipeline, Place};
-use crate::inner::DbInner;
 use crate::options::DbOptions;
-use crate::super_version::lock;
 
 /// Bytes of records after which a group takes no more members.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-const SPINS: u32 = 2_000;
+
+/// What a line of writers leads to: the log, the memtables, the readers.
+pub(crate) trait Engine: Send + Sync + 'static {
+    /// Makes room for a group and puts it into the log; called by the leader. The group has the sequence numbers from
+    /// the one returned up to `last_seqno` then, and nobody else will have them.
+    fn commit_group(
+        self: &Arc<Self>,
+        commit: &mut CommitState,
+        records: &[u8],
+        count: u32,
+        how: CommitHow,
+    ) -> Result<SeqNo>;
+
+    /// Counts a group that is in the log, or needs none.
+    fn count_committed(&self, batches: usize, bytes: usize, how: CommitHow);
+
+    /// Inserts operations into the memtables of their families, numbered from `first`; says whether one has grown to
+    /// its mark.
+    fn insert(&self, families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool>;
+
+    /// Takes note of how the entries of a group got into the memtables.
+    fn note_inserted(&self, inserted: Result<bool>) -> Result<()>;
+
+    /// Makes everything up to `seqno` visible.
+    fn publish(&self, seqno: SeqNo);
+
+    /// How long a write may wait until it asks again; an error if it must not wait.
+    fn may_wait(&self, how: CommitHow) -> Result<Duration>;
+}
 
 /// The operations of one or more writers, to be committed as one log record.
 #[derive(Debug, Default)]
@@ -111,6 +139,7 @@ impl Ticket {
 
     /// Waits until the group is done, without spinning.
     #[cfg(test)]
+    #[cfg(not(loom))]
     pub(crate) fn wait(&self) {
         self.wait_until(DONE, &AtomicUsize::new(0), 0);
     }
@@ -162,7 +191,7 @@ impl Ticket {
                 {
                     shared.help();
                 }
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
         spinning.fetch_sub(1, Ordering::Relaxed);
@@ -171,11 +200,11 @@ impl Ticket {
             if self.state.load(Ordering::SeqCst) >= state {
                 break;
             }
-            parked.push(std::thread::current());
+            parked.push(current());
             drop(parked);
             match left()? {
-                Duration::MAX => std::thread::park(),
-                left => std::thread::park_timeout(left),
+                Duration::MAX => park(),
+                left => park_timeout(left),
             }
         }
         Ok(())
@@ -276,13 +305,12 @@ impl Drop for HandOn<'_> {
 
 impl WriteQueue {
     pub(crate) fn new(commit: CommitState, insertion: Insertion) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         WriteQueue {
             line: Mutex::new(Line::default()),
             commit: Mutex::new(commit),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
-            spinners_max: cores.saturating_sub(1),
+            spinners_max: cores().saturating_sub(1),
             is_pipelined: matches!(insertion, Insertion::Pipelined | Insertion::Unordered),
             is_shared: insertion != Insertion::Alone,
             pipeline: Pipeline::new(insertion != Insertion::Unordered),
@@ -314,7 +342,7 @@ impl WriteQueue {
     /// Lets a group through whose outcome is known, and waits for those before it.
     fn complete(
         &self,
-        inner: &DbInner,
+        inner: &impl Engine,
         place: Place,
         inserted: Result<bool>,
         ticket: impl FnOnce() -> Arc<Ticket>,
@@ -356,7 +384,7 @@ impl WriteQueue {
     #[inline]
     pub(crate) fn write(
         &self,
-        inner: &Arc<DbInner>,
+        inner: &Arc<impl Engine>,
         records: &[u8],
         count: u32,
         how: CommitHow,
@@ -383,7 +411,7 @@ impl WriteQueue {
             };
         }
         let settle = Settle(&ticket);
-        if let Err(error) = self.wait_to_lead(inner, &ticket, how) {
+        if let Err(error) = self.wait_to_lead(&**inner, &ticket, how) {
             let _ = ticket.failure.set(error.clone());
             settle.done();
             return Err(error);
@@ -402,7 +430,7 @@ impl WriteQueue {
     #[inline]
     fn write_alone(
         &self,
-        inner: &Arc<DbInner>,
+        inner: &Arc<impl Engine>,
         records: &[u8],
         count: u32,
         how: CommitHow,
@@ -410,12 +438,10 @@ impl WriteQueue {
         let mut leadership = self.leadership();
         let commit = &mut *leadership.commit;
         let first = inner.commit_group(commit, records, count, how)?;
-        inner
-            .write_counters
-            .committed(1, records.len() as u64, !how.disable_wal);
+        inner.count_committed(1, records.len(), how);
         let last = commit.last_seqno;
         if !self.hands_on_early() {
-            let inserted = insert(&commit.families, records, first);
+            let inserted = inner.insert(&commit.families, records, first);
             inner.note_inserted(inserted)?;
             inner.publish(last);
             return Ok(());
@@ -423,12 +449,17 @@ impl WriteQueue {
         let families = Arc::clone(&commit.families);
         let place = self.pipeline.enter(last, |seqno| inner.publish(seqno));
         drop(leadership);
-        let inserted = insert(&families, records, first);
-        self.complete(inner, place, inserted, Arc::default)
+        let inserted = inner.insert(&families, records, first);
+        self.complete(&**inner, place, inserted, Arc::default)
     }
 
     /// Waits for the turn of the group that `ticket` is of, and takes the group out of line if it must not wait longer.
-    fn wait_to_lead(&self, inner: &DbInner, ticket: &Arc<Ticket>, how: CommitHow) -> Result<()> {
+    fn wait_to_lead(
+        &self,
+        inner: &impl Engine,
+        ticket: &Arc<Ticket>,
+        how: CommitHow,
+    ) -> Result<()> {
         let left = || inner.may_wait(how);
         let waited = ticket.wait_while_patient(LEADING, &self.spinning, self.spinners_max, left);
         if waited.is_ok() {
@@ -448,7 +479,7 @@ impl WriteQueue {
     /// Commits a group; takes the leadership if it is handed on before the group's end.
     fn lead_group(
         &self,
-        inner: &Arc<DbInner>,
+        inner: &Arc<impl Engine>,
         leadership: &mut Option<Leadership<'_>>,
         group: GroupRecords,
         ticket: &Arc<Ticket>,
@@ -463,16 +494,19 @@ impl WriteQueue {
             return Ok(());
         };
         let first = inner.commit_group(commit, &records, count, how)?;
-        inner
-            .write_counters
-            .committed(parts.len() as u64, records.len() as u64, !how.disable_wal);
+        inner.count_committed(parts.len(), records.len(), how);
         let last = commit.last_seqno;
         let families = Arc::clone(&commit.families);
         let insert_group = || {
             if parts.len() == 1 || !self.is_shared {
-                return insert(&families, &records, first);
+                return inner.insert(&families, &records, first);
             }
-            let shared = Arc::new(SharedApply::new(records, parts, first, families));
+            let engine = Arc::clone(inner);
+            let insert_part = move |part: &Part| {
+                let records = &records[part.records.clone()];
+                engine.insert(&families, records, first + part.first)
+            };
+            let shared = Arc::new(SharedApply::new(parts, Box::new(insert_part)));
             ticket.share(Arc::clone(&shared));
             shared.help();
             shared.wait()
@@ -484,7 +518,7 @@ impl WriteQueue {
         }
         let place = self.pipeline.enter(last, |seqno| inner.publish(seqno));
         drop(leadership.take());
-        self.complete(inner, place, insert_group(), || Arc::clone(ticket))
+        self.complete(&**inner, place, insert_group(), || Arc::clone(ticket))
     }
 
     /// Puts the operations into the last group, or into a new one; says whether a new one was opened.
@@ -522,3 +556,6 @@ impl WriteQueue {
         (ticket, true)
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;

@@ -1,0 +1,71 @@
+//! Every interleaving of a leader that seals, jobs that make successors, and the end of the family.
+
+use koeldb_base::sync::{AtomicUsize, explore, spawn};
+
+use super::*;
+
+/// A memtable that is counted as long as it lives.
+struct Counted {
+    number: usize,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_successor_is_taken_once_and_none_outlives_its_family() {
+    explore("standby memtable", || {
+        let standby: Arc<Standby<Counted>> = Arc::new(Standby::default());
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let alive = Arc::new(AtomicUsize::new(0));
+        let options = Arc::new(ColumnFamilyOptions::default());
+        let jobs = [1, 2].map(|number| {
+            let (standby, is_dropped) = (Arc::clone(&standby), Arc::clone(&is_dropped));
+            let (options, alive) = (Arc::clone(&options), Arc::clone(&alive));
+            spawn(move || {
+                let make = |_: &ColumnFamilyOptions| {
+                    alive.fetch_add(1, Ordering::Relaxed);
+                    Counted {
+                        number,
+                        alive: Arc::clone(&alive),
+                    }
+                };
+                standby.prepare(options, || is_dropped.load(Ordering::Acquire), make);
+            })
+        });
+        let taken = [standby.take(&options), standby.take(&options)];
+        if let [Some(first), Some(second)] = &taken {
+            assert_ne!(first.number, second.number);
+        }
+        // The family is dropped, and a job may be about to make it another one.
+        is_dropped.store(true, Ordering::Release);
+        standby.forget();
+        for job in jobs {
+            job.join().unwrap();
+        }
+        drop(taken);
+        assert_eq!(alive.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_successor_made_by_other_options_is_not_used() {
+    explore("standby memtable of other options", || {
+        let standby: Arc<Standby<u32>> = Arc::new(Standby::default());
+        let [old, new] = [(); 2].map(|()| Arc::new(ColumnFamilyOptions::default()));
+        let jobs = [(&old, 1), (&new, 2)].map(|(options, number)| {
+            let (standby, options) = (Arc::clone(&standby), Arc::clone(options));
+            spawn(move || standby.prepare(options, || false, |_| number))
+        });
+        let taken = standby.take(&new);
+        for job in jobs {
+            job.join().unwrap();
+        }
+        assert!(taken.is_none_or(|number| number == 2));
+        assert!(standby.take(&new).is_none_or(|number| number == 2));
+    });
+}

@@ -1,0 +1,92 @@
+//! Every interleaving of a leader that begins new logs and flushes that make the old ones durable.
+
+use std::sync::Arc;
+
+use koeldb_base::Error;
+use koeldb_base::sync::{AtomicUsize, Ordering, explore, spawn};
+
+use super::*;
+
+/// A log whose sync shows in a counter, and fails so many times.
+struct Log {
+    durable: Arc<AtomicUsize>,
+    failures: usize,
+}
+
+impl ClosedLog for Log {
+    fn sync(&mut self) -> Result<()> {
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(Error::invalid_argument("a sync that fails"));
+        }
+        self.durable.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn model(name: &str, failures: usize) {
+    explore(name, move || {
+        let owed = Arc::new(OwedLogs::default());
+        let durable = Arc::new(AtomicUsize::new(0));
+        let log = |failures| Log {
+            durable: Arc::clone(&durable),
+            failures,
+        };
+        owed.owe(log(failures));
+        let flushes = [(); 2].map(|()| {
+            let (owed, durable) = (Arc::clone(&owed), Arc::clone(&durable));
+            spawn(move || {
+                let synced = owed.sync(|| Ok(()));
+                // What was owed before it began is durable whoever did it.
+                assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 1);
+                synced.is_err()
+            })
+        });
+        // The leader begins a log, and then syncs a write in it.
+        owed.owe(log(0));
+        let synced = owed.sync(|| Ok(()));
+        assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 2);
+        let mut failed = usize::from(synced.is_err());
+        for flush in flushes {
+            failed += usize::from(flush.join().unwrap());
+        }
+        assert_eq!(failed, failures);
+        assert!(owed.sync(|| Ok(())).is_ok());
+        assert!(durable.load(Ordering::Relaxed) >= 2);
+    });
+}
+
+#[test]
+fn nobody_goes_ahead_before_the_logs_owed_are_durable() {
+    model("logs owed", 0);
+}
+
+#[test]
+fn logs_whose_sync_failed_stay_owed() {
+    model("logs owed, one fails", 1);
+}
+
+#[test]
+fn logs_given_up_are_given_up_under_nobodys_hands() {
+    explore("logs owed and given up", || {
+        let owed = Arc::new(OwedLogs::default());
+        let durable = Arc::new(AtomicUsize::new(0));
+        owed.owe(Log {
+            durable: Arc::clone(&durable),
+            failures: 1,
+        });
+        let flush = {
+            let owed = Arc::clone(&owed);
+            spawn(move || owed.sync(|| Ok(())).is_err())
+        };
+        owed.hold().give_up();
+        let has_failed = flush.join().unwrap();
+        // Failed or given up first, it is owed no more: a second sync would have succeeded.
+        assert!(owed.sync(|| Ok(())).is_ok());
+        assert_eq!(durable.load(Ordering::Relaxed), 0, "{has_failed}");
+    });
+}

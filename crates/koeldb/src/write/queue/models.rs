@@ -1,0 +1,312 @@
+//! Every interleaving of writers in line: who leads, who is told what, and what readers see.
+
+use koeldb_base::sync::{AtomicBool, AtomicU64, explore, spawn};
+
+use super::*;
+use crate::failures::Failures;
+
+const WRITES_MAX: usize = 4;
+
+/// What the engine is told to do wrong.
+#[derive(Clone, Copy, Default)]
+struct Fault {
+    /// The log fails at the record of this number.
+    log: Option<u8>,
+    /// This record cannot be inserted.
+    insert: Option<u8>,
+}
+
+/// A log of numbers, memtables that know which of them are in, and readers.
+struct Model {
+    queue: WriteQueue,
+    is_ordered: bool,
+    fault: Fault,
+    is_closing: AtomicBool,
+    failures: Failures,
+    visible: AtomicU64,
+    /// By sequence number: the number of the record, once it is inserted.
+    inserted: [AtomicU8; WRITES_MAX + 1],
+    /// The last sequence number that is in the log.
+    logged: AtomicU64,
+}
+
+impl Engine for Model {
+    fn commit_group(
+        self: &Arc<Self>,
+        commit: &mut CommitState,
+        records: &[u8],
+        count: u32,
+        _how: CommitHow,
+    ) -> Result<SeqNo> {
+        if self.is_closing.load(Ordering::Acquire) {
+            return Err(Error::with_kind(ErrorKind::ShutdownInProgress, "closed"));
+        }
+        if let Some(failure) = self.failures.first() {
+            assert!(self.failures.is_any());
+            return Err(failure);
+        }
+        if self
+            .fault
+            .log
+            .is_some_and(|number| records.contains(&number))
+        {
+            let error = Error::invalid_argument("a log that fails");
+            self.failures.store(&error);
+            return Err(error);
+        }
+        let first = commit.last_seqno + 1;
+        commit.last_seqno += SeqNo::from(count);
+        let before = self.logged.load(Ordering::Relaxed);
+        assert_eq!(before, first - 1, "only one leads");
+        self.logged.store(commit.last_seqno, Ordering::Relaxed);
+        Ok(first)
+    }
+
+    fn count_committed(&self, _batches: usize, _bytes: usize, _how: CommitHow) {}
+
+    fn insert(&self, _families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+        for (at, &number) in records.iter().enumerate() {
+            if self.fault.insert == Some(number) {
+                return Err(Error::invalid_argument("a record that cannot be inserted"));
+            }
+            let seqno = koeldb_base::coding::to_usize(first) + at;
+            let before = self.inserted[seqno].swap(number, Ordering::Relaxed);
+            assert_eq!(before, 0, "{seqno} is inserted twice");
+        }
+        Ok(false)
+    }
+
+    fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
+        inserted
+            .map(|_| ())
+            .inspect_err(|error| self.failures.store(error))
+    }
+
+    fn publish(&self, seqno: SeqNo) {
+        let before = self.visible.load(Ordering::Relaxed);
+        assert!(before < seqno, "{seqno} is published after {before}");
+        if self.is_ordered {
+            self.check_whole(seqno);
+        }
+        self.visible.store(seqno, Ordering::Release);
+    }
+
+    fn may_wait(&self, _how: CommitHow) -> Result<Duration> {
+        Ok(Duration::MAX)
+    }
+}
+
+impl Model {
+    fn new(insertion: Insertion, fault: Fault) -> Arc<Self> {
+        let commit = CommitState {
+            wal: None,
+            last_seqno: 0,
+            families: Arc::default(),
+            has_unlogged: false,
+        };
+        Arc::new(Model {
+            queue: WriteQueue::new(commit, insertion),
+            is_ordered: insertion != Insertion::Unordered,
+            fault,
+            is_closing: AtomicBool::new(false),
+            failures: Failures::default(),
+            visible: AtomicU64::new(0),
+            inserted: std::array::from_fn(|_| AtomicU8::new(0)),
+            logged: AtomicU64::new(0),
+        })
+    }
+
+    fn write(self: &Arc<Self>, number: u8) -> Result<()> {
+        let written = self.queue.write(self, &[number], 1, CommitHow::default());
+        if written.is_ok() {
+            assert_eq!(
+                self.inserted_up_to_visible(number),
+                1,
+                "{number} is not there"
+            );
+        }
+        written
+    }
+
+    /// Everything up to `seqno` is in the memtables.
+    fn check_whole(&self, seqno: SeqNo) {
+        let upto = koeldb_base::coding::to_usize(seqno);
+        for inserted in &self.inserted[1..=upto] {
+            assert_ne!(inserted.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    /// How often a reader meets a record.
+    fn inserted_up_to_visible(&self, number: u8) -> usize {
+        let visible = koeldb_base::coding::to_usize(self.visible.load(Ordering::Acquire));
+        let seen = self.inserted[1..=visible].iter();
+        seen.filter(|inserted| inserted.load(Ordering::Relaxed) == number)
+            .count()
+    }
+
+    /// What a reader may rely on.
+    fn read(&self) {
+        self.check_whole(self.visible.load(Ordering::Acquire));
+    }
+}
+
+/// Two writers beside the one of the thread itself; the last one's number is 3.
+fn three_writers(name: &'static str, insertion: Insertion) {
+    explore(name, move || {
+        let model = Model::new(insertion, Fault::default());
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || model.write(number).unwrap())
+        });
+        model.write(3).unwrap();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(model.visible.load(Ordering::Acquire), 3);
+        model.read();
+    });
+}
+
+#[test]
+fn a_leader_alone_inserts_and_hands_on() {
+    three_writers("write queue, leader alone", Insertion::Alone);
+}
+
+#[test]
+fn members_help_and_groups_are_published_whole() {
+    three_writers("write queue, shared", Insertion::Shared);
+}
+
+#[test]
+fn groups_in_the_pipeline_are_published_in_order() {
+    three_writers("write queue, pipelined", Insertion::Pipelined);
+}
+
+#[test]
+fn unordered_groups_find_their_own_writes() {
+    three_writers("write queue, unordered", Insertion::Unordered);
+}
+
+#[test]
+fn readers_see_whole_groups_alone() {
+    for insertion in [Insertion::Shared, Insertion::Pipelined] {
+        explore("write queue, a reader", move || {
+            let model = Model::new(insertion, Fault::default());
+            let writers = [1, 2].map(|number| {
+                let model = Arc::clone(&model);
+                spawn(move || model.write(number).unwrap())
+            });
+            model.read();
+            model.read();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+        });
+    }
+}
+
+/// Whoever seals takes leadership and drains: what is in the log is in the memtables then.
+#[test]
+fn whoever_seals_finds_everything_logged_inserted() {
+    for insertion in [
+        Insertion::Shared,
+        Insertion::Pipelined,
+        Insertion::Unordered,
+    ] {
+        explore("write queue, sealing", move || {
+            let model = Model::new(insertion, Fault::default());
+            let writers = [1, 2].map(|number| {
+                let model = Arc::clone(&model);
+                spawn(move || model.write(number).unwrap())
+            });
+            {
+                let leadership = model.queue.lead();
+                model.queue.pipeline.drain();
+                model.check_whole(leadership.commit.last_seqno);
+            }
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            assert_eq!(model.visible.load(Ordering::Acquire), 2);
+        });
+    }
+}
+
+/// A close takes the log away under leadership: every write is in it and acknowledged, or refused.
+#[test]
+fn a_close_leaves_no_write_half_done() {
+    for insertion in [Insertion::Shared, Insertion::Pipelined] {
+        explore("write queue, close", move || {
+            let model = Model::new(insertion, Fault::default());
+            let writers = [1, 2].map(|number| {
+                let model = Arc::clone(&model);
+                spawn(move || usize::from(model.write(number).is_ok()))
+            });
+            model.is_closing.store(true, Ordering::Release);
+            let logged = {
+                let leadership = model.queue.lead();
+                model.queue.pipeline.drain();
+                leadership.commit.last_seqno
+            };
+            let acknowledged: usize = writers.map(|writer| writer.join().unwrap()).iter().sum();
+            assert_eq!(acknowledged as u64, logged);
+            assert_eq!(model.logged.load(Ordering::Relaxed), logged);
+        });
+    }
+}
+
+/// All members of a group whose log write failed are told, and nobody writes behind it.
+#[test]
+fn nobody_is_told_of_success_behind_a_log_that_failed() {
+    let fault = Fault {
+        log: Some(1),
+        insert: None,
+    };
+    for insertion in [Insertion::Shared, Insertion::Pipelined] {
+        explore("write queue, a log that fails", move || {
+            let model = Model::new(insertion, fault);
+            let writers = [1, 2].map(|number| {
+                let model = Arc::clone(&model);
+                spawn(move || (number, model.write(number)))
+            });
+            let own = model.write(3);
+            let mut acknowledged = usize::from(own.is_ok());
+            for writer in writers {
+                let (number, written) = writer.join().unwrap();
+                assert!(number != 1 || written.is_err());
+                acknowledged += usize::from(written.is_ok());
+            }
+            let visible = model.visible.load(Ordering::Acquire);
+            assert_eq!(acknowledged as u64, visible);
+            assert!(model.failures.is_any() && model.write(4).is_err());
+        });
+    }
+}
+
+/// Behind a group that could not be inserted nothing is published any more, and its writers are told.
+#[test]
+fn nothing_is_published_behind_a_group_that_was_not_inserted() {
+    let fault = Fault {
+        log: None,
+        insert: Some(1),
+    };
+    for insertion in [Insertion::Shared, Insertion::Pipelined] {
+        explore("write queue, an insert that fails", move || {
+            let model = Model::new(insertion, fault);
+            let writers = [1, 2].map(|number| {
+                let model = Arc::clone(&model);
+                spawn(move || (number, model.write(number)))
+            });
+            let own = model.write(3);
+            let mut acknowledged = usize::from(own.is_ok());
+            for writer in writers {
+                let (number, written) = writer.join().unwrap();
+                assert!(number != 1 || written.is_err());
+                acknowledged += usize::from(written.is_ok());
+            }
+            let visible = model.visible.load(Ordering::Acquire);
+            assert_eq!(acknowledged as u64, visible);
+            model.read();
+        });
+    }
+}
