@@ -1,12 +1,13 @@
 //! The handle and its shards.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::shard::{Refused, Shard};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard};
 
 /// A shard is not made smaller than this by default.
 const SHARD_BYTES_MIN: u64 = 512 << 10;
@@ -293,5 +294,8 @@ impl<T> fmt::Debug for Cache<T> {
     }
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -1,9 +1,9 @@
 //! Entries, and the places they lie at.
 
 use std::ops::{Index, IndexMut};
-use std::sync::Arc;
 
 use crate::cache::{CacheKey, Priority};
+use crate::sync::Arc;
 
 /// The place of an entry in its shard.
 pub(crate) type Place = u32;

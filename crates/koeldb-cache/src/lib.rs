@@ -22,5 +22,6 @@ mod list;
 mod lru;
 mod policy;
 mod shard;
+mod sync;
 
 pub use cache::{Cache, CacheCounts, CacheKey, CacheOptions, CachePolicy, Priority};

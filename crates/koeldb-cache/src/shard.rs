@@ -2,12 +2,11 @@
 //!
 //! Everything here runs under the shard's lock; values that leave are handed out to be dropped outside of it.
 
-use std::sync::Arc;
-
 use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
 use crate::entry::{Entries, Entry, NOWHERE, Place};
 use crate::index::{Index, tag_of};
 use crate::policy::{Patience, Policy};
+use crate::sync::Arc;
 
 /// An entry was not taken in.
 #[derive(Debug, PartialEq)]

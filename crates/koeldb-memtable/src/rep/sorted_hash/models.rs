@@ -1,6 +1,6 @@
 //! Every interleaving of a few threads, in the code itself and, as a control, in two designs that failed.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p koeldb-memtable --lib models`
+//! `.ci/models koeldb-memtable`
 //!
 //! What Loom replaces is the atomics and locks of the arena, the buckets, the chains, the logs and the run set. Reference
 //! counts are the standard library's.
@@ -14,11 +14,8 @@ use loom::thread;
 
 use super::*;
 
-/// Three threads, and all interleavings with up to three preemptions, which find what more would find.
 fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(model);
+    koeldb_base::sync::explore("sorted hash memtable", model);
 }
 
 fn table(vector_limit: usize) -> Arc<SortedHash> {
@@ -241,6 +238,30 @@ fn m10_a_sealed_table_is_finished_beside_cursors() {
             thread.join().unwrap();
         }
         assert_eq!(scan(&table), [1, 2]);
+    });
+}
+
+#[test]
+fn m14_blocks_fetched_at_once_never_overlap() {
+    const BYTES: usize = 1_000;
+    check(|| {
+        let arena = SharedArena::of_blocks(1 << 13);
+        let allocate = |count: usize| {
+            let arena = arena.clone();
+            move || -> Vec<usize> {
+                let one = |_| arena.arena().lease().allocate(BYTES).addr().get();
+                (0..count).map(one).collect()
+            }
+        };
+        // Enough of them that each thread may be the one that needs the second block of a shard.
+        let threads = [3, 2].map(|count| thread::spawn(allocate(count)));
+        let mut starts = allocate(2)();
+        for thread in threads {
+            starts.extend(thread.join().unwrap());
+        }
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= BYTES));
+        assert!(arena.arena().memory_bytes() >= starts.len() * BYTES);
     });
 }
 

@@ -1,0 +1,102 @@
+//! Every interleaving of threads that pin, insert and remove, reference counts included.
+
+use koeldb_base::sync::{explore, spawn};
+
+use super::*;
+
+/// Room for as many entries of this charge.
+const CHARGE: u64 = 20;
+
+fn cache(entries: u64, policy: CachePolicy, strict_capacity: bool) -> Cache<u64> {
+    Cache::new(&CacheOptions {
+        capacity_bytes: entries * (CHARGE + Cache::<u64>::ENTRY_OVERHEAD),
+        shard_bits: Some(0),
+        strict_capacity,
+        policy,
+        ..CacheOptions::default()
+    })
+}
+
+fn key(offset: u64) -> CacheKey {
+    CacheKey { file: 1, offset }
+}
+
+fn put(cache: &Cache<u64>, offset: u64) -> Result<()> {
+    cache.insert(key(offset), Arc::new(offset), CHARGE, Priority::Low)
+}
+
+const POLICIES: [CachePolicy; 2] = [CachePolicy::Lru, CachePolicy::Clock];
+
+#[test]
+fn what_is_pinned_stays_and_what_is_not_makes_room() {
+    for policy in POLICIES {
+        explore("cache, pin against evict", move || {
+            let cache = cache(1, policy, true);
+            put(&cache, 1).unwrap();
+            let reader = {
+                let cache = cache.clone();
+                spawn(move || {
+                    let pinned = cache.get(&key(1));
+                    if let Some(value) = &pinned {
+                        assert_eq!(**value, 1);
+                        // Nobody pushes out what is held.
+                        assert!(cache.get(&key(1)).is_some());
+                    }
+                })
+            };
+            let inserted = put(&cache, 2).is_ok();
+            assert!(cache.usage() <= cache.capacity());
+            reader.join().unwrap();
+            assert_eq!(cache.get(&key(2)).is_some(), inserted);
+            assert_eq!(cache.get(&key(1)).is_none(), inserted);
+            assert_eq!(cache.len(), 1);
+            assert_eq!(cache.pinned_usage(), 0);
+            put(&cache, 3).unwrap();
+        });
+    }
+}
+
+#[test]
+fn entries_under_one_key_replace_each_other_whole() {
+    for policy in POLICIES {
+        explore("cache, insert against insert", move || {
+            let cache = cache(2, policy, false);
+            let writers = [10, 20].map(|value| {
+                let cache = cache.clone();
+                spawn(move || {
+                    let inserted = cache.insert(key(1), Arc::new(value), CHARGE, Priority::Low);
+                    inserted.unwrap();
+                })
+            });
+            let seen = cache.get(&key(1)).map(|value| *value);
+            assert!(matches!(seen, None | Some(10 | 20)));
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            assert_eq!(cache.len(), 1);
+            assert_eq!(cache.usage(), cache.capacity() / 2);
+            assert!(cache.get(&key(1)).is_some());
+        });
+    }
+}
+
+#[test]
+fn a_removed_entry_lives_as_long_as_it_is_held() {
+    explore("cache, remove against pin", || {
+        let cache = cache(2, CachePolicy::Clock, false);
+        put(&cache, 1).unwrap();
+        let threads = [true, false].map(|removes| {
+            let cache = cache.clone();
+            spawn(move || match removes {
+                true => cache.remove(&key(1)).map(|value| *value),
+                false => cache.get(&key(1)).map(|value| *value),
+            })
+        });
+        let removed = cache.remove(&key(1)).is_some();
+        let [other, seen] = threads.map(|thread| thread.join().unwrap());
+        // One of those that remove has it.
+        assert_ne!(removed, other.is_some());
+        assert!(seen.is_none_or(|value| value == 1));
+        assert!(cache.is_empty() && cache.usage() == 0);
+    });
+}
