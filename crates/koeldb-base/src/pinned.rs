@@ -177,6 +177,7 @@ impl PinnedSlice {
     ///
     /// # Panics
     /// If there are 4 GiB or more; the write path refuses such values.
+    #[inline]
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         if bytes.len() <= INLINE_BYTES {

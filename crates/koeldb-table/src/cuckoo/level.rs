@@ -62,22 +62,21 @@ impl CuckooLevel {
         Some((reader, find::<W>(reader, key)?))
     }
 
-    /// The value of a key as a snapshot sees it.
-    ///
-    /// # Errors
+    /// Puts the value of a key as a snapshot sees it into `place`, which is `Ok(None)` before and stays so if there is none;
     /// `Corruption` if the entry is neither a value nor a deletion.
     #[inline]
-    pub fn get(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<PinnedSlice>> {
-        with_windows!(self.kind, W => match self.find::<W>(key) {
-            Some((reader, slot)) => answer::<W>(reader, slot, snapshot),
-            None => Ok(None),
-        })
+    pub fn get_to(&self, key: &[u8], snapshot: SeqNo, place: &mut Result<Option<PinnedSlice>>) {
+        with_windows!(self.kind, W => {
+            if let Some((reader, slot)) = self.find::<W>(key) {
+                answer::<W>(reader, slot, snapshot, place);
+            }
+        });
     }
 
     /// What `read` makes of the value of a key as a snapshot sees it.
     ///
     /// # Errors
-    /// As [`CuckooLevel::get`].
+    /// `Corruption` if the entry is neither a value nor a deletion.
     #[inline]
     pub fn get_with<R>(
         &self,
@@ -91,7 +90,7 @@ impl CuckooLevel {
         })
     }
 
-    /// As [`CuckooLevel::get`] for many keys, which wait for memory together. `answers` has one for each, `Ok(None)`
+    /// As [`CuckooLevel::get_to`] for many keys, which wait for memory together. `answers` has one for each, `Ok(None)`
     /// before; what it is if the key is not there stays.
     pub fn get_batch<K: AsRef<[u8]>>(
         &self,
@@ -129,11 +128,7 @@ impl CuckooLevel {
                 let waiting = waiting.get_mut(..count).unwrap_or_default();
                 count = self.look_through::<W, K>(waiting, function, keys, |key, reader, slot| {
                     if let Some(place) = answers.get_mut(key as usize) {
-                        let nothing = mem::replace(place, answer::<W>(reader, slot, snapshot));
-                        debug_assert!(matches!(nothing, Ok(None)));
-                        // Nothing has to be let go of, which the compiler cannot know: the answer is written where it
-                        // belongs, and not put together elsewhere first.
-                        mem::forget(nothing);
+                        answer::<W>(reader, slot, snapshot, place);
                     }
                 });
             }
@@ -204,13 +199,19 @@ fn go_on<'r, W: Windows>(
     Some(window)
 }
 
-/// What the entry in a slot is to a snapshot, if the table is all there is.
+/// Puts what the entry in a slot is to a snapshot, if the table is all there is, into a place that is `Ok(None)`.
 #[inline(always)]
 fn answer<'r, W: Windows>(
     reader: &'r CuckooReader,
     slot: W::Slot<'r>,
     snapshot: SeqNo,
-) -> Result<Option<PinnedSlice>> {
-    let value = W::value(reader, slot, snapshot)?;
-    Ok(value.map(|value| W::pin(reader, slot, value)))
+    place: &mut Result<Option<PinnedSlice>>,
+) {
+    let value = W::value(reader, slot, snapshot);
+    let found = value.map(|value| value.map(|value| W::pin(reader, slot, value)));
+    let nothing = mem::replace(place, found);
+    debug_assert!(matches!(nothing, Ok(None)));
+    // Nothing has to be let go of, which the compiler cannot know: the answer is written where it belongs, and not put
+    // together elsewhere first.
+    mem::forget(nothing);
 }

@@ -272,7 +272,9 @@ impl DbInner {
             if options.read_tier != ReadTier::Memtable
                 && let Some(level) = cuckoo_alone(super_version)
             {
-                return Ok(First::Done(level.get(key, seqno)?));
+                let mut found = Ok(None);
+                level.get_to(key, seqno, &mut found);
+                return Ok(First::Done(found?));
             }
             let mut lookup = Lookup::new(key, seqno);
             search_memtables(super_version, &mut lookup, options)?;
