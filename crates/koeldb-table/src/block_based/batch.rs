@@ -22,19 +22,12 @@ impl BlockBasedReader {
         source: &mut S,
         mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
-        let parts = self.filter_batch(lookups, source).and_then(|admitted| {
-            let together = !self.partitioned_index && (admitted.is_some() || self.filter.is_none());
-            let root = if together {
-                Some(self.index.get(&self.file, source)?)
-            } else {
-                None
-            };
-            Ok((admitted, root))
-        });
-        // Otherwise each look-up asks for itself, and fails or suspends for itself: it may not need the index at all.
-        let (admitted, root) = parts.unwrap_or_default();
-        let root = root.as_ref().map(|root| root.entries());
-        let Some(Ok(root)) = root else {
+        let parts = self
+            .filter_batch(lookups, source)
+            .and_then(|admitted| Ok((admitted, self.index.get(&self.file, source)?)));
+        let (admitted, root) = parts.map_or((None, None), |(a, root)| (a, Some(root)));
+        let Some(Ok(root)) = root.as_ref().map(|root| root.entries()) else {
+            // Each look-up asks for itself, and fails or suspends for itself: it may not need the index at all.
             for (index, lookup) in lookups.iter_mut().enumerate() {
                 outcome(index, self.search(lookup, source));
             }
@@ -44,12 +37,20 @@ impl BlockBasedReader {
         let mut count = 0;
         for index in 0..lookups.len() {
             self.cover(lookups[index]);
-            if admitted.as_ref().is_some_and(|admitted| !admitted[index]) {
-                self.count(Ticker::BloomFilterUseful);
-                outcome(index, Ok(()));
-            } else {
-                together[count] = index;
-                count += 1;
+            let admitted = match &admitted {
+                Some(admitted) => Ok(admitted[index]),
+                None => self.admits(lookups[index], source),
+            };
+            match admitted {
+                Ok(true) => {
+                    together[count] = index;
+                    count += 1;
+                }
+                Ok(false) => {
+                    self.count(Ticker::BloomFilterUseful);
+                    outcome(index, Ok(()));
+                }
+                Err(fault) => outcome(index, Err(fault)),
             }
             if count == INDEX_BATCH || (count > 0 && index + 1 == lookups.len()) {
                 self.search_together(root, lookups, &together[..count], source, &mut outcome);
@@ -90,7 +91,7 @@ impl BlockBasedReader {
         source: &mut S,
         outcome: &mut impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
-        let filtered = self.filter.is_some();
+        let filtered = self.knows_whole_keys();
         let mut places = [IndexPlace::Unknown; INDEX_BATCH];
         let mut targets: [&[u8]; INDEX_BATCH] = [&[]; INDEX_BATCH];
         for (target, &index) in targets.iter_mut().zip(indices) {
@@ -102,12 +103,21 @@ impl BlockBasedReader {
             // Those that need the damaged entry meet it again, and only those.
             places.fill(IndexPlace::Unknown);
         }
-        let mut blocks: [Option<Arc<CachedBlock>>; INDEX_BATCH] = [const { None }; INDEX_BATCH];
         let mut failed = [false; INDEX_BATCH];
+        if self.partitioned_index {
+            self.enter_partitions(targets, &mut places, source, |at, fault| {
+                failed[at] = true;
+                outcome(indices[at], Err(fault));
+            });
+        }
+        let mut blocks: [Option<Arc<CachedBlock>>; INDEX_BATCH] = [const { None }; INDEX_BATCH];
         for at in 0..indices.len() {
             let IndexPlace::Block(handle) = places[at] else {
                 continue;
             };
+            if failed[at] {
+                continue;
+            }
             if at > 0 && places[at - 1] == places[at] && !failed[at - 1] {
                 blocks[at] = blocks[at - 1].clone();
                 continue;
@@ -140,6 +150,45 @@ impl BlockBasedReader {
                     .map_err(Fault::Error),
             };
             outcome(index, result);
+        }
+    }
+
+    /// Goes on from the partitions of an index that may hold the targets to their data blocks. Each partition is
+    /// searched once, for all targets that it may hold.
+    fn enter_partitions<S: BlockSource>(
+        &self,
+        targets: &[&[u8]],
+        places: &mut [IndexPlace],
+        source: &mut S,
+        mut fail: impl FnMut(usize, Fault<S::Suspend>),
+    ) {
+        let mut at = 0;
+        while at < targets.len() {
+            let IndexPlace::Block(handle) = places[at] else {
+                at += 1;
+                continue;
+            };
+            let same = places[at..targets.len()]
+                .iter()
+                .take_while(|place| **place == IndexPlace::Block(handle))
+                .count();
+            let partition = match source.block(&self.file, handle, BlockKind::Index) {
+                Ok(partition) => partition,
+                Err(fault) => {
+                    // The next one asks for itself.
+                    fail(at, fault);
+                    at += 1;
+                    continue;
+                }
+            };
+            let (targets, places) = (&targets[at..at + same], &mut places[at..at + same]);
+            let found = partition
+                .entries()
+                .and_then(|partition| self.index_format.find_blocks(partition, targets, places));
+            if found.is_err() {
+                places.fill(IndexPlace::Unknown);
+            }
+            at += same;
         }
     }
 

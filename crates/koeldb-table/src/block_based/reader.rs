@@ -151,24 +151,34 @@ impl BlockBasedReader {
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         self.cover(lookup);
-        let asked = match &self.filter {
-            Some(filter) => {
-                let admitted = match self.filter_admits(filter, lookup, source) {
-                    Err(Fault::Suspend(wait)) => {
-                        self.want_index(lookup, source);
-                        return Err(Fault::Suspend(wait));
-                    }
-                    admitted => admitted?,
-                };
-                if !admitted {
-                    self.count(Ticker::BloomFilterUseful);
-                    return Ok(());
-                }
-                filter.whole_keys
-            }
-            None => false,
+        if !self.admits(lookup, source)? {
+            self.count(Ticker::BloomFilterUseful);
+            return Ok(());
+        }
+        self.search_entries(lookup, source, self.knows_whole_keys())
+    }
+
+    /// Whether the filter admits a look-up, if there is one.
+    #[inline]
+    pub(super) fn admits<S: BlockSource>(
+        &self,
+        lookup: &Lookup,
+        source: &mut S,
+    ) -> Result<bool, Fault<S::Suspend>> {
+        let Some(filter) = &self.filter else {
+            return Ok(true);
         };
-        self.search_entries(lookup, source, asked)
+        let admitted = self.filter_admits(filter, lookup, source);
+        if let Err(Fault::Suspend(_)) = &admitted {
+            self.want_index(lookup, source);
+        }
+        admitted
+    }
+
+    /// Whether there is a filter of whole keys.
+    #[inline]
+    pub(super) fn knows_whole_keys(&self) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.whole_keys)
     }
 
     /// Asks for the index that a look-up will need if the filter it waits for admits it: the two are read together.

@@ -56,10 +56,20 @@ impl RandomAccessFile for FileBytes {
 
 /// A source that suspends for every block that is not among the last few, as one does that keeps the blocks of
 /// the call under way.
-#[derive(Default)]
 struct SuspendingSource {
     inner: BlockingSource,
     arrived: VecDeque<(u64, Arc<CachedBlock>)>,
+    kept: usize,
+}
+
+impl SuspendingSource {
+    fn keeping(kept: usize) -> Self {
+        SuspendingSource {
+            inner: BlockingSource::default(),
+            arrived: VecDeque::new(),
+            kept,
+        }
+    }
 }
 
 /// The block a suspended read waits for.
@@ -79,7 +89,7 @@ impl BlockSource for SuspendingSource {
             return Ok(Arc::clone(block));
         }
         let block = self.inner.block(file, handle, kind).map_err(Fault::widen)?;
-        if self.arrived.len() == 6 {
+        if self.arrived.len() == self.kept {
             self.arrived.pop_front();
         }
         self.arrived.push_back((handle.offset, block));
@@ -197,7 +207,7 @@ pub(crate) fn judge(table: &Arc<TableReader>, order: &KeyOrder, most: usize) -> 
 }
 
 fn judge_lookups(table: &Arc<TableReader>, order: &KeyOrder, entries: &[Entry], most: usize) {
-    let mut suspending = SuspendingSource::default();
+    let mut suspending = SuspendingSource::keeping(6);
     let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
     for index in sample(entries.len(), most) {
         let key = InternalKey::parse(&entries[index].0).unwrap();
@@ -247,17 +257,44 @@ fn judge_batches(
             blocking(outcome).unwrap();
         });
         assert!(outcomes.iter().all(|&count| count == 1), "{outcomes:?}");
-        for (lookup, (key, snapshot)) in lookups.into_iter().zip(batch) {
+        let mut suspended: Vec<Lookup> = batch.iter().map(|(k, s)| Lookup::new(k, *s)).collect();
+        search_suspended(table, &mut suspended);
+        for ((lookup, suspended), (key, snapshot)) in lookups.into_iter().zip(suspended).zip(batch)
+        {
             let wanted = expected(table, order, entries, key, *snapshot);
             assert_eq!(conclude(lookup).unwrap(), wanted, "in a batch, {key:?}");
+            assert_eq!(conclude(suspended).unwrap(), wanted, "suspended, {key:?}");
         }
     }
+}
+
+/// Searches a batch, and those again that suspend, until none does.
+fn search_suspended(table: &Arc<TableReader>, lookups: &mut [Lookup]) {
+    let mut source = SuspendingSource::keeping(200);
+    let mut pending: Vec<&mut Lookup> = lookups.iter_mut().collect();
+    for _ in 0..1000 {
+        let mut waits = vec![false; pending.len()];
+        table.search_batch(&mut pending, &mut source, |index, outcome| match outcome {
+            Ok(()) => {}
+            Err(Fault::Suspend(_)) => waits[index] = true,
+            Err(Fault::Error(error)) => panic!("{error}"),
+        });
+        let mut waits = waits.into_iter();
+        pending.retain(|_| waits.next() == Some(true));
+        if pending.is_empty() {
+            return;
+        }
+        for lookup in &mut pending {
+            lookup.rewind();
+        }
+    }
+    panic!("a batch that suspends for ever");
 }
 
 fn judge_seeks(table: &Arc<TableReader>, order: &KeyOrder, entries: &[Entry], most: usize) {
     let options = TableCursorOptions::default();
     let mut cursor = table.cursor(BlockingSource::default(), &options);
-    let mut suspending = table.cursor(SuspendingSource::default(), &options);
+    let mut suspending = table.cursor(SuspendingSource::keeping(6), &options);
     for index in sample(entries.len(), most) {
         let (user, footer) = footer_of(&entries[index].0);
         let just_before = encode(user, (footer >> 8) + 1, ValueType::FOR_SEEK);

@@ -12,6 +12,7 @@ use koeldb_fs::{
     Clock, FileSystem, MemoryFileSystem, OpenOptions, Purpose, SystemClock, WriteOptions,
 };
 use koeldb_table::TableReader;
+use koeldb_table::block_based::format::IndexType;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::reader::{TableCursorOptions, TableReadContext};
@@ -20,6 +21,8 @@ use koeldb_table::source::BlockingSource;
 use crate::judge::blocking;
 
 const KEYS: u64 = 1_000_000;
+
+const BATCH: usize = 32;
 
 fn user_key(number: u64) -> Vec<u8> {
     format!("{:016}", number * 2).into_bytes()
@@ -80,7 +83,15 @@ fn read_speed_of_the_table_reader() {
     bloom.format.filter = FilterPolicy::bloom(10.0);
     let mut hashed = plain.clone();
     hashed.format.data_block_hash_index = true;
-    for (name, context) in [("plain", plain), ("bloom 10", bloom), ("data hash", hashed)] {
+    let mut partitioned = bloom.clone();
+    partitioned.format.index_type = IndexType::TwoLevel;
+    partitioned.format.partition_filters = true;
+    for (name, context) in [
+        ("plain", plain),
+        ("bloom 10", bloom),
+        ("data hash", hashed),
+        ("partitioned", partitioned),
+    ] {
         let table = table(&context);
         let options = TableCursorOptions::default();
         let scan = best(3, KEYS, || {
@@ -102,11 +113,29 @@ fn read_speed_of_the_table_reader() {
         });
         let keys: Vec<Vec<u8>> = scattered(300_000).map(user_key).collect();
         let count = keys.len() as u64;
+        let mut in_order = keys.clone();
+        for batch in in_order.chunks_mut(BATCH) {
+            batch.sort();
+        }
         let get = best(4, count, || {
             for key in &keys {
                 let mut lookup = Lookup::new(key, MAX_SEQNO);
                 blocking(table.search(&mut lookup, &mut BlockingSource::default())).unwrap();
                 assert!(lookup.finish(None).unwrap().is_some());
+            }
+        });
+        let batch = best(4, count, || {
+            for keys in in_order.chunks(BATCH) {
+                let mut lookups: Vec<Lookup> =
+                    keys.iter().map(|key| Lookup::new(key, MAX_SEQNO)).collect();
+                let mut references: Vec<&mut Lookup> = lookups.iter_mut().collect();
+                let mut source = BlockingSource::default();
+                table.search_batch(&mut references, &mut source, |_, outcome| {
+                    blocking(outcome).unwrap();
+                });
+                for lookup in lookups {
+                    assert!(lookup.finish(None).unwrap().is_some());
+                }
             }
         });
         let missing: Vec<Vec<u8>> = scattered(300_000)
@@ -131,7 +160,7 @@ fn read_speed_of_the_table_reader() {
             }
         });
         println!(
-            "{name}: get {get} ns, absent {miss} ns, seek {seek} ns, next {scan} ns, prev {backward} ns"
+            "{name}: get {get} ns, in a batch {batch} ns, absent {miss} ns, seek {seek} ns, next {scan} ns, prev {backward} ns"
         );
     }
 }
