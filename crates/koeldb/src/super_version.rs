@@ -8,13 +8,13 @@
 //! that are not reading, one sweep at a time. A slot that it passes over is its thread's to see to:
 //!
 //! - A thread that was inside sees the new install number on its way out, and empties its slot.
-//! - A thread that the sweep turned away waits until the sweep is over, and enters then.
+//! - A thread that the sweep turned away waits until the sweep is over, and empties its slot then.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use koeldb_base::biased::{Entered, Owner, Taker, biased, take_idle};
+use koeldb_base::biased::{Owner, Taker, biased, take_idle};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableCache, Version};
 use koeldb_memtable::Memtable;
@@ -120,14 +120,15 @@ impl SuperVersionCell {
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
         let slot = self.slot();
-        let mut held = self.enter(&slot);
+        let mut held = slot.enter();
         let installed = self.installed.load(Ordering::Acquire);
         let newest;
         let super_version = match held.as_deref_mut() {
             Some(Some((number, super_version))) if *number == installed => &*super_version,
             Some(held) => self.refill(held, installed),
-            // A read inside a read.
+            // A read inside a read, or an install sweeping by.
             None => {
+                self.empty(&slot);
                 newest = self.load();
                 &newest
             }
@@ -152,32 +153,22 @@ impl SuperVersionCell {
         known.unwrap_or_else(|| self.make_slot())
     }
 
-    /// Enters the slot of this thread, which may be inside already.
-    #[inline]
-    fn enter<'s>(&self, slot: &'s Owner<Held>) -> Option<Entered<'s, Held>> {
-        slot.enter().or_else(|| self.enter_after_sweep(slot))
-    }
-
-    /// Enters while no sweep can turn this thread away: the one that did may have passed over the slot.
-    #[cold]
-    fn enter_after_sweep<'s>(&self, slot: &'s Owner<Held>) -> Option<Entered<'s, Held>> {
-        let _no_sweep = sync::lock(&self.slots);
-        slot.enter()
-    }
-
     /// Replaces what a slot holds; the install number was read before.
     #[cold]
     fn refill<'s>(&self, held: &'s mut Option<Held>, installed: u64) -> &'s Arc<SuperVersion> {
         &held.insert((installed, self.load())).1
     }
 
-    /// Lets go of a super-version that was replaced.
+    /// Lets go of a super-version that was replaced, while no sweep can turn this thread away: the one that did may have
+    /// passed over the slot.
     #[cold]
     fn empty(&self, slot: &Owner<Held>) {
-        let stale = self.enter(slot).and_then(|mut held| {
+        let no_sweep = sync::lock(&self.slots);
+        let stale = slot.enter().and_then(|mut held| {
             let installed = self.installed.load(Ordering::SeqCst);
             held.take_if(|(number, _)| *number != installed)
         });
+        drop(no_sweep);
         drop(stale);
     }
 
