@@ -90,7 +90,7 @@ pub fn park_timeout(_: std::time::Duration) {
     yield_now();
 }
 
-/// Runs `model` under every interleaving of its threads with up to two preemptions, with three under `KOELDB_LONG=1`,
+/// Runs `model` under every interleaving of its threads with up to three preemptions, with four under `KOELDB_LONG=1`,
 /// and says how many there were.
 ///
 /// # Panics
@@ -104,7 +104,7 @@ pub fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(Count::new(0));
     let counted = Arc::clone(&runs);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(if is_long { 3 } else { 2 });
+    builder.preemption_bound = Some(if is_long { 4 } else { 3 });
     builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
