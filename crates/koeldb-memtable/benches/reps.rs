@@ -58,6 +58,8 @@ struct Bench {
     options: MemtableOptions,
     value: Vec<u8>,
     entries: u64,
+    /// What the database writes meanwhile: without it memory would not be kept.
+    active: Option<Arc<Memtable>>,
     /// What the figures are; the figures of each round.
     rounds: Vec<Vec<(&'static str, f64)>>,
 }
@@ -75,6 +77,7 @@ impl Bench {
             },
             value: vec![b'v'; value_bytes],
             entries: (BUFFER_BYTES / value_bytes) as u64,
+            active: None,
             rounds: Vec::new(),
         }
     }
@@ -111,6 +114,9 @@ impl Bench {
 
     fn round(&mut self) {
         let mut figures = Vec::new();
+        if self.active.is_none() {
+            self.active = Some(self.filled(self.entries / 2));
+        }
         let memtable = self.empty();
         figures.push((
             "insert",

@@ -404,9 +404,8 @@ impl Drop for Arena {
             return;
         };
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        for block in blocks.all.drain(..) {
-            recycler.give_block(block);
-        }
+        let bytes = blocks.all.iter().map(Block::bytes).sum();
+        recycler.give_blocks(blocks.all.drain(..), bytes);
     }
 }
 

@@ -3,7 +3,8 @@
 //! A memtable that begins with fresh memory pays for a page fault every four kilobytes, and one with a bucket array of
 //! megabytes for many at once. A database therefore keeps the blocks and the arrays of the memtables it drops, and clears
 //! the arrays where they are dropped, which is in the background. It keeps up to a limit, and no more than memtables gave
-//! back since they took most: with what is kept they never take more than they once did without.
+//! back since they took most: with what is kept they never take more than they once did without. When nobody writes, blocks
+//! go back to the system.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,6 +17,8 @@ use crate::rep::{BucketArray, bucket_count};
 
 /// Arrays kept, of whatever sizes: those of a memtable in use and of one that was flushed.
 const ARRAYS_MAX: usize = 4;
+/// So many times what memtables take is kept for them: one that is flushed while the next is a fifth full is kept whole.
+const KEPT_PER_USED: usize = 4;
 
 /// Blocks and cleared bucket arrays of dropped memtables; one for each database. Any number of threads may use it.
 pub struct Recycler {
@@ -78,9 +81,14 @@ impl Recycler {
         Some(blocks.swap_remove(at))
     }
 
-    pub(crate) fn give_block(&self, block: Block) {
-        if self.has_room(block.bytes()) {
-            lock(&self.blocks).push(block);
+    /// Keeps some of the blocks of a memtable. Few if others take little: nobody is writing who would need them soon.
+    pub(crate) fn give_blocks(&self, blocks: impl IntoIterator<Item = Block>, bytes: usize) {
+        let used = self.note_given(bytes);
+        let wanted = used.saturating_mul(KEPT_PER_USED);
+        for block in blocks {
+            if self.has_room(block.bytes(), used, wanted) {
+                lock(&self.blocks).push(block);
+            }
         }
     }
 
@@ -104,20 +112,23 @@ impl Recycler {
             self.held_bytes
                 .fetch_sub(oldest.memory_bytes(), Ordering::Relaxed);
         }
-        if self.has_room(array.memory_bytes()) {
+        let used = self.note_given(array.memory_bytes());
+        if self.has_room(array.memory_bytes(), used, usize::MAX) {
             arrays.push_back(array);
         }
     }
 
-    /// Counts `bytes` that a memtable gives back as held, unless that is too much.
-    fn has_room(&self, bytes: usize) -> bool {
-        let used = self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-        let since_most = self
-            .used_bytes_max
-            .load(Ordering::Relaxed)
-            .saturating_sub(used);
+    /// Notes that a memtable gives so many bytes back; returns what others take.
+    fn note_given(&self, bytes: usize) -> usize {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
+    }
+
+    /// Counts `bytes` more as held, unless that is too much beside the `used`, or more than `wanted`.
+    fn has_room(&self, bytes: usize, used: usize, wanted: usize) -> bool {
+        let most = self.used_bytes_max.load(Ordering::Relaxed);
+        let limit = self.max_bytes.min(most.saturating_sub(used)).min(wanted);
         let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let has_room = held + bytes <= self.max_bytes.min(since_most);
+        let has_room = held + bytes <= limit;
         if !has_room {
             self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }

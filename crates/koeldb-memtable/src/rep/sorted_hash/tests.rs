@@ -424,6 +424,16 @@ fn h25_a_prepared_array_is_used_and_comes_back_empty() {
         recycler: Some(Arc::clone(&recycler)),
         ..MemtableOptions::default()
     };
+    let fill = |rep: &MemtableRep| {
+        for seqno in 0..count(2000) {
+            let key = numbered(seqno);
+            let parts = EntryParts::new(seqno, ValueType::Value, &key, b"v").unwrap();
+            rep.insert(&parts).unwrap();
+        }
+    };
+    // Somebody is writing.
+    let active = MemtableRep::new(&options, KeyOrder::Bytewise, Learned::NOTHING);
+    fill(&active);
     recycler.prepare(&options);
     recycler.prepare(&options);
     let array_bytes = recycler.memory_bytes();
@@ -433,11 +443,7 @@ fn h25_a_prepared_array_is_used_and_comes_back_empty() {
         assert!(recycler.memory_bytes() + array_bytes <= array_bytes.max(round * (1 << 22)));
         let target = encode(b"k", MAX_SEQNO, ValueType::FOR_SEEK);
         assert!(rep.entries_from(&target).next().is_none());
-        for seqno in 0..count(2000) {
-            let key = numbered(seqno);
-            let parts = EntryParts::new(seqno, ValueType::Value, &key, b"v").unwrap();
-            rep.insert(&parts).unwrap();
-        }
+        fill(&rep);
         let parts = EntryParts::new(0, ValueType::Value, b"k", b"v").unwrap();
         rep.insert(&parts).unwrap();
         drop(rep);
