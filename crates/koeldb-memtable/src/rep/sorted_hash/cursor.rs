@@ -41,6 +41,8 @@ pub(crate) struct SortedHashCursor {
     tail: Vec<Item>,
     positions: Vec<usize>,
     direction: Direction,
+    /// Whether it began at the first entry of a finished table, as who writes it out does.
+    takes_all: bool,
     /// The source of the entry.
     winner: usize,
     /// The best of the other sources.
@@ -59,6 +61,7 @@ impl SortedHashCursor {
             tail: Vec::new(),
             positions: Vec::new(),
             direction: Direction::Forward,
+            takes_all: false,
             winner: 0,
             rival: None,
             current: None,
@@ -168,6 +171,7 @@ impl SortedHashCursor {
         self.positions.clear();
         self.positions.resize(self.source_count(), 0);
         self.direction = Direction::Forward;
+        self.takes_all = self.set.is_finished;
         self.choose();
         self.prefetch_first();
     }
@@ -185,6 +189,7 @@ impl SortedHashCursor {
 
     pub(crate) fn seek(&mut self, internal_key: &[u8]) {
         self.get_ready();
+        self.takes_all = false;
         let target = self.table.target(internal_key);
         let order = self.table.item_order();
         self.positions.clear();
@@ -220,7 +225,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Asks for the value of an entry that was asked for before: whoever goes through a finished table writes it out.
+    /// Asks for the value of an entry that was asked for before.
     #[inline]
     fn prefetch_value(&self) {
         let soon = self.positions[self.winner] + AHEAD / 2;
@@ -280,7 +285,7 @@ impl SortedHashCursor {
         let ahead = match self.direction {
             Direction::Forward => {
                 self.positions[winner] += 1;
-                if self.set.is_finished {
+                if self.takes_all {
                     self.prefetch_value();
                 }
                 self.positions[winner].checked_add(AHEAD)
