@@ -9,6 +9,7 @@
 //! - [`cursor`], [`lookup`]: how a scan and a point read travel through runs of entries.
 //! - [`coding`], [`checksum`], [`codec`]: bytes. [`file_name`]: the names in a database directory.
 //! - [`merge_operator`]: user code that combines values. [`stats`]: counters. [`sabotage`]: bugs on purpose.
+//! - [`limits`]: bounds on what files may ask for.
 //! - [`biased`]: a value that its thread reaches without a locked instruction. [`sync`]: what models replace.
 
 pub mod biased;
@@ -20,6 +21,7 @@ pub mod cursor;
 pub mod error;
 pub mod file_name;
 pub mod key;
+pub mod limits;
 pub mod lookup;
 pub mod merge_operator;
 pub mod pinned;
@@ -33,5 +35,6 @@ pub use comparator::{Comparator, KeyOrder};
 pub use cursor::{Blocking, Cursor, Fault};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{InternalKey, SeqNo, ValueType};
+pub use limits::Limits;
 pub use lookup::Lookup;
 pub use pinned::{Buffer, PinnedSlice};

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use koeldb_base::codec::StreamDecompressor;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, Limits, Result};
 use koeldb_fs::RandomAccessFile;
 
 use crate::format::{
@@ -146,9 +146,6 @@ const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
 /// Problems kept in detail; later ones are counted.
 const PROBLEMS_MAX: usize = 1000;
 
-/// The longest record, unless set otherwise: a write batch of 4 GiB and what surrounds it.
-const RECORD_BYTES_MAX: u64 = (4 << 30) + (64 << 10);
-
 /// Reads the records of a log in order.
 pub struct RecordReader {
     file: Arc<dyn RandomAccessFile>,
@@ -251,7 +248,7 @@ impl RecordReader {
             file,
             log_number: u32::from_le_bytes([a, b, c, d]),
             mode,
-            record_bytes_max: RECORD_BYTES_MAX,
+            record_bytes_max: Limits::NORMAL.record_bytes,
             chunk: Vec::new(),
             chunk_offset: 0,
             block: 0..0,

@@ -22,6 +22,8 @@ pub struct TableCache {
     directory: PathBuf,
     open_options: OpenOptions,
     context: TableReadContext,
+    /// Every table is looked through when it is opened.
+    examines: bool,
 }
 
 impl TableCache {
@@ -39,7 +41,13 @@ impl TableCache {
             directory: directory.to_owned(),
             open_options,
             context,
+            examines: false,
         }
+    }
+
+    /// Has every table looked through when it is opened, as [`TableReader::examine`] does.
+    pub fn set_examines(&mut self, on: bool) {
+        self.examines = on;
     }
 
     /// The settings tables are opened with.
@@ -71,6 +79,9 @@ impl TableCache {
         context.tombstone_bounds = Some((file.smallest.clone(), file.largest.clone()));
         context.unique_id = (file.unique_id != [0; 2]).then_some(file.unique_id);
         let reader = TableReader::open(handle, &context)?;
+        if self.examines {
+            reader.examine(&context.order)?;
+        }
         let properties = reader.properties();
         let stats = &file.entry_stats;
         stats

@@ -8,6 +8,7 @@
 //! - [`source`]: where blocks come from, and how a missing one suspends a read.
 //! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its hash tables.
 //!   [`plain`]: its plain tables.
+//! - `examine`: a look at all of a table that is not trusted.
 //! - [`properties`]: what a table says of itself. `span_checksums`: checksums for formats that have none.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
@@ -15,6 +16,7 @@
 pub mod block_based;
 pub mod builder;
 pub mod cuckoo;
+mod examine;
 pub mod filter;
 pub mod gather;
 pub mod plain;

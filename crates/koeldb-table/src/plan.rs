@@ -124,6 +124,7 @@ mod tests {
             number,
             bytes: 1 << 40,
             blocks_end: 1 << 40,
+            block_bytes_max: usize::MAX,
             checksum: ChecksumContext {
                 kind: ChecksumKind::None,
                 base: 0,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Statistics;
-use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_base::{Cursor, Error, Fault, KeyOrder, Limits, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_cache::Cache;
 use koeldb_fs::RandomAccessFile;
 
@@ -23,6 +23,7 @@ use crate::cuckoo::cursor::CuckooCursor;
 use crate::cuckoo::paged::PagedCuckoo;
 use crate::cuckoo::reader::CuckooReader;
 use crate::cuckoo::residency::{Residency, Resident};
+use crate::examine;
 use crate::plain::cursor::PlainCursor;
 use crate::plain::reader::{PlainReadOptions, PlainTableReader};
 use crate::properties::TableProperties;
@@ -71,6 +72,8 @@ pub struct TableReadContext {
     pub plain: PlainReadOptions,
     /// Where cuckoo tables lie.
     pub cuckoo: Residency,
+    /// What a table may ask for.
+    pub limits: Limits,
     /// Where blocks are kept.
     pub cache: Option<Cache<CachedBlock>>,
     /// Where reads are counted.
@@ -335,6 +338,16 @@ impl TableReader {
             }),
             TableReader::BlockBased(_) | TableReader::Plain(_) => None,
         }
+    }
+
+    /// Looks at all of a table that anybody may have written, in the order of `order`: what a reader takes for granted
+    /// holds in it. Its keys ascend, its blocks lie behind each other, its index leads to them in order, and its
+    /// properties say what is there.
+    ///
+    /// # Errors
+    /// `Corruption` if something does not hold; otherwise as the system fails.
+    pub fn examine(self: &Arc<Self>, order: &KeyOrder) -> Result<()> {
+        examine::examine(self, order)
     }
 
     /// The memory held as long as the table is open, what lies in the cache excluded.

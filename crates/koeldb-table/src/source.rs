@@ -129,6 +129,8 @@ pub struct TableFile {
     pub bytes: u64,
     /// Where the last block must end: the offset of the footer.
     pub blocks_end: u64,
+    /// The longest block, decompressed.
+    pub block_bytes_max: usize,
     /// How checksums are computed.
     pub checksum: ChecksumContext,
     /// For data blocks, which may need the table's dictionary.

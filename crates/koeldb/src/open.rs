@@ -4,7 +4,7 @@
 //! → an edit that records the new state in a new MANIFEST → files nobody needs are removed. A failure before the edit
 //! leaves the directory's data as it was. A read-only open takes no lock and writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_fs::small_file::{create_dir_durably, parent};
-use koeldb_fs::{FileSystem, Purpose, WriteOptions};
+use koeldb_fs::{EntryKind, FileSystem, Purpose, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 use koeldb_lsm::current::{db_id_from, read_current, read_identity, write_identity};
 use koeldb_lsm::version::{FamilyDescriptor, VersionEdit, VersionSet, VersionSetOptions};
@@ -33,7 +33,7 @@ use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};
 use crate::recovery::{self, Recovered};
 use crate::super_version::lock;
-use crate::tables::TableFactory;
+use crate::tables::{TableFactory, limits};
 use crate::write::commit::{ActiveFamily, CommitState, Wal};
 use crate::write_buffers::WriteBufferManager;
 
@@ -48,6 +48,8 @@ pub struct DbBuilder {
     families: Vec<ColumnFamilyDescriptor>,
     others: Option<ColumnFamilyOptions>,
     read_only: bool,
+    untrusted: bool,
+    writable: bool,
 }
 
 impl DbBuilder {
@@ -57,6 +59,8 @@ impl DbBuilder {
             families: Vec::new(),
             others: None,
             read_only: false,
+            untrusted: false,
+            writable: false,
         }
     }
 
@@ -92,13 +96,35 @@ impl DbBuilder {
         self
     }
 
+    /// Opens a directory that anybody may have made: read-only, unless [`DbBuilder::writable`] is asked for too.
+    ///
+    /// Every table is read as a whole before anything is answered, and refused if its keys do not ascend, if its index
+    /// does not lead to its blocks in order, or if its properties do not say what is in it. Blocks, dictionaries, records
+    /// and families are bounded more tightly (`docs/reliability.md`, section 7), and a file of the database that is a link
+    /// or a device is refused. An open takes as long as reading all tables.
+    pub fn untrusted(&mut self) -> &mut Self {
+        self.untrusted = true;
+        self
+    }
+
+    /// Opens for writing what is not trusted.
+    pub fn writable(&mut self) -> &mut Self {
+        self.writable = true;
+        self
+    }
+
+    /// Whether nothing may be written.
+    fn is_read_only(&self) -> bool {
+        self.read_only || (self.untrusted && !self.writable)
+    }
+
     /// Opens the database at `path`.
     ///
     /// # Errors
     /// As [`Db::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
-        if self.read_only {
+        if self.is_read_only() {
             self.open_beside_a_writer(path)
         } else {
             Opening::new(self, path)?.run()
@@ -162,6 +188,7 @@ struct Opening {
     families: Vec<OpenFamily>,
     others: Option<ColumnFamilyOptions>,
     read_only: bool,
+    untrusted: bool,
 }
 
 fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
@@ -188,7 +215,7 @@ impl Opening {
         let context = OpenContext {
             path: Some(path),
             open_files_limit: None,
-            read_only: builder.read_only,
+            read_only: builder.is_read_only(),
         };
         {
             let mut all: Vec<(&str, &mut ColumnFamilyOptions)> = families
@@ -210,11 +237,15 @@ impl Opening {
             options: builder.options.clone(),
             families,
             others,
-            read_only: builder.read_only,
+            read_only: builder.is_read_only(),
+            untrusted: builder.untrusted,
         })
     }
 
     fn run(mut self) -> Result<Db> {
+        if self.untrusted {
+            self.check_kinds()?;
+        }
         let file_lock = if self.read_only {
             None
         } else {
@@ -249,6 +280,7 @@ impl Opening {
             open_options: TableFactory::open_options(&self.db),
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
             memtables: self.memtables(),
+            untrusted: self.untrusted,
         };
         let mut families = self.open_families(&versions, &factory);
         self.open_tables(&families)?;
@@ -469,17 +501,26 @@ impl Opening {
     /// Adds the families that exist and were not named, and takes out those that are still to be made.
     fn settle_families(&mut self) -> Result<Vec<OpenFamily>> {
         let existing = VersionSet::list_families(&*self.fs, &self.path)?;
-        if let Some(others) = &self.others {
-            for name in &existing {
-                if !self.families.iter().any(|(known, _)| known == name) {
-                    self.families.push((name.clone(), others.clone()));
-                }
-            }
+        let most = limits(self.untrusted).family_count;
+        if existing.len() > most {
+            return Err(Error::corruption(format!(
+                "{}: {} column families, and at most {most} are opened",
+                self.path.display(),
+                existing.len()
+            )));
         }
+        if let Some(others) = &self.others {
+            let named = self.families.iter().map(|(name, _)| name.clone());
+            let named: HashSet<String> = named.collect();
+            let unnamed = existing.iter().filter(|name| !named.contains(*name));
+            let unnamed = unnamed.map(|name| (name.clone(), others.clone()));
+            self.families.extend(unnamed);
+        }
+        let known: HashSet<&String> = existing.iter().collect();
         let (present, missing): (Vec<OpenFamily>, Vec<OpenFamily>) =
             std::mem::take(&mut self.families)
                 .into_iter()
-                .partition(|(name, _)| existing.contains(name));
+                .partition(|(name, _)| known.contains(name));
         self.families = present;
         if let Some((name, _)) = missing.first()
             && (self.read_only || !self.db.create_missing_column_families)
@@ -507,15 +548,33 @@ impl Opening {
         }
     }
 
+    /// Of a database that is not trusted, every file is one: no link leads out of it, and no device is read.
+    fn check_kinds(&self) -> Result<()> {
+        for directory in [&self.path, &self.wal_dir] {
+            for entry in self.fs.list(directory)? {
+                let is_ours = file_name::parse(&entry.name).is_some();
+                if is_ours && entry.kind != EntryKind::File {
+                    let error = Error::corruption("not a regular file");
+                    return Err(error.in_file(&directory.join(&entry.name), None, "open"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn open_families(
         &self,
         versions: &VersionSet,
         factory: &TableFactory,
     ) -> BTreeMap<u32, Arc<FamilyData>> {
+        let named = self
+            .families
+            .iter()
+            .map(|(name, options)| (&**name, options));
+        let named: HashMap<&str, &ColumnFamilyOptions> = named.collect();
         let mut families = BTreeMap::new();
         for family in versions.families() {
-            let Some((_, options)) = self.families.iter().find(|(name, _)| name == family.name())
-            else {
+            let Some(&options) = named.get(family.name()) else {
                 continue;
             };
             let data = new_family(family, options.clone(), factory, family.log_number());

@@ -20,7 +20,7 @@ use koeldb_table::builder::TableReason;
 
 use crate::family::FamilyData;
 use crate::options::DbOptions;
-use crate::tables::TableFactory;
+use crate::tables::{TableFactory, limits};
 use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
 
 /// What replaying one log found.
@@ -236,6 +236,7 @@ impl Replay<'_> {
         };
         let file = fs.open(&path, &options)?;
         let mut reader = RecordReader::new(Arc::clone(&file), number, self.mode);
+        reader.set_record_bytes_max(limits(self.factory.untrusted).record_bytes);
         let mut log = LogReport {
             number,
             bytes: file.len(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Statistics;
-use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_base::{KeyOrder, Limits, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::TableCache;
 use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
@@ -38,6 +38,8 @@ pub(crate) struct TableFactory {
     /// The MANIFEST gets a checksum of each table as a whole.
     pub(crate) file_checksums: bool,
     pub(crate) memtables: MemtableMaker,
+    /// What the directory holds may be anybody's.
+    pub(crate) untrusted: bool,
 }
 
 impl TableFactory {
@@ -74,14 +76,13 @@ impl TableFactory {
                 None => Some(Cache::new_clock_cache(DEFAULT_CACHE_BYTES).blocks().clone()),
             },
             statistics: self.statistics.clone(),
+            limits: limits(self.untrusted),
             ..TableReadContext::default()
         };
-        Arc::new(TableCache::new(
-            Arc::clone(&self.fs),
-            &self.directory,
-            self.open_options,
-            context,
-        ))
+        let fs = Arc::clone(&self.fs);
+        let mut tables = TableCache::new(fs, &self.directory, self.open_options, context);
+        tables.set_examines(self.untrusted);
+        Arc::new(tables)
     }
 
     pub(crate) fn unix_secs(&self) -> u64 {
@@ -203,6 +204,14 @@ impl TableFactory {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+}
+
+/// What files may ask for.
+pub(crate) fn limits(untrusted: bool) -> Limits {
+    match untrusted {
+        true => Limits::UNTRUSTED,
+        false => Limits::NORMAL,
     }
 }
 

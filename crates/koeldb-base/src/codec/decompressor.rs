@@ -1,8 +1,8 @@
 //! Reading the stored form of blocks.
 //!
 //! Invariant: nothing is allocated by a number from the file before it is known to be at most the caller's
-//! limit and, for codecs whose ratio has a bound, at most what the stored bytes can expand to. zstd and bzip2
-//! have no useful bound: their memory is reserved, and touched only as the decoder fills it.
+//! limit and, for codecs whose ratio has a bound, at most what the stored bytes can expand to. bzip2 has no useful
+//! bound: its memory is reserved, and touched only as the decoder fills it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -19,6 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 const SNAPPY_RATIO: u64 = 64;
 const LZ4_RATIO: u64 = 256;
 const DEFLATE_RATIO: u64 = 1100;
+/// A block of a frame has at most 128 KiB, and takes at least four bytes: three of header, and the byte that it repeats.
+const ZSTD_RATIO: u64 = (128 << 10) / 4;
 const UNBOUNDED: u64 = u64::MAX;
 
 /// What a declared size may exceed the ratio by, for blocks of a few bytes.
@@ -90,7 +92,7 @@ impl Decompressor {
                 (lz4::decompress(frame, dictionary, bytes)?, bytes)
             }
             Compression::Zstd => {
-                let (bytes, frame) = declared_size(stored, UNBOUNDED, max_bytes)?;
+                let (bytes, frame) = declared_size(stored, ZSTD_RATIO, max_bytes)?;
                 (zstd::decompress(frame, self.prepared()?, bytes)?, bytes)
             }
         };

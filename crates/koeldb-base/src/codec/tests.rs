@@ -195,6 +195,24 @@ fn declared_sizes_are_bounded_before_memory_is_taken() {
     }
 }
 
+/// Nothing has more bytes for each stored one than zeros, and they stay within what is believed.
+#[test]
+#[cfg(feature = "zstd")]
+fn zeros_are_as_dense_as_a_zstd_block_gets() {
+    let raw = vec![0; NO_LIMIT];
+    let dense = &stored(Compression::Zstd, &raw, None)[..];
+    let restored = decompressor(None).decompress(Compression::Zstd, dense, NO_LIMIT);
+    assert!(restored.unwrap() == raw);
+    // A size in front of the frame that no frame of this length has.
+    let (_, frame) = dense.split_at(4);
+    let mut lying = Vec::new();
+    crate::coding::put_varint32(&mut lying, u32::MAX);
+    lying.extend_from_slice(frame);
+    let refused = decompressor(None).decompress(Compression::Zstd, &lying, usize::MAX);
+    let error = refused.unwrap_err();
+    assert!(error.to_string().contains("are possible"), "{error}");
+}
+
 #[test]
 fn the_declared_size_is_exact() {
     let raw = rows(40, 0);

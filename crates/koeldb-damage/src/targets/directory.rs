@@ -68,6 +68,14 @@ pub fn use_up(db: &Db) {
     }
 }
 
+/// How a directory is opened.
+#[derive(Clone, Copy, PartialEq)]
+enum Access {
+    Untrusted,
+    ReadOnly,
+    Writable,
+}
+
 fn directory_run(data: &[u8]) {
     let fs = MemoryFileSystem::new();
     let directory = Path::new("/db");
@@ -91,19 +99,21 @@ fn directory_run(data: &[u8]) {
             vec!["default".to_owned()]
         }
     };
-    for read_only in [true, false] {
+    for access in [Access::Untrusted, Access::ReadOnly, Access::Writable] {
         let options = options(&fs);
         let mut builder = Db::builder(&options);
         for name in names.iter().filter(|name| *name != "default").take(20) {
             builder.column_family(name.as_str());
         }
-        if read_only {
-            builder.read_only();
-        }
+        match access {
+            Access::Untrusted => builder.untrusted(),
+            Access::ReadOnly => builder.read_only(),
+            Access::Writable => &mut builder,
+        };
         match builder.open(directory) {
             Ok(db) => {
                 use_up(&db);
-                if !read_only {
+                if access == Access::Writable {
                     let written = db.put("key", "value").and_then(|()| db.flush());
                     if let Err(error) = written {
                         judge(&error);

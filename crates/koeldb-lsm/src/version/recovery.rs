@@ -5,12 +5,12 @@
     clippy::arithmetic_side_effects
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::{Error, Limits, Result, SeqNo};
 use koeldb_fs::FileSystem;
 
 use super::builder::{MissingEpochs, VersionBuilder};
@@ -19,9 +19,6 @@ use super::family::{DEFAULT_FAMILY, Family, FamilyDescriptor};
 use super::set::{ManifestReport, VersionSetOptions};
 use super::version::Version;
 use crate::manifest::ManifestReader;
-
-/// More families than this are not believed.
-const FAMILY_COUNT_MAX: usize = 1 << 20;
 
 /// What a MANIFEST says.
 #[derive(Debug)]
@@ -143,8 +140,9 @@ struct Replayed {
 #[derive(Debug)]
 struct Replay<'a> {
     /// The families to open; `None` for their names only.
-    descriptors: Option<&'a [FamilyDescriptor]>,
+    descriptors: Option<HashMap<&'a str, &'a FamilyDescriptor>>,
     families: BTreeMap<u32, Replayed>,
+    names: HashSet<String>,
     counters: Counters,
     db_id: Option<String>,
     min_log_number_to_keep: FileNumber,
@@ -157,8 +155,12 @@ struct Replay<'a> {
 impl<'a> Replay<'a> {
     fn new(descriptors: Option<&'a [FamilyDescriptor]>) -> Self {
         let mut replay = Replay {
-            descriptors,
+            descriptors: descriptors.map(|descriptors| {
+                let named = descriptors.iter().map(|family| (&*family.name, family));
+                named.collect()
+            }),
             families: BTreeMap::new(),
+            names: HashSet::from([DEFAULT_FAMILY.to_owned()]),
             counters: Counters::default(),
             db_id: None,
             min_log_number_to_keep: 0,
@@ -184,7 +186,7 @@ impl<'a> Replay<'a> {
     }
 
     fn descriptor(&self, name: &str) -> Option<&'a FamilyDescriptor> {
-        self.descriptors?.iter().find(|family| family.name == name)
+        self.descriptors.as_ref()?.get(name).copied()
     }
 
     fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
@@ -203,11 +205,16 @@ impl<'a> Replay<'a> {
         match &edit.family_change {
             Some(FamilyChange::Add(name)) => self.add_family(id, name)?,
             Some(FamilyChange::Drop) => {
-                if id == 0 || self.families.remove(&id).is_none() {
+                let dropped = match id {
+                    0 => None,
+                    _ => self.families.remove(&id),
+                };
+                let Some(dropped) = dropped else {
                     return Err(Error::corruption(format!(
                         "MANIFEST drops column family {id}, which does not exist"
                     )));
-                }
+                };
+                self.names.remove(&dropped.name);
                 return Ok(());
             }
             None => {}
@@ -230,18 +237,15 @@ impl<'a> Replay<'a> {
     }
 
     fn add_family(&mut self, id: u32, name: &str) -> Result<()> {
-        let taken = self
-            .families
-            .iter()
-            .any(|(&known, family)| known == id || family.name == name);
-        if taken {
+        if self.families.contains_key(&id) || !self.names.insert(name.to_owned()) {
             return Err(Error::corruption(format!(
                 "MANIFEST adds column family {id}, '{name}', a second time"
             )));
         }
-        if self.families.len() >= FAMILY_COUNT_MAX {
+        let most = Limits::NORMAL.family_count;
+        if self.families.len() >= most {
             return Err(Error::corruption(format!(
-                "more than {FAMILY_COUNT_MAX} column families"
+                "more than {most} column families"
             )));
         }
         let family = self.replayed(name);

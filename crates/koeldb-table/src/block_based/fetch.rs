@@ -24,9 +24,6 @@ use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::filter::FilterReader;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
-/// The largest block kept in memory.
-const BLOCK_BYTES_MAX: usize = u32::MAX as usize;
-
 /// From this size on, a failed allocation is an error and not the end of the process.
 const FALLIBLE_BYTES: usize = 1 << 20;
 
@@ -160,6 +157,7 @@ impl TableFile {
             };
         }
         match handle.end_within(self.blocks_end) {
+            Ok(_) if handle.size > self.block_bytes_max as u64 => Err(self.too_large(handle)),
             Ok(end) => Ok(end.saturating_sub(handle.offset)),
             Err(error) => Err(self.here(error, handle)),
         }
@@ -199,7 +197,7 @@ impl TableFile {
             _ => &self.plain_decompressor,
         };
         decompressor
-            .decompress(compression, stored, BLOCK_BYTES_MAX)
+            .decompress(compression, stored, self.block_bytes_max)
             .and_then(|raw| self.parse(kind, BlockBytes::from(raw)))
             .map_err(|e| self.here(e, handle))
     }

@@ -38,9 +38,6 @@ const TAIL_GUESS_BYTES: u64 = 32 << 10;
 /// The most that is read of an end whose size was recorded.
 const TAIL_MAX_BYTES: u64 = 8 << 20;
 
-/// The largest dictionary accepted.
-const DICTIONARY_MAX_BYTES: u64 = 256 << 20;
-
 /// A table being opened, its footer known.
 struct Opening<'c> {
     context: &'c TableReadContext,
@@ -112,6 +109,7 @@ impl<'c> Opening<'c> {
                 number: context.number,
                 bytes,
                 blocks_end: bytes.saturating_sub(footer.bytes() as u64),
+                block_bytes_max: context.limits.block_bytes,
                 checksum: footer.checksum,
                 data_decompressor: Decompressor::new(None),
                 plain_decompressor: Decompressor::new(None),
@@ -283,7 +281,7 @@ impl<'c> Opening<'c> {
         let Some(handle) = metaindex.get(metaindex::COMPRESSION_DICTIONARY) else {
             return Ok(());
         };
-        if handle.size > DICTIONARY_MAX_BYTES {
+        if handle.size > self.context.limits.dictionary_bytes {
             return Err(Error::corruption(format!(
                 "a dictionary of {} bytes",
                 handle.size

@@ -94,6 +94,7 @@ impl PagedCuckoo {
             number: context.number,
             bytes: file.len(),
             blocks_end: layout.data_bytes(),
+            block_bytes_max: context.limits.block_bytes,
             checksum: footer.checksum,
             data_decompressor: Decompressor::new(None),
             plain_decompressor: Decompressor::new(None),

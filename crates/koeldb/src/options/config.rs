@@ -12,6 +12,7 @@ pub struct ConfigOptions {
     pub(crate) ignore_unknown_options: bool,
     pub(crate) ignore_unsupported_options: bool,
     pub(crate) apply_paths: bool,
+    pub(crate) untrusted: bool,
 }
 
 impl ConfigOptions {
@@ -39,6 +40,12 @@ impl ConfigOptions {
     /// ignored, so that a copied database never points back at its origin.
     pub fn set_apply_paths(&mut self, on: bool) -> &mut Self {
         self.apply_paths = on;
+        self
+    }
+
+    /// Bounds an OPTIONS file, which anybody may have made, to 4 MiB instead of 256.
+    pub fn set_untrusted(&mut self, on: bool) -> &mut Self {
+        self.untrusted = on;
         self
     }
 }

@@ -35,11 +35,11 @@ use super::grammar;
 use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use crate::env::Env;
+use crate::tables::limits;
 
 /// The release of RocksDB whose names are written and known.
 const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];
 const DEFAULT_FAMILY: &str = "default";
-const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Options that name directories.
 const PATH_OPTIONS: [&str; 2] = ["db_log_dir", "wal_dir"];
 
@@ -489,7 +489,7 @@ pub(crate) fn latest(fs: &dyn FileSystem, directory: &Path) -> Result<PathBuf> {
 /// # Errors
 /// As [`parse`], or the file system fails.
 pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Result<LoadedOptions> {
-    let bytes = fs.read_all(file, FILE_BYTES_MAX, Purpose::Open)?;
+    let bytes = fs.read_all(file, limits(how.untrusted).options_bytes, Purpose::Open)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::corruption("an OPTIONS file is UTF-8 text, and this is not"))
         .map_err(|error| error.in_file(file, None, "read"))?;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use koeldb::{
     ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Compression, ConfigOptions, Db,
-    ErrorKind, Options,
+    DbBuilder, ErrorKind, Options,
 };
 
 use crate::expected::Expected;
-use crate::scratch::{ScratchDir, data_files};
+use crate::scratch::{ScratchDir, data_files, files};
 
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -29,6 +29,28 @@ pub(crate) fn expected(name: &str) -> Expected {
 
 /// Opens a directory as its OPTIONS file says.
 pub(crate) fn open_as_written(dir: &Path) -> Db {
+    builder_as_written(dir)
+        .open(dir)
+        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+}
+
+/// What anybody may have made is read as it is, every table of it is found in order, and nothing is written.
+fn is_read_untrusted(dir: &Path, expected: &Expected, when: &str) {
+    let before = files(dir);
+    let mut builder = builder_as_written(dir);
+    let db = builder
+        .untrusted()
+        .open(dir)
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+    expected.check(&db, &format!("{when}, untrusted"));
+    let refused = db.put("key", "value").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+    db.close().unwrap();
+    drop(db);
+    assert!(files(dir) == before, "{when}: something was written");
+}
+
+fn builder_as_written(dir: &Path) -> DbBuilder {
     let loaded = Options::load_latest(dir, &ConfigOptions::new()).unwrap();
     assert!(loaded.ignored.is_empty(), "{:?}", loaded.ignored);
     let mut options = loaded.options.clone();
@@ -41,8 +63,6 @@ pub(crate) fn open_as_written(dir: &Path) -> Db {
         }
     }
     builder
-        .open(dir)
-        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
 }
 
 /// Puts new keys between the old ones, overwrites some, deletes some, one by one and in ranges.
@@ -118,6 +138,7 @@ fn reads_and_goes_on(name: &str) {
     }
     let dir = ScratchDir::copy_of(&golden(name));
     let mut expected = expected(name);
+    is_read_untrusted(dir.path(), &expected, name);
 
     let db = open_as_written(dir.path());
     expected.check(&db, name);
@@ -143,6 +164,8 @@ fn reads_and_goes_on(name: &str) {
     let db = open_as_written(dir.path());
     expected.check(&db, &format!("{name} changed and reopened"));
     db.close().unwrap();
+    drop(db);
+    is_read_untrusted(dir.path(), &expected, &format!("{name} changed"));
 }
 
 macro_rules! golden_tests {

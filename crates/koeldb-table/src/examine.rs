@@ -1,0 +1,218 @@
+//! A look at all of a table that anybody may have written.
+//!
+//! A decoder refuses what would hurt it, and believes the rest: that keys ascend, that an index leads to blocks in their
+//! order, that counts count. A table in which that is not so gives answers that contradict each other. Here it is looked
+//! for, once and for the whole table.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use koeldb_base::checksum::crc32c;
+use koeldb_base::key::{MAX_SEQNO, user_key};
+use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, ValueType};
+
+use crate::block_based::block::{BlockCursor, KeyFormat};
+use crate::block_based::format::BlockHandle;
+use crate::block_based::reader::BlockBasedReader;
+use crate::properties::TableProperties;
+use crate::reader::{TableCursorOptions, TableReader};
+use crate::source::{BlockKind, BlockReadOptions, BlockingSource};
+
+/// What was seen of a table so far, on the way through it.
+struct Examination<'o> {
+    order: &'o KeyOrder,
+    /// How a key compares with the one behind it.
+    ascends: Ordering,
+    /// The internal key seen last.
+    last: Option<Vec<u8>>,
+    /// The sum of the checksums of all entries, in whatever order.
+    digest: u64,
+    entries: u64,
+    deletions: u64,
+    operands: u64,
+}
+
+/// As [`TableReader::examine`].
+pub(crate) fn examine(table: &Arc<TableReader>, order: &KeyOrder) -> Result<()> {
+    let mut forward = Examination::new(order, Ordering::Less);
+    match &**table {
+        TableReader::BlockBased(reader) => {
+            let path = reader.file().file.path();
+            let examined = forward.blocks(reader);
+            examined.map_err(|error| error.in_file(path, None, "examine"))?;
+        }
+        _ => {
+            let mut cursor = table.cursor(past_the_cache(), &TableCursorOptions::default());
+            cursor.seek_to_first()?;
+            while cursor.valid() {
+                forward.entry(cursor.key(), cursor.value())?;
+                cursor.next()?;
+            }
+            count("entries", forward.entries, table.properties().entry_count)?;
+        }
+    }
+    let mut backward = Examination::new(order, Ordering::Greater);
+    let mut cursor = table.cursor(past_the_cache(), &TableCursorOptions::default());
+    cursor.seek_to_last()?;
+    while cursor.valid() {
+        backward.entry(cursor.key(), cursor.value())?;
+        cursor.prev()?;
+    }
+    if (backward.entries, backward.digest) == (forward.entries, forward.digest) {
+        return Ok(());
+    }
+    Err(Error::corruption(
+        "from its end a table has other entries than from its beginning",
+    ))
+}
+
+fn past_the_cache() -> BlockingSource {
+    BlockingSource::new(BlockReadOptions {
+        fill_cache: false,
+        ..BlockReadOptions::default()
+    })
+}
+
+impl<'o> Examination<'o> {
+    fn new(order: &'o KeyOrder, ascends: Ordering) -> Self {
+        Examination {
+            order,
+            ascends,
+            last: None,
+            digest: 0,
+            entries: 0,
+            deletions: 0,
+            operands: 0,
+        }
+    }
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let parsed = InternalKey::parse(key)?;
+        if parsed.seqno > MAX_SEQNO || parsed.value_type == ValueType::RangeDeletion {
+            return Err(Error::corruption(format!(
+                "entry {} is of a kind that no table has",
+                self.entries
+            )));
+        }
+        let is_behind = |last: &Vec<u8>| self.order.compare_internal(last, key) == self.ascends;
+        if !self.last.as_ref().is_none_or(is_behind) {
+            return Err(Error::corruption(format!(
+                "the keys of entries do not ascend at entry {}",
+                self.entries
+            )));
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        self.entries = self.entries.saturating_add(1);
+        let digest = u64::from(crc32c(key)) << 32 ^ u64::from(crc32c(value));
+        self.digest = self.digest.wrapping_add(digest);
+        let (deletion, operand) = (
+            parsed.value_type.is_deletion(),
+            parsed.value_type == ValueType::Merge,
+        );
+        self.deletions = self.deletions.saturating_add(u64::from(deletion));
+        self.operands = self.operands.saturating_add(u64::from(operand));
+        Ok(())
+    }
+
+    fn blocks(&mut self, reader: &BlockBasedReader) -> Result<()> {
+        let index = &reader.index_format().keys;
+        let data = KeyFormat {
+            user_keys: false,
+            ..index.clone()
+        };
+        let (mut end, mut blocks, mut last_separator) = (0, 0_u64, None::<Vec<u8>>);
+        let order = self.order;
+        reader.for_each_data_block(|separator, handle| {
+            if handle.offset < end {
+                return Err(Error::corruption(format!(
+                    "the index leads back to a block at {} behind one that ends at {end}",
+                    handle.offset
+                )));
+            }
+            end = handle.end_within(reader.file().blocks_end)?;
+            blocks = blocks.saturating_add(1);
+            let separator = match index.user_keys {
+                true => separator,
+                false => user_key(separator),
+            };
+            self.block(reader, handle, &data, last_separator.as_deref())?;
+            let reaches = |last: &Vec<u8>| order.compare(user_key(last), separator).is_le();
+            if !self.last.as_ref().is_none_or(reaches) {
+                return Err(misplaced(handle));
+            }
+            last_separator = Some(separator.to_vec());
+            Ok(())
+        })?;
+        self.compare_counts(reader.properties(), blocks)
+    }
+
+    /// One data block, none of whose keys lies before the separator of the block before it.
+    fn block(
+        &mut self,
+        reader: &BlockBasedReader,
+        handle: BlockHandle,
+        format: &KeyFormat,
+        after: Option<&[u8]>,
+    ) -> Result<()> {
+        let block = reader.file().read(handle, BlockKind::Data, true)?;
+        let entries = block.entries()?;
+        let mut cursor = BlockCursor::new(entries.clone(), entries.layout(), format.clone());
+        cursor.seek_to_first()?;
+        let mut is_first = true;
+        while cursor.valid() {
+            self.entry(cursor.key(), cursor.value())?;
+            let is_before = |after| self.order.compare(user_key(cursor.key()), after).is_lt();
+            if is_first && after.is_some_and(is_before) {
+                return Err(misplaced(handle));
+            }
+            is_first = false;
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    fn compare_counts(&self, properties: &TableProperties, blocks: u64) -> Result<()> {
+        let ranges = properties.range_deletion_count;
+        let with_ranges = |count: u64| count.saturating_add(ranges);
+        count("entries", with_ranges(self.entries), properties.entry_count)?;
+        count(
+            "deletions",
+            with_ranges(self.deletions),
+            properties.deletion_count,
+        )?;
+        count(
+            "merge operands",
+            self.operands,
+            properties.merge_operand_count,
+        )?;
+        match properties.data_block_count {
+            // COMPAT: where RocksDB collects samples for a dictionary first, it does not count the blocks.
+            0 => Ok(()),
+            recorded => count("data blocks", blocks, recorded),
+        }
+    }
+}
+
+fn count(what: &str, found: u64, recorded: u64) -> Result<()> {
+    if found == recorded {
+        return Ok(());
+    }
+    Err(Error::corruption(format!(
+        "{found} {what} where {recorded} are recorded"
+    )))
+}
+
+#[cold]
+fn misplaced(handle: BlockHandle) -> Error {
+    Error::corruption(format!(
+        "the index leads to the block at {} for keys that are not in it",
+        handle.offset
+    ))
+}
