@@ -90,7 +90,7 @@ pub fn park_timeout(_: std::time::Duration) {
     yield_now();
 }
 
-/// Runs `model` under every interleaving of its threads with up to three preemptions, with four under `KOELDB_LONG=1`,
+/// Runs `model` under every interleaving of its threads with up to three preemptions, with four under `KOELDB_FLOORS=long`,
 /// and says how many there were.
 ///
 /// # Panics
@@ -100,7 +100,7 @@ pub fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64 as Count;
 
-    let is_long = std::env::var_os("KOELDB_LONG").is_some_and(|long| long == "1");
+    let is_long = std::env::var("KOELDB_FLOORS").is_ok_and(|floors| floors == "long");
     let runs = Arc::new(Count::new(0));
     let counted = Arc::clone(&runs);
     let mut builder = loom::model::Builder::new();

@@ -8,8 +8,9 @@
 //! - [`monitor`]: the rules of durability, looked at while something runs.
 //! - [`shots`]: crash images, sampled by a seed. [`random`]: numbers that come back with their seed.
 //! - [`variety`]: options that change no answer.
-//! - [`summary`]: the line a suite ends with, and its floor.
+//! - [`floors`]: how much a suite does. [`summary`]: the line a suite ends with, and its floor.
 
+pub mod floors;
 pub mod model;
 pub mod monitor;
 pub mod oracle;
@@ -18,6 +19,7 @@ pub mod shots;
 pub mod summary;
 pub mod variety;
 
+pub use floors::Floors;
 pub use model::{Change, Content, Entries};
 pub use oracle::{Bounds, Crash, FamilyId, History, Legality};
 pub use random::Random;

@@ -282,7 +282,11 @@ impl State {
                 let needs = |tree: &Tree| number >= tree.oldest_log() && !tree.families.is_empty();
                 !is_archived && !is_empty && trees.iter().any(needs)
             }
-            Some(FileKind::Manifest(number)) => is_here && self.in_force.contains(&number),
+            // Where nothing is named CURRENT no MANIFEST is in force, whatever was about to be named.
+            Some(FileKind::Manifest(number)) => {
+                let current = file_name::current(&self.directory);
+                is_here && self.in_force.contains(&number) && below.exists(&current).unwrap_or(true)
+            }
             _ => false,
         };
         if is_needed {

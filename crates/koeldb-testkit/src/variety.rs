@@ -3,7 +3,7 @@
 //! | left out | why |
 //! |---|---|
 //! | FIFO compaction, TTL | drop data by design |
-//! | `unordered_write` | what a snapshot shows may grow |
+//! | `unordered_write` | what a snapshot shows may grow: see [`draw_writing`] |
 //! | `manual_wal_flush` | what a dying process has acknowledged may be lost, by design |
 //! | cuckoo and plain tables | have no snapshots, range deletions or merges in every build of them; their own suites |
 //! | the style of compaction, the number of levels | belong to the database: see [`draw_style`] |
@@ -93,6 +93,32 @@ pub fn draw(random: &mut Random) -> String {
     }
     text.push_str(&format!("block_based_table_factory={{{table}}};"));
     text
+}
+
+/// Ways of writing; what a snapshot shows may grow in the second one.
+const MODES: &[&str] = &[
+    "enable_pipelined_write=false;",
+    "enable_pipelined_write=false;unordered_write=true;",
+    "enable_pipelined_write=true;",
+];
+
+/// Every memtable representation; some need prefixes.
+const REPRESENTATIONS: &[&str] = &[
+    "skip_list",
+    "skip_list:16",
+    "vector",
+    "prefix_hash:50",
+    "hash_linkedlist:50",
+    "speedb.HashSpdRepFactory",
+    "{id=hash_spdb;hash_bucket_count=0;sorted_vector_limit=20;}",
+];
+
+/// An option string to apply behind that of [`draw`]: a way of writing and a memtable representation.
+#[must_use]
+pub fn draw_writing(random: &mut Random) -> String {
+    let mode = pick(random, MODES);
+    let representation = pick(random, REPRESENTATIONS);
+    format!("{mode}memtable_factory={representation};prefix_extractor=rocksdb.FixedPrefix.4;")
 }
 
 /// What a database keeps for its life.

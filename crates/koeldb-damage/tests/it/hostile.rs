@@ -2,6 +2,8 @@
 //! takes memory without bound.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb::RecoveryMode;
 use koeldb_base::checksum::{crc32c, mask};
@@ -9,20 +11,16 @@ use koeldb_damage::bytes_file::{BytesFile, put_file};
 use koeldb_damage::reseal::SealedTable;
 use koeldb_damage::targets::directory::{options, use_up as use_up_database};
 use koeldb_damage::targets::judge;
-use koeldb_damage::targets::table::{open, use_up};
+use koeldb_damage::targets::table::{open, scan, scan_backward, use_up};
 use koeldb_damage::{mutate, seeds};
 use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy};
 use koeldb_log::{RecordReader, RecoveryMode as LogMode, WalCompression};
+use koeldb_table::TableReader;
 use koeldb_table::block_based::format::{BlockHandle, Footer};
-use koeldb_testkit::{Random, Summary};
+use koeldb_table::reader::TableReadContext;
+use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::watch::watched;
-
-/// Cases of the gate for each table.
-const TABLE_CASES: u64 = 250;
-
-/// Cases of the gate for logs and MANIFESTs of a directory.
-const DIRECTORY_CASES: u64 = 120;
 
 /// Numbers that a handle breaks at, in a file of so many bytes.
 fn hostile_number(random: &mut Random, file_bytes: u64) -> u64 {
@@ -94,41 +92,63 @@ fn hostile(random: &mut Random, table: &SealedTable) -> Vec<u8> {
     bytes
 }
 
+/// Whether a look at all of the table finds nothing wrong. Then its scans agree with each other, and with what it says of
+/// itself.
+fn is_consistent_if_examined(table: &Arc<TableReader>, context: &TableReadContext) -> bool {
+    if let Err(error) = table.examine(&context.order) {
+        judge(&error);
+        return false;
+    }
+    let forward = scan(table).expect("what was examined can be read");
+    let backward = scan_backward(table).expect("what was examined can be read");
+    assert!(forward == backward, "scans both ways differ");
+    let ascends = |pair: &[(Vec<u8>, Vec<u8>)]| {
+        let [(a, _), (b, _)] = pair else { return true };
+        context.order.compare_internal(a, b).is_lt()
+    };
+    assert!(forward.windows(2).all(ascends), "the keys do not ascend");
+    true
+}
+
 #[test]
 fn tables_with_valid_checksums_and_hostile_content_do_no_harm() {
     let begun = crate::seconds();
     let context = seeds::read_context();
-    let (mut cases, mut refused) = (0, 0);
-    for (number, seed) in (0..).zip(seeds::tables()) {
+    let [cases, refused, consistent] = [const { AtomicU64::new(0) }; 3];
+    let rounds = Floors::chosen().of(250, 5_500, 50_000);
+    crate::two_at_a_time(&seeds::tables(), |number, seed| {
         let table = SealedTable::new(seed.bytes.clone(), &context).unwrap();
-        let rounds = if crate::is_long() {
-            TABLE_CASES * 100
-        } else {
-            TABLE_CASES
-        };
         for round in 0..rounds {
-            let mut random =
-                Random::new(crate::seed().wrapping_mul(7919) + number * 1_000_000 + round);
+            let own = number as u64 * 1_000_000 + round;
+            let mut random = Random::new(crate::seed().wrapping_mul(7919) + own);
             let bytes = hostile(&mut random, &table);
             let what = || format!("{}, round {round}", seed.name);
             watched(bytes.len(), &what, || match open(&bytes, &context) {
-                Ok(table) => use_up(&table),
+                Ok(table) => {
+                    use_up(&table);
+                    let is_consistent = is_consistent_if_examined(&table, &context);
+                    consistent.fetch_add(u64::from(is_consistent), Ordering::Relaxed);
+                }
                 Err(error) => {
                     judge(&error);
-                    refused += 1;
+                    refused.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            cases += 1;
+            cases.fetch_add(1, Ordering::Relaxed);
         }
-    }
+    });
     Summary {
         suite: "hostile-tables",
         seed: crate::seed(),
-        figures: vec![("cases", cases), ("refused", refused)],
+        figures: vec![
+            ("cases", cases.into_inner()),
+            ("refused", refused.into_inner()),
+            ("consistent", consistent.into_inner()),
+        ],
         seconds: crate::seconds() - begun,
         failures: 0,
     }
-    .finish("cases", 9_000);
+    .finish("cases", Floors::chosen().of(9_000, 200_000, 1_800_000));
 }
 
 /// The checksum block of cuckoo and plain tables, whose own checksum matches whatever is in it.
@@ -184,6 +204,7 @@ fn records(bytes: &[u8]) -> Vec<Vec<u8>> {
 fn logs_with_valid_checksums_and_hostile_records_do_no_harm() {
     let begun = crate::seconds();
     let (mut cases, mut refused) = (0, 0);
+    let rounds = Floors::chosen().of(40, 2_000, 20_000);
     let mut folders: Vec<_> = seeds::golden_files(40 << 10, |name| name.starts_with("MANIFEST-"))
         .into_iter()
         .map(|(path, _)| path.parent().unwrap().to_owned())
@@ -208,12 +229,7 @@ fn logs_with_valid_checksums_and_hostile_records_do_no_harm() {
                 logs.push((directory.join(name), records(&bytes)));
             }
         }
-        let rounds = if crate::is_long() {
-            DIRECTORY_CASES * 100
-        } else {
-            DIRECTORY_CASES
-        };
-        for round in 0..rounds / folders.len() as u64 {
+        for round in 0..rounds {
             let mut random =
                 Random::new(crate::seed().wrapping_mul(31) + number * 1_000_000 + round);
             let image = fs.crash_image(SurvivalPolicy::Generous, 0);
@@ -238,6 +254,17 @@ fn logs_with_valid_checksums_and_hostile_records_do_no_harm() {
             )
             .unwrap();
             let what = || format!("{}, round {round}", path.display());
+            if round % 3 == 0 {
+                watched(1 << 20, &what, || {
+                    match koeldb::Db::builder(&options(&image))
+                        .untrusted()
+                        .open(directory)
+                    {
+                        Ok(db) => use_up_database(&db),
+                        Err(error) => judge(&error),
+                    }
+                });
+            }
             let mode = [
                 RecoveryMode::PointInTime,
                 RecoveryMode::SkipAnyCorruptedRecords,
@@ -277,5 +304,5 @@ fn logs_with_valid_checksums_and_hostile_records_do_no_harm() {
         seconds: crate::seconds() - begun,
         failures: 0,
     }
-    .finish("cases", DIRECTORY_CASES / 2);
+    .finish("cases", rounds * 2);
 }

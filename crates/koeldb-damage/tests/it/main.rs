@@ -1,6 +1,6 @@
 //! Damaged and hostile files: an error or the true answer, soon, and with little memory.
 //!
-//! `KOELDB_LONG=1` runs the long forms, `KOELDB_SEED` repeats what a failure printed.
+//! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`), `KOELDB_SEED` repeats what a failure printed.
 
 #[cfg(test)]
 mod hostile;
@@ -16,16 +16,30 @@ mod sweep_tables;
 mod watch;
 
 #[cfg(test)]
-fn is_long() -> bool {
-    std::env::var_os("KOELDB_LONG").is_some()
-}
-
-#[cfg(test)]
 fn seed() -> u64 {
     match std::env::var("KOELDB_SEED") {
         Ok(text) => text.parse().expect("KOELDB_SEED is a number"),
         Err(_) => 1,
     }
+}
+
+/// Does the same with each of `pieces`, two at a time.
+#[cfg(test)]
+fn two_at_a_time<P: Sync>(pieces: &[P], work: impl Fn(usize, &P) + Sync) {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(piece) = pieces.get(index) else {
+                        break;
+                    };
+                    work(index, piece);
+                }
+            });
+        }
+    });
 }
 
 /// Seconds on the monotonic clock.

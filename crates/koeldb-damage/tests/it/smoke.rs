@@ -1,7 +1,7 @@
 //! Every fuzz target over its seeds and mutations of them.
 
 use koeldb_damage::{TARGETS, Target, mutate};
-use koeldb_testkit::{Random, Summary};
+use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::watch::watched;
 
@@ -15,7 +15,7 @@ fn rounds(target: &Target, seeds: usize) -> u64 {
         "manifest" | "options" | "merging" | "log_reader" | "codec" => 1_200,
         _ => 4_000,
     };
-    let all = if crate::is_long() { all * 100 } else { all };
+    let all = all * Floors::chosen().of(1, 100, 1_000);
     all.max(seeds as u64)
 }
 

@@ -11,14 +11,16 @@ use koeldb_base::file_name::{self, FileKind};
 use koeldb_damage::bytes_file::put_file;
 use koeldb_damage::targets::directory::options;
 use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy};
-use koeldb_testkit::{Random, Summary};
+use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::watch::watched;
 
 const DIRECTORY: &str = "/db";
 
-/// Cases of the gate for each kind of file and mode.
-const CASES: u64 = 100;
+/// Cases for each kind of file and mode, unless all damage is tried.
+fn cases() -> u64 {
+    Floors::chosen().of(100, 1_000, u64::MAX)
+}
 
 const MODES: [RecoveryMode; 4] = [
     RecoveryMode::TolerateCorruptedTailRecords,
@@ -180,12 +182,12 @@ impl Damage {
     fn chosen(bytes: &[u8], seed: u64) -> Vec<Damage> {
         let bits = bytes.len() * 8;
         let mut chosen = Vec::new();
-        if crate::is_long() {
+        if Floors::chosen() == Floors::Long {
             chosen.extend((0..bits).map(Damage::Flip));
             chosen.extend((0..bytes.len()).map(Damage::Cut));
         } else {
             let mut random = Random::new(seed);
-            for round in 0..CASES.min(bits as u64) {
+            for round in 0..cases().min(bits as u64) {
                 let mut below = |count: usize| usize::try_from(random.below(count as u64)).unwrap();
                 chosen.push(match round % 3 {
                     0 => Damage::Cut(below(bytes.len())),
@@ -313,7 +315,7 @@ fn a_damaged_log_loses_what_its_mode_says_and_the_report_says_so() {
             }
         }
     }
-    tally.finish("corruption-logs", begun, 4 * CASES);
+    tally.finish("corruption-logs", begun, 4 * cases().min(10_000));
 }
 
 #[test]
@@ -363,7 +365,7 @@ fn damage_to_any_other_file_is_an_error_or_harmless() {
             tally.judge(&scene, file, damage, RecoveryMode::PointInTime, &older);
         }
     }
-    tally.finish("corruption-directories", begun, 6 * CASES);
+    tally.finish("corruption-directories", begun, 6 * cases().min(10_000));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Each outcome is *detected*, an error, or *harmless*, every answer as it was. A third one fails the test.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use koeldb_base::Result;
 use koeldb_base::key::user_key;
@@ -10,15 +10,9 @@ use koeldb_damage::reseal::SealedTable;
 use koeldb_damage::seeds::{self, TableSeed};
 use koeldb_damage::targets::table::{Entries, find, open, scan, scan_backward};
 use koeldb_table::TableReader;
-use koeldb_testkit::{Random, Summary};
+use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::watch::watched;
-
-/// Of the flipped bits of a table so many are looked at by the gate.
-const FLIPS: u64 = 500;
-
-/// Of the lengths of a table so many.
-const LENGTHS: u64 = 40;
 
 const SECTOR_BYTES: usize = 512;
 
@@ -71,11 +65,11 @@ struct Sweep<'t> {
     seed: &'t TableSeed,
     keys: Vec<Vec<u8>>,
     whole: Sight,
-    tally: &'t mut Tally,
+    tally: Tally,
 }
 
 impl<'t> Sweep<'t> {
-    fn new(seed: &'t TableSeed, tally: &'t mut Tally) -> Self {
+    fn new(seed: &'t TableSeed) -> Self {
         let keys = keys_of(&seed.bytes);
         let whole = look(&seed.bytes, &keys).unwrap();
         assert_eq!(whole.entries.len(), 40);
@@ -83,7 +77,7 @@ impl<'t> Sweep<'t> {
             seed,
             keys,
             whole,
-            tally,
+            tally: Tally::default(),
         }
     }
 
@@ -109,10 +103,12 @@ impl<'t> Sweep<'t> {
         }
     }
 
-    fn flip(&mut self, bit: usize) {
+    fn flip(&mut self, bits: &[usize]) {
         let mut bytes = self.seed.bytes.clone();
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        self.judge(&|| format!("bit {bit} flipped"), &bytes);
+        for bit in bits {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        self.judge(&|| format!("bits {bits:?} flipped"), &bytes);
         self.tally.flips += 1;
     }
 
@@ -174,9 +170,9 @@ impl<'t> Sweep<'t> {
     }
 }
 
-/// `count` numbers below `below`, or all of them in the long form.
+/// `count` numbers below `below` in the short form, else all of them.
 fn chosen(below: usize, count: u64, seed: u64) -> Vec<usize> {
-    if crate::is_long() {
+    if Floors::chosen() != Floors::Short {
         return (0..below).collect();
     }
     let mut random = Random::new(seed);
@@ -188,26 +184,42 @@ fn chosen(below: usize, count: u64, seed: u64) -> Vec<usize> {
 #[test]
 fn damaged_tables_answer_truly_or_not_at_all() {
     let begun = crate::seconds();
-    let mut tally = Tally::default();
+    let floors = Floors::chosen();
+    let sum: Mutex<Tally> = Mutex::default();
     let tables = seeds::tables();
-    for (number, seed) in (0..).zip(&tables) {
-        let mut sweep = Sweep::new(seed, &mut tally);
-        let random = crate::seed().wrapping_mul(1000) + number;
-        for bit in chosen(seed.bytes.len() * 8, FLIPS, random) {
-            sweep.flip(bit);
+    crate::two_at_a_time(&tables, |number, seed| {
+        let mut sweep = Sweep::new(seed);
+        let random = crate::seed().wrapping_mul(1000) + number as u64;
+        for bit in chosen(seed.bytes.len() * 8, 500, random) {
+            sweep.flip(&[bit]);
+        }
+        // And with a second one, near or far.
+        let mut other = Random::new(random);
+        for round in 0..floors.of(0, 2, 20) {
+            let below = [4096, seed.bytes.len() as u64 * 8][round % 2];
+            for bit in 0..seed.bytes.len() * 8 {
+                let distance = usize::try_from(1 + other.below(below - 1)).unwrap();
+                sweep.flip(&[bit, (bit + distance) % (seed.bytes.len() * 8)]);
+            }
         }
         // In the footer every bit counts, and old ones have no checksum.
         for bit in (seed.bytes.len() - 53) * 8..seed.bytes.len() * 8 {
-            if crate::is_long() || bit % 3 == usize::from(number % 3 == 0) {
-                sweep.flip(bit);
+            if floors == Floors::Short && bit % 3 == usize::from(number % 3 == 0) {
+                sweep.flip(&[bit]);
             }
         }
-        for len in chosen(seed.bytes.len(), LENGTHS, random) {
+        for len in chosen(seed.bytes.len(), 40, random) {
             sweep.cut(len);
         }
         sweep.sectors();
         sweep.swapped_blocks();
-    }
+        let mut sum = sum.lock().unwrap();
+        sum.flips += sweep.tally.flips;
+        sum.others += sweep.tally.others;
+        sum.detected += sweep.tally.detected;
+        sum.harmless += sweep.tally.harmless;
+    });
+    let tally = sum.into_inner().unwrap();
     Summary {
         suite: "corruption-tables",
         seed: crate::seed(),
@@ -222,5 +234,5 @@ fn damaged_tables_answer_truly_or_not_at_all() {
         seconds: crate::seconds() - begun,
         failures: 0,
     }
-    .finish("flips", if crate::is_long() { 1_000_000 } else { 24_000 });
+    .finish("flips", floors.of(24_000, 1_500_000, 10_000_000));
 }

@@ -16,9 +16,9 @@ fn per_writer() -> u64 {
     if cfg!(miri) { 25 } else { 4000 }
 }
 
-/// Once in the gate; with `KOELDB_LONG=1` so often that each test takes about a minute.
+/// Once in the gate; with `KOELDB_FLOORS=long` so often that each test takes about a minute.
 fn rounds() -> u64 {
-    if std::env::var_os("KOELDB_LONG").is_some() {
+    if std::env::var("KOELDB_FLOORS").is_ok_and(|floors| floors == "long") {
         60
     } else {
         1

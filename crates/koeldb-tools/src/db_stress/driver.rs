@@ -38,7 +38,7 @@ fn switch_power(flags: &Flags, what: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Runs workers until the time is up.
+/// Runs workers until the time is up and enough of them were killed.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let begun = SystemClock.now();
     let until = begun + Duration::from_secs(flags.seconds);
@@ -48,7 +48,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     loop {
         // The last one only looks, and ends by itself.
-        let is_last = SystemClock.now() >= until;
+        let is_last = SystemClock.now() >= until && kills >= flags.kills;
         lives += 1;
         let mut command = Command::new(&program);
         command

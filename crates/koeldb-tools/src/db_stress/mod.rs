@@ -9,7 +9,7 @@
 //! |---|---|
 //! | single deletions | ask for keys that are written once, which no key here is |
 //! | writes without log | what a kill leaves of them is any prefix of each family: the crash suites have them |
-//! | what [`koeldb_testkit::variety`] leaves out | see there |
+//! | what [`koeldb_testkit::variety`] leaves out, but for `unordered_write` | see there |
 //!
 //! - `expected`: what was asked and answered, key by key. `worker`: the operations. `driver`: lives and deaths.
 
@@ -39,6 +39,9 @@ pub(crate) struct Flags {
     /// For how long, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// And until it was killed so often.
+    #[arg(long, default_value_t = 0)]
+    kills: u64,
     /// A worker lives at most so long, in milliseconds.
     #[arg(long, default_value_t = 3000)]
     life_ms: u64,

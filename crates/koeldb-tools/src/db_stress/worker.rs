@@ -47,7 +47,10 @@ fn key(number: u64) -> Vec<u8> {
 
 fn options(flags: &Flags, life: u64, fs: Arc<dyn FileSystem>) -> Result<(Options, String), String> {
     let style = variety::draw_style(&mut Random::new(mix(flags.seed)));
-    let text = style + &variety::draw(&mut Random::new(mix(flags.seed ^ life << 32)));
+    let mut random = Random::new(mix(flags.seed ^ life << 32));
+    let text = style + &variety::draw(&mut random);
+    // Each key has one thread, so that snapshots that grow elsewhere do not concern it.
+    let writing = variety::draw_writing(&mut random);
     // The last operand is the value.
     let newest = associative_merge("newest", |_, _, newer, result| {
         result.extend_from_slice(newer);
@@ -60,10 +63,12 @@ fn options(flags: &Flags, life: u64, fs: Arc<dyn FileSystem>) -> Result<(Options
         .set_merge_operator(newest)
         .set_logger(NoLog)
         .set_env(&Env::new(fs, Arc::new(SystemClock)));
-    options
-        .apply_str(&text, &ConfigOptions::new())
-        .map_err(|error| format!("{text}: {error}"))?;
-    Ok((options, text))
+    for text in [&text, &writing] {
+        options
+            .apply_str(text, &ConfigOptions::new())
+            .map_err(|error| format!("{text}: {error}"))?;
+    }
+    Ok((options, text + &writing))
 }
 
 /// Runs one life; with 0 seconds it only looks.

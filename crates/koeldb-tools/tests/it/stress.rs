@@ -1,10 +1,12 @@
-//! `db_stress` as the gate runs it: seconds. The long form takes 20 minutes.
+//! `db_stress`: for seconds, and for two hours in the long form.
+
+use koeldb_testkit::Floors;
 
 use crate::{Scratch, succeed};
 
 fn stress(seed: u32, fault_one_in: u32) {
-    let is_long = std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1");
-    let (seconds, life_ms) = if is_long { (600, 4000) } else { (5, 500) };
+    let (seconds, life_ms, kills) =
+        Floors::chosen().of((5, 500, 5), (90, 500, 100), (3600, 2500, 2500));
     let scratch = Scratch::new();
     let said = succeed(
         "db_stress",
@@ -12,6 +14,7 @@ fn stress(seed: u32, fault_one_in: u32) {
             &scratch.db(),
             &format!("--seconds={seconds}"),
             &format!("--life_ms={life_ms}"),
+            &format!("--kills={kills}"),
             &format!("--seed={seed}"),
             &format!("--fault_one_in={fault_one_in}"),
         ],

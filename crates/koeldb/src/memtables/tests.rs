@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use koeldb_fs::{Clock, SystemClock};
+use koeldb_testkit::Floors;
 
 use super::*;
 use crate::options::Options;
@@ -97,11 +98,11 @@ fn the_successor_of_a_half_full_memtable_stands_by_charged_and_goes_with_its_fam
     wait_until("all memory given back", || manager.get_usage() == 0);
 }
 
-/// What switching memtable and log takes, in a directory on disk. `KOELDB_LONG=1` in a release build tells the figure
+/// What switching memtable and log takes, in a directory on disk. `KOELDB_FLOORS=long` in a release build tells the figure
 /// and holds it to its bound.
 #[test]
 fn switching_takes_microseconds() {
-    let is_long = std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1");
+    let is_long = Floors::chosen() == Floors::Long;
     let path: PathBuf = std::env::temp_dir().join(format!("koeldb-switch-{}", std::process::id()));
     let mut options = Options::new();
     options

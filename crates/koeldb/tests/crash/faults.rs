@@ -14,7 +14,7 @@ use koeldb::fs::{
 use koeldb::{ErrorKind, Severity};
 use koeldb_testkit::random::mix;
 use koeldb_testkit::shots::Shot;
-use koeldb_testkit::{Crash, Legality, Random, Summary};
+use koeldb_testkit::{Crash, Floors, Legality, Random, Summary};
 
 use crate::check::{self, Checker, DEADLINE};
 use crate::script::{Load, Mix, Script, Step};
@@ -31,6 +31,9 @@ struct Spoiling {
     lasts: bool,
     name: &'static str,
 }
+
+/// Of so many scripts the gate spoils every operation; of the others some.
+const WHOLE_SCRIPTS: u64 = 20;
 
 const ANY: fn(FaultRule) -> FaultRule = |rule| rule;
 
@@ -335,23 +338,27 @@ fn cases(seed: u64) -> VecDeque<Case> {
     let only_n: Option<u64> = std::env::var("KOELDB_N")
         .ok()
         .and_then(|text| text.parse().ok());
-    let per_spoiling = if crate::is_long() { 100 } else { 1 };
+    let floors = Floors::chosen();
     let mut random = Random::new(seed);
     let mut cases = VecDeque::new();
-    let chosen = SCRIPTS
+    let chosen: Vec<&'static Script> = SCRIPTS
         .iter()
-        .filter(|script| suits(script) && only.as_deref().is_none_or(|name| script.name == name));
-    for script in chosen {
+        .filter(|script| suits(script) && only.as_deref().is_none_or(|name| script.name == name))
+        .collect();
+    // Other ones with another seed.
+    let first_whole = seed.wrapping_mul(WHOLE_SCRIPTS) % chosen.len() as u64;
+    for (index, &script) in (0..).zip(&chosen) {
+        let place = (index + chosen.len() as u64 - first_whole) % chosen.len() as u64;
+        let is_whole = place < floors.of(0, WHOLE_SCRIPTS, u64::MAX);
         for spoiling in SPOILINGS {
-            if !crate::is_long() && only.is_none() && random.chance(1, 2) {
+            if floors == Floors::Short && only.is_none() && random.chance(1, 2) {
                 continue;
             }
             let count = operation_count(script, spoiling, seed);
             let numbers: Vec<u64> = match only_n {
                 Some(n) => vec![n],
-                None => (0..per_spoiling.min(count))
-                    .map(|_| 1 + random.below(count))
-                    .collect(),
+                None if is_whole => (1..=count).collect(),
+                None => vec![1 + random.below(count)],
             };
             cases.extend(numbers.into_iter().map(|n| Case {
                 script,
@@ -414,5 +421,12 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
         seconds: crate::seconds() - begun,
         failures,
     }
-    .finish("cases", if is_whole { 120 } else { 1 });
+    .finish(
+        "cases",
+        if is_whole {
+            Floors::chosen().of(120, 10_000, 25_000)
+        } else {
+            1
+        },
+    );
 }

@@ -17,9 +17,8 @@ use koeldb::fs::{Clock, SystemClock};
 use koeldb::{
     ColumnFamily, ColumnFamilyDescriptor, Db, IteratorMode, Options, WriteBatch, WriteOptions,
 };
-use koeldb_testkit::Random;
-use koeldb_testkit::Summary;
 use koeldb_testkit::random::mix;
+use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::ScratchDir;
 use crate::scripts::{MEMTABLES, WRITE_MODES};
@@ -376,7 +375,7 @@ fn scans(directory: &Path) -> Vec<Vec<String>> {
 fn a_process_killed_at_any_moment_loses_nothing_acknowledged() {
     let seed = crate::seed();
     let begun = crate::seconds();
-    let kills = if crate::is_long() { 1000 } else { 200 };
+    let kills = Floors::chosen().of(200, 200, 1000);
     let directory = ScratchDir::new();
     let mut random = Random::new(seed);
     let mut found = vec![0; usize::try_from(THREADS).unwrap()];

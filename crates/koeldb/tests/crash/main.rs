@@ -9,7 +9,7 @@
 //! - [`simulation`]: the whole database in one thread, by a seed.
 //! - [`kill`]: a process under load is killed again and again. [`neighbours`]: two processes and one directory.
 //!
-//! `KOELDB_LONG=1` leaves no image out; `KOELDB_SEED` and `KOELDB_SCRIPT` repeat what a failure printed.
+//! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` and `KOELDB_SCRIPT` repeat what a failure printed.
 #![expect(
     clippy::disallowed_methods,
     reason = "directories are prepared and removed without the code under test"
@@ -31,11 +31,6 @@ mod threads;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Whether everything is to be tried.
-fn is_long() -> bool {
-    std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1")
-}
 
 /// The seed of this run.
 fn seed() -> u64 {

@@ -15,7 +15,9 @@ use koeldb::{
 use koeldb_testkit::monitor::{self, Acknowledged, OrderingMonitor};
 use koeldb_testkit::oracle::{Bounds, DEFAULT_FAMILY};
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Change, Content, Crash, Entries, FamilyId, History, Legality, Summary};
+use koeldb_testkit::{
+    Change, Content, Crash, Entries, FamilyId, Floors, History, Legality, Summary,
+};
 
 use crate::check;
 use crate::script::Script;
@@ -354,7 +356,8 @@ fn letters(mut number: u64, length: usize) -> Vec<Letter> {
 fn no_short_sequence_loses_anything() {
     let seed = crate::seed();
     let begun = crate::seconds();
-    let length = if crate::is_long() { 4 } else { 3 };
+    let floors = Floors::chosen();
+    let length = floors.of(3, 3, 4);
     let all = (ALPHABET.len() as u64).pow(u32::try_from(length).unwrap_or(3));
     let only: Option<u64> = std::env::var("KOELDB_N")
         .ok()
@@ -375,7 +378,7 @@ fn no_short_sequence_loses_anything() {
                         break;
                     }
                     let letters = letters(number, length);
-                    let every = crate::is_long() || only.is_some();
+                    let every = floors != Floors::Short || only.is_some();
                     match run_sequence(script, &letters, mix(seed ^ number), every) {
                         Ok(count) => {
                             images.fetch_add(count, Ordering::Relaxed);

@@ -23,7 +23,9 @@ use koeldb::{
 use koeldb_testkit::monitor::{self, OrderingMonitor};
 use koeldb_testkit::oracle::DEFAULT_FAMILY;
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Change, Crash, FamilyId, History, Legality, Random, Summary, variety};
+use koeldb_testkit::{
+    Change, Crash, FamilyId, Floors, History, Legality, Random, Summary, variety,
+};
 
 use crate::check;
 use crate::session::{PATH, open};
@@ -437,11 +439,7 @@ fn a_simulated_database_loses_nothing_comes_to_rest_and_repeats_itself() {
     let only: Option<u64> = std::env::var("KOELDB_N")
         .ok()
         .and_then(|text| text.parse().ok());
-    let (runs, steps) = if crate::is_long() {
-        (20_000, 150)
-    } else {
-        (300, 50)
-    };
+    let (runs, steps) = Floors::chosen().of((300, 50), (500, 150), (20_000, 150));
     let next = AtomicU64::new(only.unwrap_or(0));
     let end = only.map_or(runs, |only| only + 1);
     let counts: [AtomicU64; 3] = Default::default();

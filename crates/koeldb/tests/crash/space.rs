@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use koeldb::fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
 use koeldb::{Db, Env, ErrorDetail, Options, WriteOptions, WriteOutcome};
-use koeldb_testkit::{Content, Entries, Random, Summary};
+use koeldb_testkit::{Content, Entries, Floors, Random, Summary};
 
 use crate::{ScratchDir, check};
 
@@ -284,7 +284,7 @@ fn report(suite: &'static str, seed: u64, begun: f64, tally: &Tally, failures: u
 fn a_full_disk_loses_nothing_and_is_got_over() {
     let begun = crate::seconds();
     let seed = crate::seed();
-    let cycles = if crate::is_long() { 100 } else { 10 };
+    let cycles = Floors::chosen().of(10, 20, 100);
     let mut sum = Tally::default();
     let mut failures = 0;
     for seed in [seed, seed + 1] {
@@ -305,10 +305,11 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
     report("space", seed, begun, &sum, failures, cycles * 2);
 }
 
-/// As above, on a file system of the machine's: in the long form, and where one may be mounted.
+/// As above, on a file system of the machine's: where one may be mounted, and not in the short form.
 #[test]
 fn a_full_file_system_loses_nothing_and_is_got_over() {
-    if !crate::is_long() {
+    let cycles = Floors::chosen().of(0, 20, 100);
+    if cycles == 0 {
         return;
     }
     let Some(disk) = Mounted::new() else {
@@ -317,8 +318,9 @@ fn a_full_file_system_loses_nothing_and_is_got_over() {
     };
     let begun = crate::seconds();
     let seed = crate::seed();
-    let tally = run(&disk, seed, 50).unwrap_or_else(|text| panic!("KOELDB_SEED={seed}: {text}"));
-    report("space-tmpfs", seed, begun, &tally, 0, 50);
+    let tally =
+        run(&disk, seed, cycles).unwrap_or_else(|text| panic!("KOELDB_SEED={seed}: {text}"));
+    report("space-tmpfs", seed, begun, &tally, 0, cycles);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use koeldb::fs::{FaultAction, FaultRule, Operation};
 use koeldb_base::file_name::FileKind;
 use koeldb_testkit::shots::Sampling;
-use koeldb_testkit::{Camera, Summary};
+use koeldb_testkit::{Camera, Floors, Summary};
 
 use crate::check::Checker;
 use crate::script::Script;
@@ -78,10 +78,10 @@ fn report(script: &Script, sampling: Sampling, tally: &Tally) {
     }
     if !tally.failures.is_empty() {
         eprintln!(
-            "  repeat: KOELDB_SEED={} KOELDB_SCRIPT={:?} KOELDB_LONG={} cargo test -p koeldb --test crash sweep",
+            "  repeat: KOELDB_SEED={} KOELDB_SCRIPT={:?} KOELDB_FLOORS={} cargo test -p koeldb --test crash sweep",
             sampling.seed,
             script.name,
-            u8::from(sampling.one_in == 1)
+            Floors::chosen().name()
         );
     }
 }
@@ -90,10 +90,10 @@ fn report(script: &Script, sampling: Sampling, tally: &Tally) {
 #[test]
 fn a_crash_at_any_operation_loses_nothing_owed() {
     let only = std::env::var("KOELDB_SCRIPT").ok();
-    let one_in = if crate::is_long() { 1 } else { 40 };
+    let floors = Floors::chosen();
     let sampling = Sampling {
         seed: crate::seed(),
-        one_in,
+        one_in: floors.of(40, 2, 1),
     };
     let begun = crate::seconds();
     let chosen = SCRIPTS
@@ -125,8 +125,7 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     let floor = match only {
         Some(_) => 1,
-        None if crate::is_long() => 100_000,
-        None => 4_000,
+        None => floors.of(4_000, 100_000, 200_000),
     };
     Summary {
         suite: "crash-sweep",

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use koeldb::fs::{MemoryFileSystem, SurvivalPolicy};
 use koeldb::{Db, WriteBatch, WriteOptions};
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Content, Random, Summary};
+use koeldb_testkit::{Content, Floors, Random, Summary};
 
 use crate::check;
 use crate::script::Script;
@@ -170,7 +170,7 @@ fn take_images(script: &Script, run: &Arc<Run>, seed: u64, one_in: u64) -> Vec<I
 fn writers_at_once_leave_no_holes() {
     let seed = crate::seed();
     let begun = crate::seconds();
-    let (rounds, one_in) = if crate::is_long() { (60, 4) } else { (3, 20) };
+    let (rounds, one_in) = Floors::chosen().of((3, 20), (9, 10), (60, 4));
     let (mut count, mut failures) = (0, 0);
     for (round, (mode, set)) in (0..rounds).zip(WRITE_MODES.into_iter().cycle()) {
         let script = &Script {

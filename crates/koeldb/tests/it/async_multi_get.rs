@@ -18,6 +18,7 @@ use koeldb::{
     CuckooTableOptions, Db, Env, Error, ErrorKind, IndexType, Options, PinnedSlices, ReadOptions,
     ReadTier, StringAppend,
 };
+use koeldb_testkit::Floors;
 
 const PATH: &str = "/async";
 
@@ -304,11 +305,7 @@ fn outcomes(answers: &PinnedSlices) -> Vec<Result<Option<Vec<u8>>, ErrorKind>> {
 
 #[test]
 fn overlapping_reads_answer_as_the_model() {
-    let seeds = if std::env::var_os("KOELDB_LONG").is_some() {
-        400
-    } else {
-        14
-    };
+    let seeds = Floors::chosen().of(14, 40, 400);
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut random = Random::new(seed);
@@ -373,11 +370,7 @@ fn waiting() -> ReadOptions {
 
 #[test]
 fn damage_fails_the_same_keys_and_shows_no_older_value() {
-    let seeds = if std::env::var_os("KOELDB_LONG").is_some() {
-        300
-    } else {
-        10
-    };
+    let seeds = Floors::chosen().of(10, 30, 300);
     let mut failures = 0;
     for seed in 0..seeds {
         println!("seed {seed}");

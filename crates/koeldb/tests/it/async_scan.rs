@@ -6,12 +6,12 @@ use koeldb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, Compression, Db,
     DbCursor, FixedPrefix, KeyBounds, Options, ReadOptions, Result,
 };
+use koeldb_testkit::Floors;
 
 use crate::async_multi_get::{Device, Model, Random, Wrong, fill, key, options_with, table_of};
 
 fn seeds(count: u64) -> u64 {
-    let long = std::env::var_os("KOELDB_LONG").is_some();
-    if long { 40 * count } else { count }
+    count * Floors::chosen().of(1, 4, 40)
 }
 
 /// A call that moves a cursor.

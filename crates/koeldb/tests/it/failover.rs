@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use koeldb::{ColumnFamily, Db, IteratorMode, Options, WriteBatch};
-use koeldb_testkit::Random;
+use koeldb_testkit::{Floors, Random};
 
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
@@ -228,8 +228,7 @@ fn each_engine_goes_on_from_what_the_death_of_the_other_left() {
     let Some(java) = Java::find() else {
         return;
     };
-    let is_long = std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1");
-    let rounds = if is_long { 100 } else { 5 };
+    let rounds = Floors::chosen().of(5, 10, 200);
     let mut random = Random::new(1);
     let dir = ScratchDir::new();
     drop(open(dir.path()).unwrap());

@@ -2,7 +2,7 @@
 
 use koeldb::{ConfigOptions, Options};
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Random, variety};
+use koeldb_testkit::{Floors, Random, variety};
 
 use crate::model;
 
@@ -18,9 +18,7 @@ fn options(seed: u64) -> (Options, String) {
 
 #[test]
 fn options_change_no_answer() {
-    let is_long = std::env::var("KOELDB_LONG").is_ok_and(|value| value == "1");
-    let scripts = if is_long { 20 } else { 1 };
-    let steps = if is_long { 1000 } else { 250 };
+    let (scripts, steps) = Floors::chosen().of((1, 250), (5, 1000), (500, 1000));
     for script in 0..scripts {
         for set in 0..60 {
             let (options, text) = options(script << 32 | set);

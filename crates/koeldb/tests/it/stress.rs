@@ -4,7 +4,7 @@
 //! Each writer owns its keys and says what it begins and what was acknowledged, so that any reader can judge what it
 //! finds. In the end, and after a reopen, all families hold exactly what was written.
 //!
-//! `KOELDB_LONG=1 KOELDB_SECONDS=3600 KOELDB_SEED=1` runs it for an hour; without them it takes seconds.
+//! `KOELDB_SECONDS=3600 KOELDB_SEED=1` runs it for an hour; without them it takes seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use koeldb::{
     WriteBufferManager, WriteOptions,
 };
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Random, Summary};
+use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::representations::REPRESENTATIONS;
 
@@ -367,10 +367,9 @@ fn round(seed: u64, seconds: f64) -> (u64, u64) {
 #[test]
 fn everything_at_once() {
     let seed = variable("KOELDB_SEED").unwrap_or(1);
-    let is_long = variable("KOELDB_LONG") == Some(1);
-    let (total, each) = match variable("KOELDB_SECONDS").filter(|_| is_long) {
+    let (total, each) = match variable("KOELDB_SECONDS") {
         Some(seconds) => (seconds as f64, 10.0),
-        None => (4.0, 0.45),
+        None => Floors::chosen().of((4.0, 0.45), (20.0, 1.0), (600.0, 10.0)),
     };
     let begun = SystemClock.now();
     let elapsed = || (SystemClock.now() - begun).as_secs_f64();
