@@ -1,11 +1,11 @@
 //! What an interpolation search is told beforehand: the numbers of a few keys of an index block.
 //!
 //! ```text
-//! samples    number of every 64th key, and of the last one       an eighth of a byte for each key
+//! samples    number of every 16th key, and of the last one       half a byte for each key
 //! ```
 //!
 //! A search of the block alone has to decode its first and its last key to guess between them, and its first guess is
-//! some ten keys off where there are thousands. Between two samples it is off by one, mostly; where keys are not
+//! some ten keys off where there are thousands. Between two samples it is off by one at most, mostly; where keys are not
 //! evenly spread, the samples spare it all but the last few steps. Numbers are those of [`Numbering`], and the sample
 //! in front of a target is found as a group is in a decoded block. Only a target with the number of a sample at
 //! either end of the block is left to the search of the block alone.
@@ -29,7 +29,7 @@ use super::IndexFormat;
 use super::line::Line;
 
 /// A sample is taken of so many keys.
-const SPACING: usize = 64;
+const SPACING: usize = 16;
 
 /// Blocks of fewer restart points are found in a step or two.
 const FEW_KEYS: usize = 8;

@@ -85,9 +85,9 @@ fn samples_are_charged_and_few() {
     let Some(Shortcut::Sampled(samples)) = block.shortcut() else {
         panic!("no samples");
     };
-    assert_eq!(samples.samples.len(), 257);
+    assert_eq!(samples.samples.len(), 1025);
     let shortcut = block.shortcut().unwrap();
-    assert!((257 * 8..257 * 9).contains(&shortcut.heap_bytes()));
+    assert!((1025 * 8..1025 * 9).contains(&shortcut.heap_bytes()));
     let halving = IndexFormat {
         search: IndexSearch::Binary,
         ..format
@@ -98,7 +98,7 @@ fn samples_are_charged_and_few() {
 #[test]
 fn a_block_out_of_order_is_not_sampled() {
     let mut keys: Vec<Vec<u8>> = (0..200).map(number_key).collect();
-    keys.swap(64, 128);
+    keys.swap(64, 80);
     let format = interpolating(&KeyOrder::Bytewise, true);
     assert!(sampled(&keys, &format).shortcut().is_none());
 }
