@@ -104,7 +104,7 @@ enum Repr {
     },
 }
 
-/// Up to so many bytes, zeros behind them.
+/// Up to 16 bytes as a little-endian number, zeros behind them.
 #[inline(never)]
 fn copied(value: &[u8]) -> u128 {
     let mut bytes = [0; INLINE_BYTES];

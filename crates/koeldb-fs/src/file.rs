@@ -342,9 +342,9 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Asks for pages of this size for the mapping, and with huge ones reads all of it in now, so that a look-up meets
-    /// neither the disk nor a small page. To be called before the mapping is read; does nothing without one, or where the
-    /// system has no such pages.
+    /// Asks for pages of this size for what of the mapping was not read yet, and with huge ones reads all of it in now, so
+    /// that a look-up meets neither the disk nor a small page. Does nothing without a mapping, or where the system has no
+    /// such pages.
     ///
     /// # Errors
     /// If the file cannot be read.

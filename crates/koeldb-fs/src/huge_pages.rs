@@ -3,26 +3,57 @@
 //! A look-up anywhere in a large table needs an entry of the TLB for the page it meets. Pages of 2 MiB are few enough for
 //! all of them to have one; whether the system gave any is not known before it is looked up.
 
-/// How much of `bytes` is in huge pages, from what the system says of the mappings they lie in (Linux,
-/// `/proc/self/smaps`). `None` if it says nothing.
-///
-/// A look-up of the map of the whole process: for reports, not for reads.
-#[must_use]
-pub fn huge_bytes(bytes: &[u8]) -> Option<u64> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
-    let from = bytes.as_ptr().addr() as u64;
-    let to = from.saturating_add(bytes.len() as u64);
-    let mut inside = false;
-    let mut sum = 0_u64;
-    for line in smaps.lines() {
-        if let Some((start, end)) = range_of(line) {
-            inside = start < to && from < end;
-        } else if inside {
-            sum = sum.saturating_add(huge_bytes_in(line).unwrap_or(0));
-        }
+/// The mappings of this process, and how much of each is in huge pages, as they were at one moment.
+#[derive(Debug)]
+pub struct HugePages {
+    mappings: Vec<Mapping>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    start: u64,
+    end: u64,
+    huge_bytes: u64,
+}
+
+impl HugePages {
+    /// What the system says of this process (Linux, `/proc/self/smaps`); `None` if it says nothing. It goes through all
+    /// tables of pages for this: for reports, not for reads.
+    #[must_use]
+    pub fn of_this_process() -> Option<Self> {
+        std::fs::read_to_string("/proc/self/smaps")
+            .ok()
+            .map(|smaps| Self::parse(&smaps))
     }
-    // Memory beside the piece may share its mapping.
-    Some(sum.min(bytes.len() as u64))
+
+    fn parse(smaps: &str) -> Self {
+        let mut mappings: Vec<Mapping> = Vec::new();
+        for line in smaps.lines() {
+            if let Some((start, end)) = range_of(line) {
+                mappings.push(Mapping {
+                    start,
+                    end,
+                    huge_bytes: 0,
+                });
+            } else if let (Some(mapping), Some(bytes)) = (mappings.last_mut(), huge_bytes_in(line))
+            {
+                mapping.huge_bytes = mapping.huge_bytes.saturating_add(bytes);
+            }
+        }
+        HugePages { mappings }
+    }
+
+    /// How many of the `len` bytes at an address are in huge pages at most: memory beside them may be in the same mapping.
+    #[must_use]
+    pub fn at_most(&self, address: usize, len: u64) -> u64 {
+        let from = address as u64;
+        let to = from.saturating_add(len);
+        let in_mapping = |mapping: &Mapping| {
+            let shared = mapping.end.min(to).saturating_sub(mapping.start.max(from));
+            mapping.huge_bytes.min(shared)
+        };
+        self.mappings.iter().map(in_mapping).sum()
+    }
 }
 
 /// The addresses in the first line of a mapping: `7f0000000000-7f0000200000 r--p ...`.
@@ -49,23 +80,35 @@ fn huge_bytes_in(line: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const SMAPS: &str = "\
+600000-e00000 r--p 00000000 fe:00 123  /db/000009.sst
+Size:               8192 kB
+AnonHugePages:         0 kB
+FilePmdMapped:      4096 kB
+VmFlags: rd mr-mw me
+e00000-f00000 rw-p 00000000 00:00 0
+AnonHugePages:      1024 kB
+";
+
     #[test]
-    fn mappings_and_sizes_are_read() {
-        assert_eq!(
-            range_of("7f00-8000 r--p 00000000 fe:00 123  /db/000009.sst"),
-            Some((0x7f00, 0x8000))
-        );
-        assert_eq!(range_of("Size:    4 kB"), None);
-        assert_eq!(range_of("VmFlags: rd mr-mw me"), None);
-        assert_eq!(huge_bytes_in("FilePmdMapped:     2048 kB"), Some(2 << 20));
-        assert_eq!(huge_bytes_in("Rss:     2048 kB"), None);
+    fn huge_pages_are_counted_in_what_a_piece_shares_with_mappings() {
+        let pages = HugePages::parse(SMAPS);
+        assert_eq!(pages.mappings.len(), 2);
+        assert_eq!(pages.at_most(0x60_0000, 0x80_0000), 4 << 20);
+        assert_eq!(pages.at_most(0x60_0000, 100), 100);
+        assert_eq!(pages.at_most(0xd0_0000, 0x20_0000), 2 << 20);
+        assert_eq!(pages.at_most(0xf0_0000, 1 << 20), 0);
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "there is no such file")]
-    fn small_memory_is_in_no_huge_page() {
+    fn this_process_has_mappings() {
         let bytes = vec![1; 100];
-        let huge = huge_bytes(&bytes);
-        assert!(huge.is_none_or(|huge| huge <= 100));
+        let pages = HugePages::of_this_process().unwrap();
+        let address = bytes.as_ptr().addr();
+        let is_around =
+            |mapping: &Mapping| (mapping.start..mapping.end).contains(&(address as u64));
+        assert!(pages.mappings.iter().any(is_around));
     }
 }

@@ -9,7 +9,7 @@
 //!   records them.
 //! - [`read_driver`]: many reads at once, by io_uring or threads.
 //! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]: how
-//!   much of a piece of memory is in them. [`small_file`]: files that are replaced as a whole.
+//!   much of them is in huge pages. [`small_file`]: files that are replaced as a whole.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 

@@ -11,7 +11,7 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{Cursor, Error, Fault, KeyOrder, Limits, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_cache::Cache;
-use koeldb_fs::RandomAccessFile;
+use koeldb_fs::{MappedPages, RandomAccessFile};
 
 use crate::block_based::cursor::BlockBasedCursor;
 use crate::block_based::format::{Footer, TableKind};
@@ -151,6 +151,9 @@ impl TableReader {
     /// `Corruption` if the file is damaged or not what is recorded of it; `InvalidArgument` if it was written in
     /// another order; `NotSupported` if it needs what is not built in; otherwise as the system fails.
     pub fn open(file: Arc<dyn RandomAccessFile>, context: &TableReadContext) -> Result<Arc<Self>> {
+        if context.cuckoo == Residency::Mapped {
+            file.arrange_mapping(MappedPages::Small)?;
+        }
         let tail = read_tail(&*file, context)?;
         let footer = Footer::decode(&tail, file.len())
             .map_err(|error| error.in_file(file.path(), None, "open"))?;
@@ -331,11 +334,7 @@ impl TableReader {
     pub fn cuckoo_resident(&self) -> Option<Resident> {
         match self {
             TableReader::Cuckoo(reader) => Some(reader.resident()),
-            TableReader::PagedCuckoo(reader) => Some(Resident {
-                place: "read",
-                bytes: reader.properties().data_bytes,
-                huge_bytes: 0,
-            }),
+            TableReader::PagedCuckoo(reader) => Some(reader.resident()),
             TableReader::BlockBased(_) | TableReader::Plain(_) => None,
         }
     }

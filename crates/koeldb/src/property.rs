@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::Result;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
+use koeldb_fs::huge_pages::HugePages;
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
+use koeldb_table::cuckoo::residency::Place;
 
 use crate::family::{FamilyData, FamilyState};
 use crate::inner::DbInner;
@@ -208,20 +210,26 @@ impl DbInner {
 
 /// Where the open cuckoo tables of a version lie: a line for each kind of place.
 fn cuckoo_residency(version: &Version) -> String {
-    let mut places: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    let pages = HugePages::of_this_process();
+    let mut places: BTreeMap<Place, (u64, u64, u64)> = BTreeMap::new();
     let tables = version.files().filter_map(|(_, file)| file.reader.get());
     for resident in tables.filter_map(|table| table.cuckoo_resident()) {
         let (tables, bytes, huge_bytes) = places.entry(resident.place).or_default();
         *tables += 1;
         *bytes += resident.bytes;
-        *huge_bytes += resident.huge_bytes;
+        if let (Some(pages), Some(address)) = (&pages, resident.address) {
+            *huge_bytes += pages.at_most(address, resident.bytes);
+        }
     }
     let mut text = String::new();
     for (place, (tables, bytes, huge_bytes)) in places {
-        let _ = writeln!(
-            text,
-            "{place}: {tables} tables, {bytes} bytes, {huge_bytes} of them in huge pages"
-        );
+        let _ = write!(text, "{}: {tables} tables, {bytes} bytes", place.name());
+        let _ = match (place, &pages) {
+            (Place::Mapped | Place::Copied, Some(_)) => {
+                writeln!(text, ", at most {huge_bytes} of them in huge pages")
+            }
+            _ => writeln!(text),
+        };
     }
     text
 }

@@ -9,6 +9,9 @@
 //!
 //! - A thread that was inside sees the new install number on its way out, and empties its slot.
 //! - A thread that the sweep turned away waits until the sweep is over, and empties its slot then.
+//!
+//! What is left to a thread's next read: a slot whose reader panicked, and slots that were idle where the system refuses the
+//! barrier that [`koeldb_base::biased`] needs to look into them.
 
 use std::cell::RefCell;
 use std::rc::Rc;

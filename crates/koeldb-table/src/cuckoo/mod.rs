@@ -8,12 +8,13 @@
 //! The invariant all readers, RocksDB's too, rely on: on the way to a stored key, through its windows in order,
 //! every slot is occupied. So a search ends at the first empty slot.
 //!
-//! - `format`: the bytes and the properties. [`hash`]: from keys to slots.
+//! - `format`: the bytes and the properties. `open`: what is checked of a file. [`hash`]: from keys to slots.
 //! - [`residency`]: where a table lies. `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in
 //!   batches. `windows`: how windows are looked through. `word`: keys of 8 bytes.
 //! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `routes`: which of them
 //!   has a key. `rank`: keys as numbers. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
-//! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `placement`: which
+//! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `user_keys`: what their keys have in
+//!   common. `placement`: which
 //!   of them goes into which slot. `versions`: entries that have no slot, in a format of our own.
 
 pub mod builder;

@@ -115,7 +115,7 @@ impl CuckooReader {
         let slots = Slots::load(&*file, layout.data_bytes(), piece_bytes, context.cuckoo)?;
         // A mapped file is not read through at once: `verify_checksums` does that.
         if let Some(checksums) = &checksums
-            && file.mapped().is_none()
+            && !slots.is_mapped()
         {
             checksums.verify_data(|start, len| slots.bytes(start, len))?;
         }

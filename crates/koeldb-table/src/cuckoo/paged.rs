@@ -24,6 +24,8 @@ use super::format::CuckooLayout;
 use super::hash::{Family, SlotHash};
 use super::open::Shape;
 use super::reader::CuckooReader;
+use super::residency::{Place, Resident};
+use super::windows::Found;
 use crate::block_based::block::ValueRange;
 use crate::block_based::fetch::read_bytes;
 use crate::block_based::format::{BlockHandle, Footer};
@@ -56,12 +58,8 @@ pub struct PagedCuckoo {
     loading: Mutex<()>,
 }
 
-/// What one window says of a key.
-enum Found {
-    Here(u64, ValueType, PinnedSlice),
-    Absent,
-    NotYet,
-}
+/// The footer of an entry, its type and its value.
+type FoundEntry = (u64, ValueType, PinnedSlice);
 
 impl PagedCuckoo {
     /// Opens a table with this footer.
@@ -229,7 +227,7 @@ impl PagedCuckoo {
         }
         for function in 0..self.layout.function_count {
             match self.look(function, key, source) {
-                Ok(Found::Here(footer, value_type, value)) => {
+                Ok(Found::Here((footer, value_type, value))) => {
                     if footer >> 8 <= lookup.snapshot() {
                         lookup.offer(footer >> 8, value_type, || value)?;
                     }
@@ -256,7 +254,7 @@ impl PagedCuckoo {
         function: u32,
         key: &[u8],
         source: &mut S,
-    ) -> Result<Found, Fault<S::Suspend>> {
+    ) -> Result<Found<FoundEntry>, Fault<S::Suspend>> {
         let start = self
             .hash
             .slot(function, key)
@@ -271,7 +269,7 @@ impl PagedCuckoo {
                 let (footer, value_type) = self.footer_of(&slot)?;
                 let from = u64::from(self.layout.key_bytes);
                 let value = pieces.pin(at.saturating_add(from), u64::from(self.layout.value_bytes));
-                return Ok(Found::Here(footer, value_type, value));
+                return Ok(Found::Here((footer, value_type, value)));
             }
             if found == self.layout.empty_user_key {
                 return Ok(Found::Absent);
@@ -330,6 +328,18 @@ impl PagedCuckoo {
             .in_file(self.file.file.path(), None, "read")
         })?;
         Ok((u64::from_le_bytes(footer), value_type))
+    }
+
+    /// Where the table lies: in memory, once it was read in for a scan.
+    pub(crate) fn resident(&self) -> Resident {
+        match self.whole.get() {
+            Some(whole) => whole.resident(),
+            None => Resident {
+                place: Place::Paged,
+                address: None,
+                bytes: self.layout.data_bytes(),
+            },
+        }
     }
 
     /// The memory held as long as the table is open.

@@ -15,7 +15,8 @@ pub enum Residency {
     MappedHuge,
     /// In memory of its own, of huge pages: fastest, and not shared with other processes.
     Copied,
-    /// Nowhere: every look-up reads the pieces its windows lie in, which the block cache keeps.
+    /// Nowhere: every look-up reads the pieces its windows lie in, of which a cache of the family keeps 32 MiB. A scan
+    /// reads the table in first, and it stays. Not for tables with versions.
     Paged,
 }
 
@@ -30,13 +31,36 @@ impl Residency {
     }
 }
 
-/// Where a table lies, as it was found.
+/// Where a table was found to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In a mapping of its file.
+    Mapped,
+    /// In memory of its own.
+    Copied,
+    /// In its file alone.
+    Paged,
+}
+
+impl Place {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Mapped => "mmap",
+            Place::Copied => "copy",
+            Place::Paged => "read",
+        }
+    }
+}
+
+/// Where a table lies, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
-    /// `mmap`, `copy` or `read`.
-    pub place: &'static str,
+    /// Where it lies.
+    pub place: Place,
+    /// The address of its first byte, if it has one.
+    pub address: Option<usize>,
     /// Its bytes there.
     pub bytes: u64,
-    /// How many of them are in huge pages.
-    pub huge_bytes: u64,
 }

@@ -59,9 +59,12 @@ impl Routes {
         }
     }
 
-    /// The index of the only table that may have a key; `None` if all keys are larger.
+    /// The index of the only table that may have a key; `None` if all keys are larger, unless there is one table.
     #[inline]
     pub(super) fn table_of(&self, key: &[u8]) -> Option<u32> {
+        if self.ranks.len() == 1 {
+            return Some(0);
+        }
         let own = self.ranker.rank(key);
         let leading = own.saturating_sub(self.base) >> self.shift;
         let place = to_usize(leading.min(LAST_PLACE));
@@ -92,9 +95,9 @@ impl Routes {
     /// keys that are longer.
     #[cold]
     fn table_of_tied(&self, key: &[u8], table: u32) -> Option<u32> {
-        let at = (self.smallest.get(..=table as usize)?)
-            .iter()
-            .rposition(|smallest| self.order.compare(smallest, key).is_le())?;
+        let begun = (self.smallest.get(..=table as usize)?)
+            .partition_point(|smallest| self.order.compare(smallest, key).is_le());
+        let at = begun.checked_sub(1)?;
         u32::try_from(at).ok()
     }
 }
@@ -108,7 +111,8 @@ mod tests {
         smallest.dedup();
         let routes = Routes::new(order.clone(), smallest.clone().into());
         for key in keys.iter().chain(&smallest) {
-            let expected = smallest.partition_point(|first| order.compare(first, key).is_le());
+            let begun = smallest.partition_point(|first| order.compare(first, key).is_le());
+            let expected = if smallest.len() == 1 { 1 } else { begun };
             assert_eq!(
                 routes.table_of(key).map(|table| table as usize),
                 expected.checked_sub(1),

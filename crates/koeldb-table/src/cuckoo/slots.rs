@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Buffer, Error, PinnedSlice, Result};
-use koeldb_fs::huge_pages::huge_bytes;
 use koeldb_fs::resident::resident_copy;
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
-use super::residency::{Residency, Resident};
+use super::residency::{Place, Residency, Resident};
 use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEGMENT_BYTES: u64 = 1 << 31;
@@ -27,7 +26,8 @@ pub(super) struct Slots {
     first: BlockBytes,
     rest: Vec<BlockBytes>,
     buffer: Arc<Buffer>,
-    copied_bytes: u64,
+    data_bytes: u64,
+    is_mapped: bool,
 }
 
 impl Slots {
@@ -45,10 +45,8 @@ impl Slots {
         let mapped = file.mapped().filter(|_| residency != Residency::Copied);
         let (buffer, is_mapped) = match mapped {
             Some(mapped) => {
-                match residency {
-                    Residency::Mapped => file.arrange_mapping(MappedPages::Small)?,
-                    Residency::MappedHuge => file.arrange_mapping(MappedPages::Huge)?,
-                    Residency::Auto | Residency::Copied | Residency::Paged => {}
+                if residency == Residency::MappedHuge {
+                    file.arrange_mapping(MappedPages::Huge)?;
                 }
                 (Arc::clone(mapped), true)
             }
@@ -76,7 +74,8 @@ impl Slots {
             first: segment(0)?,
             rest,
             buffer,
-            copied_bytes: if is_mapped { 0 } else { data_bytes },
+            data_bytes,
+            is_mapped,
         })
     }
 
@@ -120,24 +119,26 @@ impl Slots {
         PinnedSlice::pin_bytes(&self.buffer, start, value)
     }
 
+    /// Whether the slots are those of the mapped file, and not a copy.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
     /// Where the slots lie.
     pub(super) fn resident(&self) -> Resident {
-        let pieces = || std::iter::once(&self.first).chain(&self.rest);
-        let bytes = |piece: &BlockBytes| piece.as_slice().len() as u64;
-        let huge = |piece: &BlockBytes| huge_bytes(piece.as_slice()).unwrap_or(0);
         Resident {
-            place: if self.copied_bytes == 0 {
-                "mmap"
+            place: if self.is_mapped {
+                Place::Mapped
             } else {
-                "copy"
+                Place::Copied
             },
-            bytes: pieces().map(bytes).sum(),
-            huge_bytes: pieces().map(huge).sum(),
+            address: Some(self.first.as_slice().as_ptr().addr()),
+            bytes: self.data_bytes,
         }
     }
 
     /// The memory of the copy; nothing for a mapped file.
     pub(super) fn copied_bytes(&self) -> u64 {
-        self.copied_bytes
+        if self.is_mapped { 0 } else { self.data_bytes }
     }
 }

@@ -133,12 +133,19 @@ fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: &[u8]) -> Option<
 /// has more than 16 bytes.
 pub(super) struct Numbers<const SLOT: usize, const WINDOW: usize>;
 
+impl<const SLOT: usize, const WINDOW: usize> Numbers<SLOT, WINDOW> {
+    /// Each slot of a window has a bit of a number.
+    const FITS: () = assert!(WINDOW.is_multiple_of(SLOT) && WINDOW / SLOT <= 32);
+}
+
 impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
+    /// `None` only where no window was put yet.
     type Window<'r> = Option<&'r [u8; WINDOW]>;
     type Slot<'r> = &'r [u8; SLOT];
 
     #[inline(always)]
     fn window<'r>(reader: &'r CuckooReader, function: u32, key: &[u8]) -> Option<Self::Window<'r>> {
+        let () = Self::FITS;
         let words = reader.words.as_ref()?;
         let slot = words.first_slot(function, words.word(key)?);
         let start = slot.wrapping_mul(SLOT as u64);

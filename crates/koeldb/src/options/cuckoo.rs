@@ -38,8 +38,8 @@ option_section! {
             set_keep_versions(on: bool), get_keep_versions;
         /// Where an open table lies: `kAuto` (mapped with allow_mmap_reads, read in pieces with use_direct_reads, otherwise
         /// copied), `kMapped` (pages of 4 KiB), `kMappedHuge` (read in at once), `kCopied` (memory of huge pages), `kPaged`
-        /// (pieces, through the block cache). The property `koeldb.cuckoo-residency` says what became of it.
-        [core fixed "KoelDB 0.1"] residency: Residency = Residency::Auto, "kMapped and kMappedHuge need allow_mmap_reads.",
+        /// (pieces, through a cache of 32 MiB). The property `koeldb.cuckoo-residency` says what became of it.
+        [core fixed "KoelDB 0.1"] residency: Residency = Residency::Auto, "kMapped and kMappedHuge need allow_mmap_reads; kPaged is not for keep_versions.",
             set_residency(residency: Residency), get_residency;
     }
     declined {}

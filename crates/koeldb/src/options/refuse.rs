@@ -369,6 +369,12 @@ impl Refusals {
                 "needs allow_mmap_reads=true",
             );
         }
+        self.invalid(
+            table.residency == CuckooResidency::Paged && table.keep_versions,
+            "residency",
+            "kPaged",
+            "not together with keep_versions; set one of them otherwise",
+        );
         let ratio = table.hash_table_ratio;
         self.invalid(
             !(ratio > 0.0 && ratio <= 1.0),
