@@ -47,9 +47,9 @@ const ALIGN: usize = 8;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// What a large arena cuts its blocks from.
 const CHUNK_BYTES: usize = HUGE_BYTES;
-/// An arena is large that holds so many bytes,
+/// An arena that holds so many bytes is large, if its memtable may be.
 const CHUNKS_FROM: usize = CHUNK_BYTES / 2;
-/// in a memtable of so many: its last chunk, half empty, is a small part of it.
+/// A memtable that may be large: its last chunk, half empty, is a small part of it.
 const CHUNKED_BUFFER_BYTES: usize = 16 * CHUNK_BYTES;
 /// The bits of an address in an arena.
 pub(crate) const ADDRESS_BITS: u32 = 48;
@@ -363,7 +363,9 @@ impl Arena {
     /// A block of `wanted` bytes, or of what is left of a chunk if that is `needed` at least; and its size.
     fn new_block(&self, needed: usize, wanted: usize) -> (NonNull<u8>, usize) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is left of a chunk and too little is lost: no more than a sixteenth.
         let is_cut = self.has_chunks
+            && needed <= CHUNK_BYTES / 16
             && wanted <= CHUNK_BYTES / 2
             && self.allocated.load(Ordering::Relaxed) >= CHUNKS_FROM;
         if !is_cut {

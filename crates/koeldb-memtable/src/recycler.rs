@@ -3,7 +3,7 @@
 //! A memtable that begins with fresh memory pays for a page fault every four kilobytes, and one with a bucket array of
 //! megabytes for many at once. A database therefore keeps the blocks and the arrays of the memtables it drops, and clears
 //! the arrays where they are dropped, which is in the background. It keeps up to a limit, and no more than memtables gave
-//! back since they took most: with what is kept they never take more than they once did without. When nobody writes, blocks
+//! back since they took most: with what is kept, memtables of one shape never take more than they once did without. When nobody writes, blocks
 //! go back to the system.
 
 use std::collections::VecDeque;
