@@ -8,6 +8,13 @@ use crate::index::{Index, tag_of};
 use crate::policy::{Patience, Policy};
 use crate::sync::Arc;
 
+/// A shard has room while one part in so many is free; less than that may be left by an entry that did not fit.
+const FREE_SHARE: u64 = 16;
+
+/// Of those that pass through a full shard one in so many is taken in (bimodal insertion; Qureshi et al., "Adaptive
+/// insertion policies for high performance caching", ISCA 2007).
+const PASSING_PER_ENTRY: u32 = 16;
+
 /// An entry was not taken in.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Refused;
@@ -19,6 +26,8 @@ pub(crate) struct Shard<T> {
     usage: u64,
     capacity: u64,
     policy: Policy,
+    /// Counts what asked to be put in while it passed.
+    passing: u32,
 }
 
 /// Values on their way out. The first needs no allocation, and most often there is no other.
@@ -53,6 +62,7 @@ impl<T> Shard<T> {
             usage: 0,
             capacity,
             policy: Policy::new(capacity, options),
+            passing: 0,
         }
     }
 
@@ -111,6 +121,15 @@ impl<T> Shard<T> {
         self.counts.inserts += 1;
         self.policy.insert(&mut self.entries, place);
         (evicted, Ok(()))
+    }
+
+    /// Whether an entry that is unlikely to be asked for again is to be put in: there is room, or it is its turn.
+    pub(crate) fn admits_passing(&mut self) -> bool {
+        if self.capacity.saturating_sub(self.usage) > self.capacity / FREE_SHARE {
+            return true;
+        }
+        self.passing = self.passing.wrapping_add(1);
+        self.passing.is_multiple_of(PASSING_PER_ENTRY)
     }
 
     pub(crate) fn remove(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {

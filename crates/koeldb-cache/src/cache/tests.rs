@@ -35,6 +35,21 @@ fn has(cache: &Cache<u64>, offset: u64) -> bool {
     cache.get(&key(offset)).is_some()
 }
 
+#[test]
+fn of_what_passes_by_a_full_cache_takes_one_in_sixteen() {
+    let cache = small(CachePolicy::Clock, 128, false, 0.0);
+    for offset in 0..120 {
+        assert!(cache.admits_passing(&key(offset)), "there is room");
+        put(&cache, offset, Priority::Low);
+    }
+    let admitted = |from| (from..from + 16).filter(|&offset| cache.admits_passing(&key(offset)));
+    for round in 0..10 {
+        assert_eq!(admitted(1000 * round).count(), 1);
+    }
+    cache.remove(&key(3));
+    assert!(cache.admits_passing(&key(3)), "there is room again");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u64, u64, Priority),

@@ -8,9 +8,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Mutex;
 
-use koeldb_base::Result;
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Error, Result};
 
 use crate::aligned::{AlignedBuffer, DIRECT_ALIGNMENT};
+use crate::file::RandomAccessFile;
 
 /// The smallest pooled piece; each further class is twice as large.
 const SMALLEST: usize = DIRECT_ALIGNMENT;
@@ -73,6 +75,24 @@ impl ReadBuffer {
             skip,
             bytes: 0,
         })
+    }
+
+    /// Reads `length` bytes of `file` at `offset` in place; fewer at the end of the file. Neither need be aligned.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or there is no memory.
+    pub fn read(file: &dyn RandomAccessFile, offset: u64, length: usize) -> Result<Self> {
+        let grid = file.alignment().max(1);
+        let skip = to_usize(offset % grid as u64);
+        let want = skip
+            .checked_add(length)
+            .and_then(|bytes| bytes.checked_next_multiple_of(grid))
+            .ok_or_else(|| Error::invalid_argument(format!("a read of {length} bytes")))?;
+        let mut buffer = ReadBuffer::new(skip, want - skip)?;
+        let memory = &mut buffer.memory_mut()[..want];
+        let read = file.read_at(offset - skip as u64, memory)?;
+        buffer.set_bytes(read.saturating_sub(skip).min(length));
+        Ok(buffer)
     }
 
     pub(super) fn memory_mut(&mut self) -> &mut [u8] {

@@ -15,13 +15,12 @@ use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use koeldb_base::coding::to_usize;
-use koeldb_base::{Fault, KeyOrder, Result};
+use koeldb_base::{Buffer, Fault, KeyOrder, Result};
 
 use super::cursor::{IndexPath, ScanPlace};
 use super::format::BlockHandle;
 use super::reader::BlockBasedReader;
-use super::scan_reads::PieceRead;
+use super::scan_reads::{PieceBytes, PieceRead};
 use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, TableLevel, Way};
 
@@ -199,6 +198,7 @@ impl Lookahead {
             blocks: VecDeque::new(),
             range: 0..0,
             stored: Stored::Not,
+            kept: true,
         };
         let mut known_missing = self.fresh;
         let mut seen: Option<Range<u64>> = None;
@@ -282,7 +282,7 @@ pub(super) enum Stored {
     /// They were not read yet, or could not be.
     Not,
     /// Here.
-    Here(Vec<u8>),
+    Here(PieceBytes),
     /// On their way, or there.
     Coming(Arc<PieceRead>),
 }
@@ -296,14 +296,16 @@ pub(super) struct Piece {
     /// Holds all blocks that are not pinned; empty if all are.
     pub(super) range: Range<u64>,
     pub(super) stored: Stored,
+    /// Whether its blocks are put into the cache.
+    pub(super) kept: bool,
 }
 
 /// What a plan has of a block.
 pub(super) enum Planned<'p> {
     /// The block.
     Block(Arc<CachedBlock>),
-    /// Its stored bytes, trailer included.
-    Stored(&'p [u8]),
+    /// Its stored bytes, trailer included: so many at a position of a buffer.
+    Stored(&'p Arc<Buffer>, u64, u32),
     /// It has to be read alone.
     Nothing,
 }
@@ -367,16 +369,23 @@ impl Piece {
         if let Some(cached) = block.cached {
             return Planned::Block(cached);
         }
-        let (from, to) = (block.handle.offset, block.end);
-        let stored = match &self.stored {
-            Stored::Not => None,
-            Stored::Coming(read) => read.bytes(from, to),
-            Stored::Here(bytes) => {
-                let place = |at: u64| at.checked_sub(self.range.start).map(to_usize);
-                let range = place(from).zip(place(to));
-                range.and_then(|(from, to)| bytes.get(from..to))
-            }
+        if let Stored::Coming(read) = &self.stored
+            && let Some(bytes) = read.share(&self.range)
+        {
+            self.stored = Stored::Here(bytes);
+        }
+        let Stored::Here(bytes) = &self.stored else {
+            return Planned::Nothing;
         };
-        stored.map_or(Planned::Nothing, Planned::Stored)
+        let (from, to) = (block.handle.offset, block.end);
+        let is_inside = self.range.start <= from && to <= self.range.end;
+        let length = u32::try_from(to.saturating_sub(from));
+        match (is_inside, length) {
+            (true, Ok(length)) => {
+                let at = from.saturating_sub(self.range.start);
+                Planned::Stored(&bytes.buffer, bytes.start.saturating_add(at), length)
+            }
+            _ => Planned::Nothing,
+        }
     }
 }

@@ -185,6 +185,30 @@ impl TableFile {
         self.decompressed(handle, kind, compression, stored)
     }
 
+    /// The block of `handle` from its stored bytes, which are the `len` ones at `start` of `read`. Unless they are
+    /// compressed, they stay there.
+    ///
+    /// # Errors
+    /// As [`TableFile::decode`].
+    pub(super) fn decode_lent(
+        &self,
+        handle: BlockHandle,
+        (read, start, len): (&Arc<Buffer>, u64, u32),
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        match self.verified(handle, read.slice(start, len), verify)? {
+            (Compression::None, raw) => {
+                let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
+                let bytes = BlockBytes::lent(Arc::clone(read), start, len);
+                let parsed = self.parse(BlockKind::Data, bytes);
+                parsed.map_err(|e| self.here(e, handle))
+            }
+            (compression, stored) => {
+                self.decompressed(handle, BlockKind::Data, compression, stored)
+            }
+        }
+    }
+
     fn decompressed(
         &self,
         handle: BlockHandle,

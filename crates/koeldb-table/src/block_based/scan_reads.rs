@@ -16,7 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use koeldb_base::coding::to_usize;
-use koeldb_base::{Fault, Result};
+use koeldb_base::pinned::Region;
+use koeldb_base::{Buffer, Error, Fault, Result};
 use koeldb_fs::read_driver::{AsyncReads, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession};
 
 use super::format::BlockHandle;
@@ -122,12 +123,15 @@ impl PieceRead {
         self.outcome.get().map(|outcome| outcome.latency)
     }
 
-    /// The bytes from `from` to `to` of the file; `None` if they were not or could not be read.
-    pub(super) fn bytes(&self, from: u64, to: u64) -> Option<&[u8]> {
-        let bytes: &ReadBuffer = self.outcome.get()?.result.as_ref().ok()?;
-        let from = from.checked_sub(self.range.start)?;
-        let to = to.checked_sub(self.range.start)?;
-        bytes.get(to_usize(from)..to_usize(to))
+    /// The bytes from `range.start` of the file on, to be shared by blocks; `None` unless all of `range` was read.
+    pub(super) fn share(self: &Arc<Self>, range: &Range<u64>) -> Option<PieceBytes> {
+        let read = self.outcome.get()?.result.as_ref().ok()?;
+        let start = range.start.checked_sub(self.range.start)?;
+        let end = range.end.checked_sub(self.range.start)?;
+        (end <= read.len() as u64).then(|| PieceBytes {
+            buffer: Arc::new(Buffer::from_region(Arrived(Arc::clone(self)))),
+            start,
+        })
     }
 
     fn wait(&self) {
@@ -147,6 +151,58 @@ impl PieceRead {
                 drop(self.arrived.wait(waiting));
             }
         }
+    }
+}
+
+/// The memory of a read that has arrived.
+struct Arrived(Arc<PieceRead>);
+
+impl Region for Arrived {
+    fn bytes(&self, start: u64, len: u32) -> &[u8] {
+        let outcome = self.0.outcome.get();
+        let read = outcome.and_then(|outcome| outcome.result.as_ref().ok());
+        read.map_or(&[], |read| slice(read, start, len))
+    }
+}
+
+/// The memory of a read that was waited for in place.
+struct InPlace(ReadBuffer);
+
+impl Region for InPlace {
+    fn bytes(&self, start: u64, len: u32) -> &[u8] {
+        slice(&self.0, start, len)
+    }
+}
+
+fn slice(read: &ReadBuffer, start: u64, len: u32) -> &[u8] {
+    let start = to_usize(start);
+    read.get(start..start.saturating_add(len as usize))
+        .unwrap_or_default()
+}
+
+/// The bytes of a piece, which blocks refer to.
+#[derive(Debug)]
+pub(super) struct PieceBytes {
+    pub(super) buffer: Arc<Buffer>,
+    /// Where in the buffer the piece begins.
+    pub(super) start: u64,
+}
+
+impl PieceBytes {
+    /// Reads `range` of `file` in place.
+    ///
+    /// # Errors
+    /// If not all of it can be read.
+    pub(super) fn read(file: &TableFile, range: &Range<u64>) -> Result<Self> {
+        let length = to_usize(range.end.saturating_sub(range.start));
+        let read = ReadBuffer::read(&*file.file, range.start, length)?;
+        if read.len() < length {
+            return Err(Error::corruption("a piece beyond the end of the file"));
+        }
+        Ok(PieceBytes {
+            buffer: Arc::new(Buffer::from_region(InPlace(read))),
+            start: 0,
+        })
     }
 }
 

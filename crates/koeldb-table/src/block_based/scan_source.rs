@@ -8,6 +8,8 @@
 //! A source without [`ScanReads`] reads one piece when it comes to it, in place, and never suspends. One with them has
 //! pieces read while the scan uses up the one before, as many as `Pace` finds necessary, and suspends where a block
 //! has not arrived.
+//!
+//! A block that enters the cache is copied out of its piece. One that does not is used where it is.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +24,7 @@ use super::ahead::{Lookahead, Piece, Planned, ScanLimits, Stored};
 use super::cursor::ScanPlace;
 use super::format::BlockHandle;
 use super::pace::Pace;
-use super::scan_reads::{Awaited, ScanReads};
+use super::scan_reads::{Awaited, PieceBytes, ScanReads};
 use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, TableLevel, Way, not_cached,
 };
@@ -68,6 +70,8 @@ struct Pattern {
     run: u64,
     /// The bytes to read ahead next; 0: the initial ones.
     ahead_bytes: u64,
+    /// The bytes that were planned since the run began, in this table and those before it.
+    passed_bytes: u64,
 }
 
 /// Blocks may be padded to an alignment: with a gap up to this, one still follows the other.
@@ -84,6 +88,9 @@ const PIECES_ALLOTTED: u64 = 3;
 
 /// The least that a table may hold, if there is room at all.
 const ALLOTTED_MIN: u64 = 96 << 10;
+
+/// A scan is long, and may pass through the cache without a trace, from this part of the cache's capacity on.
+const LONG_SHARE: u64 = 128;
 
 /// Less than this is not worth a read ahead.
 const PIECE_BYTES_MIN: u64 = 4 << 10;
@@ -118,6 +125,9 @@ impl Pattern {
         } else {
             self.run = 1;
             self.ahead_bytes = 0;
+        }
+        if is_same_file {
+            self.passed_bytes = 0;
         }
         self.cache_id = file.cache_id;
     }
@@ -347,26 +357,36 @@ impl ScanSource {
         handle: BlockHandle,
     ) -> Result<Option<Arc<CachedBlock>>, Fault<Awaited>> {
         let verify = self.options.verify_checksums;
+        let kept = plan.pieces.front().is_some_and(|piece| piece.kept);
         let planned = plan.pieces.front_mut().map(Piece::take);
-        let stored = match planned {
+        let (read, start, length) = match planned {
             Some(Planned::Block(block)) => return Ok(Some(block)),
-            Some(Planned::Stored(stored)) => stored,
+            Some(Planned::Stored(read, start, length)) => (read, start, length),
             Some(Planned::Nothing) | None => {
                 return self.load(file, handle, BlockKind::Data).map(Some);
             }
         };
-        let Ok(block) = file.decode(handle, BlockKind::Data, stored, verify) else {
+        let decoded = if kept {
+            let stored = read.slice(start, length);
+            file.decode(handle, BlockKind::Data, stored, verify)
+        } else {
+            file.decode_lent(handle, (read, start, length), verify)
+        };
+        let Ok(block) = decoded else {
             // What is damaged in a large read may be whole in one of its own.
             return self.load(file, handle, BlockKind::Data).map(Some);
         };
         if let Some(statistics) = &file.statistics {
-            let bytes = stored.len() as u64;
             statistics.add_all(&[
                 (Ticker::PrefetchHits, 1),
-                (Ticker::PrefetchBytesUseful, bytes),
+                (Ticker::PrefetchBytesUseful, u64::from(length)),
             ]);
         }
-        Ok(Some(self.publish(file, handle, BlockKind::Data, block)))
+        let block = Arc::new(block);
+        if kept {
+            file.publish(handle, BlockKind::Data, &block);
+        }
+        Ok(Some(block))
     }
 
     /// The piece in use is used up.
@@ -462,7 +482,25 @@ impl ScanSource {
             Some(_) => bytes.min(PIECE_BYTES_MAX),
             None => bytes,
         };
-        lookahead.piece(bytes, self, limits)
+        let mut piece = lookahead.piece(bytes, self, limits)?;
+        piece.kept = self.keeps(&piece);
+        self.pattern.passed_bytes = self.pattern.passed_bytes.saturating_add(piece.bytes());
+        Some(piece)
+    }
+
+    /// Whether the blocks of a piece are put into the cache. Those of a long scan do not push out what others ask for: they
+    /// would be pushed out themselves before anybody comes by again, which costs more than to read them.
+    fn keeps(&self, piece: &Piece) -> bool {
+        let Some(cache) = piece
+            .file
+            .cache
+            .as_ref()
+            .filter(|_| self.options.fill_cache)
+        else {
+            return false;
+        };
+        let is_long = self.pattern.passed_bytes > cache.capacity() / LONG_SHARE;
+        !is_long || cache.admits_passing(&piece.file.cache_key(piece.range.start))
     }
 
     /// Begins to read ahead with the block that is entered.
@@ -485,7 +523,7 @@ impl ScanSource {
         } else {
             let file = place.file();
             // What cannot be read together is read block by block.
-            if let Ok(stored) = file.read_bytes(piece.range.start, piece.bytes()) {
+            if let Ok(stored) = PieceBytes::read(file, &piece.range) {
                 piece.stored = Stored::Here(stored);
                 self.count_ahead(&piece);
                 self.hint(file, &piece.range, place.way, lookahead.ended());

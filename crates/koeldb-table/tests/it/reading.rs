@@ -339,6 +339,60 @@ fn what_is_cached_is_not_read_again() {
 }
 
 #[test]
+fn a_long_scan_passes_through_a_full_cache_and_leaves_a_part_of_itself() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    let bytes = written(&context, 20_000, 1);
+    let (blocks, _, _) = scan_reads(&bytes, &BlockingSource::default());
+    let cache = Cache::<CachedBlock>::new(&CacheOptions {
+        capacity_bytes: 128 << 10,
+        shard_bits: Some(0),
+        ..CacheOptions::default()
+    });
+    let known = TableReadContext {
+        cache: Some(cache.clone()),
+        ..TableReadContext::default()
+    };
+    let table = open(&bytes, &known).unwrap();
+    let options = TableCursorOptions::default();
+    let policy = ReadaheadPolicy {
+        max_bytes: 32 << 10,
+        ..ReadaheadPolicy::default()
+    };
+    let mut pinned = Vec::new();
+    let mut inserts = Vec::new();
+    for pass in 0..20 {
+        let before = cache.counts().inserts;
+        let mut cursor = table.cursor(scan_source(policy), &options);
+        done(cursor.seek_to_first()).unwrap();
+        let mut entries = 0;
+        while cursor.valid() {
+            assert_eq!(cursor.value(), value(entries));
+            if pass == 1 && entries % 50 == 0 {
+                pinned.push((entries, cursor.pinned_value()));
+            }
+            entries += 1;
+            done(cursor.next()).unwrap();
+        }
+        inserts.push(cache.counts().inserts - before);
+    }
+    assert!(inserts[0] > 20, "there was room: {inserts:?}");
+    let later: u64 = inserts[1..].iter().sum();
+    assert!(
+        later < 19 * blocks / 4,
+        "{inserts:?} of {blocks} blocks a pass"
+    );
+    assert!(later > blocks / 4, "{inserts:?} of {blocks} blocks a pass");
+    // What was pinned does not depend on the memory it was read into.
+    drop(table);
+    for (number, pinned) in pinned {
+        assert_eq!(&pinned[..], value(number));
+    }
+}
+
+#[test]
 fn a_failed_large_read_fails_no_block_that_can_be_read() {
     let context = TableBuildContext {
         compression: Compression::None,

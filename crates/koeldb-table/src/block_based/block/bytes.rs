@@ -26,13 +26,24 @@ use super::ValueRange;
 /// The bytes that are fetched together.
 pub(super) const LINE_BYTES: usize = 64;
 
+/// Whose memory a block lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    /// Its own.
+    Heap,
+    /// That of a mapped file.
+    Mapped,
+    /// That of a larger read, which is not to be kept for long.
+    Lent,
+}
+
 /// The uncompressed bytes of a block, on the heap or in a mapped file.
 #[derive(Clone)]
 pub struct BlockBytes {
     bytes: NonNull<[u8]>,
     buffer: Arc<Buffer>,
     start: u64,
-    mapped: bool,
+    home: Home,
 }
 
 // SAFETY: `bytes` is a shared view of memory that never changes, kept alive by `buffer`, which may be sent.
@@ -49,7 +60,7 @@ impl BlockBytes {
             bytes: NonNull::from(buffer.slice(start, len)),
             buffer,
             start,
-            mapped: false,
+            home: Home::Heap,
         }
     }
 
@@ -57,7 +68,16 @@ impl BlockBytes {
     #[must_use]
     pub fn mapped(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
-            mapped: true,
+            home: Home::Mapped,
+            ..Self::new(buffer, start, len)
+        }
+    }
+
+    /// The same, where `buffer` is that of a larger read: what is pinned is copied, so that it does not keep all of that.
+    #[must_use]
+    pub fn lent(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
+        BlockBytes {
+            home: Home::Lent,
             ..Self::new(buffer, start, len)
         }
     }
@@ -65,11 +85,11 @@ impl BlockBytes {
     /// The heap memory this takes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        if self.mapped {
-            0
-        } else {
-            const HEADER: usize = size_of::<Buffer>() + 2 * size_of::<usize>();
-            self.buffer.as_slice().len().saturating_add(HEADER)
+        const HEADER: usize = size_of::<Buffer>() + 2 * size_of::<usize>();
+        match self.home {
+            Home::Heap => self.buffer.as_slice().len().saturating_add(HEADER),
+            Home::Mapped => 0,
+            Home::Lent => self.len(),
         }
     }
 
@@ -97,6 +117,9 @@ impl BlockBytes {
     #[inline]
     #[must_use]
     pub fn pin(&self, range: ValueRange) -> PinnedSlice {
+        if self.home == Home::Lent {
+            return PinnedSlice::copy_of(range.of(self.as_slice()));
+        }
         let start = self.start.saturating_add(u64::from(range.start));
         PinnedSlice::pin(&self.buffer, start, range.len)
     }
