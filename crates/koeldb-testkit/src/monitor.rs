@@ -10,7 +10,7 @@
 //! | O3, O5, O21 | when a table, log or MANIFEST is removed: whether a state that may be in force needs it |
 //! | O4 | when CURRENT is replaced: its own bytes and the MANIFEST it names |
 //! | O6, O9, O10 | when a write is acknowledged: the logs |
-//! | O7 | when a flush is recorded and there are several families: the logs behind it |
+//! | O7 | when a flush is recorded: the logs behind it that another family needs |
 //! | O13 | when a log, table or MANIFEST is made: its number |
 //! | 4.1 | after a failed sync or append: whether the file is touched again |
 //!
@@ -100,6 +100,12 @@ impl Tree {
     fn has_table(&self, number: FileNumber) -> bool {
         let mut families = self.families.values();
         families.any(|(_, tables)| tables.contains(&number))
+    }
+
+    /// Logs below this are needed by no family but one; `None` if there is no other.
+    fn oldest_log_of_others(&self, family: u32) -> Option<FileNumber> {
+        let others = self.families.iter().filter(|(id, _)| **id != family);
+        others.map(|(_, (log, _))| *log).min()
     }
 
     /// Logs below this are not needed.
@@ -304,7 +310,8 @@ impl State {
         let mut found = Vec::new();
         for edit in edits(&bytes) {
             let is_new = tree.edits >= checked;
-            let family_count = tree.families.len();
+            // What was logged before a family began, or is all in its tables, it cannot lose.
+            let needed_from = tree.oldest_log_of_others(edit.family);
             tree.apply(&edit);
             if !is_new {
                 continue;
@@ -325,11 +332,14 @@ impl State {
                 }
             }
             let is_flush = edit.log_number.is_some() && !edit.added_files.is_empty();
-            if is_flush && family_count > 1 && checked > 0 && edit.remaining_in_group.is_none() {
+            if is_flush
+                && let Some(needed_from) = needed_from
+                && checked > 0
+                && edit.remaining_in_group.is_none()
+            {
                 let behind = edit.log_number.unwrap_or(0);
                 for (log, file) in &self.files {
-                    let is_behind =
-                        matches!(kind(log), Some(FileKind::Wal(number)) if number < behind);
+                    let is_behind = matches!(kind(log), Some(FileKind::Wal(number)) if number < behind && number >= needed_from);
                     if is_behind && file.written > 0 && !file.has_failed && !file.is_durable() {
                         found.push(format!(
                             "O7: a flush up to log {behind} is recorded while {} is not durable",

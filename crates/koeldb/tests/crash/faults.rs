@@ -33,7 +33,7 @@ struct Spoiling {
 }
 
 /// Of so many scripts the gate spoils every operation; of the others some.
-const WHOLE_SCRIPTS: u64 = 20;
+const WHOLE_SCRIPTS: u64 = 7;
 
 const ANY: fn(FaultRule) -> FaultRule = |rule| rule;
 
