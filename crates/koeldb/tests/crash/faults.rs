@@ -424,7 +424,7 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
     .finish(
         "cases",
         if is_whole {
-            Floors::chosen().of(120, 10_000, 25_000)
+            Floors::chosen().of(120, 7_000, 25_000)
         } else {
             1
         },
