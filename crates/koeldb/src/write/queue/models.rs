@@ -255,6 +255,25 @@ fn a_close_leaves_no_write_half_done() {
     }
 }
 
+/// Three writers at once, of whom the first meets the fault: it is told, and what is visible was acknowledged.
+fn three_writers_of_whom_the_first_fails(insertion: Insertion, fault: Fault) -> Arc<Model> {
+    let model = Model::new(insertion, fault);
+    let writers = [1, 2].map(|number| {
+        let model = Arc::clone(&model);
+        spawn(move || (number, model.write(number)))
+    });
+    let own = model.write(3);
+    let mut acknowledged = usize::from(own.is_ok());
+    for writer in writers {
+        let (number, written) = writer.join().unwrap();
+        assert!(number != 1 || written.is_err());
+        acknowledged += usize::from(written.is_ok());
+    }
+    let visible = model.visible.load(Ordering::Acquire);
+    assert_eq!(acknowledged as u64, visible);
+    model
+}
+
 /// All members of a group whose log write failed are told, and nobody writes behind it.
 #[test]
 fn nobody_is_told_of_success_behind_a_log_that_failed() {
@@ -264,20 +283,7 @@ fn nobody_is_told_of_success_behind_a_log_that_failed() {
     };
     for insertion in [Insertion::Shared, Insertion::Pipelined] {
         explore("write queue, a log that fails", move || {
-            let model = Model::new(insertion, fault);
-            let writers = [1, 2].map(|number| {
-                let model = Arc::clone(&model);
-                spawn(move || (number, model.write(number)))
-            });
-            let own = model.write(3);
-            let mut acknowledged = usize::from(own.is_ok());
-            for writer in writers {
-                let (number, written) = writer.join().unwrap();
-                assert!(number != 1 || written.is_err());
-                acknowledged += usize::from(written.is_ok());
-            }
-            let visible = model.visible.load(Ordering::Acquire);
-            assert_eq!(acknowledged as u64, visible);
+            let model = three_writers_of_whom_the_first_fails(insertion, fault);
             assert!(model.failures.is_any() && model.write(4).is_err());
         });
     }
@@ -292,20 +298,7 @@ fn nothing_is_published_behind_a_group_that_was_not_inserted() {
     };
     for insertion in [Insertion::Shared, Insertion::Pipelined] {
         explore("write queue, an insert that fails", move || {
-            let model = Model::new(insertion, fault);
-            let writers = [1, 2].map(|number| {
-                let model = Arc::clone(&model);
-                spawn(move || (number, model.write(number)))
-            });
-            let own = model.write(3);
-            let mut acknowledged = usize::from(own.is_ok());
-            for writer in writers {
-                let (number, written) = writer.join().unwrap();
-                assert!(number != 1 || written.is_err());
-                acknowledged += usize::from(written.is_ok());
-            }
-            let visible = model.visible.load(Ordering::Acquire);
-            assert_eq!(acknowledged as u64, visible);
+            let model = three_writers_of_whom_the_first_fails(insertion, fault);
             model.read();
         });
     }
