@@ -1,4 +1,4 @@
-//! A cursor over the runs of a moment and the sorted tail behind them.
+//! A cursor over the runs of a moment and the tail behind them.
 //!
 //! Each source, a run or the tail, has a position between two of its items. All positions lie on the same side of the
 //! cursor's entry: before it when the cursor goes forward, so that the entry is the smallest behind a position, and
@@ -6,6 +6,10 @@
 //!
 //! There are few sources and most entries are in one of them, so there is no heap and no tree: a step looks whether the
 //! source stays ahead of the *rival*, the best of the others, and goes through all of them only if it does not.
+//!
+//! Most scans are short, and most of the tail is none of theirs. A cursor that goes forward therefore takes of the tail
+//! what is in a *window*, from its position to where the longest run is some entries on, and sorts that alone. Each window
+//! is longer than the one before, and who turns around has everything in one.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -18,12 +22,14 @@ use super::runs::{ItemOrder, RunSet, Target};
 use crate::arena::SHARDS;
 use crate::rep::entry::Entry;
 
-/// A tail of no more entries is sorted by each cursor for itself.
-pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) { 0 } else { 16 };
+/// A tail of no more entries is left as it is: each cursor goes through it for itself.
+pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) { 0 } else { 128 };
 /// So many entries' memory is asked for in advance.
-const AHEAD: usize = 4;
-/// So many entries of the best source are what a short scan reads.
-const SCANNED: usize = 8;
+const AHEAD: usize = 8;
+/// The entries of the longest run in the first window: more than a short scan reads.
+const WINDOW: usize = 16;
+/// So many times as long as a window is the next.
+const WINDOW_GROWTH: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -31,15 +37,29 @@ enum Direction {
     Backward,
 }
 
+/// A run or the tail.
+#[derive(Clone, Copy)]
+struct Source {
+    position: usize,
+    /// The item that comes next in the direction of the cursor.
+    head: Option<Item>,
+}
+
 /// A position in the entries that were there when the cursor was made, or refreshed.
 pub(crate) struct SortedHashCursor {
     table: Arc<SortedHash>,
     set: Arc<RunSet>,
     appended: [u64; SHARDS],
-    /// Whether the tail is sorted: the first search does it.
+    /// Whether the tail is short: the first search sees to it.
     is_ready: bool,
+    /// The items of the tail in the window, sorted.
     tail: Vec<Item>,
-    positions: Vec<usize>,
+    /// The end of the window: its last prefix.
+    until: u64,
+    /// The entries of the longest run in the window.
+    window: usize,
+    /// The runs of the set and the tail, in this order.
+    sources: Vec<Source>,
     direction: Direction,
     /// Whether it began at the first entry of a finished table, as who writes it out does.
     takes_all: bool,
@@ -59,7 +79,9 @@ impl SortedHashCursor {
             appended,
             is_ready: false,
             tail: Vec::new(),
-            positions: Vec::new(),
+            until: u64::MAX,
+            window: 0,
+            sources: Vec::new(),
             direction: Direction::Forward,
             takes_all: false,
             winner: 0,
@@ -71,12 +93,10 @@ impl SortedHashCursor {
     pub(crate) fn refresh(&mut self) {
         (self.set, self.appended) = self.table.capture_for_cursor();
         self.is_ready = false;
-        self.tail.clear();
-        self.positions.clear();
         self.current = None;
     }
 
-    /// The runs it shows, once its tail is sorted.
+    /// The runs it shows, once its tail is short.
     #[cfg(all(test, not(loom)))]
     pub(super) fn ready_set(&mut self) -> &Arc<RunSet> {
         self.get_ready();
@@ -88,20 +108,15 @@ impl SortedHashCursor {
         self.current.map(|item| item.node.entry(self.table.arena()))
     }
 
-    /// Sorts the tail: a short one for this cursor alone.
+    /// Has a long tail sorted.
+    #[inline]
     fn get_ready(&mut self) {
         if self.is_ready {
             return;
         }
-        let len = self.set.tail_len(&self.appended);
-        if len > self.table.tail_max() as u64 {
+        if self.set.tail_len(&self.appended) > self.table.tail_max() as u64 {
             self.set = self.table.sort_tail(&self.set, &self.appended);
             self.table.offer_if_overdue(&self.set);
-        } else if len > 0 {
-            let tail = &mut self.tail;
-            tail.reserve(TAIL_MAX);
-            self.set.read_tail(&self.appended, |item| tail.push(item));
-            self.table.item_order().sort(tail);
         }
         self.is_ready = true;
     }
@@ -110,26 +125,18 @@ impl SortedHashCursor {
         self.table.item_order()
     }
 
-    fn source_count(&self) -> usize {
-        self.set.runs.len() + usize::from(!self.tail.is_empty())
+    /// Which of the sources is the tail.
+    #[inline]
+    fn tail_index(&self) -> usize {
+        self.set.runs.len()
     }
 
     #[inline]
-    fn source(&self, index: usize) -> &[Item] {
-        match self.set.runs.get(index) {
+    fn items(&self, source: usize) -> &[Item] {
+        match self.set.runs.get(source) {
             Some(run) => &run.items,
             None => &self.tail,
         }
-    }
-
-    /// The item of a source that comes next in this direction.
-    #[inline]
-    fn candidate(&self, source: usize) -> Option<Item> {
-        let at = match self.direction {
-            Direction::Forward => self.positions[source],
-            Direction::Backward => self.positions[source].checked_sub(1)?,
-        };
-        self.source(source).get(at).copied()
     }
 
     /// Whether `a` comes before `b` in this direction.
@@ -142,76 +149,160 @@ impl SortedHashCursor {
         self.order().compare(a, b) == ahead
     }
 
-    /// Finds the source that is ahead of all others, and its rival.
+    /// Puts a source at a position.
+    #[inline]
+    fn place(&mut self, source: usize, position: usize) {
+        let next = match self.direction {
+            Direction::Forward => Some(position),
+            Direction::Backward => position.checked_sub(1),
+        };
+        let head = next.and_then(|next| self.items(source).get(next).copied());
+        self.sources[source] = Source { position, head };
+    }
+
+    /// Goes in a direction, from where the sources are; their heads are others.
+    fn turn(&mut self, direction: Direction) {
+        self.direction = direction;
+        for source in 0..self.sources.len() {
+            self.place(source, self.sources[source].position);
+        }
+    }
+
+    /// Puts all sources at their beginnings, with nothing of the tail.
+    fn begin(&mut self) {
+        self.get_ready();
+        self.takes_all = false;
+        self.direction = Direction::Forward;
+        self.tail.clear();
+        self.sources.clear();
+        let source = Source {
+            position: 0,
+            head: None,
+        };
+        self.sources.resize(self.tail_index() + 1, source);
+    }
+
+    /// Puts the runs at the first items at or behind a target, with nothing of the tail.
+    fn search(&mut self, target: Target<'_>) {
+        self.begin();
+        self.set.prefetch_tail(&self.appended);
+        let order = self.table.item_order();
+        // All runs at once wait for the memory they are searched in.
+        for (run, source) in self.set.runs.iter().zip(&mut self.sources) {
+            source.position = run.part(target);
+        }
+        for (run, source) in self.set.runs.iter().zip(&mut self.sources) {
+            source.position = run.block(source.position, target);
+        }
+        if let Some((run, source)) = self.set.runs.first().zip(self.sources.first()) {
+            run.prefetch_behind(source.position);
+        }
+        for (run, source) in self.set.runs.iter().zip(&mut self.sources) {
+            source.position = run.lower_bound_in(source.position, order, target);
+            source.head = run.items.get(source.position).copied();
+        }
+    }
+
+    /// Takes what is in a window, sorted, from the tail: from the prefix `from` on, as far as the longest run has
+    /// `entries`.
+    fn open_window(&mut self, from: u64, entries: usize) {
+        self.until = u64::MAX;
+        self.window = entries;
+        self.tail.clear();
+        if self.set.tail_len(&self.appended) > 0 {
+            if let Some((run, source)) = self.set.runs.first().zip(self.sources.first())
+                && let Some(last) = run.items.get(source.position.saturating_add(entries))
+            {
+                self.until = last.prefix;
+            }
+            let tail = &mut self.tail;
+            self.set
+                .read_tail(&self.appended, from..=self.until, |item| {
+                    item.node.prefetch();
+                    tail.push(item);
+                });
+            self.table.item_order().sort(tail);
+        }
+    }
+
+    /// Takes all of the tail, and puts it behind the items that are before what is sought.
+    fn open_whole(&mut self, is_before: impl Fn(ItemOrder<'_>, Item) -> bool) {
+        self.open_window(0, usize::MAX);
+        let order = self.order();
+        let position = self.tail.partition_point(|&item| is_before(order, item));
+        self.place(self.tail_index(), position);
+    }
+
+    /// Finds the source that is ahead of all others, and its rival; opens windows until there is one.
     fn choose(&mut self) {
-        let (mut best, mut rival) = (None, None);
-        for source in 0..self.positions.len() {
-            let Some(item) = self.candidate(source) else {
-                continue;
-            };
-            match best {
-                Some((_, leader)) if !self.is_ahead(item, leader) => {
-                    if rival.is_none_or(|rival| self.is_ahead(item, rival)) {
-                        rival = Some(item);
+        loop {
+            let (mut best, mut rival) = (None, None);
+            for (index, source) in self.sources.iter().enumerate() {
+                let Some(item) = source.head.filter(|item| item.prefix <= self.until) else {
+                    continue;
+                };
+                match best {
+                    Some((_, leader)) if !self.is_ahead(item, leader) => {
+                        if rival.is_none_or(|rival| self.is_ahead(item, rival)) {
+                            rival = Some(item);
+                        }
+                    }
+                    _ => {
+                        rival = best.map(|(_, leader)| leader);
+                        best = Some((index, item));
                     }
                 }
-                _ => {
-                    rival = best.map(|(_, leader)| leader);
-                    best = Some((source, item));
-                }
             }
+            if best.is_none() && self.until < u64::MAX {
+                let entries = self.window.saturating_mul(WINDOW_GROWTH);
+                self.open_window(self.until + 1, entries);
+                self.place(self.tail_index(), 0);
+                continue;
+            }
+            self.rival = rival;
+            self.current = best.map(|(_, item)| item);
+            self.winner = best.map_or(0, |(source, _)| source);
+            return;
         }
-        self.rival = rival;
-        self.current = best.map(|(_, item)| item);
-        self.winner = best.map_or(0, |(source, _)| source);
     }
 
     pub(crate) fn seek_to_first(&mut self) {
-        self.get_ready();
-        self.positions.clear();
-        self.positions.resize(self.source_count(), 0);
-        self.direction = Direction::Forward;
+        self.begin();
         self.takes_all = self.set.is_finished;
+        self.open_window(0, WINDOW);
+        self.turn(Direction::Forward);
         self.choose();
         self.prefetch_first();
     }
 
     pub(crate) fn seek_to_last(&mut self) {
-        self.get_ready();
-        self.positions.clear();
-        for source in 0..self.source_count() {
-            let end = self.source(source).len();
-            self.positions.push(end);
+        self.begin();
+        self.open_window(0, usize::MAX);
+        for source in 0..self.sources.len() {
+            self.sources[source].position = self.items(source).len();
         }
-        self.direction = Direction::Backward;
+        self.turn(Direction::Backward);
         self.choose();
     }
 
     pub(crate) fn seek(&mut self, internal_key: &[u8]) {
-        self.get_ready();
-        self.takes_all = false;
         let target = self.table.target(internal_key);
-        let order = self.table.item_order();
-        self.positions.clear();
-        // All runs at once wait for the memory they are searched in.
-        for run in &self.set.runs {
-            let block = run.block(target);
-            run.prefetch(&block);
-            self.positions.push(block.start);
-        }
-        for (run, position) in self.set.runs.iter().zip(&mut self.positions) {
-            *position = run.lower_bound_in(run.block_at(*position), order, target);
-        }
-        if !self.tail.is_empty() {
-            self.positions.push(order.lower_bound(&self.tail, target));
-        }
-        self.direction = Direction::Forward;
-        self.choose();
+        self.search(target);
         self.prefetch_first();
+        self.open_window(target.prefix, WINDOW);
+        let order = self.order();
+        let position = self
+            .tail
+            .partition_point(|&item| order.is_before(item, target));
+        self.place(self.tail_index(), position);
+        self.choose();
     }
 
     pub(crate) fn seek_for_prev(&mut self, internal_key: &[u8]) {
-        self.seek(internal_key);
+        let target = self.table.target(internal_key);
+        self.search(target);
+        self.open_whole(|order, item| order.is_before(item, target));
+        self.choose();
         let is_at = self.current.is_some_and(|item| {
             let order = self.order();
             order
@@ -220,7 +311,7 @@ impl SortedHashCursor {
                 .is_eq()
         });
         if !is_at {
-            self.direction = Direction::Backward;
+            self.turn(Direction::Backward);
             self.choose();
         }
     }
@@ -228,26 +319,23 @@ impl SortedHashCursor {
     /// Asks for the value of an entry that was asked for before.
     #[inline]
     fn prefetch_value(&self) {
-        let soon = self.positions[self.winner] + AHEAD / 2;
-        if let Some(item) = self.source(self.winner).get(soon) {
+        let soon = self.sources[self.winner].position + AHEAD / 2;
+        if let Some(item) = self.items(self.winner).get(soon) {
             item.node.entry(self.table.arena()).prefetch_value();
         }
     }
 
     /// Asks for the entries that a scan forward will come to first.
     fn prefetch_first(&self) {
-        let behind = |source| self.source(source).iter().skip(self.positions[source]);
-        if self.current.is_none() {
-            return;
-        }
-        for item in behind(self.winner).take(AHEAD) {
-            item.node.prefetch();
-        }
-        // Other sources are not stepped ahead of, so theirs are asked for as far as a short scan may come.
-        let last = behind(self.winner).nth(SCANNED);
+        let behind = |source: usize| {
+            self.items(source)
+                .iter()
+                .skip(self.sources[source].position)
+        };
+        let last = behind(0).nth(AHEAD);
         let last = last.map_or(u64::MAX, |item| item.prefix);
-        for source in (0..self.positions.len()).filter(|&source| source != self.winner) {
-            let soon = behind(source).take_while(|item| item.prefix <= last);
+        for run in 0..self.set.runs.len() {
+            let soon = behind(run).take_while(|item| item.prefix <= last);
             for item in soon.take(AHEAD) {
                 item.node.prefetch();
             }
@@ -266,41 +354,45 @@ impl SortedHashCursor {
 
     #[inline]
     fn step(&mut self, direction: Direction) {
-        if self.current.is_none() {
+        let Some(current) = self.current else {
             return;
-        }
+        };
         if self.direction == direction {
             self.step_over();
-        } else {
-            // The positions are between the entry and what is wanted now.
-            self.direction = direction;
-            self.choose();
+            return;
         }
+        if direction == Direction::Backward {
+            // The positions are before the entry.
+            self.open_whole(|order, item| order.compare(item, current).is_lt());
+        }
+        // The positions are between the entry and what is wanted now.
+        self.turn(direction);
+        self.choose();
     }
 
     /// Leaves the entry behind, in the direction of the cursor.
     #[inline]
     fn step_over(&mut self) {
         let winner = self.winner;
-        let ahead = match self.direction {
+        let position = self.sources[winner].position;
+        let (position, ahead) = match self.direction {
             Direction::Forward => {
-                self.positions[winner] += 1;
                 if self.takes_all {
                     self.prefetch_value();
                 }
-                self.positions[winner].checked_add(AHEAD)
+                (position + 1, position.checked_add(1 + AHEAD))
             }
-            Direction::Backward => {
-                self.positions[winner] -= 1;
-                self.positions[winner].checked_sub(1 + AHEAD)
-            }
+            Direction::Backward => (position - 1, position.checked_sub(2 + AHEAD)),
         };
-        if let Some(item) = ahead.and_then(|at| self.source(winner).get(at)) {
+        self.place(winner, position);
+        if let Some(item) = ahead.and_then(|at| self.items(winner).get(at)) {
             item.node.prefetch();
         }
-        match (self.candidate(winner), self.rival) {
-            (Some(item), None) => self.current = Some(item),
-            (Some(item), Some(rival)) if self.is_ahead(item, rival) => self.current = Some(item),
+        let next = self.sources[winner].head;
+        match next.filter(|item| item.prefix <= self.until) {
+            Some(item) if self.rival.is_none_or(|rival| self.is_ahead(item, rival)) => {
+                self.current = Some(item);
+            }
             _ => self.choose(),
         }
     }

@@ -8,15 +8,21 @@
 //!   publishes the number of slots with release; who reads the number with acquire finds the slots below it filled.
 //! - **L2** Slots do not move and are filled once. A segment lives as long as somebody holds it or one before it.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::memory::Gauge;
 use super::node::{Node, NodePtr};
+use crate::arena::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64};
 
 /// The slots of the first segment of a log: an idle memtable stays small.
 const FIRST_SLOTS: usize = 32;
+/// The slots of a cache line.
+const LINE_SLOTS: usize = 64 / size_of::<Slot>();
+/// So many of the last slots are asked for in advance.
+const PREFETCHED: u64 = 16;
 
 /// An entry by the beginning of its key: a number that never falls when keys rise.
 #[derive(Clone, Copy)]
@@ -63,6 +69,18 @@ impl Segment {
 
     fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
+    }
+
+    /// Asks for those of the last of the slots from `start` up to `end` that are in this segment: whoever appended them may
+    /// be another processor.
+    #[inline]
+    pub(super) fn prefetch(&self, start: u64, end: u64) {
+        let end = end.min(self.end());
+        let start = start.max(self.first).max(end.saturating_sub(PREFETCHED));
+        for at in (start..end).step_by(LINE_SLOTS) {
+            let slot = &self.slots[koeldb_base::coding::to_usize(at - self.first)];
+            prefetch(std::ptr::from_ref(slot).cast());
+        }
     }
 }
 
@@ -126,15 +144,21 @@ impl LogWriter {
     }
 }
 
+/// All prefixes.
+pub(super) const ALL: RangeInclusive<u64> = 0..=u64::MAX;
+
 /// Reads the slots from `start` up to `end`, which were published, from the log that `segment` begins; it has the slot
-/// `start` or one before it. Returns the segment of the slot `end`, as far as there is one.
+/// `start` or one before it. Passes on those whose prefixes are in `window`. Returns the segment of the slot `end`, as far
+/// as there is one.
+#[inline]
 pub(super) fn read(
-    segment: &Arc<Segment>,
+    mut segment: &Arc<Segment>,
     mut start: u64,
     end: u64,
+    window: RangeInclusive<u64>,
     mut take: impl FnMut(Item),
-) -> Arc<Segment> {
-    let mut segment = segment;
+) -> &Arc<Segment> {
+    let (low, width) = (*window.start(), window.end() - window.start());
     while start < end {
         while start >= segment.end() {
             segment = segment
@@ -143,15 +167,17 @@ pub(super) fn read(
                 .expect("segments are linked before their slots are published");
         }
         let stop = end.min(segment.end());
-        for at in start - segment.first..stop - segment.first {
-            let slot = &segment.slots[koeldb_base::coding::to_usize(at)];
-            let node = NodePtr::from_slot(slot.node.load(Ordering::Relaxed));
-            take(Item {
-                prefix: slot.prefix.load(Ordering::Relaxed),
-                node: node.expect("published slots are filled"),
-            });
+        let first = koeldb_base::coding::to_usize(start - segment.first);
+        let last = koeldb_base::coding::to_usize(stop - segment.first);
+        for slot in &segment.slots[first..last] {
+            let prefix = slot.prefix.load(Ordering::Relaxed);
+            if prefix.wrapping_sub(low) <= width {
+                let node = NodePtr::from_slot(slot.node.load(Ordering::Relaxed));
+                let node = node.expect("published slots are filled");
+                take(Item { prefix, node });
+            }
         }
         start = stop;
     }
-    Arc::clone(segment)
+    segment
 }

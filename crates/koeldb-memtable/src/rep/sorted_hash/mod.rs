@@ -526,7 +526,7 @@ impl SortedHash {
         let mut some = Vec::new();
         let step = (set.tail_len(&appended) / 64).max(1);
         let mut count = 0_u64;
-        set.read_tail(&appended, |item| {
+        set.read_tail(&appended, log::ALL, |item| {
             if count.is_multiple_of(step) {
                 some.push(item);
             }

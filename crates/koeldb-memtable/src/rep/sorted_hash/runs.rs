@@ -3,7 +3,8 @@
 //! A [`RunSet`] says which part of the logs lies sorted in which runs; what is appended behind that part is the *tail*.
 //! Sets and runs never change, so any number of cursors share them; who sorts a tail makes a set of its own and offers
 //! it in place of the one it began with. Neighbouring runs are merged so that each is several times as long as all
-//! behind it together, so there are few. Merges of long runs are left to the background, if there is one.
+//! behind it together, and short ones always, so there are few. Merges of long runs are left to the background, if there is
+//! one.
 //!
 //! # Invariants
 //! - **R1** The runs of a set hold exactly the slots below `covered`, each once.
@@ -11,7 +12,7 @@
 //!   one that holds the same.
 
 use std::cmp::Ordering;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use koeldb_base::KeyOrder;
@@ -20,17 +21,21 @@ use koeldb_base::coding::to_usize;
 use super::log::{self, Item, Segment};
 use super::memory::Gauge;
 use crate::arena::{SHARDS, SharedArena, prefetch, vec_for};
+use crate::rep::index::BATCH;
 
 /// A run is merged with those behind it that together have at least this part of its length.
 const RATIO: usize = 4;
-/// Merges of no more entries are done by the seek that finds them: some ten microseconds.
+/// Merges of no more entries are done by the seek that finds them, whatever their lengths: some ten microseconds.
 pub(super) const SEEK_MERGE_MAX: usize = 4096;
+/// Two are merged item by item if one is no more than so many times as long as the other.
+const EVEN: usize = 8;
 /// So many runs are merged by a seek if nobody else did.
 pub(super) const RUNS_MAX: usize = 16;
-/// One of so many prefixes is kept apart, for searches of long runs to begin with.
+/// One of so many prefixes of a long run is kept apart, for searches to look at first.
 const SAMPLED: usize = 16;
-/// The items of a cache line.
-const LINE_ITEMS: usize = 64 / size_of::<Item>();
+/// One of so many of those is kept once more: few enough to stay in the cache, however long the run.
+const SAMPLED_AGAIN: usize = 32;
+const LINE_BYTES: usize = 64;
 
 /// How items compare.
 #[derive(Clone, Copy)]
@@ -68,39 +73,77 @@ impl<'t> ItemOrder<'t> {
         }
     }
 
-    /// Merges sorted items. What lies between two of the `few` is copied as a whole.
+    /// Merges sorted items.
     fn merge(self, many: &[Item], few: &[Item]) -> Vec<Item> {
         let mut merged = vec_for(many.len() + few.len());
-        let mut rest = many;
-        for &item in few {
-            let before = self.count_before(rest, item);
-            let (smaller, larger) = rest.split_at(before);
-            merged.extend_from_slice(smaller);
-            merged.push(item);
-            rest = larger;
+        if many.len() > EVEN * few.len() {
+            self.merge_few(many, few, &mut merged);
+        } else {
+            self.merge_evenly(many, few, &mut merged);
         }
-        merged.extend_from_slice(rest);
         merged
     }
 
-    /// How many of sorted items come before `item`, which is expected near their beginning.
-    #[inline]
-    fn count_before(self, items: &[Item], item: Item) -> usize {
-        let is_before = |other: &Item| self.compare(*other, item).is_lt();
-        let mut end = 1;
-        while end <= items.len() && is_before(&items[end - 1]) {
-            end *= 2;
+    /// Merges item by item, without a branch that depends on which is taken.
+    fn merge_evenly(self, mut a: &[Item], mut b: &[Item], merged: &mut Vec<Item>) {
+        while let (Some(&first), Some(&other)) = (a.first(), b.first()) {
+            let is_other = if first.prefix == other.prefix {
+                self.compare_keys(other, first).is_lt()
+            } else {
+                other.prefix < first.prefix
+            };
+            merged.push(if is_other { other } else { first });
+            a = &a[usize::from(!is_other)..];
+            b = &b[usize::from(is_other)..];
         }
-        let start = end / 2;
-        let end = (end - 1).min(items.len());
-        start + items[start..end].partition_point(is_before)
+        merged.extend_from_slice(a);
+        merged.extend_from_slice(b);
     }
 
-    /// The first of sorted items at or behind a target.
+    /// Copies as a whole what lies between two of the `few`. Their places are searched for some at a time, which does not
+    /// make one wait for the other.
+    fn merge_few(self, many: &[Item], few: &[Item], merged: &mut Vec<Item>) {
+        let mut rest = many;
+        for some in few.chunks(BATCH) {
+            let mut places = [0; BATCH];
+            for (place, &item) in places.iter_mut().zip(some) {
+                *place = self.count_before(rest, item);
+            }
+            let mut copied = 0;
+            for (&place, &item) in places.iter().zip(some) {
+                merged.extend_from_slice(&rest[copied..place]);
+                merged.push(item);
+                copied = place;
+            }
+            rest = &rest[copied..];
+        }
+        merged.extend_from_slice(rest);
+    }
+
+    /// How many of sorted items come before `item`.
     #[inline]
-    pub(super) fn lower_bound(self, items: &[Item], target: Target<'_>) -> usize {
-        let first = items.partition_point(|item| item.prefix < target.prefix);
-        self.among_ties(items, first, target)
+    fn count_before(self, items: &[Item], item: Item) -> usize {
+        let first = items.partition_point(|other| other.prefix < item.prefix);
+        let has_tie = items
+            .get(first)
+            .is_some_and(|other| other.prefix == item.prefix);
+        if has_tie {
+            let is_before = |&other: &Item| self.compare(other, item).is_lt();
+            return first + items[first..].partition_point(is_before);
+        }
+        first
+    }
+
+    /// Whether an item comes before a target.
+    #[inline]
+    pub(super) fn is_before(self, item: Item, target: Target<'_>) -> bool {
+        match item.prefix.cmp(&target.prefix) {
+            Ordering::Equal => self
+                .keys
+                .compare_internal(self.key(item), target.key)
+                .is_lt(),
+            order => order.is_lt(),
+        }
     }
 
     /// The same, when none of the items from `first` on has a smaller prefix than the target, and all others have.
@@ -110,11 +153,8 @@ impl<'t> ItemOrder<'t> {
             Some(item) if item.prefix == target.prefix => {
                 let ties = items[first..].partition_point(|item| item.prefix == target.prefix);
                 first
-                    + items[first..first + ties].partition_point(|&item| {
-                        self.keys
-                            .compare_internal(self.key(item), target.key)
-                            .is_lt()
-                    })
+                    + items[first..first + ties]
+                        .partition_point(|&item| self.is_before(item, target))
             }
             _ => first,
         }
@@ -129,10 +169,15 @@ pub(super) struct Target<'k> {
 }
 
 /// Sorted items.
+///
+/// A search of a long run goes through three arrays: a part of each leads to a part of the next. So that many runs wait for
+/// memory together, each part is asked for before it is needed.
 pub(super) struct Run {
     pub(super) items: Box<[Item]>,
     /// Every so many prefixes of a long run.
     sample: Box<[u64]>,
+    /// Every so many prefixes of the sample.
+    summary: Box<[u64]>,
     gauge: Gauge,
 }
 
@@ -149,6 +194,7 @@ impl Run {
         };
         let run = Run {
             items: items.into_boxed_slice(),
+            summary: sample.iter().step_by(SAMPLED_AGAIN).copied().collect(),
             sample,
             gauge: gauge.clone(),
         };
@@ -157,56 +203,77 @@ impl Run {
     }
 
     fn memory_bytes(&self) -> usize {
+        let arrays = size_of_val(&*self.items) + size_of_val(&*self.sample);
         // With the counters of the `Arc`.
-        size_of_val(&*self.items) + size_of_val(&*self.sample) + size_of::<Self>() + 16
+        arrays + size_of_val(&*self.summary) + size_of::<Self>() + 16
     }
 
     /// The first item at or behind a target.
     #[inline]
     pub(super) fn lower_bound(&self, order: ItemOrder<'_>, target: Target<'_>) -> usize {
-        self.lower_bound_in(self.block(target), order, target)
+        let part = self.part(target);
+        self.lower_bound_in(self.block(part, target), order, target)
     }
 
-    /// The items among which, or just behind which, the first with no smaller prefix than the target's is.
+    /// Where the part of the sample begins that leads to a target. It is asked for.
     #[inline]
-    pub(super) fn block(&self, target: Target<'_>) -> Range<usize> {
-        let sampled = self
-            .sample
-            .partition_point(|&prefix| prefix < target.prefix);
-        // What is sampled next, if anything, is not below the target.
-        self.block_at(sampled.saturating_sub(1) * SAMPLED)
+    pub(super) fn part(&self, target: Target<'_>) -> usize {
+        let part = part_of(&self.summary, target) * SAMPLED_AGAIN;
+        prefetch_part(&self.sample, part, SAMPLED_AGAIN);
+        part
     }
 
-    /// The block that begins at `start`.
+    /// Where the block of items begins that the part of the sample at `part` leads to for a target. It is asked for.
     #[inline]
-    pub(super) fn block_at(&self, start: usize) -> Range<usize> {
+    pub(super) fn block(&self, part: usize, target: Target<'_>) -> usize {
         if self.sample.is_empty() {
-            return 0..self.items.len();
+            return 0;
         }
-        start..(start + SAMPLED).min(self.items.len())
+        let end = (part + SAMPLED_AGAIN).min(self.sample.len());
+        let block = (part + part_of(&self.sample[part..end], target)) * SAMPLED;
+        prefetch_part(&self.items, block, SAMPLED);
+        block
     }
 
-    /// Asks for the items of a block, if it is one of many.
+    /// Asks for the items of the block behind the one at `block`.
     #[inline]
-    pub(super) fn prefetch(&self, block: &Range<usize>) {
-        if !self.sample.is_empty() {
-            for line in self.items[block.clone()].chunks(LINE_ITEMS) {
-                prefetch(line.as_ptr().cast());
-            }
-        }
+    pub(super) fn prefetch_behind(&self, block: usize) {
+        prefetch_part(&self.items, block + SAMPLED, SAMPLED);
     }
 
-    /// The first item at or behind a target, whose block is known.
+    /// The first item at or behind a target, whose block is at `block`.
     #[inline]
     pub(super) fn lower_bound_in(
         &self,
-        block: Range<usize>,
+        block: usize,
         order: ItemOrder<'_>,
         target: Target<'_>,
     ) -> usize {
-        let start = block.start;
-        let before = self.items[block].partition_point(|item| item.prefix < target.prefix);
-        order.among_ties(&self.items, start + before, target)
+        let end = if self.sample.is_empty() {
+            self.items.len()
+        } else {
+            // What is sampled next, if anything, is not below the target.
+            (block + SAMPLED).min(self.items.len())
+        };
+        let items = &self.items[block..end];
+        let before = items.partition_point(|item| item.prefix < target.prefix);
+        order.among_ties(&self.items, block + before, target)
+    }
+}
+
+/// The last of sorted prefixes that is below a target, or the first: the one whose part has what is not.
+#[inline]
+fn part_of(prefixes: &[u64], target: Target<'_>) -> usize {
+    let below = prefixes.partition_point(|&prefix| prefix < target.prefix);
+    below.saturating_sub(1)
+}
+
+/// Asks for the lines of some elements.
+#[inline]
+fn prefetch_part<T>(all: &[T], start: usize, count: usize) {
+    let end = (start + count).min(all.len());
+    for line in all[start.min(end)..end].chunks(LINE_BYTES / size_of::<T>()) {
+        prefetch(line.as_ptr().cast());
     }
 }
 
@@ -244,12 +311,29 @@ impl RunSet {
         slots.map(|(end, start)| end - start).sum()
     }
 
-    /// Passes on the items of the tail.
-    pub(super) fn read_tail(&self, appended: &[u64; SHARDS], mut take: impl FnMut(Item)) {
+    /// Asks for what was appended last.
+    #[inline]
+    pub(super) fn prefetch_tail(&self, appended: &[u64; SHARDS]) {
         let slots = self.covered.iter().zip(appended);
         for (segment, (&start, &end)) in self.tails.iter().zip(slots) {
             if start < end {
-                log::read(segment, start, end, &mut take);
+                segment.prefetch(start, end);
+            }
+        }
+    }
+
+    /// Passes on the items of the tail whose prefixes are in `window`.
+    #[inline]
+    pub(super) fn read_tail(
+        &self,
+        appended: &[u64; SHARDS],
+        window: RangeInclusive<u64>,
+        mut take: impl FnMut(Item),
+    ) {
+        let slots = self.covered.iter().zip(appended);
+        for (segment, (&start, &end)) in self.tails.iter().zip(slots) {
+            if start < end {
+                log::read(segment, start, end, window.clone(), &mut take);
             }
         }
     }
@@ -266,8 +350,9 @@ impl RunSet {
         let mut items = vec_for(to_usize(self.tail_len(appended)));
         for (shard, (&start, &end)) in self.covered.iter().zip(appended).enumerate() {
             if start < end {
-                let last = log::read(&tails[shard], start, end, |item| items.push(item));
-                if !Arc::ptr_eq(&last, &tails[shard]) {
+                let last = log::read(&tails[shard], start, end, log::ALL, |item| items.push(item));
+                if !Arc::ptr_eq(last, &tails[shard]) {
+                    let last = Arc::clone(last);
                     Arc::make_mut(&mut tails)[shard] = last;
                 }
             }
@@ -298,7 +383,8 @@ impl RunSet {
         let mut sum = added;
         for run in self.runs.iter().rev() {
             let len = run.items.len();
-            if len > RATIO * sum || sum + len > merge_max {
+            let is_due = len <= RATIO * sum || sum + len <= SEEK_MERGE_MAX;
+            if !is_due || sum + len > merge_max {
                 break;
             }
             sum += len;

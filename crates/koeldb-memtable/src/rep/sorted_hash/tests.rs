@@ -486,6 +486,111 @@ fn background_merges_keep_runs_few_while_seeks_go_on() {
     assert_eq!(scan(&table).len() as u64, total);
 }
 
+/// Internal keys in order, and where a cursor over them stands.
+struct Listed {
+    keys: Vec<Vec<u8>>,
+    at: Option<usize>,
+}
+
+impl Listed {
+    /// Moves both to the same place, and compares.
+    fn step(&mut self, cursor: &mut SortedHashCursor, order: &KeyOrder, kind: u64, target: &[u8]) {
+        let before = |key: &Vec<u8>| order.compare_internal(key, target).is_lt();
+        let through = |key: &Vec<u8>| order.compare_internal(key, target).is_le();
+        self.at = match kind {
+            0 => {
+                cursor.seek_to_first();
+                Some(0)
+            }
+            1 => {
+                cursor.seek_to_last();
+                self.keys.len().checked_sub(1)
+            }
+            2..6 => {
+                cursor.seek(target);
+                Some(self.keys.partition_point(before))
+            }
+            6 | 7 => {
+                cursor.seek_for_prev(target);
+                self.keys.partition_point(through).checked_sub(1)
+            }
+            8..14 => {
+                cursor.prev();
+                self.at.and_then(|at| at.checked_sub(1))
+            }
+            _ => {
+                cursor.next();
+                self.at.map(|at| at + 1)
+            }
+        };
+        self.at = self.at.filter(|&at| at < self.keys.len());
+        let expected = self.at.map(|at| &*self.keys[at]);
+        assert_eq!(cursor.entry().map(Entry::key), expected, "{kind}");
+    }
+}
+
+#[test]
+fn cursors_go_through_runs_and_tail_as_through_one_list() {
+    let slow = Arc::new(Slow {
+        held: StdMutex::new(None),
+    });
+    let orders = [
+        KeyOrder::Bytewise,
+        KeyOrder::ReverseBytewise,
+        KeyOrder::new(SlowOrder(slow)),
+    ];
+    for (order, key_count) in orders.into_iter().zip([100_000_u64, 40, 300]) {
+        let mut state = key_count;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let table = Arc::new(SortedHash::new(parts(order.clone(), 256, 10_000)));
+        let mut keys = Vec::new();
+        let mut kept: Vec<(SortedHashCursor, Listed)> = Vec::new();
+        for _ in 0..count(60).max(6) {
+            for _ in 0..random(150) {
+                let (key, seqno) = (numbered(random(key_count)), keys.len() as u64 + 1);
+                insert(&table, &key, seqno);
+                keys.push(encode(&key, seqno, ValueType::Value).to_vec());
+            }
+            let mut sorted = keys.clone();
+            sorted.sort_by(|a, b| order.compare_internal(a, b));
+            let listed = Listed {
+                keys: sorted,
+                at: None,
+            };
+            kept.push((SortedHashCursor::new(Arc::clone(&table)), listed));
+            if kept.len() > 3 {
+                kept.remove(0);
+            }
+            for (cursor, listed) in &mut kept {
+                for _ in 0..count(200).max(20) {
+                    let key = numbered(random(key_count));
+                    let target = encode(&key, random(4000), ValueType::FOR_SEEK);
+                    // Now and then a long way in one direction.
+                    let (kind, steps) = match random(40) {
+                        0 => (20, random(400)),
+                        1 => (10, random(400)),
+                        _ => (random(30), 1),
+                    };
+                    for _ in 0..steps {
+                        listed.step(cursor, &order, kind, &target);
+                    }
+                }
+            }
+        }
+        table.seal();
+        table.finish();
+        for (cursor, listed) in &mut kept {
+            listed.step(cursor, &order, 0, b"");
+            while listed.at.is_some() {
+                listed.step(cursor, &order, 20, b"");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_long_log_is_freed_without_recursion() {
     let table = table(1 << 12, 1);
