@@ -57,7 +57,7 @@ impl Recycler {
         let Some(count) = bucket_count(options, None) else {
             return;
         };
-        let missing = !lock(&self.arrays).iter().any(|array| array.len() == count);
+        let missing = !lock(&self.arrays).iter().any(|array| array.is_for(count));
         if missing {
             let mut array = BucketArray::new(count);
             array.clear();
@@ -92,11 +92,11 @@ impl Recycler {
         }
     }
 
-    /// A cleared array of `count` buckets, if there is one; who gets none makes one.
+    /// A cleared array with places for `count` keys, if there is one; who gets none makes one.
     pub(crate) fn take_array(&self, count: usize) -> Option<BucketArray> {
         self.note_taken(BucketArray::bytes_of(count));
         let mut arrays = lock(&self.arrays);
-        let at = arrays.iter().position(|array| array.len() == count)?;
+        let at = arrays.iter().position(|array| array.is_for(count))?;
         let array = arrays.remove(at)?;
         self.held_bytes
             .fetch_sub(array.memory_bytes(), Ordering::Relaxed);

@@ -5,8 +5,9 @@ use koeldb_base::{Error, KeyOrder, Result};
 use super::prefix_hash::BUCKET_BYTES;
 use crate::memtable::MemtableOptions;
 
-/// The share of the write buffer that buckets take when their number is left to us.
-const BUCKETS_SHARE: usize = 16;
+/// So many entries get eight places, at least, when the number of buckets is left to us: few buckets then have more keys than
+/// slots.
+const ENTRIES_PER_PLACES: usize = 5;
 /// The share of the write buffer that buckets take at most: a memtable must not be full when it is empty.
 const BUCKETS_SHARE_MAX: usize = 8;
 /// The bytes of an entry where nothing is known: a quarter of a kilobyte is between small and large values.
@@ -107,16 +108,13 @@ pub(super) fn sorted_hash_bucket_count(
     options: &MemtableOptions,
     entry_bytes: Option<usize>,
 ) -> usize {
-    let buckets_max =
-        |share: usize| (options.write_buffer_bytes / share / size_of::<usize>()).max(1);
-    let (wanted, max) = match options.rep {
-        RepKind::SortedHash { bucket_count, .. } if bucket_count > 0 => {
-            (bucket_count, buckets_max(BUCKETS_SHARE_MAX))
-        }
+    let max = (options.write_buffer_bytes / BUCKETS_SHARE_MAX / size_of::<usize>()).max(1);
+    let wanted = match options.rep {
+        RepKind::SortedHash { bucket_count, .. } if bucket_count > 0 => bucket_count,
         _ => {
             let entry_bytes = entry_bytes.unwrap_or(ENTRY_BYTES).max(1);
             let entries = options.write_buffer_bytes / entry_bytes;
-            (entries, buckets_max(BUCKETS_SHARE))
+            entries / ENTRIES_PER_PLACES * 8
         }
     };
     // The largest power of two that is not above the maximum.

@@ -95,7 +95,7 @@ pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
 pub(crate) struct SortedHashParts {
     pub(crate) order: KeyOrder,
     pub(crate) arena: SharedArena,
-    /// A power of two.
+    /// The keys to have places for: a power of two.
     pub(crate) bucket_count: usize,
     /// The slots of a log that are sorted at once.
     pub(crate) vector_limit: usize,
@@ -248,23 +248,21 @@ impl SortedHash {
         debug_assert!(!self.sealed.load(Ordering::Relaxed));
         let encoded_len = parts.encoded_len();
         let bucket = self.buckets.bucket(hash);
-        let mut seen = bucket.load();
-        let node = match seen.find(hash, parts.user_key, &self.arena) {
-            Some(head) => {
+        let node = match bucket.find(hash, parts.user_key, &self.arena) {
+            Ok(head) => {
                 let node = make_node(lease, parts, &self.arena);
                 self.add_version(head, node, parts)?;
                 node
             }
-            None => {
+            Err(mut vacancy) => {
                 let head = make_head(lease, parts, &self.arena);
-                loop {
-                    match bucket.push(seen, head, hash) {
-                        Ok(()) => break,
-                        Err(found) => seen = found,
-                    }
-                    if let Some(first) = seen.find(hash, parts.user_key, &self.arena) {
-                        self.add_version(first, head.node(), parts)?;
-                        break;
+                while !bucket.push(vacancy, head, hash) {
+                    match bucket.find(hash, parts.user_key, &self.arena) {
+                        Ok(first) => {
+                            self.add_version(first, head.node(), parts)?;
+                            break;
+                        }
+                        Err(next) => vacancy = next,
                     }
                 }
                 head.node()
@@ -296,19 +294,14 @@ impl SortedHash {
     /// The versions of the user key of an internal key, from that one on to older ones.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SortedHashEntries<'_> {
-        let hash = self.hash(footer_of(internal_key).0);
-        self.entries_in(self.buckets.bucket(hash).load(), hash, internal_key)
+        self.entries_of(self.hash(footer_of(internal_key).0), internal_key)
     }
 
     #[inline]
-    fn entries_in<'t>(
-        &'t self,
-        chain: node::Chain<'t>,
-        hash: KeyHash,
-        internal_key: &[u8],
-    ) -> SortedHashEntries<'t> {
+    fn entries_of(&self, hash: KeyHash, internal_key: &[u8]) -> SortedHashEntries<'_> {
         let (user_key, footer) = footer_of(internal_key);
-        let head = chain.find(hash, user_key, &self.arena);
+        let bucket = self.buckets.bucket(hash);
+        let head = bucket.find(hash, user_key, &self.arena).ok();
         SortedHashEntries {
             table: self,
             node: head.and_then(|head| self.version(head, footer, internal_key)),
@@ -374,12 +367,11 @@ impl SortedHash {
             *hash = self.hash(footer_of(internal_key).0);
             self.buckets.bucket(*hash).prefetch();
         }
-        let chains = hashes.map(|hash| self.buckets.bucket(hash).load());
-        for (chain, &hash) in chains.iter().zip(&hashes).take(internal_keys.len()) {
-            chain.prefetch(hash);
+        for &hash in hashes.iter().take(internal_keys.len()) {
+            self.buckets.bucket(hash).prefetch_head(hash);
         }
         std::array::from_fn(|at| match internal_keys.get(at) {
-            Some(internal_key) => self.entries_in(chains[at], hashes[at], internal_key),
+            Some(internal_key) => self.entries_of(hashes[at], internal_key),
             None => SortedHashEntries {
                 table: self,
                 node: None,

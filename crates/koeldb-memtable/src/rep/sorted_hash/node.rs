@@ -1,27 +1,35 @@
 //! Buckets, key heads and versions: the chains of the hash table, in the arena.
 //!
 //! ```text
-//! bucket   = address of the first head: 48 bits ‖ filter: 16 bits
-//! head     = address of the next head: 48 bits ‖ part of the key's hash: 16 bits ‖ newest version: pointer ‖ node
+//! bucket   = 7 slots ‖ chain                                                                 a cache line
+//! slot     = address of a head: 48 bits ‖ fingerprint: 16 bits
+//! chain    = address of the first head: 48 bits ‖ filter: 16 bits
+//! head     = address of the next head: 48 bits ‖ fingerprint: 16 bits ‖ newest version: pointer ‖ node
 //! node     = next older version: pointer ‖ entry
 //! ```
 //!
-//! A bucket chains the *distinct keys* that hash to it. The first entry of a key is its head; all entries of the key,
-//! the head among them, are chained from newest to oldest. Four bits of a key's hash choose one of the bits of the
-//! filter: where it is not set, no node is looked at.
+//! A bucket leads to the *distinct keys* that hash to it, by slots that are filled one after the other, and by a chain once
+//! all are. The first entry of a key is its head; all entries of the key, the head among them, are chained from newest to
+//! oldest. A fingerprint is a part of the hash of a head's key: mostly one line says which head to look at, or that there
+//! is none. For chains four bits of a key's hash choose one of the bits of the filter: where it is not set, no head is
+//! looked at.
 //!
 //! # Invariants
 //! - **N1** Heads and nodes lie in the arena of the table, are whole before anything leads to them, and are reached by
 //!   loads with acquire of what was stored with release. What a head was made with never changes.
-//! - **N2** A bucket changes only by a new head that leads to the one it held, and a link to a version only by a new
-//!   node that leads to the one it held: whoever is inside of a chain meets everything behind. Nothing is removed and
-//!   no address is used twice, so a bucket that holds what it held before is unchanged.
+//! - **N2** A slot changes once, from nothing to a head, when all before it are filled: who finds one empty has seen all
+//!   keys of the bucket, and if it is still empty there is no other. A chain changes only by a new head that leads to the
+//!   one it held, and a link to a version only by a new node that leads to the one it held: whoever is inside of a chain
+//!   meets everything behind. Nothing is removed and no address is used twice, so a chain that begins with what it began
+//!   with before is unchanged.
 //! - **N3** A node pointer stays with the table it was made in: in its buckets, logs and runs.
 #![expect(
     unsafe_code,
     reason = "nodes with their entries inside cost one cache miss where boxes cost three"
 )]
 
+#[cfg(not(all(loom, test)))]
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -32,8 +40,12 @@ use crate::arena::{ADDRESS_BITS, Lease, Pages, SharedArena};
 use crate::rep::entry::{Entry, EntryParts};
 use crate::sync::AtomicPtr;
 
-/// Without room for tags beside addresses, chains are searched to the end.
+/// Without room for tags beside addresses, all keys of a bucket are compared.
 const HAS_TAGS: bool = usize::BITS > ADDRESS_BITS;
+/// The keys that a bucket has a place for, if chains are as good as places.
+const PLACES: usize = 8;
+/// The slots of a bucket. In models chains begin with the second key.
+const SLOTS: usize = if cfg!(all(loom, test)) { 1 } else { PLACES - 1 };
 
 /// The hash of a user key, taken apart.
 #[derive(Clone, Copy)]
@@ -42,7 +54,7 @@ pub(super) struct KeyHash(pub(super) u64);
 impl KeyHash {
     /// Its bucket among a power of two of them.
     #[inline]
-    pub(super) fn index(self, bucket_count: usize) -> usize {
+    fn index(self, bucket_count: usize) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "only the low bits are wanted"
@@ -57,7 +69,7 @@ impl KeyHash {
         1 << (self.0 >> 60)
     }
 
-    /// What is kept beside the address of the next head: none of the bits above, nor those of the index.
+    /// What is kept beside the address of a head: none of the bits above, nor those of the index.
     #[inline]
     fn fingerprint(self) -> u16 {
         ((self.0 >> 44) & 0xffff) as u16
@@ -313,96 +325,135 @@ impl<'t> HeadRef<'t> {
     }
 }
 
-/// One bucket.
-#[repr(transparent)]
-pub(super) struct Bucket(AtomicPtr<Head>);
+/// One bucket: a cache line.
+#[repr(C, align(64))]
+pub(super) struct Bucket {
+    slots: [AtomicPtr<Head>; SLOTS],
+    chain: AtomicPtr<Head>,
+}
 
-/// What a bucket held at a moment.
+/// Where a key that is not in a bucket would be put: the first of its slots that was empty, or its chain as it was.
 #[derive(Clone, Copy)]
-pub(super) struct Chain<'t> {
-    word: Tagged,
-    table: PhantomData<&'t Bucket>,
+pub(super) struct Vacancy {
+    slot: usize,
+    seen: Tagged,
 }
 
 impl Bucket {
-    #[inline]
-    pub(super) fn load(&self) -> Chain<'_> {
-        Chain {
-            word: Tagged(self.0.load(Ordering::Acquire)),
-            table: PhantomData,
+    #[cfg(all(loom, test))]
+    fn empty() -> Self {
+        Bucket {
+            slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            chain: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
-    /// Puts a head, written and not yet linked, in front of `seen`; or says what the bucket holds instead.
+    /// The word of the chain, and the first head in it.
     #[inline]
-    pub(super) fn push<'t>(
-        &'t self,
-        seen: Chain<'t>,
-        head: HeadRef<'t>,
-        hash: KeyHash,
-    ) -> Result<(), Chain<'t>> {
-        let next = Tagged::new(seen.word.address(), hash.fingerprint());
-        head.get().next.store(next.0, Ordering::Relaxed);
-        let filter = seen.word.tag().unwrap_or(0) | hash.filter();
-        let word = Tagged::new(head.head.as_ptr(), filter);
-        let pushed =
-            self.0
-                .compare_exchange(seen.word.0, word.0, Ordering::AcqRel, Ordering::Acquire);
-        pushed.map(|_| ()).map_err(|found| Chain {
-            word: Tagged(found),
-            table: PhantomData,
-        })
+    fn chain<'t>(&'t self) -> (Tagged, Option<HeadRef<'t>>) {
+        let word = Tagged(self.chain.load(Ordering::Acquire));
+        // SAFETY: the chain was loaded with acquire (N1).
+        (word, unsafe { HeadRef::new(word.address()) })
     }
 
+    /// The heads in slots that have the fingerprint of a hash, and the first empty slot. What to look at is not known before
+    /// the line is there: until then no branch depends on it.
+    #[inline]
+    fn slots_like<'t>(
+        &'t self,
+        hash: KeyHash,
+    ) -> (impl Iterator<Item = HeadRef<'t>>, Option<usize>) {
+        let (mut like, mut empty) = (0_u32, 0_u32);
+        let words: [Tagged; SLOTS] =
+            std::array::from_fn(|slot| Tagged(self.slots[slot].load(Ordering::Acquire)));
+        for (slot, word) in words.iter().enumerate() {
+            let is_like = word.tag().is_none_or(|tag| tag == hash.fingerprint());
+            like |= u32::from(is_like) << slot;
+            empty |= u32::from(word.address().is_null()) << slot;
+        }
+        like &= !empty;
+        let heads = std::iter::from_fn(move || {
+            let slot = like.trailing_zeros() as usize;
+            like &= like.wrapping_sub(1);
+            // SAFETY: the slot was loaded with acquire (N1).
+            unsafe { HeadRef::new(words.get(slot)?.address()) }
+        });
+        (heads, (empty != 0).then(|| empty.trailing_zeros() as usize))
+    }
+
+    /// The head of the key; or where it would be put, if there is none.
+    #[inline]
+    pub(super) fn find<'t>(
+        &'t self,
+        hash: KeyHash,
+        user_key: &[u8],
+        arena: &'t SharedArena,
+    ) -> Result<HeadRef<'t>, Vacancy> {
+        let has_key =
+            |head: HeadRef<'t>| head.node().entry(arena).user_key_and_footer().0 == user_key;
+        let (like, empty) = self.slots_like(hash);
+        for head in like {
+            if has_key(head) {
+                return Ok(head);
+            }
+        }
+        if let Some(slot) = empty {
+            let seen = Tagged(ptr::null_mut());
+            return Err(Vacancy { slot, seen });
+        }
+        let (seen, mut chained) = self.chain();
+        if seen.tag().is_none_or(|tag| tag & hash.filter() != 0) {
+            while let Some(head) = chained {
+                let found = head.next_and_fingerprint().tag();
+                if found.is_none_or(|found| found == hash.fingerprint()) && has_key(head) {
+                    return Ok(head);
+                }
+                chained = head.next();
+            }
+        }
+        Err(Vacancy { slot: SLOTS, seen })
+    }
+
+    /// Puts a head, written and not yet linked, where its key would be put; says whether it is still the place.
+    #[inline]
+    pub(super) fn push(&self, vacancy: Vacancy, head: HeadRef<'_>, hash: KeyHash) -> bool {
+        let Vacancy { slot, seen } = vacancy;
+        let address = head.head.as_ptr();
+        let (place, word) = match self.slots.get(slot) {
+            Some(slot) => (slot, Tagged::new(address, hash.fingerprint())),
+            None => {
+                let next = Tagged::new(seen.address(), hash.fingerprint());
+                head.get().next.store(next.0, Ordering::Relaxed);
+                let filter = seen.tag().unwrap_or(0) | hash.filter();
+                (&self.chain, Tagged::new(address, filter))
+            }
+        };
+        let pushed = place.compare_exchange(seen.0, word.0, Ordering::AcqRel, Ordering::Relaxed);
+        pushed.is_ok()
+    }
+
+    /// The number of keys.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn len(&self) -> usize {
+        let chained = std::iter::successors(self.chain().1, |head| head.next());
+        let filled = |slot: &&AtomicPtr<Head>| !slot.load(Ordering::Acquire).is_null();
+        self.slots.iter().filter(filled).count() + chained.count()
+    }
+
+    /// Asks for the bucket.
     #[inline]
     pub(super) fn prefetch(&self) {
         super::prefetch(ptr::from_ref(self).cast());
     }
-}
 
-impl<'t> Chain<'t> {
-    /// The head of the key, if there is one.
+    /// Asks for the head of a key, if it may be there.
     #[inline]
-    pub(super) fn find(
-        self,
-        hash: KeyHash,
-        user_key: &[u8],
-        arena: &'t SharedArena,
-    ) -> Option<HeadRef<'t>> {
-        if self.word.tag().is_some_and(|tag| tag & hash.filter() == 0) {
-            return None;
-        }
-        let mut head = self.first();
-        while let Some(at) = head {
-            let fingerprint = at.next_and_fingerprint().tag();
-            if fingerprint.is_none_or(|found| found == hash.fingerprint())
-                && at.node().entry(arena).user_key_and_footer().0 == user_key
-            {
-                return Some(at);
-            }
-            head = at.next();
-        }
-        None
-    }
-
-    /// The number of keys in the chain.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn len(self) -> usize {
-        std::iter::successors(self.first(), |head| head.next()).count()
-    }
-
-    #[inline]
-    fn first(self) -> Option<HeadRef<'t>> {
-        // SAFETY: the bucket was loaded with acquire (N1).
-        unsafe { HeadRef::new(self.word.address()) }
-    }
-
-    /// Asks for the first head, unless the filter says that the key is not in the chain.
-    #[inline]
-    pub(super) fn prefetch(self, hash: KeyHash) {
-        if self.word.tag().is_none_or(|tag| tag & hash.filter() != 0)
-            && let Some(head) = self.first()
-        {
+    pub(super) fn prefetch_head(&self, hash: KeyHash) {
+        let head = self.slots_like(hash).0.next().or_else(|| {
+            let (word, first) = self.chain();
+            first.filter(|_| word.tag().is_some_and(|tag| tag & hash.filter() != 0))
+        });
+        if let Some(head) = head {
             head.node().as_ptr().prefetch();
         }
     }
@@ -469,32 +520,40 @@ unsafe impl Send for BucketArray {}
 unsafe impl Sync for BucketArray {}
 
 impl BucketArray {
-    /// `count` empty buckets.
+    /// Empty buckets with places for `count` keys.
     #[cfg(not(all(loom, test)))]
     pub(crate) fn new(count: usize) -> Self {
         let bytes = Self::bytes_of(count);
+        let bucket_count = count.div_ceil(PLACES);
+        let with = |start: NonNull<Bucket>, pages| BucketArray {
+            buckets: NonNull::slice_from_raw_parts(start, bucket_count),
+            pages,
+        };
         if bytes >= HUGE_BYTES
             && let Some(pages) = Pages::new(bytes)
         {
-            return BucketArray {
-                // Zeros, as below.
-                buckets: NonNull::slice_from_raw_parts(pages.start().cast(), count),
-                pages: Some(pages),
-            };
+            // Zeros, as below.
+            return with(pages.start().cast(), Some(pages));
         }
-        // Zeros, which the system has ready and a loop over null pointers would have to write. A bucket has the size and
-        // alignment of a `usize`, and a zero is a null pointer.
-        let zeros = Box::into_raw(vec![0_usize; count].into_boxed_slice());
-        BucketArray {
-            buckets: NonNull::new(zeros as *mut [Bucket]).expect("a box is not at null"),
-            pages: None,
+        if count == 0 {
+            return with(NonNull::dangling(), None);
         }
+        // Zeros, which the system has ready and a loop over null pointers would have to write. All words of a bucket are
+        // null then.
+        let layout = Layout::array::<Bucket>(bucket_count).expect("a part of the write buffer");
+        // SAFETY: there is one bucket at least.
+        let zeros = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(zeros) else {
+            handle_alloc_error(layout)
+        };
+        with(start.cast(), None)
     }
 
     #[cfg(all(loom, test))]
     pub(crate) fn new(count: usize) -> Self {
-        let empty = |_| Bucket(AtomicPtr::new(ptr::null_mut()));
-        let buckets: Box<[Bucket]> = (0..count).map(empty).collect();
+        let buckets: Box<[Bucket]> = (0..count.div_ceil(PLACES))
+            .map(|_| Bucket::empty())
+            .collect();
         BucketArray {
             buckets: NonNull::new(Box::into_raw(buckets)).expect("a box is not at null"),
             pages: None,
@@ -510,21 +569,24 @@ impl BucketArray {
     /// Empties all buckets.
     pub(crate) fn clear(&mut self) {
         for bucket in self.all() {
-            bucket.0.store(ptr::null_mut(), Ordering::Relaxed);
+            for word in bucket.slots.iter().chain([&bucket.chain]) {
+                word.store(ptr::null_mut(), Ordering::Relaxed);
+            }
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.buckets.len()
+    /// Whether it is what [`new`](Self::new) makes for so many keys.
+    pub(crate) fn is_for(&self, count: usize) -> bool {
+        self.buckets.len() == count.div_ceil(PLACES)
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        Self::bytes_of(self.len())
+        self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// What an array of so many buckets takes.
+    /// What an array with places for so many keys takes.
     pub(crate) fn bytes_of(count: usize) -> usize {
-        count * size_of::<Bucket>()
+        count.div_ceil(PLACES) * size_of::<Bucket>()
     }
 
     /// The bucket of a key.
@@ -537,7 +599,7 @@ impl BucketArray {
 impl Drop for BucketArray {
     fn drop(&mut self) {
         if self.pages.is_none() {
-            // SAFETY: without pages they were made in a box, whose only owner this is.
+            // SAFETY: without pages they are as a box would have them, whose only owner this is.
             drop(unsafe { Box::from_raw(self.buckets.as_ptr()) });
         }
     }
