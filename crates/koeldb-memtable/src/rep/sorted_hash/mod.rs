@@ -29,16 +29,16 @@
 //! | H3 | an empty last vector is read | runs of nothing are not made | `h03` |
 //! | H4 | a key that collides hides another, newer versions are returned | a chain of keys, each with a chain of versions | `h04` |
 //! | H5, H12, H18 | cursors over an active table are empty or begin before it | no table and no option is without order | `h05_h12`, `a_seek_sees_every_write_acknowledged_before_it` |
-//! | H6 | the hash covers more of a key than the order compares | it covers the user key; timestamps are refused | options |
+//! | H6 | the hash covers more of a key than the order compares | it covers the user key; timestamps are refused | `h06` |
 //! | H7 | a walk of as many nodes as were counted misses the last | walks end at null (N2) | `m1_h07` |
 //! | H8 | a vector is freed under who appends to it | reference counts; logs are not merged, runs are | `h08`, `m8_m11`, control `m13_h08` |
 //! | H9, H10 | a write between any two seeks makes a vector each, or moves all entries each time | runs in proportion, merged | `h09_h10` |
 //! | H11 | lists are read beside who links them | published by a store (L1, H1) | `m5_m7_h11` |
 //! | H14, H15 | sealing and inserts wait for who sorts | nobody waits (H2) | `h14_h15` |
-//! | H16, H27 | locks by bucket and counters that all writers share | one compare-and-swap, and counters by shard | by construction |
+//! | H16, H27 | locks by bucket and counters that all writers share | one compare-and-swap, and counters by shard | `h16`, `h27` |
 //! | H17, H23 | buckets of 168 bytes that nobody counts, however small the table | eight bytes, a share of the write buffer, all charged | `h17`, `h17_h23` |
 //! | H19 | what expects live cursors reads the past | `refresh`; a tailing cursor moves at each seek | `h19`, the model tests |
-//! | H20 | counts are estimated as 0 | none are offered | by construction |
+//! | H20 | counts are estimated as 0 | they are counted, by shard | `h20` |
 //! | H21 | keys that compare equal hash apart | such orders are refused | `h21` |
 //! | H22 | versions of one key burden its neighbours | as for H4 | `h22` |
 //! | H24 | an entry that cannot be put in order stays in the hash alone | both are done or neither (H1) | `one_of_two_equal_entries_is_refused` |

@@ -1,17 +1,18 @@
 //! What went wrong in sorted hash memtables before, each with its test; the numbers are those of a catalogue of 28.
 //!
-//! Not here: H6, user-defined timestamps, which memtables do not know; H7 and H11, which are models (`models`); H16 and
-//! H27, locks and shared counters of inserts, of which there are none; H18, modes that hide entries, of which there are
-//! none; H24, a failure that cannot happen: a log grows or the process ends.
+//! Not here: H7 and H11, which are models (`models`); H18, modes that hide entries, of which there are none; H24, a failure
+//! that cannot happen: a log grows or the process ends.
 
 use std::cmp::Ordering as Order;
 use std::sync::Mutex as StdMutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use koeldb_base::key::{MAX_SEQNO, encode};
 use koeldb_base::{Comparator, SeqNo, ValueType};
 
+use super::node::Bucket;
 use super::*;
 use crate::memtable::MemtableOptions;
 use crate::rep::{Learned, MemtableRep, RepKind, bucket_count};
@@ -195,6 +196,45 @@ fn h05_h12_cursors_show_an_active_table_from_its_first_entry_on() {
 }
 
 #[test]
+fn h06_all_entries_of_a_user_key_are_in_one_bucket_whatever_stands_behind_the_key() {
+    let table = table(1 << 10, 10_000);
+    let types = [
+        ValueType::Value,
+        ValueType::Deletion,
+        ValueType::Merge,
+        ValueType::SingleDeletion,
+        ValueType::WideColumnEntity,
+    ];
+    for (seqno, value_type) in (1..).zip(types) {
+        let parts = EntryParts::new(seqno, value_type, b"key", b"v").unwrap();
+        table.insert(&parts).unwrap();
+        // What has a timestamp, or a footer, behind the same key is a key of its own.
+        insert(&table, &encode(b"key", seqno, value_type), seqno);
+    }
+    let buckets = (0..(1 << 10) / 8).map(|low| table.buckets.bucket(KeyHash(low)));
+    assert_eq!(buckets.map(Bucket::len).sum::<usize>(), 1 + types.len());
+    for snapshot in 1..=types.len() as u64 {
+        for value_type in types.into_iter().chain([ValueType::FOR_SEEK]) {
+            let target = encode(b"key", snapshot, value_type);
+            let found = table.entries_from(&target).next();
+            let found = found.map(|entry| entry.user_key_and_footer());
+            let its_own = types[usize::try_from(snapshot).unwrap() - 1];
+            let expected = snapshot - u64::from((value_type as u8) < its_own as u8);
+            assert_eq!(found.is_some(), expected > 0);
+            if let Some((key, footer)) = found {
+                assert_eq!((key, footer >> 8), (&b"key"[..], expected));
+            }
+        }
+        let longer = encode(
+            b"key",
+            snapshot,
+            types[usize::try_from(snapshot).unwrap() - 1],
+        );
+        assert_eq!(get(&table, &longer, MAX_SEQNO), Some(snapshot));
+    }
+}
+
+#[test]
 fn h08_a_cursor_keeps_the_runs_it_shows() {
     let table = table(256, 16);
     let mut cursors = Vec::new();
@@ -318,6 +358,42 @@ fn h14_h15_neither_seal_nor_inserts_nor_look_ups_nor_seeks_wait_for_who_sorts() 
 }
 
 #[test]
+fn h16_a_reader_inside_of_a_bucket_holds_up_no_insert_into_it() {
+    assert_eq!(BucketArray::bytes_of(8), 64, "no locks");
+    let table = table(1, 10_000);
+    // More keys than slots, two versions each.
+    for seqno in 1..=20 {
+        insert(&table, &numbered(seqno % 10), seqno);
+    }
+    let readings = [3, 9].map(|number| {
+        let target = encode(&numbered(number), MAX_SEQNO, ValueType::FOR_SEEK);
+        let mut reading = table.entries_from(&target);
+        let newest = reading.next().unwrap().user_key_and_footer().1 >> 8;
+        assert_eq!(newest, 10 + number);
+        (number, reading)
+    });
+    let (done, is_done) = sync_channel(1);
+    let writer = thread::spawn({
+        let table = Arc::clone(&table);
+        move || {
+            for seqno in 21..=80 {
+                insert(&table, &numbered(seqno % 30), seqno);
+            }
+            done.send(()).unwrap();
+        }
+    });
+    let waited = is_done.recv_timeout(Duration::from_secs(60));
+    waited.expect("inserts that wait for no reader");
+    writer.join().unwrap();
+    for (number, mut reading) in readings {
+        let older = reading.next().unwrap().user_key_and_footer().1 >> 8;
+        assert_eq!(older, number);
+        assert!(reading.next().is_none());
+        assert_eq!(get(&table, &numbered(number), MAX_SEQNO), Some(60 + number));
+    }
+}
+
+#[test]
 fn h17_h23_buckets_fit_the_write_buffer() {
     let options = |bucket_count, write_buffer_bytes| MemtableOptions {
         rep: RepKind::SortedHash {
@@ -354,6 +430,44 @@ fn h17_h23_buckets_fit_the_write_buffer() {
     );
     let list = MemtableOptions::default();
     assert_eq!(bucket_count(&list, None), None);
+}
+
+#[test]
+fn h20_counts_are_those_of_what_was_inserted_at_any_time() {
+    let table = table(64, 16);
+    let mut deletions = 0;
+    let mut data_bytes = 0;
+    let check = |entries: u64, deletions: u64, data_bytes: u64| {
+        let totals = table.arena().arena().totals();
+        assert_eq!(totals.entries, entries);
+        assert_eq!(totals.deletions, deletions);
+        assert_eq!(totals.data_bytes, data_bytes);
+        assert_eq!(totals.largest_seqno, entries);
+        assert_eq!(totals.first_seqno, Some(1));
+    };
+    let total = count(2000);
+    for seqno in 1..=total {
+        let value_type = match seqno % 7 {
+            0 => ValueType::Deletion,
+            _ => ValueType::Value,
+        };
+        let key = numbered(seqno % 300);
+        let parts = EntryParts::new(seqno, value_type, &key, b"value").unwrap();
+        table.insert(&parts).unwrap();
+        deletions += u64::from(seqno % 7 == 0);
+        data_bytes += parts.encoded_len() as u64;
+        // Neither one that is refused nor a scan changes what was counted.
+        table.insert(&parts).unwrap_err();
+        if seqno % 100 == 1 {
+            check(seqno, deletions, data_bytes);
+            assert_eq!(scan(&table).len() as u64, seqno);
+        }
+    }
+    table.seal();
+    check(total, deletions, data_bytes);
+    table.finish();
+    check(total, deletions, data_bytes);
+    assert_eq!(scan(&table).len() as u64, total);
 }
 
 #[test]
@@ -452,6 +566,51 @@ fn h25_a_prepared_array_is_used_and_comes_back_empty() {
     let small = Recycler::new(100);
     small.prepare(&options);
     assert_eq!(small.memory_bytes(), 0, "not more than it may keep");
+}
+
+#[test]
+fn h27_inserts_have_nothing_to_write_in_common_but_a_bucket_until_one_needs_memory() {
+    let table = table(1 << 12, 10_000);
+    let insert_at = |shard: usize, seqno: SeqNo| {
+        let key = numbered(seqno);
+        let parts = EntryParts::new(seqno, ValueType::Value, &key, b"v").unwrap();
+        let mut lease = table.arena().arena().lease_of(shard);
+        let hash = table.hash(&key);
+        table.insert_leased(&mut lease, &parts, hash).unwrap();
+    };
+    // Both have memory for some more.
+    for seqno in 1..=100 {
+        insert_at(0, seqno);
+        insert_at(1, 1000 + seqno);
+    }
+    let shared = || {
+        let set = Arc::clone(&table.lock_set());
+        (
+            Arc::as_ptr(&set),
+            Arc::strong_count(&set),
+            Arc::strong_count(&table),
+            table.gauge.bytes(),
+            table.arena().arena().memory_bytes(),
+            table.offered.load(Ordering::Relaxed),
+        )
+    };
+    let appended = |shard: usize| table.appended[shard].0.load(Ordering::Relaxed);
+    let before = shared();
+    for seqno in 101..=110 {
+        insert_at(0, seqno);
+        assert_eq!((appended(0), appended(1)), (seqno, 100));
+    }
+    assert!(shared() == before, "an insert wrote what all share");
+    assert_eq!((2..SHARDS).map(appended).sum::<u64>(), 0);
+    // What each does write lies in lines of its own.
+    let lines = |shard: usize| std::ptr::from_ref(&table.appended[shard]).addr() / 128;
+    assert!((1..SHARDS).all(|shard| lines(shard) > lines(shard - 1)));
+    // A leased shard is passed over.
+    let _leased: Vec<Lease<'_>> = (0..SHARDS - 1)
+        .map(|shard| table.arena().arena().lease_of(shard))
+        .collect();
+    insert(&table, &numbered(5000), 5000);
+    assert_eq!(appended(SHARDS - 1), 1);
 }
 
 #[test]
