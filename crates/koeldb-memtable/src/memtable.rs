@@ -362,12 +362,12 @@ impl Memtable {
         self.rep.cursor()
     }
 
-    /// As [`cursor`](Self::cursor), but it need not show keys of other prefixes than that of the key sought last. With
-    /// [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`] it makes no sorted copy, and `seek_to_first` and
-    /// `seek_to_last` find nothing.
+    /// As [`cursor`](Self::cursor), but it need not show keys of other prefixes than that of the key sought last, which
+    /// must have one. With [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`] it makes no sorted copy, and
+    /// `seek_to_first` and `seek_to_last` find nothing; unless they hash the prefixes of another extractor than `prefixes`.
     #[must_use]
-    pub fn prefix_cursor(self: &Arc<Self>) -> MemtableCursor {
-        self.rep.prefix_cursor()
+    pub fn prefix_cursor(self: &Arc<Self>, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
+        self.rep.prefix_cursor(prefixes)
     }
 
     /// The range tombstones inserted so far; `None` if there are none.

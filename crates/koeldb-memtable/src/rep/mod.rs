@@ -23,6 +23,7 @@ use std::array;
 use std::fmt;
 use std::sync::Arc;
 
+use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, PinnedSlice};
 
 pub(crate) use entry::{Entry, EntryParts};
@@ -200,9 +201,9 @@ impl MemtableRep {
     }
 
     /// A cursor that may show the entries of the sought key's prefix alone.
-    pub(crate) fn prefix_cursor(&self) -> MemtableCursor {
+    pub(crate) fn prefix_cursor(&self, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
         match self {
-            MemtableRep::PrefixHash(table) => MemtableCursor {
+            MemtableRep::PrefixHash(table) if table.hashes(prefixes) => MemtableCursor {
                 cursor: RepCursor::Prefix(PrefixCursor::new(Arc::clone(table))),
             },
             _ => self.cursor(),

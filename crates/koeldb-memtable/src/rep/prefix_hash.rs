@@ -73,6 +73,11 @@ impl PrefixHash {
         }
     }
 
+    /// Whether keys that share a prefix of `prefixes` share a bucket.
+    pub(crate) fn hashes(&self, prefixes: &Arc<dyn PrefixExtractor>) -> bool {
+        Arc::ptr_eq(&self.prefixes, prefixes)
+    }
+
     /// The bucket of a key: by its prefix, or by all of a key that has none.
     #[inline]
     fn bucket(&self, user_key: &[u8]) -> &Bucket {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use koeldb_base::key::{self, InternalKey, MAX_SEQNO, pack};
 use koeldb_base::merge_operator::{MergeOperator, StringAppend};
-use koeldb_base::prefix::FixedPrefix;
+use koeldb_base::prefix::{FixedPrefix, PrefixExtractor};
 use koeldb_base::{Comparator, Cursor, ErrorKind, KeyOrder, Lookup, PinnedSlice, SeqNo, ValueType};
 use koeldb_memtable::{
     BatchEntry, BloomOptions, Memtable, MemtableCursor, MemtableOptions, RepKind, SortTask, Sorter,
@@ -633,7 +633,7 @@ fn a_prefix_cursor_shows_all_keys_of_the_sought_prefix() {
                 .insert(seqno, ValueType::Value, key.as_bytes(), b"")
                 .unwrap();
         }
-        let mut cursor = memtable.prefix_cursor();
+        let mut cursor = memtable.prefix_cursor(options.prefixes.as_ref().unwrap());
         assert!(!cursor.valid());
         let target = |key: &str| key::encode(key.as_bytes(), MAX_SEQNO, ValueType::FOR_SEEK);
         let mut found = Vec::new();
@@ -649,6 +649,16 @@ fn a_prefix_cursor_shows_all_keys_of_the_sought_prefix() {
         assert_eq!(key::user_key(cursor.key()), b"b");
         cursor.refresh();
         assert!(!cursor.valid());
+        // Keys that share a shorter prefix are in many lists: then it is one of everything.
+        let shorter: Arc<dyn PrefixExtractor> = Arc::new(FixedPrefix::new(1));
+        let mut cursor = memtable.prefix_cursor(&shorter);
+        cursor.seek(&target("aa1")).unwrap();
+        let mut found = 0;
+        while cursor.valid() {
+            found += 1;
+            cursor.next().unwrap();
+        }
+        assert_eq!(found, 6);
     }
 }
 

@@ -116,6 +116,8 @@ pub struct DbCursor {
     bounds: KeyBounds,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<Runs>>,
+    /// Whether the scan is for keys of one prefix at a time.
+    is_in_prefix: bool,
     /// The range set last is none under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
@@ -136,6 +138,7 @@ impl DbCursor {
             options: options.clone(),
             pinned,
             scan: None,
+            is_in_prefix: false,
             range_failure: failure,
             failure: None,
         };
@@ -166,7 +169,11 @@ impl DbCursor {
         if options.read_tier != ReadTier::Persisted {
             for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
                 if !memtable.is_empty() {
-                    runs.push(RunCursor::Memtable(memtable.cursor()));
+                    let cursor = match &super_version.options.prefix_extractor {
+                        Some(prefixes) if self.is_in_prefix => memtable.prefix_cursor(prefixes),
+                        _ => memtable.cursor(),
+                    };
+                    runs.push(RunCursor::Memtable(cursor));
                     tombstones.extend(memtable.tombstones());
                 }
             }
@@ -285,10 +292,31 @@ impl DbCursor {
         Ok(scan.valid())
     }
 
+    /// Whether a seek of `key` will show keys of its prefix alone.
+    fn stays_in_prefix(&self, key: &[u8]) -> bool {
+        if !self.options.prefix_same_as_start {
+            return false;
+        }
+        let Ok((super_version, _)) = &self.pinned else {
+            return false;
+        };
+        let order = &self.family.data().order;
+        let prefixes = super_version.options.prefix_extractor.as_ref();
+        // From out of the bounds it goes to the first or the last key within, whatever prefix that has.
+        prefixes.is_some_and(|prefixes| prefixes.prefix(key).is_some())
+            && !self.bounds.is_before(order, key)
+            && !self.bounds.is_behind(order, key)
+    }
+
     fn seek_step(
         &mut self,
+        is_in_prefix: bool,
         run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
+        if self.is_in_prefix != is_in_prefix {
+            self.scan = None;
+            self.is_in_prefix = is_in_prefix;
+        }
         let family = self.family.clone();
         let inner = family.inner();
         let begun = inner.measures().then(|| inner.clock.now());
@@ -306,7 +334,8 @@ impl DbCursor {
     /// # Errors
     /// If a table cannot be read, a merge operator fails, or the database is closed.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.seek_step(|scan| scan.seek(key.as_ref()))
+        let key = key.as_ref();
+        self.seek_step(self.stays_in_prefix(key), |scan| scan.seek(key))
     }
 
     /// Moves to the last entry at or before `key`; `true` if there is one.
@@ -314,7 +343,8 @@ impl DbCursor {
     /// # Errors
     /// As [`DbCursor::seek`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.seek_step(|scan| scan.seek_for_prev(key.as_ref()))
+        let key = key.as_ref();
+        self.seek_step(self.stays_in_prefix(key), |scan| scan.seek_for_prev(key))
     }
 
     /// Moves to the first entry; `true` if there is one.
@@ -322,7 +352,7 @@ impl DbCursor {
     /// # Errors
     /// As [`DbCursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_step(Scan::seek_to_first)
+        self.seek_step(false, Scan::seek_to_first)
     }
 
     /// Moves to the last entry; `true` if there is one.
@@ -330,7 +360,7 @@ impl DbCursor {
     /// # Errors
     /// As [`DbCursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_step(Scan::seek_to_last)
+        self.seek_step(false, Scan::seek_to_last)
     }
 
     /// Moves to the next entry; `true` if there is one. Past the end there is no entry until the next seek.
@@ -433,6 +463,7 @@ impl DbCursor {
             bounds: self.bounds.clone(),
             pinned: self.pinned.clone(),
             scan: None,
+            is_in_prefix: false,
             range_failure: None,
             failure: None,
         }

@@ -141,6 +141,72 @@ fn h19_a_tailing_cursor_follows_the_writes() {
     }
 }
 
+/// Scans that end with the prefix they began with: from within their bounds and not, forwards, backwards, and in turn. Those
+/// of a table of prefixes sort nothing.
+#[test]
+fn scans_of_one_prefix_are_the_same_and_need_no_sorted_copy() {
+    let path = |text: &str| {
+        let db = Db::open(&with_representation(text), "/prefix").unwrap();
+        for number in 0..1500_u64 {
+            let scattered = number * 7919 % 1000;
+            let key = format!("{:03}{:02}", scattered % 40, scattered / 40);
+            db.put(&key, number.to_string()).unwrap();
+            if number % 3 == 0 {
+                db.delete(key).unwrap();
+            }
+            if number == 500 {
+                db.flush().unwrap();
+            }
+        }
+        let memory = || {
+            db.property_int_value("rocksdb.cur-size-active-mem-table")
+                .unwrap()
+        };
+        let begun = memory();
+        let mut path = Vec::new();
+        let mut read = ReadOptions::new();
+        read.set_prefix_same_as_start(true);
+        for bounds in ["".."~", "005".."030", "01212".."01220"] {
+            let mut cursor = db.cursor_opt(&read);
+            cursor.set_range(bounds.clone());
+            for step in 0..600_u64 {
+                let scattered = step * 6607 % 1000;
+                let key = format!("{:03}{:02}", scattered % 42, scattered / 40);
+                let is_within = bounds.contains(&key.as_str());
+                match step * 31 % 11 {
+                    0 | 1 if is_within => cursor.seek(key).unwrap(),
+                    2 if is_within => cursor.seek_for_prev(key).unwrap(),
+                    3..6 => cursor.prev().unwrap(),
+                    _ => cursor.next().unwrap(),
+                };
+                path.push(cursor.key().map(<[u8]>::to_vec));
+            }
+        }
+        assert_eq!(memory(), begun, "{text}");
+        for bounds in ["005".."030", "01212".."01220"] {
+            let mut cursor = db.cursor_opt(&read);
+            cursor.set_range(bounds);
+            for step in 0..300_u64 {
+                let key = format!("{:03}{:02}", step % 42, step / 12);
+                match step % 7 {
+                    0 => cursor.seek(key).unwrap(),
+                    1 => cursor.seek_for_prev(key).unwrap(),
+                    3 => cursor.seek_to_first().unwrap(),
+                    5 => cursor.seek_to_last().unwrap(),
+                    _ => cursor.next().unwrap(),
+                };
+                path.push(cursor.key().map(<[u8]>::to_vec));
+            }
+        }
+        path
+    };
+    let expected = path("skip_list");
+    assert!(expected.iter().flatten().count() > expected.len() / 4);
+    for text in ["prefix_hash:50", "hash_linkedlist:3"] {
+        assert_eq!(path(text), expected, "{text}");
+    }
+}
+
 /// Whoever seeks finds everything acknowledged before, while others write and memtables are switched.
 #[test]
 fn a_seek_sees_every_write_acknowledged_before_it() {
