@@ -44,6 +44,20 @@ impl<'a> WorkLimit<'a> {
         self.ops > self.most || (self.ops >= self.next_look && self.look())
     }
 
+    /// How many steps of one operation may be done before this is asked again, no more than `most`; 0: stop instead.
+    #[inline]
+    pub(crate) fn steps(&mut self, most: u64) -> u64 {
+        if self.done(1) {
+            return 0;
+        }
+        let unwatched = self.next_look.saturating_sub(1).min(self.most);
+        let more = unwatched
+            .saturating_sub(self.ops)
+            .min(most.saturating_sub(1));
+        self.ops += more;
+        1 + more
+    }
+
     #[cold]
     fn look(&mut self) -> bool {
         self.next_look = (self.ops / self.look_every + 1) * self.look_every;
@@ -121,6 +135,27 @@ mod tests {
         let mut limit = WorkLimit::new(1, 3, 10, &go);
         limit.time = Some(Duration::ZERO);
         assert_eq!(steps(&mut limit, 1), 9);
+    }
+
+    #[test]
+    fn several_steps_at_once_are_as_many_as_single_ones() {
+        let (go, stop) = (AtomicBool::new(false), AtomicBool::new(true));
+        for (ops, failed) in [(0, &go), (1, &go), (10, &go), (2500, &go), (5000, &stop)] {
+            for most in [1, 7, 256, u64::MAX] {
+                let mut limit = WorkLimit::new(0, ops, 1000, failed);
+                let mut done = 0;
+                loop {
+                    let steps = limit.steps(most);
+                    assert!(steps <= most, "{steps} of {most}");
+                    done += steps;
+                    if steps == 0 {
+                        break;
+                    }
+                }
+                let single = super::tests::steps(&mut WorkLimit::new(0, ops, 1000, failed), 1);
+                assert_eq!(done, single, "{ops} operations, {most} at once");
+            }
+        }
     }
 
     #[test]

@@ -177,6 +177,12 @@ impl Tally {
         self.done >= self.next_look && self.look(ops, kind)
     }
 
+    /// How many operations may be counted together, at least 1: nobody looks at each of them.
+    #[inline]
+    pub(crate) fn unwatched(&self) -> u64 {
+        self.next_look.saturating_sub(self.done).max(1)
+    }
+
     /// Leaves the time since the last operation out of the histogram: the thread was made to wait.
     pub(crate) fn forget_wait(&mut self) {
         if self.watch.histogram {

@@ -108,6 +108,15 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// How many reads may be counted and paced together, at least 1.
+    #[inline]
+    pub(crate) fn unwatched_reads(&self) -> u64 {
+        match self.shared.read_pacer {
+            Some(_) => 1,
+            None => self.tally.unwatched(),
+        }
+    }
+
     #[cold]
     fn print_engine_state(&self) {
         if self.thread != 0 || self.flags().stats_per_interval == 0 {

@@ -29,25 +29,31 @@ pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     let numbers = plan.read_numbers();
     let (mut read, mut found, mut bytes) = (0, 0, 0);
     let mut walk = Walk::new(worker);
-    while !limit.done(1) {
-        let database = worker.select();
-        let number = match &mut walk {
-            None => numbers.take(&mut worker.random),
-            Some(walk) => walk.next_number(|| numbers.take(&mut worker.random)),
-        };
-        let key = key.key(number);
-        read += 1;
-        let family = database.family(number);
-        match family.get_with(key, &plan.read_options, <[u8]>::len) {
-            Ok(Some(value_bytes)) => {
-                found += 1;
-                add_bytes(&mut bytes, key.len(), value_bytes);
-            }
-            Ok(None) => {}
-            Err(error) => return Err(Failure::of("Get returned an error", &error)),
+    loop {
+        let steps = limit.steps(worker.unwatched_reads());
+        if steps == 0 {
+            break;
         }
+        for _ in 0..steps {
+            let database = worker.select();
+            let number = match &mut walk {
+                None => numbers.take(&mut worker.random),
+                Some(walk) => walk.next_number(|| numbers.take(&mut worker.random)),
+            };
+            let key = key.key(number);
+            let family = database.family(number);
+            match family.get_with(key, &plan.read_options, <[u8]>::len) {
+                Ok(Some(value_bytes)) => {
+                    found += 1;
+                    add_bytes(&mut bytes, key.len(), value_bytes);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(Failure::of("Get returned an error", &error)),
+            }
+        }
+        read += steps;
         worker.pace_reads(read);
-        worker.finished(1, OpKind::Read);
+        worker.finished(steps, OpKind::Read);
     }
     worker.tally.bytes += bytes;
     note_found(worker, found, read, "\n");
