@@ -58,17 +58,24 @@ impl Version {
         }
     }
 
-    /// All tables as one, if they are cuckoo tables of one level behind level 0; every table is opened for it once.
+    /// All tables as one, if they are cuckoo tables of one level behind level 0; every table is opened for it once, by the
+    /// cache that `tables` gives. If it gives none, the answer is that they are not.
     #[inline]
-    pub fn cuckoo(&self, tables: &TableCache) -> Option<&CuckooLevel> {
+    pub fn cuckoo<'t>(
+        &self,
+        tables: impl FnOnce() -> Option<&'t TableCache>,
+    ) -> Option<&CuckooLevel> {
         match self.cuckoo.get() {
             Some(known) => known.as_ref(),
-            None => self.find_cuckoo(tables),
+            None => self.find_cuckoo(tables()),
         }
     }
 
     #[cold]
-    fn find_cuckoo(&self, tables: &TableCache) -> Option<&CuckooLevel> {
+    fn find_cuckoo(&self, tables: Option<&TableCache>) -> Option<&CuckooLevel> {
+        let Some(tables) = tables else {
+            return self.cuckoo.get_or_init(|| None).as_ref();
+        };
         let mut parts = Vec::new();
         let deepest = self.deepest_level();
         for (level, file) in self.files() {

@@ -48,8 +48,10 @@ impl CuckooLevel {
         let mut kinds = readers.iter().map(|reader| reader.kind);
         let first = kinds.next().unwrap_or(WindowKind::Any);
         let is_one = kinds.all(|kind| kind == first);
+        let routes = Routes::new(order, smallest.into());
+        let is_one = is_one && routes.are_numbers();
         CuckooLevel {
-            routes: Routes::new(order, smallest.into()),
+            routes,
             readers: readers.into(),
             kind: if is_one { first } else { WindowKind::Any },
         }
@@ -58,7 +60,8 @@ impl CuckooLevel {
     /// The slot that has a key, and whose table. Handing on that much through memory takes longer than finding it.
     #[inline(always)]
     fn find<W: Windows>(&self, key: &[u8]) -> Option<(&CuckooReader, W::Slot<'_>)> {
-        let reader = &**self.readers.get(self.routes.table_of(key)? as usize)?;
+        let key = W::key(key)?;
+        let reader = &**self.readers.get(W::table(&self.routes, key) as usize)?;
         Some((reader, find::<W>(reader, key)?))
     }
 
@@ -138,7 +141,8 @@ impl CuckooLevel {
     /// Begins to fetch the first window of a key: its table and where it is. `None` if no table has the key.
     #[inline(always)]
     fn begin<W: Windows>(&self, key: &[u8]) -> Option<(u32, W::Window<'_>)> {
-        let table = self.routes.table_of(key)?;
+        let key = W::key(key)?;
+        let table = W::table(&self.routes, key);
         let reader = self.readers.get(table as usize)?;
         let window = W::window(reader, 0, key)?;
         W::fetch(reader, window);
@@ -160,13 +164,14 @@ impl CuckooLevel {
             let Some(&waiter) = waiting.get(at) else {
                 break;
             };
+            let key = keys.get(waiter.key as usize).map(K::as_ref);
             let (Some(reader), Some(key)) = (
                 self.readers.get(waiter.table as usize),
-                keys.get(waiter.key as usize),
+                key.and_then(W::key),
             ) else {
                 continue;
             };
-            let (reader, key) = (&**reader, key.as_ref());
+            let reader = &**reader;
             match W::look(reader, waiter.window, key) {
                 Found::Here(slot) => found(waiter.key, reader, slot),
                 Found::NotYet => {
@@ -189,7 +194,7 @@ impl CuckooLevel {
 fn go_on<'r, W: Windows>(
     reader: &'r CuckooReader,
     function: u32,
-    key: &[u8],
+    key: W::Key<'_>,
 ) -> Option<W::Window<'r>> {
     if function >= reader.layout.function_count {
         return None;

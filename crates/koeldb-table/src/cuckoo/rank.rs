@@ -39,8 +39,18 @@ impl Ranker {
             Err(_) if self.others_last => return u64::MAX,
             Err(_) => (key.first_chunk().copied()).unwrap_or_else(|| padded(key)),
         };
-        let little = u64::from_le_bytes(word);
+        self.rank_of_number(u64::from_le_bytes(word))
+    }
+
+    /// The number of a key of 8 bytes, given as a little-endian number.
+    #[inline]
+    pub(super) fn rank_of_number(&self, little: u64) -> u64 {
         ((little & self.as_they_stand) | (little.swap_bytes() & self.swapped)) ^ self.turned_over
+    }
+
+    /// Whether keys of 8 bytes are in the order of their numbers.
+    pub(super) fn decides(&self) -> bool {
+        self.as_they_stand | self.swapped == u64::MAX
     }
 }
 

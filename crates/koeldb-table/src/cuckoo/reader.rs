@@ -94,9 +94,11 @@ impl CuckooReader {
     /// As `TableReader::search`; nothing has to be waited for.
     #[inline(never)]
     pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
-        with_windows!(self.kind, W => match find::<W>(self, lookup.user_key()) {
-            Some(slot) => W::offer(self, slot, lookup),
-            None => Ok(()),
+        with_windows!(self.kind, W => {
+            match W::key(lookup.user_key()).and_then(|key| find::<W>(self, key)) {
+                Some(slot) => W::offer(self, slot, lookup),
+                None => Ok(()),
+            }
         })
     }
 
@@ -197,7 +199,8 @@ impl CuckooReader {
         for from in (0..lookups.len()).step_by(RING) {
             let to = from.saturating_add(RING).min(lookups.len());
             for (index, lookup) in lookups.iter().enumerate().take(to).skip(from) {
-                match W::window(self, 0, lookup.user_key()) {
+                let key = W::key(lookup.user_key());
+                match key.and_then(|key| W::window(self, 0, key)) {
                     Some(window) => {
                         W::fetch(self, window);
                         waiting.push(Waiting { index, window });
@@ -210,11 +213,13 @@ impl CuckooReader {
                     let Some(lookup) = lookups.get_mut(waiter.index) else {
                         return false;
                     };
-                    let result = match W::look(self, waiter.window, lookup.user_key()) {
+                    let Some(key) = W::key(lookup.user_key()) else {
+                        return false;
+                    };
+                    let result = match W::look(self, waiter.window, key) {
                         Found::Here(slot) => W::offer(self, slot, lookup),
                         Found::NotYet if next_function < self.layout.function_count => {
-                            if let Some(window) = W::window(self, next_function, lookup.user_key())
-                            {
+                            if let Some(window) = W::window(self, next_function, key) {
                                 W::fetch(self, window);
                                 waiter.window = window;
                                 return true;

@@ -59,46 +59,66 @@ impl Routes {
         }
     }
 
-    /// The index of the only table that may have a key; `None` if all keys are larger, unless there is one table.
+    /// Whether keys of 8 bytes are told apart by their numbers.
+    pub(super) fn are_numbers(&self) -> bool {
+        self.ranker.decides()
+    }
+
+    /// The index of the only table that may have a key; there is none with this index if all keys are larger, unless there
+    /// is one table.
     #[inline]
-    pub(super) fn table_of(&self, key: &[u8]) -> Option<u32> {
+    pub(super) fn table_of(&self, key: &[u8]) -> u32 {
         if self.ranks.len() == 1 {
-            return Some(0);
+            return 0;
         }
         let own = self.ranker.rank(key);
-        let leading = own.saturating_sub(self.base) >> self.shift;
-        let place = to_usize(leading.min(LAST_PLACE));
-        let (mut begun, end) = match self.begun.get(place..)? {
-            [first, end, ..] => (*first, *end),
-            _ => return None,
-        };
-        if begun != end {
-            begun = self.begun_before(begun, end, own)?;
-        }
-        let table = begun.checked_sub(1)?;
+        let table = self.begun_up_to(own).wrapping_sub(1);
         if self.ranks.get(table as usize) == Some(&own) {
             self.table_of_tied(key, table)
         } else {
-            Some(table)
+            table
+        }
+    }
+
+    /// The same for keys of 8 bytes, this one given as a little-endian number, of tables that have no others.
+    #[inline]
+    pub(super) fn table_of_number(&self, key: u64) -> u32 {
+        if self.ranks.len() == 1 {
+            return 0;
+        }
+        let own = self.ranker.rank_of_number(key);
+        self.begun_up_to(own).wrapping_sub(1)
+    }
+
+    /// How many tables begin up to a number.
+    #[inline]
+    fn begun_up_to(&self, own: u64) -> u32 {
+        let leading = own.saturating_sub(self.base) >> self.shift;
+        let place = to_usize(leading.min(LAST_PLACE));
+        match self.begun.get(place..) {
+            Some([begun, end, ..]) if begun == end => *begun,
+            Some([begun, end, ..]) => self.begun_before(*begun, *end, own),
+            _ => 0,
         }
     }
 
     /// How many tables begin up to a number, if that is `from` to `to`.
     #[inline(never)]
-    fn begun_before(&self, from: u32, to: u32, own: u64) -> Option<u32> {
-        let places = self.ranks.get(from as usize..to as usize)?;
-        let more = places.partition_point(|&rank| rank <= own);
-        from.checked_add(u32::try_from(more).ok()?)
+    fn begun_before(&self, from: u32, to: u32, own: u64) -> u32 {
+        let places = self.ranks.get(from as usize..to as usize);
+        let more = places.map_or(0, |places| places.partition_point(|&rank| rank <= own));
+        from.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
     /// [`Routes::table_of`] where the number of the key is that of the smallest key of a table: equal numbers say nothing of
     /// keys that are longer.
     #[cold]
-    fn table_of_tied(&self, key: &[u8], table: u32) -> Option<u32> {
-        let begun = (self.smallest.get(..=table as usize)?)
+    fn table_of_tied(&self, key: &[u8], table: u32) -> u32 {
+        let smallest = self.smallest.get(..=table as usize);
+        let begun = smallest
+            .unwrap_or_default()
             .partition_point(|smallest| self.order.compare(smallest, key).is_le());
-        let at = begun.checked_sub(1)?;
-        u32::try_from(at).ok()
+        u32::try_from(begun).unwrap_or(u32::MAX).wrapping_sub(1)
     }
 }
 
@@ -113,11 +133,18 @@ mod tests {
         for key in keys.iter().chain(&smallest) {
             let begun = smallest.partition_point(|first| order.compare(first, key).is_le());
             let expected = if smallest.len() == 1 { 1 } else { begun };
+            let table = routes.table_of(key);
             assert_eq!(
-                routes.table_of(key).map(|table| table as usize),
-                expected.checked_sub(1),
+                table,
+                u32::try_from(expected).unwrap().wrapping_sub(1),
                 "{key:?} in {smallest:?}"
             );
+            if let Ok(number) = key.as_slice().try_into().map(u64::from_le_bytes)
+                && smallest.iter().all(|key| key.len() == 8)
+            {
+                assert!(routes.are_numbers());
+                assert_eq!(routes.table_of_number(number), table, "{key:?}");
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use koeldb_base::{Lookup, PinnedSlice, Result, SeqNo, ValueType};
 
 use super::format::CuckooLayout;
 use super::reader::CuckooReader;
+use super::routes::Routes;
 use super::word::WordSearch;
 use crate::block_based::block::prefetch;
 
@@ -74,13 +75,25 @@ impl WindowKind {
 
 /// The windows of tables of one shape.
 pub(super) trait Windows {
+    /// A key as its windows are found by it.
+    type Key<'k>: Copy;
     /// Where a window is.
     type Window<'r>: Copy + Default;
     /// A slot that has the key.
     type Slot<'r>: Copy;
 
+    /// A key that such tables can have; `None` if it is none.
+    fn key(key: &[u8]) -> Option<Self::Key<'_>>;
+
+    /// The index of the only table that may have a key; there is none with this index if no table may.
+    fn table(routes: &Routes, key: Self::Key<'_>) -> u32;
+
     /// The window of hash function `function` of a key; `None` if the table cannot have the key.
-    fn window<'r>(reader: &'r CuckooReader, function: u32, key: &[u8]) -> Option<Self::Window<'r>>;
+    fn window<'r>(
+        reader: &'r CuckooReader,
+        function: u32,
+        key: Self::Key<'_>,
+    ) -> Option<Self::Window<'r>>;
 
     /// Begins to fetch a window.
     fn fetch<'r>(reader: &'r CuckooReader, window: Self::Window<'r>);
@@ -89,7 +102,7 @@ pub(super) trait Windows {
     fn look<'r>(
         reader: &'r CuckooReader,
         window: Self::Window<'r>,
-        key: &[u8],
+        key: Self::Key<'_>,
     ) -> Found<Self::Slot<'r>>;
 
     /// The value in a slot, if it has one that a snapshot sees.
@@ -108,7 +121,10 @@ pub(super) trait Windows {
 
 /// The slot of a key.
 #[inline(always)]
-pub(super) fn find<'r, W: Windows>(reader: &'r CuckooReader, key: &[u8]) -> Option<W::Slot<'r>> {
+pub(super) fn find<'r, W: Windows>(
+    reader: &'r CuckooReader,
+    key: W::Key<'_>,
+) -> Option<W::Slot<'r>> {
     match W::look(reader, W::window(reader, 0, key)?, key) {
         Found::Here(slot) => Some(slot),
         Found::Absent => None,
@@ -118,7 +134,7 @@ pub(super) fn find<'r, W: Windows>(reader: &'r CuckooReader, key: &[u8]) -> Opti
 
 /// The same, of a key that is not in its first window.
 #[inline(never)]
-fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: &[u8]) -> Option<W::Slot<'r>> {
+fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Option<W::Slot<'r>> {
     for function in 1..reader.layout.function_count {
         match W::look(reader, W::window(reader, function, key)?, key) {
             Found::Here(slot) => return Some(slot),
@@ -142,12 +158,24 @@ impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
     /// `None` only where no window was put yet.
     type Window<'r> = Option<&'r [u8; WINDOW]>;
     type Slot<'r> = &'r [u8; SLOT];
+    /// Its bytes as a little-endian number.
+    type Key<'k> = u64;
 
     #[inline(always)]
-    fn window<'r>(reader: &'r CuckooReader, function: u32, key: &[u8]) -> Option<Self::Window<'r>> {
+    fn key(key: &[u8]) -> Option<u64> {
+        key.try_into().map(u64::from_le_bytes).ok()
+    }
+
+    #[inline(always)]
+    fn table(routes: &Routes, key: u64) -> u32 {
+        routes.table_of_number(key)
+    }
+
+    #[inline(always)]
+    fn window<'r>(reader: &'r CuckooReader, function: u32, key: u64) -> Option<Self::Window<'r>> {
         let () = Self::FITS;
-        let words = reader.words.as_ref()?;
-        let slot = words.first_slot(function, words.word(key)?);
+        let words = reader.words.as_ref().filter(|words| words.admits(key))?;
+        let slot = words.first_slot(function, key);
         let start = slot.wrapping_mul(SLOT as u64);
         Some(Some(reader.slots.window(start)?))
     }
@@ -164,14 +192,13 @@ impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
     fn look<'r>(
         reader: &'r CuckooReader,
         window: Self::Window<'r>,
-        key: &[u8],
+        key: Self::Key<'_>,
     ) -> Found<Self::Slot<'r>> {
-        let (Some(window), Some(words), Some(key)) = (window, &reader.words, key.first_chunk())
-        else {
+        let (Some(window), Some(words)) = (window, &reader.words) else {
             return Found::Absent;
         };
         let slots = window.as_chunks::<SLOT>().0;
-        if let Some(slot) = slot_of(slots, u64::from_le_bytes(*key)) {
+        if let Some(slot) = slot_of(slots, key) {
             return Found::Here(slot);
         }
         match slot_of(slots, words.empty()) {
@@ -223,6 +250,17 @@ pub(super) struct AnyWindows;
 impl Windows for AnyWindows {
     type Window<'r> = u64;
     type Slot<'r> = (&'r [u8], u64);
+    type Key<'k> = &'k [u8];
+
+    #[inline]
+    fn key(key: &[u8]) -> Option<&[u8]> {
+        Some(key)
+    }
+
+    #[inline]
+    fn table(routes: &Routes, key: &[u8]) -> u32 {
+        routes.table_of(key)
+    }
 
     #[inline]
     fn window(reader: &CuckooReader, function: u32, key: &[u8]) -> Option<u64> {

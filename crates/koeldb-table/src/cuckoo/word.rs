@@ -39,7 +39,13 @@ impl WordSearch {
     #[inline]
     pub(super) fn word(&self, key: &[u8]) -> Option<u64> {
         let word = u64::from_le_bytes(*key.first_chunk()?);
-        (key.len() == size_of::<u64>() && word != self.empty).then_some(word)
+        (key.len() == size_of::<u64>() && self.admits(word)).then_some(word)
+    }
+
+    /// Whether the table can have a key: one number marks empty slots.
+    #[inline]
+    pub(super) fn admits(&self, word: u64) -> bool {
+        word != self.empty
     }
 
     /// The key in empty slots.

@@ -160,14 +160,9 @@ impl DbInner {
 /// known: what was written up to it is in no memtable then.
 #[inline]
 pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel> {
-    let is_alone = matches!(super_version.options.table_factory, TableFormat::Cuckoo(_))
-        && super_version.sealed.is_empty()
-        && super_version.memtable.is_empty();
-    if is_alone {
-        super_version.version.cuckoo(&super_version.tables)
-    } else {
-        None
-    }
+    let is_cuckoo = || matches!(super_version.options.table_factory, TableFormat::Cuckoo(_));
+    let level = (super_version.version).cuckoo(|| is_cuckoo().then_some(&*super_version.tables))?;
+    (super_version.sealed.is_empty() && super_version.memtable.is_empty()).then_some(level)
 }
 
 /// Searches the memtables, newest first.
