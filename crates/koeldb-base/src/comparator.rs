@@ -170,6 +170,18 @@ fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
+/// The first eight bytes as a number whose order is that of the bytes, zeros behind a shorter key.
+#[inline]
+fn first_bytes(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(first) => u64::from_le_bytes(*first).swap_bytes(),
+        None => {
+            let behind = |number: u64, byte: &u8| (number >> 8) | (u64::from(*byte) << 56);
+            key.iter().rev().fold(0, behind)
+        }
+    }
+}
+
 /// The order the engine compares with: a built-in one without indirection, or the user's.
 #[derive(Clone, Default)]
 pub enum KeyOrder {
@@ -236,6 +248,19 @@ impl KeyOrder {
             KeyOrder::ReverseBytewise => b.cmp(a),
             KeyOrder::Uint64 => uint64_compare(a, b),
             KeyOrder::Custom(comparator) => comparator.compare(a, b),
+        }
+    }
+
+    /// A number that begins the comparison of a user key: of two keys whose heads differ, the one with the smaller head
+    /// comes first.
+    #[inline]
+    #[must_use]
+    pub fn head(&self, key: &[u8]) -> u64 {
+        match self {
+            KeyOrder::Bytewise => first_bytes(key),
+            KeyOrder::ReverseBytewise => !first_bytes(key),
+            KeyOrder::Uint64 => key.try_into().map_or(u64::MAX, u64::from_le_bytes),
+            KeyOrder::Custom(_) => 0,
         }
     }
 
@@ -313,6 +338,30 @@ mod tests {
             let successor = order.internal_successor(&last);
             prop_assert!(order.compare_internal(&last, &successor).is_le());
         }
+    }
+
+    proptest! {
+        #[test]
+        fn heads_say_nothing_else_than_their_keys(
+            a in proptest::collection::vec(0..3_u8, 0..12),
+            b in proptest::collection::vec(0..3_u8, 0..12),
+        ) {
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::Uint64] {
+                let by_heads = order.head(&a).cmp(&order.head(&b));
+                prop_assert!(by_heads.is_eq() || by_heads == order.compare(&a, &b));
+            }
+        }
+    }
+
+    #[test]
+    fn heads_tell_most_keys_apart() {
+        let ascending: [&[u8]; 5] = [b"", b"a", b"aa", b"abcdefgh", b"ab\xff"];
+        for (a, b) in ascending.iter().zip(&ascending[1..]) {
+            assert!(KeyOrder::Bytewise.head(a) < KeyOrder::Bytewise.head(b));
+            assert!(KeyOrder::ReverseBytewise.head(a) > KeyOrder::ReverseBytewise.head(b));
+        }
+        let number = |number: u64| KeyOrder::Uint64.head(&number.to_le_bytes());
+        assert!(number(255) < number(256));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Many sorted runs as one: a heap of cursors, the smallest (or, going back, the largest) entry on top.
 //!
-//! The heap holds indexes of the children that are valid in the current direction; the top is where the merged
-//! cursor stands. A step moves the top child and sifts it down; a change of direction repositions every other
-//! child around the current key. Children must not share an internal key, which sequence numbers guarantee.
+//! The heap holds the children that are valid in the current direction; the top is where the merged cursor stands. A
+//! step moves the top child and sifts it down; a change of direction repositions every other child around the current
+//! key. Children must not share an internal key, which sequence numbers guarantee. Beside each child the heap keeps the
+//! head of its key, which decides most comparisons without a look at the children.
 //!
 //! A positioning call asks every child before it suspends, so that what all of them miss can be read together; the same
 //! call, made again, goes on with those that had suspended. A step that suspends leaves everything as it is for the
@@ -10,6 +11,7 @@
 
 use std::cmp::Ordering;
 
+use koeldb_base::key::user_key;
 use koeldb_base::{Cursor, Fault, KeyOrder};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,11 +20,19 @@ enum Direction {
     Backward,
 }
 
+/// A child in the heap.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The head of its key; going back the complement, so that the smaller one comes first either way.
+    head: u64,
+    child: usize,
+}
+
 /// The merged view of several cursors.
 pub struct MergingCursor<C> {
     order: KeyOrder,
     children: Vec<C>,
-    heap: Vec<usize>,
+    heap: Vec<Place>,
     direction: Direction,
     pivot: Vec<u8>,
     /// The positioning call that suspended, and the children it has still to place.
@@ -61,12 +71,25 @@ impl<C: Cursor> MergingCursor<C> {
         &mut self.children
     }
 
+    /// The place of a child that stands on an entry.
+    #[inline]
+    fn place(&self, child: usize) -> Place {
+        let head = self.order.head(user_key(self.children[child].key()));
+        let head = match self.direction {
+            Direction::Forward => head,
+            Direction::Backward => !head,
+        };
+        Place { head, child }
+    }
+
     /// Whether child `a` comes before child `b` in the current direction.
     #[inline]
-    fn precedes(&self, a: usize, b: usize) -> bool {
-        let ordering = self
-            .order
-            .compare_internal(self.children[a].key(), self.children[b].key());
+    fn precedes(&self, a: Place, b: Place) -> bool {
+        if a.head != b.head {
+            return a.head < b.head;
+        }
+        let (a, b) = (&self.children[a.child], &self.children[b.child]);
+        let ordering = self.order.compare_internal(a.key(), b.key());
         match self.direction {
             Direction::Forward => ordering == Ordering::Less,
             Direction::Backward => ordering == Ordering::Greater,
@@ -94,9 +117,9 @@ impl<C: Cursor> MergingCursor<C> {
 
     fn build_heap(&mut self) {
         self.heap.clear();
-        for (index, child) in self.children.iter().enumerate() {
-            if child.valid() {
-                self.heap.push(index);
+        for child in 0..self.children.len() {
+            if self.children[child].valid() {
+                self.heap.push(self.place(child));
             }
         }
         for at in (0..self.heap.len() / 2).rev() {
@@ -158,7 +181,7 @@ impl<C: Cursor> MergingCursor<C> {
         let mut pivot = std::mem::take(&mut self.pivot);
         if self.call != Some(Call::Turn) {
             pivot.clear();
-            pivot.extend_from_slice(self.children[self.heap[0]].key());
+            pivot.extend_from_slice(self.children[self.heap[0].child].key());
         }
         let placed = self.position(Call::Turn, direction, &pivot);
         self.pivot = pivot;
@@ -168,9 +191,10 @@ impl<C: Cursor> MergingCursor<C> {
     /// After the top child moved: restores the heap.
     #[inline]
     fn settle_top(&mut self) {
-        let top = self.heap[0];
+        let top = self.heap[0].child;
         if self.children[top].valid() {
             if self.heap.len() > 1 {
+                self.heap[0] = self.place(top);
                 self.sift_down(0);
             }
         } else {
@@ -183,7 +207,7 @@ impl<C: Cursor> MergingCursor<C> {
         if self.direction != direction {
             self.turn(direction)?;
         }
-        let top = self.heap[0];
+        let top = self.heap[0].child;
         let moved = match direction {
             Direction::Forward => self.children[top].next(),
             Direction::Backward => self.children[top].prev(),
@@ -235,16 +259,16 @@ impl<C: Cursor> Cursor for MergingCursor<C> {
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.children[self.heap[0]].key()
+        self.children[self.heap[0].child].key()
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.children[self.heap[0]].value()
+        self.children[self.heap[0].child].value()
     }
 
     fn pinned_value(&self) -> koeldb_base::PinnedSlice {
-        self.children[self.heap[0]].pinned_value()
+        self.children[self.heap[0].child].pinned_value()
     }
 }
 
