@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Bound, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::{Buffer, Fault, KeyOrder, Result};
@@ -33,10 +34,12 @@ const BLOCK_AHEAD_MAX: u64 = 2 << 20;
 /// A range of user keys.
 type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The user keys a scan may see. Shared by its tables; changes when the scan is positioned anew.
+/// What the tables of a scan know of each other: the user keys that the scan may see, which change when it is positioned
+/// anew, and how long it has become.
 #[derive(Debug, Default)]
 pub struct ScanLimits {
     range: Mutex<Option<KeyRange>>,
+    passed_bytes: AtomicU64,
 }
 
 impl ScanLimits {
@@ -49,6 +52,21 @@ impl ScanLimits {
     /// Replaces the limits.
     pub fn set(&self, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) {
         *self.range.lock().unwrap_or_else(PoisonError::into_inner) = Some((lower, upper));
+    }
+
+    /// The scan was positioned anew.
+    pub(super) fn restart(&self) {
+        self.passed_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// So many bytes more were planned to be read ahead, in whatever table.
+    pub(super) fn pass(&self, bytes: u64) {
+        self.passed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes that were planned in all tables since the scan was positioned.
+    pub(super) fn passed_bytes(&self) -> u64 {
+        self.passed_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether a scan that goes on over `separator` leaves the limits: forwards behind its block, backwards before it.
@@ -347,7 +365,9 @@ impl Piece {
         let Some(at) = self.blocks.iter().position(|block| block.handle == handle) else {
             return false;
         };
-        self.blocks.drain(..at);
+        if at > 0 {
+            self.blocks.drain(..at);
+        }
         true
     }
 

@@ -311,18 +311,20 @@ impl<S: BlockSource> BlockBasedCursor<S> {
             let pin = self.source.scanned_block(&place, handle)?;
             let block = pin.entries()?.clone();
             let layout = block.layout();
-            let cursor = match self.data.take() {
-                Some(mut data) => {
+            match &mut self.data {
+                Some(data) => {
                     data.cursor.reset(block, layout);
-                    data.cursor
+                    data.handle = handle;
+                    data._pin = pin;
                 }
-                None => BlockCursor::new(block, layout, self.table.data_keys.clone()),
-            };
-            self.data = Some(DataBlock {
-                cursor,
-                handle,
-                _pin: pin,
-            });
+                None => {
+                    self.data = Some(DataBlock {
+                        cursor: BlockCursor::new(block, layout, self.table.data_keys.clone()),
+                        handle,
+                        _pin: pin,
+                    });
+                }
+            }
         }
         Ok(self.data.as_mut().map(|data| &mut data.cursor))
     }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -297,6 +297,8 @@ pub struct ScanReads {
     budget: Arc<Budget>,
     /// What all its tables have used up of what was read ahead, in bytes.
     used: AtomicU64,
+    /// A call has suspended and has not ended: only then the state has something for it.
+    suspended: AtomicBool,
     /// Locked by the scan alone, and only where it misses something.
     state: Mutex<State>,
 }
@@ -310,6 +312,7 @@ impl ScanReads {
             options,
             budget: Budget::new(bytes),
             used: AtomicU64::new(0),
+            suspended: AtomicBool::new(false),
             state: Mutex::new(State {
                 probe: ProbeSource::new(options),
                 session: engine.reads.shared(),
@@ -333,7 +336,7 @@ impl ScanReads {
         lock(&self.state)
             .probe
             .block(file, handle, kind)
-            .map_err(awaited)
+            .map_err(|fault| self.awaited(fault))
     }
 
     /// The same for a block that the cache was asked for already.
@@ -346,7 +349,23 @@ impl ScanReads {
         lock(&self.state)
             .probe
             .missed(file, handle, kind)
-            .map_err(awaited)
+            .map_err(|fault| self.awaited(fault))
+    }
+
+    fn awaited<S>(&self, fault: Fault<S>) -> Fault<Awaited> {
+        match fault {
+            Fault::Error(error) => Fault::Error(error),
+            Fault::Suspend(_) => {
+                self.suspended.store(true, Ordering::Relaxed);
+                Fault::Suspend(Awaited)
+            }
+        }
+    }
+
+    /// Whether a call has suspended and has not ended.
+    #[inline]
+    pub(super) fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Relaxed)
     }
 
     /// Whether the block is among those that the suspended call has missed before.
@@ -424,6 +443,7 @@ impl ScanReads {
     /// The suspended call waits for this too.
     pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<Awaited> {
         lock(&self.state).awaited.push(Arc::clone(read));
+        self.suspended.store(true, Ordering::Relaxed);
         Fault::Suspend(Awaited)
     }
 
@@ -454,13 +474,7 @@ impl ScanReads {
         let mut state = lock(&self.state);
         state.probe.needs_mut().clear();
         state.awaited.clear();
-    }
-}
-
-fn awaited<S>(fault: Fault<S>) -> Fault<Awaited> {
-    match fault {
-        Fault::Error(error) => Fault::Error(error),
-        Fault::Suspend(_) => Fault::Suspend(Awaited),
+        self.suspended.store(false, Ordering::Relaxed);
     }
 }
 

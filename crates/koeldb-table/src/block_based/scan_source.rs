@@ -70,8 +70,6 @@ struct Pattern {
     run: u64,
     /// The bytes to read ahead next; 0: the initial ones.
     ahead_bytes: u64,
-    /// The bytes that were planned since the run began, in this table and those before it.
-    passed_bytes: u64,
 }
 
 /// Blocks may be padded to an alignment: with a gap up to this, one still follows the other.
@@ -97,7 +95,14 @@ const PIECE_BYTES_MIN: u64 = 4 << 10;
 
 impl Pattern {
     #[inline]
-    fn enter(&mut self, file: &TableFile, handle: BlockHandle, way: Way, adaptive: bool) {
+    fn enter(
+        &mut self,
+        file: &TableFile,
+        handle: BlockHandle,
+        way: Way,
+        adaptive: bool,
+        limits: &ScanLimits,
+    ) {
         let end = handle.offset.saturating_add(handle.size);
         let gap = match way {
             Way::Forward => handle.offset.wrapping_sub(self.end),
@@ -106,7 +111,7 @@ impl Pattern {
         if self.cache_id == file.cache_id && gap <= PADDING_MAX {
             self.run = self.run.saturating_add(1);
         } else {
-            self.begin(file, handle, adaptive);
+            self.begin(file, handle, adaptive, limits);
         }
         self.start = handle.offset;
         self.end = end;
@@ -115,19 +120,26 @@ impl Pattern {
     /// A block that does not follow the one before, or is the one before: then a call that suspended is made again. A
     /// source comes to another table only in a scan that crosses over.
     #[cold]
-    fn begin(&mut self, file: &TableFile, handle: BlockHandle, adaptive: bool) {
+    fn begin(
+        &mut self,
+        file: &TableFile,
+        handle: BlockHandle,
+        adaptive: bool,
+        limits: &ScanLimits,
+    ) {
         let is_same_file = self.cache_id == file.cache_id;
         if is_same_file && self.start == handle.offset && self.run != 0 {
             return;
         }
-        if !is_same_file && self.run != 0 && adaptive {
+        let is_first = self.run == 0;
+        if !is_same_file && !is_first && adaptive {
             self.run = self.run.saturating_add(1);
         } else {
             self.run = 1;
             self.ahead_bytes = 0;
         }
-        if is_same_file {
-            self.passed_bytes = 0;
+        if is_same_file || is_first {
+            limits.restart();
         }
         self.cache_id = file.cache_id;
     }
@@ -484,7 +496,7 @@ impl ScanSource {
         };
         let mut piece = lookahead.piece(bytes, self, limits)?;
         piece.kept = self.keeps(&piece);
-        self.pattern.passed_bytes = self.pattern.passed_bytes.saturating_add(piece.bytes());
+        self.limits.pass(piece.bytes());
         Some(piece)
     }
 
@@ -499,7 +511,7 @@ impl ScanSource {
         else {
             return false;
         };
-        let is_long = self.pattern.passed_bytes > cache.capacity() / LONG_SHARE;
+        let is_long = self.limits.passed_bytes() > cache.capacity() / LONG_SHARE;
         !is_long || cache.admits_passing(&piece.file.cache_key(piece.range.start))
     }
 
@@ -566,14 +578,13 @@ impl ScanSource {
     ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
         let file = place.file();
         if self.busy {
-            if let Some(reads) = &self.reads
-                && reads.is_needed(file, handle)
-            {
+            let suspended = self.reads.as_ref().filter(|reads| reads.is_suspended());
+            if suspended.is_some_and(|reads| reads.is_needed(file, handle)) {
                 return self.load_again(file, handle, BlockKind::Data);
             }
             // A call that is made again comes by blocks that lie elsewhere. The plan it waits for is kept, for otherwise it
             // would wait for ever.
-            let waits = self.reads.as_ref().is_some_and(|reads| reads.is_awaiting());
+            let waits = suspended.is_some_and(|reads| reads.is_awaiting());
             if (!waits || self.is_planned(file, handle))
                 && let Some(block) = self.planned(file, handle)?
             {
@@ -637,7 +648,8 @@ impl BlockSource for ScanSource {
     ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
         let file = place.file();
         let adaptive = self.policy.adaptive;
-        self.pattern.enter(file, handle, place.way, adaptive);
+        self.pattern
+            .enter(file, handle, place.way, adaptive, &self.limits);
         if !self.busy
             && let Some(block) = file.cached(handle, BlockKind::Data)
         {

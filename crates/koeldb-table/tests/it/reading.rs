@@ -10,7 +10,7 @@ use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{Cursor, ErrorKind, Fault, KeyOrder, Lookup, Result};
-use koeldb_cache::{Cache, CacheOptions};
+use koeldb_cache::{Cache, CacheKey, CacheOptions, Priority};
 use koeldb_fs::{
     Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, OpenOptions,
     Operation, Purpose, TraceDetail, TraceFileSystem, WriteOptions,
@@ -390,6 +390,64 @@ fn a_long_scan_passes_through_a_full_cache_and_leaves_a_part_of_itself() {
     for (number, pinned) in pinned {
         assert_eq!(&pinned[..], value(number));
     }
+}
+
+#[test]
+fn a_scan_is_as_long_as_all_its_tables_together() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    let bytes = written(&context, 20_000, 1);
+    // A scan is long after a quarter of the table.
+    let capacity_bytes = 128 * (bytes.len() as u64 / 4);
+    let cache = Cache::<CachedBlock>::new(&CacheOptions {
+        capacity_bytes,
+        shard_bits: Some(0),
+        ..CacheOptions::default()
+    });
+    let file = cache.new_id();
+    for offset in 0..200 {
+        let others = Arc::new(CachedBlock::reservation());
+        let key = CacheKey { file, offset };
+        let charge = capacity_bytes / 128;
+        cache.insert(key, others, charge, Priority::Low).unwrap();
+    }
+    let known = TableReadContext {
+        cache: Some(cache.clone()),
+        ..TableReadContext::default()
+    };
+    let limits = Arc::new(ScanLimits::new());
+    let policy = ReadaheadPolicy {
+        max_bytes: 16 << 10,
+        ..ReadaheadPolicy::default()
+    };
+    let mut cursors: Vec<_> = (0..2)
+        .map(|_| {
+            let blocks = BlockReadOptions::default();
+            let source = ScanSource::new(blocks, policy, Arc::clone(&limits), None);
+            let table = open(&bytes, &known).unwrap();
+            let mut cursor = table.cursor(source, &TableCursorOptions::default());
+            done(cursor.seek_to_first()).unwrap();
+            cursor
+        })
+        .collect();
+    let mut inserts = Vec::new();
+    for cursor in &mut cursors {
+        let before = cache.counts().inserts;
+        while cursor.valid() {
+            done(cursor.next()).unwrap();
+        }
+        inserts.push(cache.counts().inserts - before);
+    }
+    assert!(inserts[0] > 2 * inserts[1], "{inserts:?}");
+    // Anew it is short again.
+    let before = cache.counts().inserts;
+    done(cursors[1].seek_to_first()).unwrap();
+    while cursors[1].valid() {
+        done(cursors[1].next()).unwrap();
+    }
+    assert!(cache.counts().inserts - before > 2 * inserts[1]);
 }
 
 #[test]
