@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::{Buffer, Fault, KeyOrder, Result};
 
+use super::block::prefetch_block;
 use super::cursor::{IndexPath, ScanPlace};
 use super::format::BlockHandle;
 use super::reader::BlockBasedReader;
@@ -397,15 +398,27 @@ impl Piece {
         let Stored::Here(bytes) = &self.stored else {
             return Planned::Nothing;
         };
-        let (from, to) = (block.handle.offset, block.end);
-        let is_inside = self.range.start <= from && to <= self.range.end;
-        let length = u32::try_from(to.saturating_sub(from));
-        match (is_inside, length) {
-            (true, Ok(length)) => {
-                let at = from.saturating_sub(self.range.start);
-                Planned::Stored(&bytes.buffer, bytes.start.saturating_add(at), length)
-            }
-            _ => Planned::Nothing,
+        // It was written by the device or another processor, and its checksum would wait for each line. While the scan
+        // is busy with the block before, nobody does.
+        if let Some(next) = self.blocks.front().filter(|next| next.cached.is_none())
+            && let Some((start, length)) = self.place_of(next, bytes)
+        {
+            prefetch_block(bytes.buffer.slice(start, length));
         }
+        match self.place_of(&block, bytes) {
+            Some((start, length)) => Planned::Stored(&bytes.buffer, start, length),
+            None => Planned::Nothing,
+        }
+    }
+
+    /// Position and length of the stored bytes of a block in the buffer of `bytes`, if they are there.
+    fn place_of(&self, block: &Upcoming, bytes: &PieceBytes) -> Option<(u64, u32)> {
+        let (from, to) = (block.handle.offset, block.end);
+        if from < self.range.start || to > self.range.end {
+            return None;
+        }
+        let length = u32::try_from(to.saturating_sub(from)).ok()?;
+        let at = from.saturating_sub(self.range.start);
+        Some((bytes.start.saturating_add(at), length))
     }
 }

@@ -42,7 +42,7 @@ use super::format::PackedFooter;
 use super::index::{DecodedIndex, IndexPreparation, Shortcut};
 
 pub use bytes::BlockBytes;
-pub(crate) use bytes::{prefetch, prefetch_item};
+pub(crate) use bytes::{prefetch, prefetch_block, prefetch_item};
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(super) use entry::{Entry, KeyBuffer, bad_entry};

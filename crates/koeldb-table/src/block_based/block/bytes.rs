@@ -168,6 +168,15 @@ pub(crate) fn prefetch_item<T>(item: &T) {
     }
 }
 
+/// Begins to fetch a block that will be read from front to back; of a long one the beginning, for then processors see
+/// the rest coming.
+pub(crate) fn prefetch_block(bytes: &[u8]) {
+    const AHEAD_BYTES: usize = 4 << 10;
+    for line in (0..bytes.len().min(AHEAD_BYTES)).step_by(LINE_BYTES) {
+        prefetch(bytes, line);
+    }
+}
+
 /// Begins to fetch the cache line at `at`, if the slice has it.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], at: usize) {
