@@ -28,8 +28,12 @@ use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, Table
 /// The memory that all scans of a database may read ahead into, in bytes.
 pub const ENGINE_BYTES: u64 = 64 << 20;
 
-/// The same for one scan.
-pub const SCAN_BYTES: u64 = 2 << 20;
+/// The same for one scan; half of it until the scan has become long. Scans that share a device keep each other waiting for
+/// milliseconds, in each of which they use up a good part of a MiB.
+pub const SCAN_BYTES: u64 = 4 << 20;
+
+/// A long scan may hold this part of what it has used up.
+const HELD_SHARE: u64 = 4;
 
 /// Until a table has used up more than this, it counts as one of [`TABLES_PRESUMED`] that use up the same.
 const USED_PRESUMED: u64 = 512 << 10;
@@ -390,10 +394,13 @@ impl ScanReads {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What a table that has used up `used` bytes may hold: its part of the budget is its part of what was used.
+    /// What a table that has used up `used` bytes may hold: its part of what the scan may hold is its part of what was used.
     pub(super) fn allotment(&self, used: u64) -> u64 {
-        let all = self.used.load(Ordering::Relaxed) + TABLES_PRESUMED * USED_PRESUMED;
-        let part = u128::from(self.budget.limit) * u128::from(used + USED_PRESUMED);
+        let used_by_all = self.used.load(Ordering::Relaxed);
+        let limit = self.budget.limit;
+        let limit = limit.min((limit / 2).max(used_by_all / HELD_SHARE));
+        let all = used_by_all + TABLES_PRESUMED * USED_PRESUMED;
+        let part = u128::from(limit) * u128::from(used + USED_PRESUMED);
         u64::try_from(part / u128::from(all)).unwrap_or(u64::MAX)
     }
 
@@ -486,7 +493,7 @@ mod tests {
     fn what_tables_may_hold_follows_what_they_use_and_fits_the_budget() {
         let engine = ScanEngine::new(AsyncReads::off(), ENGINE_BYTES);
         let reads = ScanReads::new(&engine, BlockReadOptions::default(), SCAN_BYTES);
-        assert_eq!(reads.allotment(0), SCAN_BYTES / TABLES_PRESUMED);
+        assert_eq!(reads.allotment(0), SCAN_BYTES / 2 / TABLES_PRESUMED);
         // Runs of which each is half as large as the one before, as levels are.
         let used: Vec<u64> = (0..8).map(|run| (20 << 20) >> run).collect();
         for &bytes in &used {
