@@ -20,8 +20,9 @@ const SMALLEST: usize = DIRECT_ALIGNMENT;
 /// From 4 KiB to 512 KiB.
 const CLASSES: usize = 8;
 
-/// What each class may keep.
-const KEPT_BYTES: usize = 2 << 20;
+/// What each class may keep: what a few long scans that end together give back, and the next ones take. New memory has to
+/// be zeroed twice, by the system and here.
+const KEPT_BYTES: usize = 8 << 20;
 
 static POOL: [Mutex<Vec<AlignedBuffer>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
 
