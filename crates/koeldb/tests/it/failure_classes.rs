@@ -1,14 +1,13 @@
 //! Ways in which engines like this one have failed, where no suite is named after them (`docs/reliability.md`, section 6, has
 //! all of them and where they are looked for).
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use koeldb::fs::{
-    Clock, Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, ManualClock,
-    MemoryFileSystem, OpenOptions, Operation, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
+    Clock, Failure, FaultAction, FaultRule, FileSystem, ManualClock, MemoryFileSystem, OpenOptions,
+    Operation, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
 };
 use koeldb::{
     BlockBasedOptions, CompactionStyle, Db, Env, FifoCompactionOptions, FixedPrefix, IteratorMode,
@@ -17,44 +16,9 @@ use koeldb::{
 use koeldb_table::TableReader;
 use koeldb_table::reader::TableReadContext;
 
+use crate::storage::{HERE, Storage, over};
+
 const LIMIT: Duration = Duration::from_secs(60);
-const HERE: &str = "/db";
-
-struct Storage {
-    memory: MemoryFileSystem,
-    faults: Arc<FaultFileSystem>,
-}
-
-impl Storage {
-    fn new() -> Self {
-        let memory = MemoryFileSystem::new();
-        Storage {
-            faults: Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), 1)),
-            memory,
-        }
-    }
-
-    fn options(&self) -> Options {
-        let fs: Arc<dyn FileSystem> = Arc::clone(&self.faults) as _;
-        over(fs)
-    }
-
-    fn only(&self, suffix: &str) -> PathBuf {
-        let mut entries = self.memory.list(HERE.as_ref()).unwrap();
-        entries.retain(|entry| entry.name.ends_with(suffix));
-        assert_eq!(entries.len(), 1, "{entries:?}");
-        Path::new(HERE).join(&entries[0].name)
-    }
-}
-
-fn over(fs: Arc<dyn FileSystem>) -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .set_bgerror_resume_retry_interval(Duration::from_millis(5))
-        .set_env(&Env::new(fs, Arc::new(SystemClock)));
-    options
-}
 
 fn key(number: u64) -> String {
     format!("key{number:06}")

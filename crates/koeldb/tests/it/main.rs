@@ -36,6 +36,7 @@ mod scratch;
 mod scrub;
 mod stalls;
 mod stats;
+mod storage;
 mod stress;
 mod untrusted;
 mod write_buffers;

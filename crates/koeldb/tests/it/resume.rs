@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use koeldb::fs::{
-    Failure, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose,
-    SystemClock,
+    Failure, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose, SystemClock,
 };
 use koeldb::{Db, Env, ErrorDetail, ErrorKind, Event, Options, Severity, WriteOptions};
 
+use crate::storage::{HERE, Storage};
+
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(60);
-const HERE: &str = "/db";
 
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
@@ -21,42 +21,23 @@ enum Told {
     Resumed,
 }
 
-struct Storage {
-    memory: MemoryFileSystem,
-    faults: Arc<FaultFileSystem>,
-}
-
-impl Storage {
-    fn new() -> Self {
-        let memory = MemoryFileSystem::new();
-        Storage {
-            faults: Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), 1)),
-            memory,
-        }
-    }
-
-    /// Options that try to resume every few milliseconds, and what listeners are told.
-    fn options(&self) -> (Options, Receiver<Told>) {
-        let (tell, told) = channel();
-        let tell = Mutex::new(tell);
-        let fs: Arc<dyn FileSystem> = Arc::clone(&self.faults) as _;
-        let mut options = Options::new();
-        options
-            .create_if_missing(true)
-            .create_missing_column_families(true)
-            .set_bgerror_resume_retry_interval(Duration::from_millis(5))
-            .set_env(&Env::new(fs, Arc::new(SystemClock)))
-            .add_event_listener(move |event: &Event<'_>| {
-                let told = match event {
-                    Event::BackgroundError(error) => Told::Failed(error.severity()),
-                    Event::ResumeFailed(_) => Told::NotResumed,
-                    Event::Resumed => Told::Resumed,
-                    _ => return,
-                };
-                let _ = tell.lock().unwrap().send(told);
-            });
-        (options, told)
-    }
+/// Options that try to resume every few milliseconds, and what listeners are told.
+fn listening(storage: &Storage) -> (Options, Receiver<Told>) {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    let mut options = storage.options();
+    options
+        .create_missing_column_families(true)
+        .add_event_listener(move |event: &Event<'_>| {
+            let told = match event {
+                Event::BackgroundError(error) => Told::Failed(error.severity()),
+                Event::ResumeFailed(_) => Told::NotResumed,
+                Event::Resumed => Told::Resumed,
+                _ => return,
+            };
+            let _ = tell.lock().unwrap().send(told);
+        });
+    (options, told)
 }
 
 fn wait_for(told: &Receiver<Told>, wanted: &Told) {
@@ -78,7 +59,7 @@ fn log_count(fs: &MemoryFileSystem) -> usize {
 /// Lets storage fail in one way, waits for some attempts, and mends it.
 fn fails_and_comes_back(what: &str, rules: &[FaultRule], write: fn(&Db) -> koeldb::Result<()>) {
     let storage = Storage::new();
-    let (options, told) = storage.options();
+    let (options, told) = listening(&storage);
     let (db, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
     db.put_opt("before", "value", &synced()).unwrap();
     other.put("before", "value").unwrap();
@@ -163,7 +144,7 @@ fn a_full_disk_is_over_when_there_is_space_again() {
     );
     // As the disk itself says it.
     let storage = Storage::new();
-    let (options, told) = storage.options();
+    let (options, told) = listening(&storage);
     let db = Db::open(&options, HERE).unwrap();
     let used = storage.memory.bytes_used();
     storage.memory.set_byte_budget(Some(used + (256 << 10)));
@@ -189,7 +170,7 @@ fn a_full_disk_is_over_when_there_is_space_again() {
 fn a_close_ends_the_attempts_at_once() {
     for interval in [Duration::from_millis(5), Duration::from_secs(3600)] {
         let storage = Storage::new();
-        let (mut options, told) = storage.options();
+        let (mut options, told) = listening(&storage);
         options.set_bgerror_resume_retry_interval(interval);
         let db = Db::open(&options, HERE).unwrap();
         storage
@@ -209,7 +190,7 @@ fn a_close_ends_the_attempts_at_once() {
 #[test]
 fn attempts_are_as_many_as_the_options_say() {
     let storage = Storage::new();
-    let (mut options, told) = storage.options();
+    let (mut options, told) = listening(&storage);
     options.set_max_bgerror_resume_count(2);
     let db = Db::open(&options, HERE).unwrap();
     storage
@@ -248,7 +229,7 @@ fn a_flush_that_storage_failed_is_done_again() {
 #[test]
 fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
     let storage = Storage::new();
-    let (mut options, told) = storage.options();
+    let (mut options, told) = listening(&storage);
     options.set_level_zero_file_num_compaction_trigger(3);
     let db = Db::open(&options, HERE).unwrap();
     let writes = [Operation::Append, Operation::SyncData, Operation::SyncAll];
@@ -280,7 +261,7 @@ fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
 #[test]
 fn a_log_that_followed_a_failed_batch_is_recovered_whole() {
     let storage = Storage::new();
-    let (mut options, told) = storage.options();
+    let (mut options, told) = listening(&storage);
     options.set_wal_compression(koeldb::Compression::Zstd);
     let (db, [_other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
     db.put("before", "value").unwrap();
