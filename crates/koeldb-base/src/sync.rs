@@ -45,16 +45,17 @@ pub use crate::loom_thread_local as thread_local;
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;
 
-/// The standard cell behind the interface of Loom's, which notices accesses that overlap.
 #[cfg(not(loom))]
-#[derive(Debug, Default)]
-pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+pub use PlainCell as UnsafeCell;
 
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
+/// The standard cell behind the interface of Loom's, which notices accesses that overlap; in models, too.
+#[derive(Debug, Default)]
+pub struct PlainCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> PlainCell<T> {
     /// A cell around `value`.
     pub const fn new(value: T) -> Self {
-        UnsafeCell(std::cell::UnsafeCell::new(value))
+        PlainCell(std::cell::UnsafeCell::new(value))
     }
 
     /// Lends the address; whoever writes through it must be alone.
@@ -79,6 +80,14 @@ pub fn cores() -> usize {
 /// Locks, also if somebody panicked under the lock: what is guarded is whole between any two steps.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// [`lock`] for what no model interleaves: the standard library's mutex, in models, too.
+#[inline]
+pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)

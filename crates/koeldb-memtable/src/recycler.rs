@@ -9,11 +9,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::arena::Block;
 use crate::memtable::MemtableOptions;
 use crate::rep::{BucketArray, bucket_count};
+use koeldb_base::sync::lock_plain as lock;
 
 /// Arrays kept, of whatever sizes: those of a memtable in use and of one that was flushed.
 const ARRAYS_MAX: usize = 4;
@@ -134,10 +135,6 @@ impl Recycler {
         }
         has_room
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Recycler {

@@ -15,23 +15,9 @@ pub(crate) use loom::sync::{
 #[cfg(all(loom, test))]
 pub(crate) use loom::cell::UnsafeCell;
 
-/// The standard cell behind the interface of Loom's, which notices accesses that overlap.
+// The models of other crates use arenas outside of Loom.
 #[cfg(not(all(loom, test)))]
-#[derive(Default)]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-#[cfg(not(all(loom, test)))]
-impl<T> UnsafeCell<T> {
-    pub(crate) fn new(value: T) -> Self {
-        UnsafeCell(std::cell::UnsafeCell::new(value))
-    }
-
-    /// Lends the address; whoever writes through it must be alone.
-    #[inline]
-    pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
-        access(self.0.get())
-    }
-}
+pub(crate) use koeldb_base::sync::PlainCell as UnsafeCell;
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::thread::yield_now;

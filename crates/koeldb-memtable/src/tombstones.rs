@@ -9,9 +9,10 @@
 //!   it got its snapshot therefore counts every tombstone published before, and uses no older fragments.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{KeyOrder, SeqNo};
 
 use crate::arena::{Padded, SHARDS, thread_slot};
@@ -112,8 +113,4 @@ impl Tombstones {
         }
         list.newest.clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::super_version::lock;
 use crate::write::stall::{StallCause, StallCondition};
+use koeldb_base::sync::lock_plain as lock;
 
 /// What jobs have done.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
-
-use crate::super_version::lock;
 
 /// Which queue a job waits in: flushes never wait behind compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

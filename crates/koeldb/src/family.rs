@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use koeldb_base::KeyOrder;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableCache, Version};
@@ -16,7 +17,7 @@ use koeldb_lsm::{TableCache, Version};
 use crate::counters::FamilyCounters;
 use crate::memtables::{LoggedMemtable, MemtableMaker, Standby, write_buffer_bytes};
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
-use crate::super_version::{SuperVersion, SuperVersionCell, lock};
+use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::tables::pick_settings;
 use crate::write::stall::{self, StallCondition, StallInputs};
 

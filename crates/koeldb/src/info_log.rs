@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::file_name;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, Purpose, WritableFile, WriteOptions};
 
 use crate::options::LogLevel;
-use crate::super_version::lock;
 
 /// Takes the lines of the information log instead of the file.
 pub trait Logger: Send + Sync + 'static {

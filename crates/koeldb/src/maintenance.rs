@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::family::FamilyData;
@@ -10,7 +11,6 @@ use crate::inner::DbInner;
 use crate::memtables::write_buffer_bytes;
 use crate::open::add_family;
 use crate::options::{ColumnFamilyOptions, mutable, sanitize};
-use crate::super_version::lock;
 use crate::write::commit::ActiveFamily;
 
 impl DbInner {

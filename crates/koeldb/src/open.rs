@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_fs::small_file::{create_dir_durably, parent};
@@ -32,7 +33,6 @@ use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, Compression, DbOptions, Options, options_file};
 use crate::recovery::{self, Recovered};
-use crate::super_version::lock;
 use crate::tables::{TableFactory, limits};
 use crate::write::commit::{ActiveFamily, CommitState, Wal};
 use crate::write_buffers::WriteBufferManager;

@@ -132,7 +132,7 @@ impl DbInner {
             "block-cache-usage" => cache?.usage(),
             "block-cache-pinned-usage" => cache?.pinned_usage(),
             "min-log-number-to-keep" => {
-                crate::super_version::lock(&self.versions).min_log_number_to_keep()
+                koeldb_base::sync::lock_plain(&self.versions).min_log_number_to_keep()
             }
             "current-super-version-number" => family.super_version.install_number(),
             _ => return None,

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 
 use crate::inner::DbInner;
 use crate::listener::Event;
-use crate::super_version::lock;
 
 /// Tables that left the tree and may still be read.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{PinnedSlice, Result, SeqNo};
 
 use crate::column_family::ColumnFamily;
@@ -12,7 +13,6 @@ use crate::db::Db;
 use crate::options::ReadOptions;
 use crate::read::bounds::IterateBounds;
 use crate::read::{DbCursor, DbIterator, PinnedSlices};
-use crate::super_version::lock;
 
 /// The live snapshots of a database.
 #[derive(Debug, Default)]

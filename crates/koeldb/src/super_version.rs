@@ -15,7 +15,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use koeldb_base::biased::{Owner, Taker, biased, take_idle};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
@@ -69,10 +69,6 @@ pub(crate) struct SuperVersionCell {
     current: Mutex<Arc<SuperVersion>>,
     /// Locked for as long as a sweep takes.
     slots: Mutex<Vec<Taker<Held>>>,
-}
-
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SuperVersionCell {

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_cache::{CacheKey, Priority};
 use koeldb_table::source::CachedBlock;
 
 use crate::inner::DbInner;
 use crate::options::Cache;
-use crate::super_version::lock;
 
 /// What is reserved in a cache at once: as in RocksDB.
 const RESERVATION_BYTES: u64 = 256 << 10;

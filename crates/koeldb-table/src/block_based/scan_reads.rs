@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::Region;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Buffer, Error, Fault, Result};
 use koeldb_fs::read_driver::{AsyncReads, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession};
 
@@ -41,10 +42,6 @@ const TABLES_PRESUMED: u64 = 8;
 
 /// How often a thread looks whether a read has arrived before it sleeps: a few microseconds.
 const SPINS: u32 = 200;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A suspended scan waits for what its [`ScanReads`] has noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

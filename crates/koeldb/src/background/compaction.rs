@@ -5,6 +5,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
 use koeldb_lsm::FileMeta;
@@ -18,7 +19,6 @@ use crate::counters::JobTotals;
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::listener::{CompactionJobInfo, Event};
-use crate::super_version::lock;
 use crate::tables::{Place, pick_settings};
 
 impl DbInner {

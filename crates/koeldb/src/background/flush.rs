@@ -6,6 +6,7 @@ use std::time::Duration;
 use koeldb_base::error::Severity;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
@@ -16,7 +17,6 @@ use crate::family::{FamilyData, FamilyState};
 use crate::inner::DbInner;
 use crate::listener::{Event, FlushJobInfo};
 use crate::options::FlushOptions;
-use crate::super_version::lock;
 
 impl DbInner {
     /// A family whose sealed memtables should be flushed now.

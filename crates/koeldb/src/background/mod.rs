@@ -17,6 +17,7 @@ use std::time::Duration;
 use koeldb_base::error::{ErrorDetail, Severity};
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
 
@@ -25,7 +26,6 @@ use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::listener::{Event, TableFallbackInfo};
 use crate::options::sanitize;
-use crate::super_version::lock;
 
 #[derive(Debug, Default)]
 struct Running {

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
 use koeldb_base::stats::Ticker;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::Background;
 use crate::env::JobPriority;
 use crate::inner::DbInner;
 use crate::listener::Event;
-use crate::super_version::lock;
 
 /// How often a full disk is looked at: at first, and at last.
 const SPACE_POLL_MIN: Duration = Duration::from_millis(250);

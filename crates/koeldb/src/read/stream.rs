@@ -17,11 +17,11 @@ use std::task::{Context, Poll, Waker, ready};
 
 use futures_core::Stream;
 use koeldb_base::error::ErrorDetail;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, PinnedSlice, Result};
 
 use super::iterator::DbIterator;
 use crate::env::{JobPriority, Pool};
-use crate::super_version::lock;
 
 /// The first chunk; each further one is twice as large, up to the last.
 const FIRST_CHUNK: usize = 16;

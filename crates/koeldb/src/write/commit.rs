@@ -15,6 +15,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_log::RecordWriter;
 use koeldb_memtable::Memtable;
@@ -25,7 +26,6 @@ use super::queue::{CommitHow, Engine};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
-use crate::super_version::lock;
 use crate::write_buffers::{Charge, WriteBufferManager};
 
 /// The log being written.

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::Clock;
-
-use crate::super_version::lock;
 
 /// Why writes are slowed or stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
