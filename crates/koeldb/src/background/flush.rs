@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::sync::lock_plain as lock;
@@ -92,7 +93,9 @@ impl DbInner {
         )?;
         let file = flush.file.map(Arc::new);
         // Before a flush is recorded while several families share logs, the logs behind it are made durable: otherwise
-        // a power cut could leave one family ahead of the others (O7).
+        // a power cut could leave one family ahead of the others (O7). Those that are closed meanwhile are not behind it.
+        let behind = family.first_log_behind(taken.len());
+        let empty = self.empty_families();
         if self.all_families().len() > 1 && !is_on(Sabotage::FlushAheadOfLogs) {
             self.sync_closed_logs().map_err(|error| {
                 self.fail_writes(
@@ -106,10 +109,12 @@ impl DbInner {
             let mut versions = lock(&self.versions);
             let mut edit = VersionEdit::of(family.id);
             let ahead = u64::from(is_on(Sabotage::LogNumberAhead));
-            edit.log_number = Some(family.first_log_behind(taken.len()) + ahead);
+            edit.log_number = Some(behind + ahead);
             edit.added_files
                 .extend(file.iter().map(|file| (0, Arc::clone(file))));
-            self.note_empty_families(&mut versions);
+            for (empty, first) in empty {
+                versions.advance_log_number(empty, first);
+            }
             self.log_edit(&mut versions, family, edit, |state| {
                 state.sealed.drain(..taken.len());
                 state.flushing = 0;
@@ -284,17 +289,17 @@ impl DbInner {
         Ok(true)
     }
 
-    /// Families without unflushed data need no log before the current one.
-    fn note_empty_families(&self, versions: &mut koeldb_lsm::version::VersionSet) {
-        for family in self.all_families() {
+    /// Families without unflushed data, and the log before which they need none.
+    fn empty_families(&self) -> Vec<(u32, FileNumber)> {
+        let families = self.all_families();
+        let empty = families.iter().filter_map(|family| {
             let first = family.read(|state| {
                 (state.sealed.is_empty() && state.active.memtable.is_empty())
                     .then_some(state.active.first_log)
             });
-            if let Some(first) = first {
-                versions.advance_log_number(family.id, first);
-            }
-        }
+            Some((family.id, first?))
+        });
+        empty.collect()
     }
 
     /// Seals the memtables of `families` and, if asked, waits until they are tables.

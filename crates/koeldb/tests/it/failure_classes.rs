@@ -73,6 +73,46 @@ fn a_sync_vouches_for_nothing_that_was_written_while_it_ran() {
     }
 }
 
+/// Class 9: a flush that is recorded as past a log which was closed while it synced those before. Cut off there, that log
+/// must not make the family look as if it were ahead of it.
+#[test]
+fn a_flush_is_not_past_a_log_that_was_closed_after_it_looked() {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options
+        .create_missing_column_families(true)
+        .set_write_buffer_size(64 << 10)
+        // One that is sealed is not flushed.
+        .set_min_write_buffer_number_to_merge(2)
+        .set_max_write_buffer_number(4);
+    let (db, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
+    other.put("flushed", "value").unwrap();
+    let during = {
+        let db = db.clone();
+        move || {
+            // Too much for the memtable: the next write begins a new log.
+            for key in ["first", "second"] {
+                db.put(key, vec![b'x'; 100 << 10]).unwrap();
+            }
+        }
+    };
+    let rule = FaultRule::new(FaultAction::Call(Arc::new(move |_| during())))
+        .on(&[Operation::SyncData, Operation::SyncAll])
+        .purpose(Purpose::Wal)
+        .nth(1);
+    let rule = storage.faults.add_rule(rule);
+    other.flush().unwrap();
+    assert_eq!(storage.faults.match_count(rule), 1);
+    for (seed, policy) in (0..).zip(SurvivalPolicy::ALL.iter().cycle().take(200)) {
+        let left = storage.memory.crash_image(*policy, seed);
+        let mut options = over(Arc::new(left));
+        options.create_missing_column_families(true);
+        let (_db, [other]) = Db::open_cf(&options, HERE, ["other"])
+            .unwrap_or_else(|error| panic!("{policy:?}, seed {seed}: {error}"));
+        assert!(other.contains_key("flushed").unwrap());
+    }
+}
+
 /// Class 13: a used-up quota is a full disk, and over when there is room.
 #[test]
 fn a_used_up_quota_is_got_over_without_a_reopen() {
