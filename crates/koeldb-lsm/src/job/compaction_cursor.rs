@@ -6,7 +6,7 @@
 //! - an entry hidden by a newer one of its key in the same stripe is dropped, as is one under a range tombstone
 //!   of the same stripe;
 //! - a deletion that every reader sees, of a key that exists nowhere below the output, is dropped;
-//! - a single deletion annihilates with the value it meets in its stripe;
+//! - a single deletion annihilates with the value it meets in its stripe, and until then stays, hidden or not;
 //! - merge operands of a stripe are combined with their base, or with each other;
 //! - the compaction filter is asked about the newest value of each key, unless a snapshot still needs it;
 //! - on the bottommost level a value that every reader sees gets sequence number 0.
@@ -233,7 +233,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     fn keep(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         let stripe = self.stripe_of(seqno);
         self.advance = true;
-        if self.stripe == Some(stripe) {
+        let is_hidden = self.stripe == Some(stripe);
+        // The newer entry may go with a single deletion of its own: this one is for the value below.
+        if is_hidden && value_type != ValueType::SingleDeletion {
             self.drops.hidden += 1;
             return Ok(false);
         }

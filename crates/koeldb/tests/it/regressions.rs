@@ -12,7 +12,7 @@ use koeldb::fs::{
 };
 use koeldb::{
     CompactRangeOptions, Comparator, Db, Decision, Env, ErrorDetail, ErrorKind, Event,
-    FlushOptions, Options, Severity, WriteBatch,
+    FlushOptions, IteratorMode, Options, Severity, WriteBatch,
 };
 
 use crate::scratch::ScratchDir;
@@ -150,6 +150,41 @@ fn compacting_the_newest_table_alone_hides_nothing_of_it() {
         .compact_files(&[PathBuf::from(&newest.name)], 1)
         .unwrap();
     assert_eq!(value(&db, "key").as_deref(), Some("3"));
+}
+
+/// A single deletion that a newer value hid was dropped, that value went with the next single deletion, and the value
+/// before all of them was back.
+#[test]
+fn a_single_deletion_stays_until_it_meets_its_own_value() {
+    for is_flushed_between in [false, true] {
+        let dir = ScratchDir::new();
+        let mut options = creating();
+        options.set_disable_auto_compactions(true);
+        let db = Db::open(&options, dir.path()).unwrap();
+        let compact = |output_level| {
+            let files = db.live_files().into_iter();
+            let newest = files.filter(|file| file.level == 0);
+            let names: Vec<PathBuf> = newest.map(|file| PathBuf::from(file.name)).collect();
+            db.default_cf().compact_files(&names, output_level).unwrap();
+        };
+        db.put("key", "1").unwrap();
+        db.flush().unwrap();
+        compact(3);
+        db.single_delete("key").unwrap();
+        db.put("key", "2").unwrap();
+        if is_flushed_between {
+            db.flush().unwrap();
+        }
+        db.single_delete("key").unwrap();
+        db.flush().unwrap();
+        assert_eq!(value(&db, "key"), None);
+        compact(1);
+        assert_eq!(value(&db, "key"), None);
+        assert_eq!(db.iterator(IteratorMode::Start).count(), 0);
+        // It goes with the value.
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(db.live_files().len(), 0);
+    }
 }
 
 /// A background compaction that panicked ran again, and again, and writes went on.
