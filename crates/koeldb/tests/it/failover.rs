@@ -6,6 +6,8 @@
 //!
 //! Batch `n` puts `counter` and key `n` in every family, and deletes key `n - 50`; `Check.java` does the same.
 
+mod ldb;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -162,9 +164,10 @@ fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-fn our_turn(directory: &Path, life: Duration) -> (u64, u64) {
+/// A turn of ours: the test `child` is what is killed.
+fn our_turn(child: &str, directory: &Path, life: Duration) -> (u64, u64) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["failover::loading_child", "--exact", "--nocapture"])
+        .args([child, "--exact", "--nocapture"])
         .env(DIRECTORY, directory)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -237,7 +240,7 @@ fn each_engine_goes_on_from_what_the_death_of_the_other_left() {
         for theirs in [false, true] {
             let life = Duration::from_millis(random.below(400));
             let (opened, written) = match theirs {
-                false => our_turn(dir.path(), life),
+                false => our_turn("failover::loading_child", dir.path(), life),
                 true => their_turn(java, dir.path(), life),
             };
             // A write may be in the log and its acknowledgement not in the pipe.
