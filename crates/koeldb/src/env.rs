@@ -23,6 +23,8 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Queues {
     high: VecDeque<Job>,
     low: VecDeque<Job>,
+    /// Without threads: those that wait for others.
+    waiting: VecDeque<Job>,
     idle: usize,
     threads: usize,
 }
@@ -86,6 +88,15 @@ impl Pool {
         self.shared.work.notify_one();
     }
 
+    /// A job that waits for other jobs and for writers. Without threads it begins in [`Env::step`] alone, where nobody waits
+    /// that it would have to wait for; others run while it waits.
+    pub(crate) fn submit_waiting(&self, job: impl FnOnce() + Send + 'static) {
+        match self.is_stepped() {
+            true => lock(&self.shared.queues).waiting.push_back(Box::new(job)),
+            false => self.submit(JobPriority::High, job),
+        }
+    }
+
     fn stepped(clock: Arc<dyn Clock>, seed: u64) -> Self {
         let shared = PoolShared {
             steps: Some(Steps {
@@ -129,6 +140,26 @@ impl Pool {
         }
         steps.is_running.store(false, Ordering::Release);
         is_any
+    }
+
+    /// [`Pool::step`] where nobody waits: it may begin one that waits for others.
+    fn step_any(&self) -> bool {
+        let Some(steps) = &self.shared.steps else {
+            return false;
+        };
+        let waiting = {
+            let mut queues = lock(&self.shared.queues);
+            let others = queues.high.len() + queues.low.len();
+            match steps.choose(others + queues.waiting.len()) < others {
+                true => None,
+                false => queues.waiting.pop_front(),
+            }
+        };
+        let Some(job) = waiting else {
+            return self.step();
+        };
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(job));
+        true
     }
 
     /// For whoever waits without threads to wait for: a job runs, or so much time passes. `false` if there are threads.
@@ -189,8 +220,8 @@ impl Env {
 
     /// An environment without threads, for tests: background jobs run one at a time, in the thread that waits for them or
     /// calls [`Env::step`], in an order that `seed` chooses; where nobody has anything to do, `clock` is asked to sleep.
-    /// Over files in memory and a clock that is moved by hand, what one thread does repeats exactly. Databases do not resume
-    /// by themselves after an error: that is for [`Db::resume`](crate::Db::resume).
+    /// Over files in memory and a clock that is moved by hand, what one thread does repeats exactly. Only in [`Env::step`] does
+    /// a database resume by itself after an error.
     #[must_use]
     pub fn stepped(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>, seed: u64) -> Self {
         Env {
@@ -202,7 +233,7 @@ impl Env {
 
     /// Runs one background job of an environment made by [`Env::stepped`]; `false` if none waits, or it was not.
     pub fn step(&self) -> bool {
-        self.pool.step()
+        self.pool.step_any()
     }
 
     /// An environment whose files live in memory, and end with it.

@@ -14,7 +14,6 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::Background;
-use crate::env::JobPriority;
 use crate::inner::DbInner;
 use crate::listener::Event;
 
@@ -71,16 +70,17 @@ impl DbInner {
         if self.is_hopeless()
             || self.is_closing()
             || self.db_options.max_bgerror_resume_count <= 0
-            // The only thread would wait for what nobody else can do.
-            || self.env.pool.is_stepped()
             || self.background.is_resuming.swap(true, Ordering::AcqRel)
         {
             return;
         }
-        let inner = Arc::clone(self);
-        self.env
-            .pool
-            .submit(JobPriority::High, move || inner.run_resuming());
+        // Nothing that waits for its turn keeps a database that is gone.
+        let inner = Arc::downgrade(self);
+        self.env.pool.submit_waiting(move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.run_resuming();
+            }
+        });
     }
 
     /// Whether there is no failure, or one that only a reopen gets over.

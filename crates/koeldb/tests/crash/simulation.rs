@@ -17,8 +17,8 @@ use koeldb::fs::{
     SurvivalPolicy, TraceDetail, TraceFileSystem,
 };
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity,
-    StringAppend, WriteBatch, WriteOptions, WriteOutcome,
+    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, Event, LogLevel, Logger, Options,
+    Severity, StringAppend, WriteBatch, WriteOptions, WriteOutcome,
 };
 use koeldb_testkit::monitor::{self, OrderingMonitor};
 use koeldb_testkit::oracle::DEFAULT_FAMILY;
@@ -75,6 +75,13 @@ struct Run {
     hash: DefaultHasher,
     crashes: u64,
     injected: u64,
+    /// Nobody asks it to resume, or hardly ever.
+    resumes_itself: bool,
+    /// How often the database was told to have resumed, and how often it did so by itself.
+    resumed: Arc<AtomicU64>,
+    resumed_itself: u64,
+    /// Only a new open helps.
+    is_beyond: bool,
     /// Writes whose outcome is unknown, since the last crash.
     unknown: u64,
     /// What may be seen: a write that failed half-way, once the database was opened again.
@@ -89,6 +96,7 @@ impl Run {
         let clock = ManualClock::new();
         let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
         let options = variety::draw_style(&mut random) + &variety::draw(&mut random);
+        let resumes_itself = random.chance(1, 2);
         Run {
             machine: Machine::new(memory, &clock, random.draw()),
             random,
@@ -100,6 +108,10 @@ impl Run {
             hash: DefaultHasher::new(),
             crashes: 0,
             injected: 0,
+            resumes_itself,
+            resumed: Arc::default(),
+            resumed_itself: 0,
+            is_beyond: false,
             unknown: 0,
             legality: Legality::Visible,
             done: Vec::new(),
@@ -117,6 +129,16 @@ impl Run {
         options
             .apply_str(&self.options, &ConfigOptions::new())
             .map_err(|error| error.to_string())?;
+        if self.resumes_itself {
+            let resumed = Arc::clone(&self.resumed);
+            options.add_event_listener(move |event: &Event<'_>| {
+                if matches!(event, Event::Resumed) {
+                    resumed.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        } else {
+            options.set_max_bgerror_resume_count(0);
+        }
         // Files as small as what is written here.
         options
             .set_write_buffer_size(64 << 10)
@@ -149,7 +171,20 @@ impl Run {
             self.families.push((id, handle));
         }
         self.db = Some(db);
+        self.is_beyond = false;
         Ok(())
+    }
+
+    /// Lets a background job run; `false` if there is none.
+    fn run_job(&mut self) -> bool {
+        let before = self.resumed.load(Ordering::Relaxed);
+        let has_run = self.machine.env.step();
+        let resumed = self.resumed.load(Ordering::Relaxed) - before;
+        if resumed > 0 {
+            self.resumed_itself += resumed;
+            self.done.push("it resumes by itself".to_owned());
+        }
+        has_run
     }
 
     /// No more faults.
@@ -219,6 +254,7 @@ impl Run {
             }
             Err(error) => {
                 self.done.push(format!("batch {number}: {error}"));
+                self.is_beyond = error.severity() > Severity::Hard;
                 match error.write_outcome() {
                     Some(WriteOutcome::NotApplied) => self.history.not_applied(number),
                     Some(WriteOutcome::Indeterminate) => {
@@ -251,7 +287,7 @@ impl Run {
             0..60 => drop(self.write()?),
             60..75 => {
                 for _ in 0..=self.random.below(3) {
-                    self.machine.env.step();
+                    self.run_job();
                 }
             }
             75..80 => {
@@ -279,7 +315,8 @@ impl Run {
             93..97 => self.crash()?,
             _ => self.look()?,
         }
-        self.get_over_it()
+        let asks = !self.resumes_itself || self.random.chance(1, 8);
+        self.get_over_it(asks)
     }
 
     /// Has something fail soon.
@@ -302,24 +339,22 @@ impl Run {
             });
     }
 
-    /// A database that only a new open helps is opened anew.
-    fn get_over_it(&mut self) -> Result<(), String> {
+    /// A database that only a new open helps is opened anew; others are asked to resume, or left to themselves.
+    fn get_over_it(&mut self, asks: bool) -> Result<(), String> {
         if self.machine.faults.injection_count() == 0 {
             return Ok(());
         }
-        let resumed = self.db()?.resume();
-        if let Err(error) = &resumed {
+        if asks && let Err(error) = self.db()?.resume() {
             self.done.push(format!("resume: {error}"));
+            self.is_beyond = error.severity() > Severity::Hard;
         }
-        match resumed {
-            Err(error) if error.severity() > Severity::Hard => {
-                self.calm();
-                let db = self.db.take();
-                let _ = db.map(|db| db.close());
-                self.reopen(Crash::Process)
-            }
-            _ => Ok(()),
+        if self.is_beyond {
+            self.calm();
+            let db = self.db.take();
+            let _ = db.map(|db| db.close());
+            self.reopen(Crash::Process)?;
         }
+        Ok(())
     }
 
     /// What a handle shows is what it acknowledged.
@@ -378,7 +413,7 @@ impl Run {
                 break;
             }
             self.clock.advance(Duration::from_millis(250));
-            while self.machine.env.step() {}
+            while self.run_job() {}
         }
         if !is_written {
             return Err("no write is taken though nothing fails any more".to_owned());
@@ -405,15 +440,21 @@ impl Run {
     }
 
     fn write_calmly(&mut self) -> Result<bool, String> {
-        if self.machine.faults.injection_count() > 0 {
-            self.get_over_it()?;
-        }
+        self.get_over_it(!self.resumes_itself)?;
         self.write()
     }
 }
 
-/// What a run did: how it ended, the hash of all calls to the file system, crashes, faults.
-fn run(seed: u64, steps: u64) -> (Result<(), String>, u64, u64, u64) {
+/// What a run did.
+struct Ran {
+    outcome: Result<(), String>,
+    /// Of all calls to the file system.
+    hash: u64,
+    /// Crashes, faults, and how often the database resumed by itself.
+    counts: [u64; 3],
+}
+
+fn run(seed: u64, steps: u64) -> Ran {
     let mut run = Run::new(seed);
     let mut go = || {
         run.open()?;
@@ -429,7 +470,11 @@ fn run(seed: u64, steps: u64) -> (Result<(), String>, u64, u64, u64) {
         let done = run.done[last..].join("\n  ");
         format!("{}\n  {done}\n  {error}", run.options)
     });
-    (outcome, run.hash.finish(), run.crashes, run.injected)
+    Ran {
+        outcome,
+        hash: run.hash.finish(),
+        counts: [run.crashes, run.injected, run.resumed_itself],
+    }
 }
 
 #[test]
@@ -442,8 +487,8 @@ fn a_simulated_database_loses_nothing_comes_to_rest_and_repeats_itself() {
     let (runs, steps) = Floors::chosen().of((300, 50), (500, 150), (20_000, 150));
     let next = AtomicU64::new(only.unwrap_or(0));
     let end = only.map_or(runs, |only| only + 1);
-    let counts: [AtomicU64; 3] = Default::default();
-    let [crashes, injected, failures] = &counts;
+    let totals: [AtomicU64; 3] = Default::default();
+    let failures = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -453,10 +498,15 @@ fn a_simulated_database_loses_nothing_comes_to_rest_and_repeats_itself() {
                         break;
                     }
                     let own = mix(seed ^ number << 20);
-                    let (mut outcome, hash, crashed, faults) = run(own, steps);
-                    crashes.fetch_add(crashed, Ordering::Relaxed);
-                    injected.fetch_add(faults, Ordering::Relaxed);
-                    if number.is_multiple_of(16) && run(own, steps).1 != hash {
+                    let Ran {
+                        mut outcome,
+                        hash,
+                        counts,
+                    } = run(own, steps);
+                    for (total, count) in totals.iter().zip(counts) {
+                        total.fetch_add(count, Ordering::Relaxed);
+                    }
+                    if number.is_multiple_of(16) && run(own, steps).hash != hash {
                         outcome = Err("the same seed does something else".to_owned());
                     }
                     if let Err(text) = outcome {
@@ -469,7 +519,7 @@ fn a_simulated_database_loses_nothing_comes_to_rest_and_repeats_itself() {
             });
         }
     });
-    let [crashes, injected, failures] = counts.map(AtomicU64::into_inner);
+    let [crashes, injected, resumed] = totals.map(AtomicU64::into_inner);
     Summary {
         suite: "simulation",
         seed,
@@ -477,9 +527,10 @@ fn a_simulated_database_loses_nothing_comes_to_rest_and_repeats_itself() {
             ("runs", end - only.unwrap_or(0)),
             ("crashes", crashes),
             ("injected", injected),
+            ("resumed", resumed),
         ],
         seconds: crate::seconds() - begun,
-        failures,
+        failures: failures.into_inner(),
     }
     .finish("runs", if only.is_some() { 1 } else { runs });
 }
