@@ -1,11 +1,12 @@
 //! What was asked of the database and what it answered, in a file that outlives the process.
 //!
-//! Each key has two numbers: the version that was acknowledged last, and the one that was begun last. They differ while an
-//! operation is under way, and after one whose outcome nobody knows: then the key may have either. A number reaches the
-//! operating system before, or after, the call it is about, in one write of eight bytes: a kill tears nothing.
+//! Each key has versions, counted: the one that was begun last, the one that was acknowledged last, and the last one that is
+//! owed, because it was logged or a flush succeeded after it. Who looks after the end of a process finds the owed one or a later
+//! one. A number reaches the operating system before, or after, the call it is about, in one write of eight bytes: a kill tears
+//! nothing.
 //!
 //! ```text
-//! slot of a key: acknowledged (8 bytes, little-endian), begun (8 bytes)
+//! slot of a key: owed, acknowledged, begun, the last begun that deletes, the last begun without log (8 bytes each, little-endian)
 //! version: counter << 1 | 1 if the key is deleted; 0 if it was never written
 //! ```
 
@@ -14,7 +15,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SLOT_BYTES: u64 = 16;
+const OWED: usize = 0;
+const ACKNOWLEDGED: usize = 1;
+const BEGUN: usize = 2;
+const DELETED: usize = 3;
+const UNLOGGED: usize = 4;
+const NUMBERS: usize = 5;
+const SLOT_BYTES: u64 = 8 * NUMBERS as u64;
 
 /// The version of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +38,16 @@ impl Version {
     /// What follows it.
     pub(crate) fn next(self, deletes: bool) -> Version {
         Version(((self.0 >> 1) + 1) << 1 | u64::from(deletes))
+    }
+
+    fn counter(self) -> u64 {
+        self.0 >> 1
+    }
+
+    /// The version that a value names.
+    fn named_by(value: &[u8]) -> Option<Version> {
+        let number = value.split(|byte| *byte == b':').nth(1)?;
+        Some(Version(std::str::from_utf8(number).ok()?.parse().ok()?))
     }
 
     /// The value that the key has at this version.
@@ -50,7 +67,7 @@ impl Version {
 /// The versions of all keys.
 pub(crate) struct Expected {
     file: File,
-    slots: Vec<[AtomicU64; 2]>,
+    slots: Vec<[AtomicU64; NUMBERS]>,
 }
 
 impl Expected {
@@ -68,7 +85,7 @@ impl Expected {
         let mut slots = Vec::new();
         for key in 0..key_count {
             let mut slot = [0; 8];
-            let mut numbers = [0; 2];
+            let mut numbers = [0; NUMBERS];
             for (at, number) in (0..).zip(&mut numbers) {
                 file.read_exact_at(&mut slot, key * SLOT_BYTES + at * 8)?;
                 *number = u64::from_le_bytes(slot);
@@ -78,38 +95,111 @@ impl Expected {
         Ok(Expected { file, slots })
     }
 
-    fn slot(&self, key: u64) -> &[AtomicU64; 2] {
-        &self.slots[koeldb_base::coding::to_usize(key)]
+    fn number(&self, key: u64, which: usize) -> &AtomicU64 {
+        &self.slots[koeldb_base::coding::to_usize(key)][which]
     }
 
-    /// What the key has, and what it may have instead.
-    pub(crate) fn versions(&self, key: u64) -> (Version, Version) {
-        let [acknowledged, begun] = self.slot(key);
-        (
-            Version(acknowledged.load(Ordering::Relaxed)),
-            Version(begun.load(Ordering::Relaxed)),
+    fn version(&self, key: u64, which: usize) -> Version {
+        Version(self.number(key, which).load(Ordering::Relaxed))
+    }
+
+    /// What the key has while the database is open.
+    pub(crate) fn acknowledged(&self, key: u64) -> Version {
+        self.version(key, ACKNOWLEDGED)
+    }
+
+    /// The last version that was tried.
+    pub(crate) fn begun(&self, key: u64) -> Version {
+        self.version(key, BEGUN)
+    }
+
+    /// What the key has and may have.
+    pub(crate) fn describe(&self, key: u64) -> String {
+        let [owed, acknowledged, begun, deleted, unlogged] =
+            std::array::from_fn(|which| self.version(key, which));
+        format!(
+            "owed {owed:?}, acknowledged {acknowledged:?}, begun {begun:?}, last deletion {deleted:?}, last without log {unlogged:?}"
         )
     }
 
-    fn set(&self, key: u64, at: usize, version: Version) -> std::io::Result<()> {
-        self.slot(key)[at].store(version.0, Ordering::Relaxed);
-        let offset = key * SLOT_BYTES + (at as u64) * 8;
+    /// Which version this value is, of those that the key may have after the end of a process.
+    pub(crate) fn identify(&self, key: u64, value: Option<&[u8]>) -> Option<Version> {
+        let (owed, begun) = (self.version(key, OWED), self.begun(key));
+        let Some(value) = value else {
+            let deleted = self.version(key, DELETED);
+            let candidates = [deleted, owed].into_iter();
+            return candidates
+                .filter(|version| version.is_deleted() && version.counter() >= owed.counter())
+                .max_by_key(|version| version.counter());
+        };
+        let version = Version::named_by(value)?;
+        let is_possible = (owed.counter()..=begun.counter()).contains(&version.counter());
+        (is_possible && version.value(key).as_deref() == Some(value)).then_some(version)
+    }
+
+    /// Whether families may have different versions: each has what it flushed, of what was not logged.
+    pub(crate) fn may_differ(&self, key: u64) -> bool {
+        self.version(key, UNLOGGED).counter() > self.version(key, OWED).counter()
+    }
+
+    fn set(&self, key: u64, which: usize, version: Version) -> std::io::Result<()> {
+        self.number(key, which).store(version.0, Ordering::Relaxed);
+        let offset = key * SLOT_BYTES + (which as u64) * 8;
         self.file.write_all_at(&version.0.to_le_bytes(), offset)
     }
 
     /// The key is about to get a version.
-    pub(crate) fn begin(&self, key: u64, version: Version) -> std::io::Result<()> {
-        self.set(key, 1, version)
+    pub(crate) fn begin(&self, key: u64, version: Version, is_logged: bool) -> std::io::Result<()> {
+        self.set(key, BEGUN, version)?;
+        if version.is_deleted() {
+            self.set(key, DELETED, version)?;
+        }
+        match is_logged {
+            true => Ok(()),
+            false => self.set(key, UNLOGGED, version),
+        }
     }
 
-    /// It has it.
-    pub(crate) fn acknowledge(&self, key: u64, version: Version) -> std::io::Result<()> {
-        self.set(key, 0, version)
+    /// It did not get the version that was begun.
+    pub(crate) fn take_back(&self, key: u64) -> std::io::Result<()> {
+        let version = self.acknowledged(key);
+        self.set(key, BEGUN, version)?;
+        self.forget_after(key, version)
+    }
+
+    /// Numbers after this one are given again.
+    fn forget_after(&self, key: u64, version: Version) -> std::io::Result<()> {
+        for which in [DELETED, UNLOGGED] {
+            if self.version(key, which).counter() > version.counter() {
+                self.set(key, which, version)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// It has the version that was begun.
+    pub(crate) fn acknowledge(&self, key: u64, is_logged: bool) -> std::io::Result<()> {
+        let version = self.begun(key);
+        self.set(key, ACKNOWLEDGED, version)?;
+        match is_logged {
+            true => self.set(key, OWED, version),
+            false => Ok(()),
+        }
+    }
+
+    /// A flush succeeded that began when the key had this version.
+    pub(crate) fn flushed(&self, key: u64, version: Version) -> std::io::Result<()> {
+        match self.version(key, OWED).counter() < version.counter() {
+            true => self.set(key, OWED, version),
+            false => Ok(()),
+        }
     }
 
     /// It was found to have this version, whatever was begun.
     pub(crate) fn settle(&self, key: u64, version: Version) -> std::io::Result<()> {
-        self.set(key, 0, version)?;
-        self.set(key, 1, version)
+        for which in [OWED, ACKNOWLEDGED, BEGUN] {
+            self.set(key, which, version)?;
+        }
+        self.forget_after(key, version)
     }
 }

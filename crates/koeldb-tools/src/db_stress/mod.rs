@@ -7,8 +7,8 @@
 //!
 //! | left out | why |
 //! |---|---|
-//! | single deletions | ask for keys that are written once, which no key here is |
-//! | writes without log | what a kill leaves of them is any prefix of each family: the crash suites have them |
+//! | single deletions without log | families that kept different versions could not be made to agree |
+//! | writes without log, where all are synced | exclude each other |
 //! | what [`koeldb_testkit::variety`] leaves out, but for `unordered_write` | see there |
 //!
 //! - `expected`: what was asked and answered, key by key. `worker`: the operations. `driver`: lives and deaths.

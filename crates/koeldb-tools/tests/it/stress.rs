@@ -5,8 +5,12 @@ use koeldb_testkit::Floors;
 use crate::{Scratch, succeed};
 
 fn stress(seed: u32, fault_one_in: u32) {
-    let (seconds, life_ms, kills) =
-        Floors::chosen().of((5, 500, 5), (90, 500, 100), (3600, 2500, 2500));
+    // So few keys that a life looks at all of them and has time left to work.
+    let (seconds, life_ms, kills, keys) = Floors::chosen().of(
+        (5, 500, 5, 50),
+        (90, 500, 100, 300),
+        (3600, 2500, 2500, 500),
+    );
     let scratch = Scratch::new();
     let said = succeed(
         "db_stress",
@@ -15,6 +19,7 @@ fn stress(seed: u32, fault_one_in: u32) {
             &format!("--seconds={seconds}"),
             &format!("--life_ms={life_ms}"),
             &format!("--kills={kills}"),
+            &format!("--keys={keys}"),
             &format!("--seed={seed}"),
             &format!("--fault_one_in={fault_one_in}"),
         ],
