@@ -174,6 +174,10 @@ fn a_wrong_checksum_ends_the_log_or_loses_the_block() {
     let sixth = replaced(records(10), 5 * RECORD, 0);
     expect("sixth", &sixth, modes(5, 5, ProblemKind::ChecksumMismatch));
 
+    if cfg!(miri) {
+        // Thousands of records.
+        return;
+    }
     // 32768 = 885 whole records and the first part of one more, which is lost too.
     let many = replaced(records(2000), 5 * RECORD, 0);
     let kept = 5 + 2000 - 886;

@@ -217,6 +217,7 @@ pub(in crate::block_based) fn distributions() -> Vec<Case> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of keys, and no unsafe code")]
 fn few_keys_are_decoded_whatever_their_distribution() {
     for (name, keys, expected) in distributions() {
         let (mean, largest) = decodes(&keys, &KeyOrder::Bytewise);
@@ -235,6 +236,7 @@ fn few_keys_are_decoded_whatever_their_distribution() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of keys, and no unsafe code")]
 fn keys_made_to_mislead_stay_within_the_bound() {
     let mut random = Random(11);
     for count in (1..40).chain([100, 1000, 5000]) {
