@@ -142,7 +142,7 @@ pub(in super::super) fn bad_entry(at: usize) -> Error {
 }
 
 /// The numbers an entry begins with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lengths {
     pub(super) shared: usize,
     pub(super) unshared: usize,
@@ -151,21 +151,27 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Three lengths at `at`; each is mostly a single byte.
+    /// Three lengths at `at`: mostly those of the key are a byte each, and that of the value is one or two.
     #[inline(always)]
     pub(super) fn decode(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
-        match rest.first_chunk() {
-            Some(&[shared, unshared, value]) if (shared | unshared | value) < 0x80 => {
-                Some(Lengths {
-                    shared: usize::from(shared),
-                    unshared: usize::from(unshared),
-                    value: usize::from(value),
-                    key_start: at.saturating_add(3),
-                })
-            }
-            _ => Self::decode_long(rest, at),
+        if let Some(&[shared, unshared, value, behind]) = rest.first_chunk()
+            && (shared | unshared) < 0x80
+            && (value < 0x80 || behind < 0x80)
+        {
+            let (value, taken) = if value < 0x80 {
+                (usize::from(value), 3)
+            } else {
+                (usize::from(value & 0x7f) | usize::from(behind) << 7, 4)
+            };
+            return Some(Lengths {
+                shared: usize::from(shared),
+                unshared: usize::from(unshared),
+                value,
+                key_start: at.saturating_add(taken),
+            });
         }
+        Self::decode_long(rest, at)
     }
 
     #[cold]
@@ -260,6 +266,22 @@ impl KeyBuffer {
             self.inline.get(..self.len).unwrap_or_default()
         } else {
             &self.heap
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn short_lengths_are_decoded_as_long_ones(
+            bytes in prop::collection::vec(prop_oneof![0..4_u8, 0x7e..0x82_u8, any::<u8>()], 0..7),
+        ) {
+            prop_assert_eq!(Lengths::decode(&bytes, 0), Lengths::decode_long(&bytes, 0));
         }
     }
 }
