@@ -326,6 +326,12 @@ impl Gather<ReadSession> {
     }
 }
 
+/// The error of a call that its deadline ends.
+#[cold]
+pub(crate) fn too_late() -> Error {
+    Error::with_kind(ErrorKind::TimedOut, "the deadline of the read has passed")
+}
+
 #[cold]
 fn timed_out(read: &PlannedRead) -> Error {
     Error::with_kind(

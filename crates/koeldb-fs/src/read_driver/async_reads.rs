@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::inline::InlineReads;
 use super::pool::{InPlace, ReadPool};
@@ -253,11 +254,11 @@ impl AsyncReads {
         ReadSession::new(self.clone())
     }
 
-    /// For a thread that is about to wait for what [`ReadSession::push_then`] was told to do: a backend without threads
-    /// of its own makes progress. False if there is no need.
+    /// For a thread that is about to wait for what [`ReadSession::push_then`] was told to do, until `until` at most: a
+    /// backend without threads of its own makes progress. False if there is no need.
     #[must_use]
-    pub fn drive(&self) -> bool {
-        self.backend().drive(None)
+    pub fn drive(&self, until: Option<Duration>) -> bool {
+        self.backend().drive(until)
     }
 
     /// What was asked of devices so far, by all threads; exact when nothing is under way.

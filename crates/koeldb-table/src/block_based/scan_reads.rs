@@ -6,7 +6,8 @@
 //! while they are under way, and nobody waits for them then.
 //!
 //! Invariants: the memory of a piece counts against the budgets of its scan and of the engine until the read has
-//! completed and the last scan has let go of it. A range that is under way is not read again: who needs it joins.
+//! completed and the last scan has let go of it. A range that is under way is not read again: who needs it joins. A scan
+//! that may not wait for ever has all its reads made by others, and leaves those that take too long to themselves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,12 +19,12 @@ use std::time::Duration;
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::Region;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Buffer, Error, Fault, Result};
+use koeldb_base::{Buffer, Error, ErrorKind, Fault, Result};
 use koeldb_fs::read_driver::{AsyncReads, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession};
 
 use super::format::BlockHandle;
-use crate::gather::{Gather, GatherOptions};
-use crate::probe::ProbeSource;
+use crate::gather::{Gather, GatherOptions, too_late};
+use crate::probe::{Needs, ProbeSource};
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile};
 
 /// The memory that all scans of a database may read ahead into, in bytes.
@@ -46,6 +47,30 @@ const SPINS: u32 = 200;
 /// A suspended scan waits for what its [`ScanReads`] has noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited;
+
+/// How long a scan may wait, on the clock of its reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeLimits {
+    /// When it gives up whatever it waits for.
+    pub deadline: Option<Duration>,
+    /// How long it may wait for each read.
+    pub io_timeout: Option<Duration>,
+}
+
+impl TimeLimits {
+    fn are_none(&self) -> bool {
+        self.deadline.is_none() && self.io_timeout.is_none()
+    }
+
+    /// When a wait that begins at `begun` ends at the latest.
+    fn end_of(&self, begun: Duration) -> Option<Duration> {
+        let expires = self.io_timeout.map(|limit| begun.saturating_add(limit));
+        match (self.deadline, expires) {
+            (Some(deadline), Some(expires)) => Some(deadline.min(expires)),
+            (deadline, expires) => deadline.or(expires),
+        }
+    }
+}
 
 /// So many bytes and no more.
 #[derive(Debug)]
@@ -135,23 +160,34 @@ impl PieceRead {
         })
     }
 
-    fn wait(&self) {
+    /// Waits until it has arrived or failed, until `until` at most, and says whether it has.
+    fn wait(&self, until: Option<Duration>) -> bool {
         for _ in 0..SPINS {
             if self.is_done() {
-                return;
+                return true;
             }
             std::hint::spin_loop();
         }
+        let reads = &self.engine.reads;
         while !self.is_done() {
-            if self.engine.reads.drive() {
+            let left = until.map(|until| until.saturating_sub(reads.clock().now()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            if reads.drive(until) {
                 continue;
             }
             let mut waiting = lock(&self.waiting);
             *waiting = true;
-            if !self.is_done() {
-                drop(self.arrived.wait(waiting));
+            if self.is_done() {
+                return true;
+            }
+            match left {
+                Some(left) => drop(self.arrived.wait_timeout(waiting, left)),
+                None => drop(self.arrived.wait(waiting)),
             }
         }
+        true
     }
 }
 
@@ -295,6 +331,7 @@ struct State {
 pub struct ScanReads {
     engine: Arc<ScanEngine>,
     options: BlockReadOptions,
+    limits: TimeLimits,
     budget: Arc<Budget>,
     /// What all its tables have used up of what was read ahead, in bytes.
     used: AtomicU64,
@@ -305,12 +342,18 @@ pub struct ScanReads {
 }
 
 impl ScanReads {
-    /// A scan that has read nothing, and holds at most `bytes` bytes that were read ahead.
+    /// A scan that has read nothing, holds at most `bytes` bytes that were read ahead, and waits within `limits`.
     #[must_use]
-    pub fn new(engine: &Arc<ScanEngine>, options: BlockReadOptions, bytes: u64) -> Arc<Self> {
+    pub fn new(
+        engine: &Arc<ScanEngine>,
+        options: BlockReadOptions,
+        bytes: u64,
+        limits: TimeLimits,
+    ) -> Arc<Self> {
         Arc::new(ScanReads {
             engine: Arc::clone(engine),
             options,
+            limits,
             budget: Budget::new(bytes),
             used: AtomicU64::new(0),
             suspended: AtomicBool::new(false),
@@ -452,25 +495,74 @@ impl ScanReads {
     }
 
     /// Begins all that a suspended call has missed, together, and waits for it.
-    pub fn wait(&self) {
+    ///
+    /// # Errors
+    /// `TimedOut` if that takes longer than it may. The call is not made again then: what it missed is to be settled.
+    pub fn wait(&self) -> Result<()> {
+        if self.is_late() {
+            return Err(too_late());
+        }
+        let until = self.limits.end_of(self.now());
         let state = &mut *lock(&self.state);
         state.session.flush();
-        let arrived = state.awaited.iter().all(|read| read.is_done());
-        if arrived && let Some(only) = state.probe.needs_mut().take_only_wanted() {
+        let is_alone = self.limits.are_none() && state.awaited.iter().all(|read| read.is_done());
+        if is_alone && let Some(only) = state.probe.needs_mut().take_only_wanted() {
             state.probe.read_in_place(only);
-            return;
+            return Ok(());
         }
         let needs = state.probe.needs_mut();
         if needs.has_wanted() {
-            let reads = &self.engine.reads;
-            let options = GatherOptions::default();
-            let mut gather = Gather::new(reads.inline(), self.options, options);
-            gather.start(needs, Duration::ZERO);
-            while gather.settle_some(needs, None, || Duration::ZERO) {}
+            self.read(needs)?;
         }
         for read in &state.awaited {
-            read.wait();
+            if !read.wait(until) {
+                return Err(self.given_up(read));
+            }
         }
+        Ok(())
+    }
+
+    /// Reads what is wanted.
+    fn read(&self, needs: &mut Needs) -> Result<()> {
+        let reads = &self.engine.reads;
+        // Reads that are given up outlive the call.
+        let driver: Box<dyn ReadDriver> = if self.limits.are_none() {
+            Box::new(reads.inline())
+        } else {
+            Box::new(reads.shared())
+        };
+        let options = GatherOptions {
+            io_timeout: self.limits.io_timeout,
+            ..GatherOptions::default()
+        };
+        let mut gather = Gather::new(driver, self.options, options);
+        gather.start(needs, self.now());
+        while gather.settle_some(needs, self.limits.deadline, || self.now()) {}
+        if gather.is_idle() {
+            return Ok(());
+        }
+        gather.abandon();
+        Err(too_late())
+    }
+
+    fn is_late(&self) -> bool {
+        let deadline = self.limits.deadline;
+        deadline.is_some_and(|deadline| self.now() >= deadline)
+    }
+
+    #[cold]
+    fn given_up(&self, read: &PieceRead) -> Error {
+        if self.is_late() {
+            return too_late();
+        }
+        let range = &read.range;
+        Error::with_kind(
+            ErrorKind::TimedOut,
+            format!(
+                "the read of {} to {} of table {} takes longer than `io_timeout`",
+                range.start, range.end, read.number
+            ),
+        )
     }
 
     /// The call that was suspended has ended: what it missed is let go of.
@@ -489,7 +581,12 @@ mod tests {
     #[test]
     fn what_tables_may_hold_follows_what_they_use_and_fits_the_budget() {
         let engine = ScanEngine::new(AsyncReads::off(), ENGINE_BYTES);
-        let reads = ScanReads::new(&engine, BlockReadOptions::default(), SCAN_BYTES);
+        let reads = ScanReads::new(
+            &engine,
+            BlockReadOptions::default(),
+            SCAN_BYTES,
+            TimeLimits::default(),
+        );
         assert_eq!(reads.allotment(0), SCAN_BYTES / 2 / TABLES_PRESUMED);
         // Runs of which each is half as large as the one before, as levels are.
         let used: Vec<u64> = (0..8).map(|run| (20 << 20) >> run).collect();

@@ -4,16 +4,22 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
-use koeldb_base::{Cursor, Error, Fault, Lookup, Result};
+use koeldb_base::{Cursor, Error, ErrorKind, Fault, Lookup, Result};
 use koeldb_cache::{Cache, CacheOptions};
 use koeldb_fs::read_driver::{AsyncReads, SimAttempt, SimReads};
-use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
+use koeldb_fs::{
+    FileSystem, LatencyFileSystem, MemoryFileSystem, OpenOptions, Purpose, SystemClock,
+    WriteOptions,
+};
 use koeldb_table::TableReader;
 use koeldb_table::block_based::ahead::ScanLimits;
-use koeldb_table::block_based::scan_reads::{Awaited, ENGINE_BYTES, ScanEngine, ScanReads};
+use koeldb_table::block_based::scan_reads::{
+    Awaited, ENGINE_BYTES, ScanEngine, ScanReads, TimeLimits,
+};
 use koeldb_table::block_based::scan_source::{ReadaheadPolicy, ScanSource};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
@@ -43,7 +49,10 @@ fn target(number: usize) -> Vec<u8> {
 }
 
 fn table(with_cache: bool) -> Arc<TableReader> {
-    let fs = MemoryFileSystem::new();
+    table_in(&MemoryFileSystem::new(), with_cache)
+}
+
+fn table_in(fs: &dyn FileSystem, with_cache: bool) -> Arc<TableReader> {
     let path = Path::new(PATH);
     let file = fs.create(path, &WriteOptions::new(Purpose::Flush)).unwrap();
     let context = TableBuildContext {
@@ -78,8 +87,18 @@ impl Scan {
         bytes: u64,
         policy: ReadaheadPolicy,
     ) -> Self {
+        Self::within(TimeLimits::default(), table, engine, bytes, policy)
+    }
+
+    fn within(
+        time: TimeLimits,
+        table: &Arc<TableReader>,
+        engine: &Arc<ScanEngine>,
+        bytes: u64,
+        policy: ReadaheadPolicy,
+    ) -> Self {
         let options = BlockReadOptions::default();
-        let reads = ScanReads::new(engine, options, bytes);
+        let reads = ScanReads::new(engine, options, bytes, time);
         let limits = Arc::new(ScanLimits::new());
         let source = ScanSource::new(
             options,
@@ -105,7 +124,7 @@ impl Scan {
                     self.reads.settle();
                     return Ok(());
                 }
-                Err(Fault::Suspend(Awaited)) => self.reads.wait(),
+                Err(Fault::Suspend(Awaited)) => self.reads.wait()?,
                 Err(Fault::Error(error)) => return Err(error),
             }
         }
@@ -303,7 +322,7 @@ fn p9_a_seek_reads_the_block_and_no_byte_more() {
         let suspended = scan.cursor.seek(&target(number));
         assert!(matches!(suspended, Err(Fault::Suspend(Awaited))));
     }
-    scan.reads.wait();
+    scan.reads.wait().unwrap();
     for &(offset, bytes) in lengths.lock().unwrap().iter() {
         assert!(
             handles.contains(&(offset, bytes as u64)),
@@ -488,4 +507,40 @@ fn a_scan_moves_between_threads_and_outlives_those_that_read_for_it() {
         .unwrap();
     }
     assert!(!scan.cursor.valid());
+}
+
+/// In the time of the machine, with threads that sleep in their reads: of single blocks and of pieces.
+#[test]
+fn a_wait_for_a_slow_device_ends_when_it_may_take_no_longer() {
+    let memory = Arc::new(MemoryFileSystem::new());
+    let fs = LatencyFileSystem::new(memory, Duration::ZERO, Arc::new(SystemClock));
+    let table = table_in(&fs, false);
+    let reads = AsyncReads::pool(4);
+    let engine = ScanEngine::new(reads.clone(), ENGINE_BYTES);
+    let long = Duration::from_secs(100);
+    for fixed_bytes in [0, 4000] {
+        let policy = ReadaheadPolicy {
+            fixed_bytes,
+            ..ReadaheadPolicy::default()
+        };
+        let soon = Duration::from_millis(3);
+        let limits = |deadline: Duration, timeout| TimeLimits {
+            deadline: Some(reads.clock().now() + deadline),
+            io_timeout: Some(timeout),
+        };
+        fs.set_read_delay(Duration::from_millis(100));
+        for (limits, word) in [
+            (limits(long, soon), "io_timeout"),
+            (limits(soon, long), "deadline"),
+        ] {
+            let mut scan = Scan::within(limits, &table, &engine, 2 << 20, policy);
+            let error = scan.done(|cursor| cursor.seek(&target(7))).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        fs.set_read_delay(Duration::from_millis(1));
+        let mut scan = Scan::within(limits(long, long), &table, &engine, 2 << 20, policy);
+        scan.seek(3000);
+        scan.read_on(3000, 3100);
+    }
 }

@@ -148,15 +148,20 @@ impl ReadOptions {
     }
 
     /// Whether a multi-get of `count` keys overlaps its reads, where the engine does so by itself or only when asked to.
-    /// One key has nothing to overlap, but only a read that does not wait in place can be given up.
+    /// One key has nothing to overlap, but only a read that does not wait in place can be given up, whatever was asked for.
     pub(crate) fn overlaps(&self, count: usize, by_itself: bool) -> bool {
         let is_on = match self.async_io {
             Switch::On => true,
             Switch::Auto => by_itself,
             Switch::Off => false,
         };
-        let is_bounded = self.deadline.is_some() || self.io_timeout.is_some();
-        is_on && (count > 1 || is_bounded) && self.read_tier != ReadTier::BlockCache
+        (is_on && count > 1 || self.is_bounded()) && self.read_tier != ReadTier::BlockCache
+    }
+
+    /// Whether the time of the read, or of what it asks of devices, is limited.
+    #[inline]
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.deadline.is_some() || self.io_timeout.is_some()
     }
 
     /// The bounds of scans: the lower one included, the upper one excluded.
@@ -169,7 +174,11 @@ impl ReadOptions {
         }
     }
 
-    /// Gives the read up at this instant, with an error of kind `TimedOut`; never a short answer.
+    /// Gives the read up at this instant, with an error of kind `TimedOut`; never a short answer. For a scan it ends
+    /// whatever call then waits, or is to wait, for a file; a later seek is answered as far as it needs none.
+    ///
+    /// What is in memory may be answered after the deadline too. Where files are read by whoever asks (`async_io_engine`
+    /// off), a read is not interrupted, but none is begun after the deadline. To open a table takes as long as it takes.
     pub fn set_deadline(&mut self, at: impl Into<Option<Instant>>) -> &mut Self {
         self.deadline = at.into();
         self
@@ -181,7 +190,8 @@ impl ReadOptions {
         self.deadline
     }
 
-    /// Bounds the time of each read of a file.
+    /// Bounds the time of each read of a file; what takes longer fails with an error of kind `TimedOut`. As for deadlines,
+    /// a scan can be positioned anew afterwards.
     pub fn set_io_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
         self.io_timeout = limit.into();
         self

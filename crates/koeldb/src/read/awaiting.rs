@@ -1,7 +1,7 @@
 //! A cursor that waits where the one inside suspends.
 //!
 //! What the inner cursor needs was noted by the sources of its blocks; when it suspends, all of that is read together,
-//! and the same call is made again until it is through.
+//! and the same call is made again until it is through, or has taken too long.
 
 use std::sync::Arc;
 
@@ -28,10 +28,11 @@ impl<C: Cursor<Suspend = Awaited>> Awaiting<C> {
         call: impl Fn(&mut C) -> Result<(), Fault<Awaited>>,
     ) -> Result<(), Fault<Blocking>> {
         loop {
-            if let Some(reads) = &self.reads {
-                reads.wait();
-            }
-            let ended = match call(&mut self.inner) {
+            let waited = self.reads.as_ref().map_or(Ok(()), |reads| reads.wait());
+            let ended = match waited
+                .map_err(Fault::Error)
+                .and_then(|()| call(&mut self.inner))
+            {
                 Ok(()) => Ok(()),
                 Err(Fault::Error(error)) => Err(Fault::Error(error)),
                 Err(Fault::Suspend(Awaited)) => continue,

@@ -12,7 +12,7 @@ use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
 use koeldb_table::block_based::ahead::ScanLimits;
-use koeldb_table::block_based::scan_reads::{Awaited, SCAN_BYTES, ScanReads};
+use koeldb_table::block_based::scan_reads::{Awaited, SCAN_BYTES, ScanReads, TimeLimits};
 use koeldb_table::block_based::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 
@@ -114,6 +114,7 @@ pub struct DbCursor {
     family: ColumnFamily,
     options: ReadOptions,
     bounds: KeyBounds,
+    time_limits: TimeLimits,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<Runs>>,
     /// Whether the scan is for keys of one prefix at a time.
@@ -135,6 +136,10 @@ impl DbCursor {
         let mut cursor = DbCursor {
             family: family.clone(),
             bounds: KeyBounds::default(),
+            time_limits: TimeLimits {
+                deadline: options.deadline.map(|at| family.inner().clock.time_of(at)),
+                io_timeout: options.io_timeout,
+            },
             options: options.clone(),
             pinned,
             scan: None,
@@ -227,7 +232,7 @@ impl DbCursor {
     }
 
     /// The reads of a scan that overlaps them: if it is told to, or is left the choice and the system keeps nothing of what
-    /// it reads.
+    /// it reads; or if its time is limited, for only reads that others make can be given up.
     fn overlapping_reads(&self) -> Option<Arc<ScanReads>> {
         let inner = self.family.inner();
         let wanted = match self.options.async_io {
@@ -237,8 +242,9 @@ impl DbCursor {
         };
         let engine = &inner.scan_engine;
         let blocks = self.options.block_read_options();
-        (wanted && !blocks.cache_only && engine.is_parallel())
-            .then(|| ScanReads::new(engine, blocks, SCAN_BYTES))
+        let overlaps = wanted && engine.is_parallel() || self.options.is_bounded();
+        (overlaps && !blocks.cache_only)
+            .then(|| ScanReads::new(engine, blocks, SCAN_BYTES, self.time_limits))
     }
 
     /// Runs one positioning step; a seek forgets an earlier error, a step repeats it.
@@ -461,6 +467,7 @@ impl DbCursor {
             family: self.family.clone(),
             options: self.options.clone(),
             bounds: self.bounds.clone(),
+            time_limits: self.time_limits,
             pinned: self.pinned.clone(),
             scan: None,
             is_in_prefix: false,

@@ -7,6 +7,7 @@ use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
+use super::overlap::Overlap;
 use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier, TableFormat};
@@ -110,8 +111,33 @@ impl DbInner {
         seqno: SeqNo,
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
+        if options.is_bounded() {
+            return self.get_bounded(super_version, key, seqno, options);
+        }
         let mut source = BlockingSource::new(options.block_read_options());
         self.get_at(super_version, key, seqno, options, &mut source)
+    }
+
+    /// The same for a read that is given up when it takes too long: others make its reads.
+    #[cold]
+    fn get_bounded(
+        &self,
+        super_version: &SuperVersion,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let deadline = options.deadline.map(|at| self.clock.time_of(at));
+        let mut lookup = Lookup::new(key, seqno);
+        search_memtables(super_version, &mut lookup, options)?;
+        if !lookup.is_settled() {
+            let mut answer = [Ok(None)];
+            Overlap::new(self, super_version, options, &mut answer, &[0], deadline)
+                .search(std::slice::from_mut(&mut lookup));
+            let [answer] = answer;
+            answer?;
+        }
+        lookup.finish(super_version.options.merge_operator.as_deref())
     }
 
     fn get_at(

@@ -11,7 +11,6 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{
     Blocking, Error, ErrorKind, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo,
 };
-use koeldb_fs::Clock;
 use koeldb_fs::read_driver::ActiveEngine;
 use koeldb_lsm::version::Batch;
 use koeldb_table::source::BlockingSource;
@@ -192,34 +191,13 @@ impl IntoIterator for PinnedSlices {
 
 /// A batch that waits in place for what it reads.
 struct InPlace<'b> {
-    clock: &'b dyn Clock,
     answers: &'b mut [Result<Option<PinnedSlice>>],
     order: &'b [u32],
-    deadline: Option<Duration>,
 }
 
 impl Batch<BlockingSource> for InPlace<'_> {
     fn fault(&mut self, index: usize, fault: Fault<Blocking>) {
         self.answers[self.order[index] as usize] = Err(fault.into());
-    }
-
-    fn run_searched(
-        &mut self,
-        _run: usize,
-        _lookups: &mut [Lookup],
-        done: &mut [bool],
-        _source: &mut BlockingSource,
-    ) {
-        if self
-            .deadline
-            .is_some_and(|deadline| self.clock.now() >= deadline)
-        {
-            for (done, &index) in done.iter_mut().zip(self.order) {
-                if !std::mem::replace(done, true) {
-                    self.answers[index as usize] = Err(too_late());
-                }
-            }
-        }
     }
 }
 
@@ -283,16 +261,13 @@ impl DbInner {
             search_memtables_batch(super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
                 if options.overlaps(lookups.len(), by_itself) {
-                    Overlap::new(self, super_version, options, answers, order, deadline)
-                        .search(lookups);
+                    let mut overlap =
+                        Overlap::new(self, super_version, options, answers, order, deadline);
+                    overlap.search(lookups);
+                    overlap.note();
                 } else {
                     let mut source = BlockingSource::new(options.block_read_options());
-                    let mut batch = InPlace {
-                        clock: &*self.clock,
-                        answers,
-                        order,
-                        deadline,
-                    };
+                    let mut batch = InPlace { answers, order };
                     super_version.version.search_batch(
                         &super_version.tables,
                         lookups,

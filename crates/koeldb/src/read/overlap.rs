@@ -6,7 +6,7 @@
 //! others; what it misses then is begun at once. So a look-up visits runs strictly newest first, one after the other, and
 //! nothing it finds can be older than what it could not read: a block that fails ends the look-up that needed it.
 //!
-//! As long as nothing is missed, nothing here is touched.
+//! As long as nothing is missed, nothing here is touched. A point read whose time is limited is a batch of one.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -53,6 +53,8 @@ pub(super) struct Overlap<'b> {
     gather: Option<Gather<Box<dyn ReadDriver>>>,
     /// How many reads had to be made one after the other.
     rounds: u64,
+    /// How many were begun together, each time.
+    begun: Vec<u64>,
     /// A bit for each level that a block was missed on.
     levels: u64,
 }
@@ -78,6 +80,7 @@ impl<'b> Overlap<'b> {
             waits: Vec::new(),
             gather: None,
             rounds: 0,
+            begun: Vec::new(),
             levels: 0,
         }
     }
@@ -107,7 +110,6 @@ impl<'b> Overlap<'b> {
         }
         if !source.needs().is_empty() {
             self.settle(lookups, 0, &mut source, self.runs_above..usize::MAX);
-            self.note();
         }
     }
 
@@ -192,7 +194,7 @@ impl<'b> Overlap<'b> {
             Gather::new(driver, *source.options(), self.options.gather_options())
         });
         let begun = gather.start(source.needs_mut(), reads.clock().now());
-        self.db.record(HistogramKind::MultigetIoBatchSize, begun);
+        self.begun.push(begun);
     }
 
     fn fail(&mut self, index: usize, error: Error) {
@@ -227,7 +229,14 @@ impl<'b> Overlap<'b> {
         }
     }
 
-    fn note(&self) {
+    /// Counts what was read as the reads of a multi-get.
+    pub(super) fn note(&self) {
+        if self.rounds == 0 {
+            return;
+        }
+        for &begun in &self.begun {
+            self.db.record(HistogramKind::MultigetIoBatchSize, begun);
+        }
         self.db
             .record(HistogramKind::MultigetDeviceRounds, self.rounds);
         let levels = u64::from(self.levels.count_ones());

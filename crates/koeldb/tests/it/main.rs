@@ -38,6 +38,7 @@ mod stalls;
 mod stats;
 mod storage;
 mod stress;
+mod time_limits;
 mod untrusted;
 mod write_buffers;
 mod writes;
