@@ -81,6 +81,8 @@ impl Default for AsyncReadOptions {
 pub struct ReadCounts {
     /// Reads.
     pub reads: u64,
+    /// Those that were not made because another one, under way, had the bytes.
+    pub joined: u64,
     /// Bytes of these, those that alignment asked for included.
     pub bytes: u64,
     /// Flushes that had something to begin.
@@ -208,7 +210,7 @@ impl AsyncReads {
             inner: Arc::new(Inner {
                 engine,
                 reason: reason.to_owned(),
-                shared: Arc::new(Shared::new(clock)),
+                shared: Arc::new(Shared::new(clock, Arc::downgrade(&pool))),
                 backend,
                 pool,
                 rings,
@@ -267,6 +269,7 @@ impl AsyncReads {
         let counts = &self.inner.shared.counts;
         ReadCounts {
             reads: counts.reads.load(Ordering::Relaxed),
+            joined: counts.joined.load(Ordering::Relaxed),
             bytes: counts.bytes.load(Ordering::Relaxed),
             rounds: counts.rounds.load(Ordering::Relaxed),
             under_way: counts.under_way.load(Ordering::Relaxed),

@@ -4,6 +4,7 @@
 //! calling thread, and nothing has to be aborted, handed over or cleaned up later.
 
 use std::marker::PhantomData;
+use std::thread;
 use std::time::Duration;
 
 use super::request::Request;
@@ -64,7 +65,13 @@ impl ReadDriver for InlineReads {
             return id;
         };
         match &mut self.ring {
-            Some(ring) if has_descriptor(&request) => ring.push(request),
+            Some(ring) if has_descriptor(&request) => {
+                let this_thread = thread::current().id();
+                let joins = &self.session.reads().shared_state().joins;
+                if let Some(request) = joins.admit(request, Some(this_thread)) {
+                    ring.push(request);
+                }
+            }
             _ => self.session.queue(request),
         }
         id

@@ -18,9 +18,10 @@
 //!   is the bytes asked for, or fewer at the end of the file, or an error of this read alone.
 //! - A driver that cannot do a read hands it to positional reads on a pool; nobody sees a read fail that `pread` can
 //!   do.
+//! - What is under way is not read again: who wants a part of it, whichever driver it has, gets a copy of the bytes.
 //!
-//! `request`: one read under way. `buffer`: what it fills. `session`: the reads of one operation. `inline`: those of
-//! one call. `uring`: reads by io_uring. `pool`: reads by threads. `sim`: reads in an order that a seed decides, for tests.
+//! `request`: one read under way. `buffer`: what it fills. `joins`: who waits for the read of another. `session`: the reads
+//! of one operation. `inline`: those of one call. `uring`: reads by io_uring. `pool`: reads by threads. `sim`: reads in an order that a seed decides, for tests.
 //!
 //! ```
 //! use std::path::Path;
@@ -57,6 +58,7 @@
 mod async_reads;
 mod buffer;
 mod inline;
+mod joins;
 mod pool;
 mod request;
 mod session;

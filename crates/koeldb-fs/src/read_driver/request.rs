@@ -9,16 +9,18 @@
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::buffer::ReadBuffer;
+use super::joins::Joins;
+use super::pool::InPlace;
 use super::session::Mailbox;
-use super::{OpId, Outcome, ReadOp};
+use super::{OpId, Outcome, ReadBackend, ReadOp};
 use crate::clock::Clock;
 use crate::file::RandomAccessFile;
 
@@ -37,6 +39,7 @@ pub(super) enum Reply {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) reads: AtomicU64,
+    pub(super) joined: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) rounds: AtomicU64,
     pub(super) under_way: AtomicU64,
@@ -48,13 +51,40 @@ pub(super) struct Counts {
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Counts,
+    pub(super) joins: Joins,
+    /// What carries out reads that have waited for one that failed.
+    again: Weak<dyn ReadBackend>,
 }
 
 impl Shared {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, again: Weak<dyn ReadBackend>) -> Self {
         Shared {
             clock,
             counts: Counts::default(),
+            joins: Joins::default(),
+            again,
+        }
+    }
+
+    /// For requests that nobody joins.
+    #[cfg_attr(
+        not(all(target_os = "linux", feature = "io_uring")),
+        expect(dead_code, reason = "only rings are tried on such")
+    )]
+    pub(super) fn alone(clock: Arc<dyn Clock>) -> Self {
+        Self::new(clock, Weak::<InPlace>::new())
+    }
+
+    /// Has requests read that have waited for another in vain.
+    #[cold]
+    fn send_again(&self, mut requests: Vec<Request>) {
+        for request in &requests {
+            request.count();
+        }
+        if let Some(backend) = self.again.upgrade() {
+            // The one that has failed may be on its way out of a panic.
+            let submit = AssertUnwindSafe(|| backend.submit(&mut requests));
+            let _ = panic::catch_unwind(submit);
         }
     }
 }
@@ -92,6 +122,8 @@ pub struct Request {
     /// What offsets, lengths and memory are multiples of.
     grid: usize,
     interruptions: u32,
+    /// Others may wait for it.
+    is_listed: bool,
     /// Attempts are plain positional reads, and there is nobody else to ask.
     in_place: bool,
     begun: Duration,
@@ -116,10 +148,7 @@ impl Request {
             ))),
         };
         let want = room.unwrap_or(0);
-        let counts = &shared.counts;
-        counts.reads.fetch_add(1, Ordering::Relaxed);
-        counts.bytes.fetch_add(want as u64, Ordering::Relaxed);
-        counts.under_way.fetch_add(1, Ordering::Relaxed);
+        shared.counts.under_way.fetch_add(1, Ordering::Relaxed);
         let (buffer, error) = match buffer {
             Ok(buffer) => (buffer, None),
             Err(error) => {
@@ -138,16 +167,48 @@ impl Request {
             length: op.length,
             grid,
             interruptions: 0,
+            is_listed: false,
             in_place: false,
             begun: shared.clock.now(),
             reply: Some(reply),
             shared: Arc::clone(shared),
         };
+        request.count();
         if error.is_some() || op.length == 0 {
             request.answer(error);
             return None;
         }
         Some(request)
+    }
+
+    /// Counts it as one that a device is asked for.
+    fn count(&self) {
+        let counts = &self.shared.counts;
+        counts.reads.fetch_add(1, Ordering::Relaxed);
+        counts.bytes.fetch_add(self.want as u64, Ordering::Relaxed);
+    }
+
+    /// Counts it as one that waits for another instead.
+    pub(super) fn count_join(&self) {
+        let counts = &self.shared.counts;
+        counts.reads.fetch_sub(1, Ordering::Relaxed);
+        counts.bytes.fetch_sub(self.want as u64, Ordering::Relaxed);
+        counts.joined.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is listed among those that others may wait for, until it is answered.
+    pub(super) fn set_listed(&mut self) {
+        self.is_listed = true;
+    }
+
+    /// When it was asked for.
+    pub(super) fn begun(&self) -> Duration {
+        self.begun
+    }
+
+    /// Where all that is to be read begins and ends in the file.
+    pub(super) fn range(&self) -> (u64, u64) {
+        (self.start, self.start + self.want as u64)
     }
 
     /// Which read it is.
@@ -179,10 +240,14 @@ impl Request {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         match &self.reply {
-            Some(Reply::Session(mailbox)) => mailbox.wants(self.id),
+            Some(Reply::Session(mailbox)) => mailbox.wants(self.id) || self.is_joined(),
             Some(Reply::Call(_)) => true,
             None => false,
         }
+    }
+
+    fn is_joined(&self) -> bool {
+        self.is_listed && self.shared.joins.is_joined(&self.file, self.start)
     }
 
     /// Takes in what came of an attempt: so many bytes, 0 at the end of the file, or an error.
@@ -268,6 +333,9 @@ impl Request {
         let Some(reply) = self.reply.take() else {
             return;
         };
+        if self.is_listed {
+            self.answer_waiting(error.is_none());
+        }
         let shared = &self.shared;
         shared.counts.under_way.fetch_sub(1, Ordering::Relaxed);
         let latency = shared.clock.now().saturating_sub(self.begun);
@@ -280,6 +348,29 @@ impl Request {
             }
         };
         reply.send(self.id, Outcome { result, latency });
+    }
+
+    /// Answers those that have waited for it, if it was `read`.
+    fn answer_waiting(&mut self, read: bool) {
+        self.is_listed = false;
+        let shared = Arc::clone(&self.shared);
+        let waiting = shared.joins.close(&self.file, self.start);
+        if waiting.is_empty() {
+            return;
+        }
+        if !read {
+            return shared.send_again(waiting);
+        }
+        let start = self.start;
+        let found = &self.buffer.memory_mut()[..self.got];
+        for mut request in waiting {
+            let from = to_usize(request.start - start).min(found.len());
+            let bytes = &found[from..];
+            let got = bytes.len().min(request.want);
+            request.buffer.memory_mut()[..got].copy_from_slice(&bytes[..got]);
+            request.got = got;
+            request.answer(None);
+        }
     }
 }
 

@@ -164,8 +164,14 @@ impl ReadSession {
         self.queued.push(request);
     }
 
-    /// Hands what is queued to the backend; false if there is nothing.
+    /// Hands what is queued to the backend, unless it can wait for what is under way; false if nothing is left.
     pub(super) fn submit_queued(&mut self) -> bool {
+        if !self.queued.is_empty() && !self.reads.is_forked() {
+            let joins = &self.reads.shared_state().joins;
+            let queued = std::mem::take(&mut self.queued);
+            let admitted = queued.into_iter().filter_map(|one| joins.admit(one, None));
+            self.queued = admitted.collect();
+        }
         let has_some = !self.queued.is_empty();
         if has_some {
             self.reads.backend().submit(&mut self.queued);

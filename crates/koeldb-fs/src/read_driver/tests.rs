@@ -1,6 +1,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -106,7 +106,8 @@ fn every_driver_reads_what_the_file_has_and_less_only_at_its_end() {
         }
         let counts = reads.counts();
         assert_eq!(counts.under_way, 0);
-        assert_eq!((counts.rounds, counts.reads), (4, 36), "{reads:?}");
+        let reads_wanted = counts.reads + counts.joined;
+        assert_eq!((counts.rounds, reads_wanted), (4, 36), "{reads:?}");
     }
 }
 
@@ -232,8 +233,8 @@ fn f3_dropped_and_forgotten_sessions_leave_reads_that_end_by_themselves() {
     let reads = sim.reads();
     let mut dropped = reads.shared();
     let mut forgotten = reads.shared();
-    for session in [&mut dropped, &mut forgotten] {
-        for block in 0..3 {
+    for (session, blocks) in [(&mut dropped, 0..3), (&mut forgotten, 3..6)] {
+        for block in blocks {
             session.push(ReadOp::new(&file, block * 4096, 4096));
         }
         session.flush();
@@ -428,4 +429,287 @@ fn a_panic_in_a_file_system_is_the_error_of_its_read() {
         failed.push(outcome.result.is_err())
     });
     assert_eq!(failed, [true, false]);
+}
+
+/// What a session's only outcome is.
+fn only(session: &mut dyn ReadDriver) -> koeldb_base::Result<ReadBuffer> {
+    let mut only = None;
+    session.reap(1, None, &mut |_, outcome| only = Some(outcome.result));
+    assert_eq!(session.outstanding(), 0);
+    only.unwrap()
+}
+
+fn begun(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>, range: (u64, usize)) -> ReadSession {
+    let mut session = reads.shared();
+    session.push(ReadOp::new(file, range.0, range.1));
+    session.flush();
+    session
+}
+
+#[test]
+fn a_range_under_way_is_read_once_for_all_who_want_a_part_of_it() {
+    let fs = MemoryFileSystem::new();
+    write(&fs);
+    for direct in [false, true] {
+        let file = open(&fs, direct);
+        let sim = SimReads::new(1);
+        let reads = sim.reads();
+        let mut first = begun(&reads, &file, (8192, 8192));
+        let parts = [(8192, 8192), (8192, 1), (10_000, 500), (12_288, 4096)];
+        let mut sessions: Vec<_> = (0..64)
+            .map(|at| (parts[at % 4], begun(&reads, &file, parts[at % 4])))
+            .collect();
+        // Beyond it on either side.
+        let mut beside = [(8000, 1000), (16_000, 1000)].map(|range| begun(&reads, &file, range));
+        assert_eq!(sim.held(), 3);
+        let counts = reads.counts();
+        assert_eq!((counts.reads, counts.joined), (3, 64));
+        assert_eq!(*only(&mut first).unwrap(), expected(8192, 8192));
+        for ((offset, length), session) in &mut sessions {
+            let offset = usize::try_from(*offset).unwrap();
+            assert_eq!(*only(session).unwrap(), expected(offset, *length));
+        }
+        assert_eq!(*only(&mut beside[0]).unwrap(), expected(8000, 1000));
+        assert_eq!(*only(&mut beside[1]).unwrap(), expected(16_000, 1000));
+        // What has arrived is read anew.
+        let mut later = begun(&reads, &file, (8192, 8192));
+        assert_eq!(sim.held(), 1);
+        only(&mut later).unwrap();
+        assert_eq!(reads.counts().under_way, 0);
+    }
+}
+
+#[test]
+fn whoever_waits_for_the_read_of_another_sees_the_end_of_the_file_too() {
+    let fs = MemoryFileSystem::new();
+    write(&fs);
+    for direct in [false, true] {
+        let file = open(&fs, direct);
+        let reads = SimReads::new(1).reads();
+        let first = begun(&reads, &file, (36_864, 20_000));
+        let ranges = [(39_000, 500), (39_900, 500), (40_000, 10), (50_000, 100)];
+        let mut sessions = ranges.map(|range| begun(&reads, &file, range));
+        assert_eq!(reads.counts().joined, 4);
+        for ((offset, length), session) in ranges.into_iter().zip(&mut sessions) {
+            let offset = usize::try_from(offset).unwrap();
+            assert_eq!(*only(session).unwrap(), expected(offset, length));
+        }
+        drop(first);
+    }
+}
+
+#[test]
+fn the_failure_of_a_read_is_not_that_of_those_who_waited_for_it() {
+    let file = file();
+    let sim = SimReads::new(1);
+    let reads = sim.reads();
+    for failures in [1, 2] {
+        let mut left = failures;
+        sim.set_script(move |_| {
+            if left == 0 {
+                return SimAttempt::Read;
+            }
+            left -= 1;
+            SimAttempt::Fail(error_of(5))
+        });
+        let before = reads.counts();
+        let mut first = begun(&reads, &file, (100, 1000));
+        let mut sessions: Vec<_> = (0..5)
+            .map(|at| begun(&reads, &file, (100 + at, 10)))
+            .collect();
+        assert_eq!(only(&mut first).unwrap_err().raw_os_error(), Some(5));
+        let outcomes: Vec<_> = sessions.iter_mut().map(|one| only(one)).collect();
+        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        assert_eq!(failed, failures - 1, "each fails by itself");
+        for (at, bytes) in outcomes.into_iter().enumerate() {
+            assert!(bytes.is_err() || *bytes.unwrap() == expected(100 + at, 10));
+        }
+        let counts = reads.counts();
+        assert_eq!(counts.reads - before.reads, 6);
+        assert_eq!(counts.joined - before.joined, 5);
+    }
+}
+
+#[test]
+fn nobody_waits_in_vain_for_a_read_whose_owner_is_gone() {
+    let file = file();
+    type Leave = fn(ReadSession, OpId);
+    let leave: [Leave; 4] = [
+        |session, _| drop(session),
+        |session, _| std::mem::forget(session),
+        |mut session, id| session.orphan(id, false),
+        |mut session, id| session.orphan(id, true),
+    ];
+    for leave in leave {
+        for reads in [SimReads::new(1).reads(), AsyncReads::pool(1)] {
+            let mut first = reads.shared();
+            let id = first.push(ReadOp::new(&file, 100, 1000));
+            first.flush();
+            let mut second = begun(&reads, &file, (300, 50));
+            let mut third = begun(&reads, &file, (100, 1000));
+            leave(first, id);
+            // The third is left, too.
+            assert_eq!(*only(&mut second).unwrap(), expected(300, 50));
+            drop(second);
+            assert_eq!(*only(&mut third).unwrap(), expected(100, 1000));
+        }
+    }
+}
+
+#[test]
+fn those_who_wait_may_leave_and_the_read_goes_on() {
+    let file = file();
+    let sim = SimReads::new(1);
+    let reads = sim.reads();
+    let mut first = begun(&reads, &file, (100, 1000));
+    drop(begun(&reads, &file, (100, 1000)));
+    std::mem::forget(begun(&reads, &file, (100, 1000)));
+    let mut third = reads.shared();
+    let id = third.push(ReadOp::new(&file, 200, 10));
+    third.push(ReadOp::new(&file, 300, 10));
+    third.flush();
+    third.orphan(id, true);
+    assert_eq!(sim.held(), 1);
+    assert_eq!(*only(&mut first).unwrap(), expected(100, 1000));
+    assert_eq!(*only(&mut third).unwrap(), expected(300, 10));
+    assert_eq!(reads.counts().under_way, 0);
+}
+
+/// A device that loses a read does not lose all that come after it.
+#[test]
+fn nobody_joins_a_read_that_hangs() {
+    let file = file();
+    let sim = SimReads::new(1);
+    let reads = sim.reads();
+    let _lost = begun(&reads, &file, (100, 1000));
+    let _soon = begun(&reads, &file, (100, 1000));
+    assert_eq!(sim.held(), 1);
+    sim.clock().advance(Duration::from_secs(2));
+    let _later = begun(&reads, &file, (100, 1000));
+    assert_eq!(sim.held(), 2);
+}
+
+/// A read, where it begins and its length.
+type Wanted = (OpId, usize, usize);
+
+/// Whatever is begun, given up and completed in whatever order, each outcome is right and nothing is left.
+#[test]
+fn reads_joined_and_left_at_random_are_right_and_leave_nothing() {
+    let fs = MemoryFileSystem::new();
+    write(&fs);
+    for seed in 0..300 {
+        let mut random = crate::random::Random::new(seed);
+        let mut below = |bound: u64| random.below(bound);
+        let sim = SimReads::new(seed);
+        let reads = sim.reads();
+        let file = open(&fs, below(2) == 0);
+        if below(2) == 0 {
+            let mut failing = crate::random::Random::new(seed);
+            sim.set_script(move |_| match failing.below(8) {
+                0 => SimAttempt::Fail(error_of(5)),
+                1 => SimAttempt::Short(4096),
+                _ => SimAttempt::Read,
+            });
+        }
+        let mut sessions: Vec<(ReadSession, Vec<Wanted>)> = Vec::new();
+        for _ in 0..60 {
+            match below(8) {
+                0..4 => {
+                    let mut session = reads.shared();
+                    let wanted = (0..=below(3))
+                        .map(|_| {
+                            let offset = below(8) * 1000 + below(2) * 33_000;
+                            let length = usize::try_from(1 + below(4) * 1500).unwrap();
+                            let id = session.push(ReadOp::new(&file, offset, length));
+                            (id, usize::try_from(offset).unwrap(), length)
+                        })
+                        .collect();
+                    session.flush();
+                    sessions.push((session, wanted));
+                }
+                4 => drop(sessions.pop()),
+                5 => {
+                    if let Some((session, wanted)) = sessions.last_mut() {
+                        session.orphan(wanted[0].0, below(2) == 0);
+                    }
+                }
+                _ => {
+                    sim.step();
+                }
+            }
+        }
+        for (mut session, wanted) in sessions {
+            let outstanding = session.outstanding();
+            let reaped = session.reap(usize::MAX, None, &mut |id, outcome| {
+                let (_, offset, length) = wanted.iter().find(|one| one.0 == id).unwrap();
+                match outcome.result {
+                    Ok(bytes) => assert_eq!(*bytes, expected(*offset, *length)),
+                    Err(error) => assert_eq!(error.raw_os_error(), Some(5)),
+                }
+            });
+            assert_eq!(reaped, outstanding);
+        }
+        sim.run();
+        assert_eq!((sim.held(), reads.counts().under_way), (0, 0));
+        assert!(reads.shared_state().joins.is_empty());
+    }
+}
+
+/// A file whose reads wait until they may go on.
+#[derive(Debug)]
+struct Gate {
+    file: Arc<dyn RandomAccessFile>,
+    open: Mutex<bool>,
+    opened: Condvar,
+    reads: AtomicUsize,
+}
+
+impl RandomAccessFile for Gate {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> koeldb_base::Result<usize> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let shut = self.open.lock().unwrap();
+        drop(self.opened.wait_while(shut, |open| !*open).unwrap());
+        self.file.read_at(offset, buffer)
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+#[test]
+fn sixty_four_threads_that_want_one_block_have_it_read_once() {
+    let gate = Arc::new(Gate {
+        file: file(),
+        open: Mutex::new(false),
+        opened: Condvar::new(),
+        reads: AtomicUsize::new(0),
+    });
+    let file: Arc<dyn RandomAccessFile> = gate.clone();
+    let reads = AsyncReads::pool(32);
+    std::thread::scope(|scope| {
+        for at in 0..64 {
+            let (reads, file) = (&reads, &file);
+            scope.spawn(move || {
+                let mut drivers: [Box<dyn ReadDriver>; 2] =
+                    [Box::new(reads.inline()), Box::new(reads.shared())];
+                let driver = &mut drivers[at % 2];
+                driver.push(ReadOp::new(file, 4096, 4096));
+                driver.flush();
+                assert_eq!(*only(driver).unwrap(), expected(4096, 4096));
+            });
+        }
+        while reads.counts().joined < 63 {
+            std::thread::yield_now();
+        }
+        *gate.open.lock().unwrap() = true;
+        gate.opened.notify_all();
+    });
+    assert_eq!(gate.reads.load(Ordering::SeqCst), 1);
+    let counts = reads.counts();
+    assert_eq!((counts.reads, counts.joined, counts.under_way), (1, 63, 0));
 }

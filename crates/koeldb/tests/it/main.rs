@@ -23,6 +23,7 @@ mod failure_classes;
 mod files;
 mod golden;
 mod interop;
+mod joined_reads;
 mod metamorphic;
 mod model;
 mod plain;

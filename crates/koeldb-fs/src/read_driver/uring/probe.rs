@@ -66,7 +66,7 @@ fn read_a_byte(
     let reply = Reply::Call(Box::new(move |outcome| {
         *receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }));
-    let shared = Arc::new(Shared::new(Arc::clone(clock)));
+    let shared = Arc::new(Shared::alone(Arc::clone(clock)));
     let op = ReadOp::new(file, 0, 1);
     if let Some(request) = Request::new(op, OpId(0), reply, &shared) {
         ring.push(request);

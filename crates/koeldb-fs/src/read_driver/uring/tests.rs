@@ -89,7 +89,7 @@ fn request(
     let reply = Reply::Call(Box::new(move |outcome| {
         let _ = sender.send(outcome);
     }));
-    let shared = Arc::new(Shared::new(Arc::new(SystemClock)));
+    let shared = Arc::new(Shared::alone(Arc::new(SystemClock)));
     let op = ReadOp::new(file, offset, length);
     (
         Request::new(op, OpId(offset), reply, &shared).unwrap(),
@@ -586,4 +586,61 @@ fn f3_memory_of_reads_that_cannot_be_waited_for_is_never_freed() {
     assert!(ring.is_broken());
     assert_eq!(ring.in_use(), 0);
     assert!(outcome.try_recv().unwrap().result.is_err());
+}
+
+/// Calls on several threads that wait for each other's reads, in rings of their own, beside sessions: each is right, and
+/// none waits for ever.
+#[test]
+fn calls_that_wait_for_each_others_reads_all_end() {
+    let scratch = Scratch::new("joins");
+    let Some(reads) = scratch.reads() else { return };
+    let content = content();
+    for direct in [false, true] {
+        let file = scratch.open(direct);
+        std::thread::scope(|scope| {
+            for thread in 0..4_usize {
+                let (reads, file, content) = (&reads, &file, &content);
+                scope.spawn(move || {
+                    for round in 0..150 {
+                        let mut driver: Box<dyn ReadDriver> = if (thread + round) % 4 == 0 {
+                            Box::new(reads.shared())
+                        } else {
+                            Box::new(reads.inline())
+                        };
+                        // Half of the threads come from the other end.
+                        let mut blocks: Vec<usize> = (0..12).collect();
+                        if thread % 2 == 0 {
+                            blocks.reverse();
+                        }
+                        let offset_of = |block: usize| (round % 7 + block) * 8192;
+                        let ids: Vec<(OpId, usize)> = (blocks.into_iter())
+                            .map(|block| {
+                                let offset = offset_of(block);
+                                let op = ReadOp::new(file, offset as u64, 8192);
+                                let id = driver.push(op);
+                                if block % 3 == 0 {
+                                    driver.flush();
+                                }
+                                (id, offset)
+                            })
+                            .collect();
+                        driver.flush();
+                        let mut seen = 0;
+                        while driver.outstanding() > 0 {
+                            driver.reap(1, None, &mut |id, outcome| {
+                                let (_, offset) = ids.iter().find(|one| one.0 == id).unwrap();
+                                let bytes = outcome.result.unwrap();
+                                assert!(*bytes == content[*offset..offset + 8192]);
+                                seen += 1;
+                            });
+                        }
+                        assert_eq!(seen, 12);
+                    }
+                });
+            }
+        });
+    }
+    let counts = reads.counts();
+    assert_eq!((counts.under_way, counts.elsewhere), (0, 0));
+    println!("{} read, {} joined", counts.reads, counts.joined);
 }
