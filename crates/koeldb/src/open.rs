@@ -395,11 +395,19 @@ impl Opening {
         for line in inner.recovery_report.to_string().lines() {
             inner.info_log.info(format_args!("{line}"));
         }
-        inner.info_log.info(format_args!(
-            "async_io_engine: {} ({})",
-            inner.async_reads.engine().name(),
-            inner.async_reads.reason()
-        ));
+        let engine = inner.async_io_engine();
+        inner
+            .info_log
+            .info(format_args!("async_io_engine: {engine}"));
+        let database = Arc::downgrade(inner);
+        inner.async_reads.on_fallback(move || {
+            if let Some(inner) = database.upgrade() {
+                let engine = inner.async_io_engine();
+                inner
+                    .info_log
+                    .warn(format_args!("async_io_engine: {engine}"));
+            }
+        });
         inner.notify(&Event::Recovered(&inner.recovery_report));
         let families = inner.all_families();
         let default = families

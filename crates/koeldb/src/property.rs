@@ -60,7 +60,7 @@ impl DbInner {
     }
 
     /// How reads that are made at once are carried out, why, and how often it had to be otherwise.
-    fn async_io_engine(&self) -> String {
+    pub(crate) fn async_io_engine(&self) -> String {
         let reads = &self.async_reads;
         let mut text = format!("{} ({})", reads.engine().name(), reads.reason());
         let counts = reads.counts();

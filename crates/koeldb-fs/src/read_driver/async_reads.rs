@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+
+use koeldb_base::sync::lock_plain;
 
 use super::inline::InlineReads;
 use super::pool::{InPlace, ReadPool};
@@ -111,8 +113,39 @@ struct Inner {
     pool: Arc<dyn ReadBackend>,
     /// Where calls get rings from; also the backend then.
     rings: Option<Arc<Uring>>,
+    fallbacks: Fallbacks,
     next: AtomicU64,
     process: u32,
+}
+
+/// Of reads that rings should have made and did not, it is told at most so often.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// Who is told of such reads, and of how many was told.
+#[derive(Default)]
+struct Fallbacks {
+    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    told: AtomicU64,
+    told_at: Mutex<Option<Duration>>,
+}
+
+impl Fallbacks {
+    /// Tells that there were `count` by now, unless somebody was told a while ago.
+    #[cold]
+    fn tell(&self, count: u64, now: Duration) {
+        let Some(listener) = self.listener.get() else {
+            return;
+        };
+        {
+            let mut told_at = lock_plain(&self.told_at);
+            if told_at.is_some_and(|at| now < at.saturating_add(TELL_EVERY)) {
+                return;
+            }
+            *told_at = Some(now);
+            self.told.store(count, Ordering::Relaxed);
+        }
+        listener();
+    }
 }
 
 impl AsyncReads {
@@ -214,6 +247,7 @@ impl AsyncReads {
                 backend,
                 pool,
                 rings,
+                fallbacks: Fallbacks::default(),
                 next: AtomicU64::new(0),
                 process: std::process::id(),
             }),
@@ -291,8 +325,21 @@ impl AsyncReads {
     }
 
     pub(super) fn note_round(&self) {
-        let rounds = &self.inner.shared.counts.rounds;
-        rounds.fetch_add(1, Ordering::Relaxed);
+        let counts = &self.inner.shared.counts;
+        counts.rounds.fetch_add(1, Ordering::Relaxed);
+        if let Some(rings) = &self.inner.rings {
+            let count = rings.failures() + counts.elsewhere.load(Ordering::Relaxed);
+            if count != self.inner.fallbacks.told.load(Ordering::Relaxed) {
+                self.inner.fallbacks.tell(count, self.clock().now());
+            }
+        }
+    }
+
+    /// From now on `listener` is called when a ring could not be had or lost, or a read had to be made by a thread instead:
+    /// with the reads that are begun next, and at most once a minute. It is called by a thread that reads, which must not be
+    /// kept waiting; [`AsyncReads::counts`] says how many there were. Only the first listener counts.
+    pub fn on_fallback(&self, listener: impl Fn() + Send + Sync + 'static) {
+        let _ = self.inner.fallbacks.listener.set(Box::new(listener));
     }
 
     /// Whether this is a child of the process that chose: its threads are not here, and its rings are not ours.

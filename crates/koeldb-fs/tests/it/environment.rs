@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_fs::read_driver::{
     ActiveEngine, AsyncReadOptions, AsyncReads, ReadDriver, ReadEngine, ReadOp,
@@ -131,6 +132,11 @@ fn child_process() {
     }
     let reads = choose(&path);
     println!("[{} ({})]", reads.engine().name(), reads.reason());
+    let told = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&told);
+    reads.on_fallback(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
     let has_ring = reads.engine() == ActiveEngine::Uring;
     match case.as_str() {
         "later-setup" => refuse(SETUP, libc::ENOMEM),
@@ -153,11 +159,11 @@ fn child_process() {
     let counts = reads.counts();
     assert_eq!(counts.under_way, 0);
     if has_ring {
-        println!(
-            "lost {} elsewhere {}",
-            counts.lost_rings > 0,
-            counts.elsewhere > 0
-        );
+        let (lost, elsewhere) = (counts.lost_rings > 0, counts.elsewhere > 0);
+        println!("lost {lost} elsewhere {elsewhere}");
+        // Once, however many there are in a minute.
+        let told = told.load(Ordering::Relaxed);
+        assert_eq!(told, u64::from(lost || elsewhere), "{counts:?}");
     }
 }
 
