@@ -270,7 +270,7 @@ pub(crate) fn options_with(random: &mut Random, table: &BlockBasedOptions) -> Op
 }
 
 /// How a multi-get is made: waiting for each read, one level at a time, all levels at once.
-fn modes(read: &ReadOptions) -> [ReadOptions; 3] {
+pub(crate) fn modes(read: &ReadOptions) -> [ReadOptions; 3] {
     let mut modes = [read.clone(), read.clone(), read.clone()];
     modes[0].set_async_io(false);
     modes[1]
@@ -280,7 +280,7 @@ fn modes(read: &ReadOptions) -> [ReadOptions; 3] {
     modes
 }
 
-fn batch(random: &mut Random, key_count: u64) -> Vec<Vec<u8>> {
+pub(crate) fn batch(random: &mut Random, key_count: u64) -> Vec<Vec<u8>> {
     let count = [1, 2, 8, 8, 40, 300][random.index(6)];
     let mut keys: Vec<Vec<u8>> = (0..count)
         .map(|_| key(random.below(key_count + key_count / 10)))
@@ -517,9 +517,9 @@ fn keys_of_one_block_read_it_once_and_neighbours_are_read_together() {
     );
 }
 
-/// M3: what cannot be read in a newer run is not looked for in an older one. Only the key whose block it is fails.
+/// What cannot be read in a newer run is not looked for in an older one. Only the key whose block it is fails.
 #[test]
-fn one_bad_sector_fails_one_key_and_shows_no_older_value() {
+fn m3_one_bad_sector_fails_one_key_and_shows_no_older_value() {
     let device = Device::new(5);
     let mut table = BlockBasedOptions::new();
     table.set_bloom_filter(10.0).set_block_size(256);
@@ -550,9 +550,9 @@ fn one_bad_sector_fails_one_key_and_shows_no_older_value() {
     }
 }
 
-/// M1, M2: a table that cannot be opened fails its keys with the reason, and is opened when it can be.
+/// A table that cannot be opened fails its keys with the reason, and is opened when it can be.
 #[test]
-fn a_table_that_cannot_be_opened_fails_its_keys_alone() {
+fn m1_m2_a_table_that_cannot_be_opened_fails_its_keys_alone() {
     let device = Device::new(5);
     let mut table = BlockBasedOptions::new();
     let mut model = four_runs(&device, &table, 100);
@@ -579,9 +579,9 @@ fn a_table_that_cannot_be_opened_fails_its_keys_alone() {
     }
 }
 
-/// M4, M5: duplicates of a key whose versions lie in many blocks, merged.
+/// Duplicates of a key whose versions lie in many blocks, merged.
 #[test]
-fn duplicates_of_a_long_merge_agree() {
+fn m4_m5_duplicates_of_a_long_merge_agree() {
     let device = Device::new(9);
     let mut table = BlockBasedOptions::new();
     table.set_block_size(64).set_no_block_cache(true);
@@ -618,9 +618,9 @@ fn duplicates_of_a_long_merge_agree() {
     }
 }
 
-/// M6, M9: a run that has no entry of the key, but a range tombstone over it, or a cached block where it would be.
+/// A run that has no entry of the key, but a range tombstone over it, or a cached block where it would be.
 #[test]
-fn runs_without_the_key_neither_hide_nor_show_what_is_below() {
+fn m6_m9_runs_without_the_key_neither_hide_nor_show_what_is_below() {
     let device = Device::new(11);
     let mut table = BlockBasedOptions::new();
     table.set_block_cache(&Cache::new_lru_cache(1 << 20));
@@ -648,6 +648,79 @@ fn runs_without_the_key_neither_hide_nor_show_what_is_below() {
                 _ => Some(&b"old"[..]),
             };
             assert_eq!(found.unwrap(), expected, "{number}");
+        }
+    }
+}
+
+/// A batch as of a snapshot is one like others: its reads are under way together, and it sees nothing newer.
+#[test]
+fn m7_a_batch_of_a_snapshot_reads_together_too() {
+    let device = Device::new(11);
+    let mut table = BlockBasedOptions::new();
+    table.set_bloom_filter(10.0).set_block_size(1024);
+    let model = four_runs(&device, &table, 4000);
+    let statistics = Statistics::new();
+    let mut options = Options::new();
+    options.set_statistics(statistics.clone());
+    let db = cold(&device, &options, &mut table);
+    let snapshot = db.snapshot();
+    for number in 0..4000 {
+        db.put(key(number), "newer").unwrap();
+    }
+    db.flush().unwrap();
+    statistics.reset();
+    let mut read = ReadOptions::at(&snapshot);
+    read.fill_cache(false).set_async_io(true);
+    for start in 0..50 {
+        let keys: Vec<_> = (0..8).map(|i| key(start * 7 + i * 400)).collect();
+        for (key, found) in keys.iter().zip(&db.multi_get_opt(&keys, &read)) {
+            assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+        }
+    }
+    let rounds = statistics.histogram(HistogramKind::MultigetDeviceRounds);
+    // The newest run has every key, in a version that the snapshot does not see.
+    assert_eq!(rounds.count, 50);
+    assert!(rounds.average() <= 2.3, "{rounds:?}");
+}
+
+/// Operands of a key in every run: whichever block arrives first, they are applied newest to oldest, and each once.
+#[test]
+fn m8_runs_are_applied_in_their_order_whatever_arrives_first() {
+    for seed in 0..12 {
+        let device = Device::new(seed);
+        let mut table = BlockBasedOptions::new();
+        table.set_block_size(128);
+        let mut options = Options::new();
+        options
+            .set_merge_operator(StringAppend::default())
+            .set_block_based_table_factory(&table);
+        let db = device.open_plainly(&options);
+        let mut model = Model::new();
+        for run in 0..6_u64 {
+            for number in 0..40 {
+                let value = format!("{run}.{number}.{}", "v".repeat(40));
+                let (key, number) = (key(number), number + run);
+                if number % 5 == 0 {
+                    db.put(&key, &value).unwrap();
+                    model.insert(key, value.into_bytes());
+                } else {
+                    db.merge(&key, &value).unwrap();
+                    let all = model.entry(key).or_default();
+                    if !all.is_empty() {
+                        all.push(b',');
+                    }
+                    all.extend_from_slice(value.as_bytes());
+                }
+            }
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let db = cold(&device, &options, &mut table);
+        let keys: Vec<_> = (0..40).map(|at| key(at * 7 % 40)).collect();
+        for mode in modes(&uncached()) {
+            for (key, found) in keys.iter().zip(&db.multi_get_opt(&keys, &mode)) {
+                assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
+            }
         }
     }
 }

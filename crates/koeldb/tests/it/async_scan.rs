@@ -3,12 +3,14 @@
 use std::ops::Bound;
 
 use koeldb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, Compression, Db,
-    DbCursor, FixedPrefix, KeyBounds, Options, ReadOptions, Result,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, Compression,
+    CompressionOptions, Db, DbCursor, FixedPrefix, KeyBounds, Options, ReadEngine, ReadOptions,
+    Result,
 };
 use koeldb_testkit::Floors;
 
 use crate::async_multi_get::{Device, Model, Random, Wrong, fill, key, options_with, table_of};
+use crate::scratch::ScratchDir;
 
 fn seeds(count: u64) -> u64 {
     count * Floors::chosen().of(1, 4, 40)
@@ -224,6 +226,116 @@ fn level_of_small_tables(count: u64) -> (Device, Db) {
     assert_eq!(db.range(..).count() as u64, count);
     device.damage.take_reads();
     (device, db)
+}
+
+/// Tables with dictionaries, whose blocks are read ahead while the next table, with its dictionary, is opened.
+#[test]
+fn p4_a_dictionary_is_read_while_pieces_are_under_way() {
+    if !Compression::Zstd.is_available() {
+        println!("not tested: no ZSTD in this build");
+        return;
+    }
+    for seed in 0..3 {
+        let mut table = BlockBasedOptions::new();
+        table
+            .set_block_size(256)
+            .set_block_cache(&Cache::new_lru_cache(0))
+            .set_cache_index_and_filter_blocks(true);
+        let mut dictionary = CompressionOptions::default();
+        dictionary.set_max_dict_bytes(2 << 10);
+        let mut options = Options::new();
+        options
+            .set_compression_type(Compression::Zstd)
+            .set_compression_options(&dictionary)
+            .set_target_file_size_base(8 << 10)
+            .set_block_based_table_factory(&table);
+        let device = Device::new(seed);
+        let db = device.open_plainly(&options);
+        let mut model = Model::new();
+        for number in 0..3000 {
+            let value = format!("a value that is much like the others, {number}").into_bytes();
+            db.put(key(number), &value).unwrap();
+            model.insert(key(number), value);
+        }
+        db.flush().unwrap();
+        db.default_cf()
+            .compact_range_opt(.., &CompactRangeOptions::new())
+            .unwrap();
+        db.close().unwrap();
+        for forward in [true, false] {
+            // Its tables are opened by the scan.
+            let db = device.open(&options);
+            let mut read = ReadOptions::new();
+            read.set_async_io(true).set_readahead_size(2 << 10);
+            let entries = db.range_opt(.., &read).map(|entry| {
+                let (key, value) = entry.unwrap();
+                (key.to_vec(), value.to_vec())
+            });
+            let found: Model = if forward {
+                entries.collect()
+            } else {
+                let mut cursor = db.cursor_opt(&read);
+                let mut found = Model::new();
+                let mut moved = cursor.seek_to_last().unwrap();
+                while moved {
+                    let (key, value) = cursor.entry().unwrap();
+                    found.insert(key.to_vec(), value.to_vec());
+                    moved = cursor.prev().unwrap();
+                }
+                found
+            };
+            assert!(found == model);
+        }
+    }
+}
+
+/// With every engine, on files: a thread begins a scan and ends; another one goes on.
+#[test]
+fn f10_f14_a_cursor_outlives_the_thread_that_began_its_reads() {
+    for engine in [ReadEngine::Auto, ReadEngine::Pool, ReadEngine::Off] {
+        for direct in [false, true] {
+            let dir = ScratchDir::new();
+            let mut table = BlockBasedOptions::new();
+            table.set_block_cache(&Cache::new_lru_cache(0));
+            let mut options = Options::new();
+            options
+                .create_if_missing(true)
+                .set_use_direct_reads(direct)
+                .set_async_io_engine(engine)
+                .set_compression_type(Compression::None)
+                .set_block_based_table_factory(&table);
+            let db = Db::open(&options, dir.path()).unwrap();
+            for number in 0..2500 {
+                db.put(key(number), [b'v'; 100]).unwrap();
+            }
+            db.flush().unwrap();
+            let mut read = ReadOptions::new();
+            read.set_async_io(true).set_readahead_size(64 << 10);
+            let mut cursor = db.cursor_opt(&read);
+            let mut seen = 0;
+            let mut found = true;
+            while found {
+                let step = std::thread::spawn(move || {
+                    for _ in 0..400 {
+                        found = match seen {
+                            0 => cursor.seek_to_first().unwrap(),
+                            _ => cursor.next().unwrap(),
+                        };
+                        if !found {
+                            break;
+                        }
+                        assert_eq!(cursor.key(), Some(&key(seen)[..]));
+                        seen += 1;
+                    }
+                    (cursor, seen, found)
+                });
+                (cursor, seen, found) = step.join().unwrap();
+            }
+            assert_eq!(seen, 2500);
+            drop(cursor);
+            db.close().unwrap();
+        }
+    }
 }
 
 #[test]
