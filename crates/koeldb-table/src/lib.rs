@@ -8,7 +8,7 @@
 //! - [`source`]: where blocks come from, and how a missing one suspends a read.
 //! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its hash tables.
 //!   [`plain`]: its plain tables.
-//! - `examine`: a look at all of a table that is not trusted.
+//! - `examine`: a look at all of a table that is not trusted. `load_once`: what is made when it is first needed.
 //! - [`properties`]: what a table says of itself. `span_checksums`: checksums for formats that have none.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
@@ -19,6 +19,7 @@ pub mod cuckoo;
 mod examine;
 pub mod filter;
 pub mod gather;
+mod load_once;
 pub mod plain;
 pub mod plan;
 pub mod probe;

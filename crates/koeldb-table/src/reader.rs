@@ -25,6 +25,7 @@ use crate::cuckoo::reader::CuckooReader;
 use crate::cuckoo::residency::{Residency, Resident};
 use crate::examine;
 use crate::plain::cursor::PlainCursor;
+use crate::plain::paged::PagedPlain;
 use crate::plain::reader::{PlainReadOptions, PlainTableReader};
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
@@ -142,6 +143,8 @@ pub enum TableReader {
     PagedCuckoo(Arc<PagedCuckoo>),
     /// A plain table.
     Plain(Arc<PlainTableReader>),
+    /// A plain table that is read piece by piece.
+    PagedPlain(Arc<PagedPlain>),
 }
 
 impl TableReader {
@@ -170,6 +173,10 @@ impl TableReader {
                 let reader = CuckooReader::open(file, &footer, context)?;
                 Ok(Arc::new(TableReader::Cuckoo(Arc::new(reader))))
             }
+            TableKind::Plain if PagedPlain::is_for(&*file, context) => {
+                let reader = PagedPlain::open(file, footer, context)?;
+                Ok(Arc::new(TableReader::PagedPlain(Arc::new(reader))))
+            }
             TableKind::Plain => {
                 let reader = PlainTableReader::open(file, &footer, context)?;
                 Ok(Arc::new(TableReader::Plain(Arc::new(reader))))
@@ -194,6 +201,7 @@ impl TableReader {
             TableReader::Cuckoo(reader) => Ok(reader.search(lookup)?),
             TableReader::PagedCuckoo(reader) => reader.search(lookup, source),
             TableReader::Plain(reader) => Ok(reader.search(lookup)?),
+            TableReader::PagedPlain(reader) => reader.search(lookup, source),
         }
     }
 
@@ -227,6 +235,11 @@ impl TableReader {
             TableReader::Plain(reader) => reader.search_batch(lookups, |index, result| {
                 outcome(index, result.map_err(Fault::Error));
             }),
+            TableReader::PagedPlain(reader) => {
+                for (index, lookup) in lookups.iter_mut().enumerate() {
+                    outcome(index, reader.search(lookup, source));
+                }
+            }
         }
     }
 
@@ -243,6 +256,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
             TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) => Ok(true),
             TableReader::Plain(reader) => Ok(reader.may_contain(user_key)?),
+            TableReader::PagedPlain(reader) => Ok(reader.may_contain(user_key)?),
         }
     }
 
@@ -267,6 +281,10 @@ impl TableReader {
             TableReader::Plain(reader) => {
                 TableCursor::Plain(PlainCursor::new(Arc::clone(reader), *options))
             }
+            TableReader::PagedPlain(reader) => match reader.whole() {
+                Ok(whole) => TableCursor::Plain(PlainCursor::new(Arc::clone(whole), *options)),
+                Err(error) => TableCursor::Failed(error),
+            },
         }
     }
 
@@ -276,7 +294,10 @@ impl TableReader {
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
-            TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) | TableReader::Plain(_) => None,
+            TableReader::Cuckoo(_)
+            | TableReader::PagedCuckoo(_)
+            | TableReader::Plain(_)
+            | TableReader::PagedPlain(_) => None,
         }
     }
 
@@ -288,6 +309,7 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.properties(),
             TableReader::PagedCuckoo(reader) => reader.properties(),
             TableReader::Plain(reader) => reader.properties(),
+            TableReader::PagedPlain(reader) => reader.properties(),
         }
     }
 
@@ -299,6 +321,7 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.metaindex(),
             TableReader::PagedCuckoo(reader) => reader.metaindex(),
             TableReader::Plain(reader) => reader.metaindex(),
+            TableReader::PagedPlain(reader) => reader.metaindex(),
         }
     }
 
@@ -312,6 +335,7 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.approximate_offset(target),
             TableReader::PagedCuckoo(reader) => reader.whole()?.approximate_offset(target),
             TableReader::Plain(reader) => reader.approximate_offset(target),
+            TableReader::PagedPlain(reader) => reader.whole()?.approximate_offset(target),
         }
     }
 
@@ -326,6 +350,7 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.verify_checksums(progress),
             TableReader::PagedCuckoo(reader) => reader.whole()?.verify_checksums(progress),
             TableReader::Plain(reader) => reader.verify_checksums(progress),
+            TableReader::PagedPlain(reader) => reader.whole()?.verify_checksums(progress),
         }
     }
 
@@ -335,7 +360,7 @@ impl TableReader {
         match self {
             TableReader::Cuckoo(reader) => Some(reader.resident()),
             TableReader::PagedCuckoo(reader) => Some(reader.resident()),
-            TableReader::BlockBased(_) | TableReader::Plain(_) => None,
+            TableReader::BlockBased(_) | TableReader::Plain(_) | TableReader::PagedPlain(_) => None,
         }
     }
 
@@ -357,6 +382,7 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.memory_bytes(),
             TableReader::PagedCuckoo(reader) => reader.memory_bytes(),
             TableReader::Plain(reader) => reader.memory_bytes(),
+            TableReader::PagedPlain(reader) => reader.memory_bytes(),
         }
     }
 }

@@ -73,7 +73,7 @@ impl TableFactory {
                     .filter(|_| !table.no_block_cache)
                     .map(|cache| cache.blocks().clone()),
                 // For the block-based tables that stand in for what the format has no place for, and for pieces of cuckoo
-                // tables.
+                // and plain tables.
                 None => Some(Cache::new_clock_cache(DEFAULT_CACHE_BYTES).blocks().clone()),
             },
             statistics: self.statistics.clone(),

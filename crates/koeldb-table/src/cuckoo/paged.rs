@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use koeldb_base::codec::Decompressor;
 use koeldb_base::coding::to_usize;
@@ -30,6 +30,7 @@ use crate::block_based::block::ValueRange;
 use crate::block_based::fetch::read_bytes;
 use crate::block_based::format::{BlockHandle, Footer};
 use crate::block_based::metaindex::Metaindex;
+use crate::load_once::LoadOnce;
 use crate::properties::TableProperties;
 use crate::reader::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
@@ -53,9 +54,7 @@ pub struct PagedCuckoo {
     footer: Footer,
     context: TableReadContext,
     /// The table in memory, since somebody scanned it.
-    whole: OnceLock<Arc<CuckooReader>>,
-    /// Held by the thread that loads it.
-    loading: Mutex<()>,
+    whole: LoadOnce<Arc<CuckooReader>>,
 }
 
 /// The footer of an entry, its type and its value.
@@ -115,8 +114,7 @@ impl PagedCuckoo {
             file: Arc::new(table_file),
             footer,
             context: context.clone(),
-            whole: OnceLock::new(),
-            loading: Mutex::new(()),
+            whole: LoadOnce::new(),
         };
         if table.layout.slot_count > 0 {
             table.hash = table.recognise_hash()?;
@@ -200,16 +198,10 @@ impl PagedCuckoo {
     /// # Errors
     /// If it cannot be read, or is damaged.
     pub fn whole(&self) -> Result<&Arc<CuckooReader>> {
-        if let Some(whole) = self.whole.get() {
-            return Ok(whole);
-        }
-        let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(whole) = self.whole.get() {
-            return Ok(whole);
-        }
-        let file = Arc::clone(&self.file.file);
-        let whole = CuckooReader::open(file, &self.footer, &self.context)?;
-        Ok(self.whole.get_or_init(|| Arc::new(whole)))
+        self.whole.get_or_load(|| {
+            let file = Arc::clone(&self.file.file);
+            CuckooReader::open(file, &self.footer, &self.context).map(Arc::new)
+        })
     }
 
     /// As `TableReader::search`.

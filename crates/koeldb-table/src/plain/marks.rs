@@ -11,6 +11,8 @@
     clippy::arithmetic_side_effects
 )]
 
+use std::cmp::Ordering;
+
 use koeldb_base::{KeyOrder, Result};
 
 use super::format::{Base, Row, Rows};
@@ -94,6 +96,19 @@ impl Marks {
         user_key: &[u8],
         footer: u64,
     ) -> Result<Option<Mark>> {
+        self.before_key_by(user_key, |mut mark| {
+            let row: Row<'_> = rows.row(mark.at, &mut mark.base)?;
+            Ok(row.compare(order, user_key, footer))
+        })
+    }
+
+    /// The same, where `compare` tells how the row at a mark compares with the internal key.
+    #[inline]
+    pub(crate) fn before_key_by<E>(
+        &self,
+        user_key: &[u8],
+        mut compare: impl FnMut(Mark) -> Result<Ordering, E>,
+    ) -> Result<Option<Mark>, E> {
         // All marks before `low` are before the key, all from `high` on are not.
         let (mut low, mut high) = match user_key.strip_prefix(self.common.as_slice()) {
             Some(rest) if !self.heads.is_empty() => {
@@ -112,11 +127,10 @@ impl Marks {
         };
         while low < high {
             let mid = low.midpoint(high);
-            let Some(mut mark) = self.marks.get(mid).copied() else {
+            let Some(mark) = self.marks.get(mid).copied() else {
                 break;
             };
-            let row: Row<'_> = rows.row(mark.at, &mut mark.base)?;
-            if row.compare(order, user_key, footer).is_le() {
+            if compare(mark)?.is_le() {
                 low = mid.saturating_add(1);
             } else {
                 high = mid;

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! Nothing is compressed and nothing has a checksum; a table is used where it lies in memory, mapped or read
-//! whole when it is opened. Without a stored index one is made then, from all rows.
+//! whole when it is opened; or in pieces, if files are read around the page cache. Without a stored index one is made
+//! when it is opened, from all rows.
 //!
 //! - [`format`](mod@format): rows and names; `index`, `bloom`: the two blocks that find rows. `hash_slots`: the index that
 //!   is made where none is stored.
 //! - [`reader`], [`cursor`]: point reads and scans. `marks`: places in the rows, which make the format, that can
 //!   be read forwards from whole keys only, one that can be read from anywhere and backwards.
+//! - [`paged`]: a table that is read piece by piece.
 //! - [`builder`]: writing a table.
 
 mod bloom;
@@ -22,4 +24,5 @@ mod hash_slots;
 mod index;
 mod marks;
 mod open;
+pub mod paged;
 pub mod reader;

@@ -89,7 +89,7 @@ const GROUP: usize = 16;
 
 /// How a key is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
+pub(super) enum Route {
     /// The filter knows keys, of which this is the hash; the index has one bucket.
     Key(u32),
     /// Filter and index know prefixes, of which this is the hash.
@@ -141,7 +141,7 @@ impl PlainTableReader {
 
     /// How a key is looked for.
     #[inline]
-    fn route(&self, user_key: &[u8]) -> Route {
+    pub(super) fn route(&self, user_key: &[u8]) -> Route {
         match &self.prefix_extractor {
             None => Route::Key(self.bloom.as_ref().map_or(0, |_| hash(user_key))),
             Some(extractor) => match extractor.prefix(user_key) {
@@ -153,7 +153,7 @@ impl PlainTableReader {
 
     /// Whether the filter lets a key pass.
     #[inline]
-    fn is_open_to(&self, route: Route) -> bool {
+    pub(super) fn is_open_to(&self, route: Route) -> bool {
         match route {
             Route::Key(hash) | Route::Prefix(hash) => self.bloom_admits(|| hash),
             Route::Marks => true,

@@ -10,6 +10,7 @@ use koeldb_base::key::{self, InternalKey};
 use koeldb_base::{Cursor, Error, coding};
 use koeldb_table::block_based::format::BlockHandle;
 use koeldb_table::block_based::reader::BlockBasedReader;
+use koeldb_table::plain::format::RowFormat;
 use koeldb_table::reader::{TableCursor, TableReader};
 use koeldb_table::source::BlockingSource;
 
@@ -53,19 +54,22 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
             write_lines(table, &mut out)?;
             writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.whole()?.examine()?)?;
         }
-        TableReader::Plain(reader) => {
-            writeln!(out, "Table Properties:\n{RULE}")?;
-            write_lines(table, &mut out)?;
-            let format = reader.format();
-            writeln!(
-                out,
-                "\nRows:\n{RULE}\n  encoding: {:?}\n  user key length: {}",
-                format.encoding, format.user_key_bytes
-            )?;
-        }
+        TableReader::Plain(reader) => write_rows(table, reader.format(), &mut out)?,
+        TableReader::PagedPlain(reader) => write_rows(table, reader.format(), &mut out)?,
     }
     out.flush()?;
     Ok(path)
+}
+
+/// What is said of a plain table.
+fn write_rows(table: &OpenTable, format: RowFormat, out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "Table Properties:\n{RULE}")?;
+    write_lines(table, out)?;
+    writeln!(
+        out,
+        "\nRows:\n{RULE}\n  encoding: {:?}\n  user key length: {}",
+        format.encoding, format.user_key_bytes
+    )
 }
 
 struct Dump<'a, W: Write> {

@@ -69,7 +69,7 @@ impl OpenTable {
         match &*self.reader {
             TableReader::BlockBased(_) => "block-based",
             TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) => "cuckoo",
-            TableReader::Plain(_) => "plain",
+            TableReader::Plain(_) | TableReader::PagedPlain(_) => "plain",
         }
     }
 

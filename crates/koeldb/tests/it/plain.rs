@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use koeldb::{
     CompactRangeOptions, ConfigOptions, Db, EncodingType, ErrorKind, Event, FixedPrefix, Options,
-    PlainTableOptions, ReverseBytewiseComparator, StringAppend,
+    PlainTableOptions, ReadOptions, ReverseBytewiseComparator, StringAppend,
 };
 
+use crate::async_multi_get::{self, Device, Model, Random, Wrong, batch, modes};
 use crate::expected::Expected;
 use crate::model;
 use crate::rocksdb::Java;
@@ -367,5 +368,103 @@ fn rocksdb_11_8_reads_our_plain_tables_in_total_order() {
         let factory = "table={id=PlainTable;hash_table_ratio=0;}";
         let verdict = java.check(dir.path(), &[factory]);
         assert!(verdict.found.families == expected.families, "{store_index}");
+    }
+}
+
+/// Tables that are read around the page cache and not mapped are read piece by piece: rows that go on in other pieces, too,
+/// and those of a batch together.
+#[test]
+fn tables_that_are_read_directly_are_read_in_pieces() {
+    const KEYS: u64 = 700;
+    let mut cases: Vec<_> = settings().into_iter().map(|table| (table, true)).collect();
+    let mut total_order = PlainTableOptions::new();
+    total_order.set_hash_ratio(0.0);
+    cases.push((total_order, false));
+    for (seed, (mut table, has_prefixes)) in (0..).zip(cases) {
+        if table.get_user_key_len() == 6 {
+            table.set_user_key_len(8);
+        }
+        let mut options = Options::new();
+        options
+            .set_use_direct_reads(true)
+            .set_plain_table_factory(&table)
+            .set_merge_operator(StringAppend::default());
+        if has_prefixes {
+            options.set_prefix_extractor(FixedPrefix::new(6));
+        }
+        let device = Device::new(seed);
+        let db = device.open_plainly(&options);
+        let mut model = Model::new();
+        let mut random = Random::new(seed);
+        for run in 0..2 {
+            for number in (run..KEYS).step_by(1 + usize::try_from(run).unwrap()) {
+                let key = async_multi_get::key(number);
+                let length = match random.below(60) {
+                    0 => 40_000,
+                    _ => random.index(90),
+                };
+                let value = "v".repeat(length) + &number.to_string();
+                match random.below(8) {
+                    0 => {
+                        db.merge(&key, &value).unwrap();
+                        let all = model.entry(key).or_default();
+                        if !all.is_empty() {
+                            all.push(b',');
+                        }
+                        all.extend_from_slice(value.as_bytes());
+                    }
+                    1 => {
+                        db.delete(&key).unwrap();
+                        model.remove(&key);
+                    }
+                    _ => {
+                        db.put(&key, &value).unwrap();
+                        model.insert(key, value.into_bytes());
+                    }
+                }
+            }
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let db = device.open(&options);
+        let mut cold = ReadOptions::new();
+        cold.fill_cache(false);
+        // Opens the tables.
+        db.get_opt(async_multi_get::key(7), &cold).unwrap();
+        device.damage.take_reads();
+        for _ in 0..4 {
+            let keys = batch(&mut random, KEYS);
+            for mode in modes(&cold) {
+                for (key, found) in keys.iter().zip(&db.multi_get_opt(&keys, &mode)) {
+                    let expected = model.get(key).map(Vec::as_slice);
+                    assert!(found.unwrap() == expected, "{}", key.escape_ascii());
+                }
+            }
+        }
+        // So little for one key.
+        device.damage.take_reads();
+        let mut fewest = u64::MAX;
+        for number in 0..50 {
+            db.get_opt(async_multi_get::key(number), &cold).unwrap();
+            let reads = device.damage.take_reads();
+            fewest = fewest.min(reads.iter().map(|(_, part)| part.end - part.start).sum());
+        }
+        assert!(fewest <= 200_000, "{fewest} bytes");
+        // A damaged piece is noticed, and fails the keys that need it.
+        let wanted = async_multi_get::key(11);
+        db.get_opt(&wanted, &cold).unwrap();
+        let part = device.damage.take_reads().remove(0);
+        device.damage.spoil(&part, Wrong::Flipped);
+        for mode in modes(&cold) {
+            let found = db.multi_get_opt(&[&wanted], &mode);
+            assert_eq!(found.get(0).unwrap_err().kind(), ErrorKind::Corruption);
+        }
+        device.damage.heal();
+        let scanned: Vec<_> = db
+            .range_opt(.., &cold)
+            .map(|entry| entry.unwrap().0.to_vec())
+            .collect();
+        assert!(scanned.iter().eq(model.keys()), "scans load the table");
+        db.verify_checksums().unwrap();
     }
 }

@@ -1,0 +1,457 @@
+//! A plain table that is neither mapped nor held in memory: point reads fetch the pieces that rows lie in.
+//!
+//! That is a table read around the page cache. It is read through when it is opened; index, filter and marks stay, and the
+//! rows do not. A piece is a block like others: the block cache keeps it, and its checksum is verified when it is read, if
+//! the table has any. A look-up reads rows, from one that index or marks name, in a window of neighbouring pieces,
+//! which grows while a row goes on behind it. Scans, and checks of the whole, load the table first; so do look-ups for
+//! which rows would have to be read backwards: of keys without a prefix, where others have one.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use koeldb_base::codec::Decompressor;
+use koeldb_base::key::{ValueType, footer_of};
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
+use koeldb_cache::{Cache, Priority};
+use koeldb_fs::RandomAccessFile;
+
+use super::format::{Base, Encoding, Row, RowFormat, Rows};
+use super::hash_slots::RowIndex;
+use super::index::Listed;
+use super::reader::{PlainTableReader, Route};
+use crate::block_based::block::{BlockBytes, ValueRange};
+use crate::block_based::format::{BlockHandle, Footer};
+use crate::block_based::metaindex::Metaindex;
+use crate::load_once::LoadOnce;
+use crate::properties::TableProperties;
+use crate::reader::TableReadContext;
+use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
+use crate::span_checksums::SpanChecksums;
+
+/// The bytes of a piece of a table that has no checksums.
+const PIECE_BYTES: u64 = 4 << 10;
+
+/// An open plain table of whose rows none is held. Shared by threads.
+pub struct PagedPlain {
+    /// The table without its rows.
+    frame: PlainTableReader,
+    piece_bytes: u64,
+    /// Its blocks are pieces of the rows and end where these do.
+    file: Arc<TableFile>,
+    footer: Footer,
+    context: TableReadContext,
+    /// The table in memory, since somebody scanned it.
+    whole: LoadOnce<Arc<PlainTableReader>>,
+}
+
+/// Neighbouring pieces of the rows.
+struct Window {
+    /// Where the first one begins.
+    start: u64,
+    pieces: Vec<Arc<CachedBlock>>,
+    /// Their bytes, if there are several.
+    joined: Vec<u8>,
+}
+
+impl Window {
+    fn bytes(&self) -> &[u8] {
+        match self.pieces.as_slice() {
+            [only] => only.bytes().as_slice(),
+            _ => &self.joined,
+        }
+    }
+
+    /// Where the last one ends.
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes().len() as u64)
+    }
+
+    /// The bytes of a row, made to outlive the window.
+    fn pin(&self, range: ValueRange) -> PinnedSlice {
+        if let [only] = self.pieces.as_slice() {
+            return only.bytes().pin(range);
+        }
+        let start = range.start as usize;
+        let bytes = self
+            .joined
+            .get(start..start.saturating_add(range.len as usize));
+        PinnedSlice::copy_of(bytes.unwrap_or_default())
+    }
+}
+
+/// A row to begin with, in a window that it lies in.
+struct Start {
+    window: Window,
+    at: u64,
+}
+
+impl PagedPlain {
+    /// Whether a table in this file is read piece by piece.
+    pub(crate) fn is_for(file: &dyn RandomAccessFile, context: &TableReadContext) -> bool {
+        file.mapped().is_none() && file.alignment() > 1 && !context.plain.full_scan
+    }
+
+    /// Opens a table with this footer.
+    ///
+    /// # Errors
+    /// As `PlainTableReader::open`.
+    pub(crate) fn open(
+        file: Arc<dyn RandomAccessFile>,
+        footer: Footer,
+        context: &TableReadContext,
+    ) -> Result<Self> {
+        let mut frame = PlainTableReader::open(Arc::clone(&file), &footer, context)?;
+        let rows = std::mem::replace(&mut frame.data, BlockBytes::from(Vec::new()));
+        let spans = frame.checksums.clone();
+        let piece_bytes = (spans.as_ref()).map_or(PIECE_BYTES, SpanChecksums::span_bytes);
+        let table_file = TableFile {
+            number: context.number,
+            bytes: file.len(),
+            blocks_end: rows.len() as u64,
+            block_bytes_max: context.limits.block_bytes,
+            checksum: footer.checksum,
+            data_decompressor: Decompressor::new(None),
+            plain_decompressor: Decompressor::new(None),
+            cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
+            cache: context.cache.clone(),
+            index_preparation: None,
+            metadata_priority: Priority::Low,
+            statistics: context.statistics.clone(),
+            spans,
+            file,
+        };
+        Ok(PagedPlain {
+            frame,
+            piece_bytes: piece_bytes.max(1),
+            file: Arc::new(table_file),
+            footer,
+            context: context.clone(),
+            whole: LoadOnce::new(),
+        })
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        self.frame.properties()
+    }
+
+    /// The metadata blocks by name.
+    #[must_use]
+    pub fn metaindex(&self) -> &Metaindex {
+        self.frame.metaindex()
+    }
+
+    /// The table in memory, loaded if nobody needed it before.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is damaged.
+    pub fn whole(&self) -> Result<&Arc<PlainTableReader>> {
+        self.whole.get_or_load(|| {
+            let file = Arc::clone(&self.file.file);
+            PlainTableReader::open(file, &self.footer, &self.context).map(Arc::new)
+        })
+    }
+
+    /// How the rows are laid out.
+    #[must_use]
+    pub fn format(&self) -> RowFormat {
+        self.frame.format()
+    }
+
+    /// As `PlainTableReader::may_contain`.
+    ///
+    /// # Errors
+    /// `Corruption` if the index is damaged.
+    pub(crate) fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
+        self.frame.may_contain(user_key)
+    }
+
+    /// The memory held as long as the table is open.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let whole = self.whole.get().map_or(0, |whole| whole.memory_bytes());
+        self.frame.memory_bytes().saturating_add(whole)
+    }
+
+    /// As `TableReader::search`.
+    pub(crate) fn search<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        self.search_rows(lookup, source)
+            .map_err(|fault| match fault {
+                Fault::Error(error) => Fault::Error(self.frame.in_file(error)),
+                Fault::Suspend(wait) => Fault::Suspend(wait),
+            })
+    }
+
+    fn search_rows<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        let frame = &self.frame;
+        let route = frame.route(lookup.user_key());
+        if !frame.is_open_to(route) {
+            return Ok(());
+        }
+        let start = match (route, &frame.index, &frame.prefix_extractor) {
+            (Route::Key(_), Some(RowIndex::Marks), _)
+                if frame.format.encoding == Encoding::Plain =>
+            {
+                self.marked(lookup.seek_key(), source)?
+            }
+            (Route::Key(_), Some(index @ RowIndex::Stored(_)), _) => {
+                self.listed(index, 0, lookup.seek_key(), None, source)?
+            }
+            (Route::Prefix(hash), Some(index), Some(extractor)) => {
+                let wanted = extractor.prefix(lookup.user_key());
+                let wanted = wanted.map(|prefix| (&**extractor, prefix));
+                self.listed(index, hash, lookup.seek_key(), wanted, source)?
+            }
+            _ => return Ok(self.whole()?.search(lookup)?),
+        };
+        match start {
+            Some(start) => self.offer_rows(start, lookup, source),
+            None => Ok(()),
+        }
+    }
+
+    /// A marked row from which on the internal key `target` is found; `None` if there are no rows.
+    fn marked<S: BlockSource>(
+        &self,
+        target: &[u8],
+        source: &mut S,
+    ) -> Result<Option<Start>, Fault<S::Suspend>> {
+        let (user_key, footer) = footer_of(target);
+        let mark = self.frame.marks()?.before_key_by(user_key, |mark| {
+            let at = u64::from(mark.at);
+            let start = self.start(at, source)?;
+            self.compare(start, user_key, footer, source)
+        })?;
+        match mark {
+            Some(mark) => Ok(Some(self.start(u64::from(mark.at), source)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// A row that the index lists under `hash` and from which on the internal key `target` is found, if it is there. With
+    /// `wanted`, the row has this prefix, or there is none.
+    fn listed<S: BlockSource>(
+        &self,
+        index: &RowIndex,
+        hash: u32,
+        target: &[u8],
+        wanted: Option<(&dyn PrefixExtractor, &[u8])>,
+        source: &mut S,
+    ) -> Result<Option<Start>, Fault<S::Suspend>> {
+        let offsets = match index.find(hash)? {
+            Listed::None => return Ok(None),
+            Listed::Row(offset) => return self.with_prefix(offset, wanted, source),
+            Listed::Rows(offsets) => offsets,
+        };
+        let offset_at = |index: usize| {
+            let offset = offsets.get(index).copied().unwrap_or([0xff; 4]);
+            u32::from_le_bytes(offset)
+        };
+        let (user_key, footer) = footer_of(target);
+        let (mut low, mut high) = (0_usize, offsets.len());
+        // The row at `low` is before the target, or the first; the one at `high` is not before it.
+        while high.saturating_sub(low) > 1 {
+            let mid = low.midpoint(high);
+            let start = self.start(u64::from(offset_at(mid)), source)?;
+            if self.compare(start, user_key, footer, source)?.is_lt() {
+                low = mid;
+            } else {
+                high = mid;
+            }
+        }
+        let found = self.with_prefix(offset_at(low), wanted, source)?;
+        let next = low.saturating_add(1);
+        if found.is_some() || next >= offsets.len() {
+            return Ok(found);
+        }
+        // The row at `low` ends the prefix before; the target may still be the first of its own.
+        self.with_prefix(offset_at(next), wanted, source)
+    }
+
+    /// The row at an offset, if it has the wanted prefix.
+    fn with_prefix<S: BlockSource>(
+        &self,
+        offset: u32,
+        wanted: Option<(&dyn PrefixExtractor, &[u8])>,
+        source: &mut S,
+    ) -> Result<Option<Start>, Fault<S::Suspend>> {
+        let mut start = self.start(u64::from(offset), source)?;
+        let Some((extractor, prefix)) = wanted else {
+            return Ok(Some(start));
+        };
+        let mut base = Base::NONE;
+        let has_prefix = self.row(&mut start, &mut base, source, |_, row| {
+            extractor.prefix(row.user_key(&mut Vec::new())) == Some(prefix)
+        })?;
+        Ok(has_prefix.then_some(start))
+    }
+
+    /// Compares a row, whose key is stored whole, with an internal key.
+    fn compare<S: BlockSource>(
+        &self,
+        mut start: Start,
+        user_key: &[u8],
+        footer: u64,
+        source: &mut S,
+    ) -> Result<Ordering, Fault<S::Suspend>> {
+        let order = &self.frame.order;
+        let mut base = Base::NONE;
+        self.row(&mut start, &mut base, source, |_, row| {
+            row.compare(order, user_key, footer)
+        })
+    }
+
+    /// Offers the rows of a look-up's key, of which none is before the row to begin with.
+    fn offer_rows<S: BlockSource>(
+        &self,
+        mut start: Start,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        let frame = &self.frame;
+        let mut base = Base::NONE;
+        loop {
+            let next = self.row(&mut start, &mut base, source, |window, row| {
+                let order = row.compare_user(&frame.order, lookup.user_key());
+                let is_done = match order {
+                    Ordering::Less => false,
+                    Ordering::Equal => offer(window, row, lookup)?,
+                    Ordering::Greater => true,
+                };
+                Ok::<_, Error>((!is_done).then_some(row.next))
+            })??;
+            let Some(next) = next else {
+                return Ok(());
+            };
+            start.at = start.window.start.saturating_add(u64::from(next));
+            if start.at >= self.file.blocks_end {
+                return Ok(());
+            }
+            // Where keys are whole, what was read is not needed any more.
+            if start.at >= start.window.end() && frame.format.encoding == Encoding::Plain {
+                start = self.start(start.at, source)?;
+            }
+        }
+    }
+
+    /// Shows the row at `start.at` to `read`, in a window that has all of it. `base` is what is known there, and afterwards
+    /// what is known behind it.
+    fn row<S: BlockSource, T>(
+        &self,
+        start: &mut Start,
+        base: &mut Base,
+        source: &mut S,
+        read: impl FnOnce(&Window, &Row<'_>) -> T,
+    ) -> Result<T, Fault<S::Suspend>> {
+        loop {
+            let Start { window, at } = &mut *start;
+            let rows = Rows {
+                data: window.bytes(),
+                format: self.frame.format,
+            };
+            let within = at.saturating_sub(window.start);
+            let mut behind = *base;
+            match rows.row(u32::try_from(within).unwrap_or(u32::MAX), &mut behind) {
+                Ok(row) => {
+                    *base = behind;
+                    return Ok(read(window, &row));
+                }
+                Err(_) if window.end() < self.file.blocks_end => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.grow(window, source)?;
+        }
+    }
+
+    /// The row at `at`, in a window of one piece.
+    fn start<S: BlockSource>(&self, at: u64, source: &mut S) -> Result<Start, Fault<S::Suspend>> {
+        let start = at.saturating_sub(at.checked_rem(self.piece_bytes).unwrap_or(0));
+        let window = Window {
+            start,
+            pieces: vec![self.piece(start, source)?],
+            joined: Vec::new(),
+        };
+        Ok(Start { window, at })
+    }
+
+    /// Makes a window twice as large. If pieces are to be waited for, all of them are asked for.
+    fn grow<S: BlockSource>(
+        &self,
+        window: &mut Window,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        let mut offset = window.end();
+        let mut more = Vec::with_capacity(window.pieces.len());
+        let mut wait = None;
+        while more.len() < window.pieces.len() && offset < self.file.blocks_end {
+            match self.piece(offset, source) {
+                Ok(piece) => more.push(Some(piece)),
+                Err(Fault::Suspend(for_this)) => {
+                    wait = wait.or(Some(for_this));
+                    more.push(None);
+                }
+                Err(error) => return Err(error),
+            }
+            offset = offset.saturating_add(self.piece_bytes);
+        }
+        if let Some(wait) = wait {
+            return Err(Fault::Suspend(wait));
+        }
+        if let [only] = window.pieces.as_slice() {
+            window.joined.extend_from_slice(only.bytes().as_slice());
+        }
+        for piece in more.into_iter().flatten() {
+            window.joined.extend_from_slice(piece.bytes().as_slice());
+            window.pieces.push(piece);
+        }
+        Ok(())
+    }
+
+    fn piece<S: BlockSource>(
+        &self,
+        offset: u64,
+        source: &mut S,
+    ) -> Result<Arc<CachedBlock>, Fault<S::Suspend>> {
+        let left = self.file.blocks_end.saturating_sub(offset);
+        if left == 0 {
+            return Err(Error::corruption("a row behind the last one").into());
+        }
+        let size = self.piece_bytes.min(left);
+        source.block(&self.file, BlockHandle { offset, size }, BlockKind::Span)
+    }
+}
+
+/// Offers a row of its key to a look-up; says whether that is settled.
+fn offer(window: &Window, row: &Row<'_>, lookup: &mut Lookup) -> Result<bool> {
+    let [type_byte, ..] = row.footer.to_le_bytes();
+    let seqno = row.footer >> 8;
+    if seqno > lookup.snapshot() {
+        return Ok(false);
+    }
+    let value_type = ValueType::from_byte(type_byte)
+        .ok_or_else(|| Error::corruption("a row of unknown type"))?;
+    lookup.offer(seqno, value_type, || window.pin(row.value_range()))
+}
+
+impl fmt::Debug for PagedPlain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PagedPlain")
+            .field("frame", &self.frame)
+            .finish_non_exhaustive()
+    }
+}
