@@ -160,6 +160,27 @@ struct Plan {
     arrived: bool,
 }
 
+impl Plan {
+    /// The bytes that were read, or are being read, and that no block was taken from.
+    fn unused_bytes(&self) -> u64 {
+        let read = self.pieces.iter().filter(|piece| !piece.is_unread());
+        read.map(Piece::unused_bytes).sum()
+    }
+}
+
+impl Drop for Plan {
+    /// What is given up is counted, whether the scan goes elsewhere or ends.
+    fn drop(&mut self) {
+        let unused = self.unused_bytes();
+        if let Some(piece) = self.pieces.front()
+            && unused > 0
+            && let Some(statistics) = &piece.file.statistics
+        {
+            statistics.record(HistogramKind::PrefetchedBytesDiscarded, unused);
+        }
+    }
+}
+
 /// Where the blocks of a scan come from.
 pub struct ScanSource {
     options: BlockReadOptions,
@@ -284,14 +305,7 @@ impl ScanSource {
     /// A plan that no longer fits, or is used up, is given up.
     fn drop_plan(&mut self) {
         let Some(plan) = self.plan.take() else { return };
-        let unused: u64 = plan.pieces.iter().map(Piece::unused_bytes).sum();
-        if let Some(piece) = plan.pieces.front()
-            && unused > 0
-            && let Some(statistics) = &piece.file.statistics
-        {
-            statistics.record(HistogramKind::PrefetchedBytesDiscarded, unused);
-        }
-        self.wasted_bytes = self.wasted_bytes.saturating_add(unused);
+        self.wasted_bytes = self.wasted_bytes.saturating_add(plan.unused_bytes());
         if self.ahead_bytes >= WASTE_COUNTED {
             if self.wasted_bytes > self.ahead_bytes / 2 {
                 let least = self.policy.initial_bytes.min(self.policy.max_bytes);

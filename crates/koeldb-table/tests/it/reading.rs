@@ -8,7 +8,7 @@ use koeldb_base::codec::Compression;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::RangeTombstone;
-use koeldb_base::stats::{Statistics, Ticker};
+use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_base::{Cursor, ErrorKind, Fault, KeyOrder, Lookup, Result};
 use koeldb_cache::{Cache, CacheKey, CacheOptions, Priority};
 use koeldb_fs::{
@@ -448,6 +448,36 @@ fn a_scan_is_as_long_as_all_its_tables_together() {
         done(cursors[1].next()).unwrap();
     }
     assert!(cache.counts().inserts - before > 2 * inserts[1]);
+}
+
+#[test]
+fn what_was_read_ahead_is_used_or_counted_as_discarded() {
+    let context = TableBuildContext {
+        compression: Compression::None,
+        ..TableBuildContext::default()
+    };
+    let bytes = written(&context, 20_000, 1);
+    let statistics = Statistics::new();
+    let known = TableReadContext {
+        statistics: Some(statistics.clone()),
+        ..TableReadContext::default()
+    };
+    let table = open(&bytes, &known).unwrap();
+    let policy = ReadaheadPolicy {
+        fixed_bytes: 64 << 10,
+        ..ReadaheadPolicy::default()
+    };
+    let mut cursor = table.cursor(scan_source(policy), &TableCursorOptions::default());
+    done(cursor.seek_to_first()).unwrap();
+    for _ in 0..500 {
+        done(cursor.next()).unwrap();
+    }
+    drop(cursor);
+    let discarded = statistics.histogram(HistogramKind::PrefetchedBytesDiscarded);
+    let used = statistics.ticker(Ticker::PrefetchBytesUseful);
+    assert!(used > 0 && discarded.sum > 0);
+    let read = statistics.ticker(Ticker::PrefetchBytes);
+    assert_eq!(read, used + discarded.sum);
 }
 
 #[test]
