@@ -12,7 +12,9 @@ use crate::inner::DbInner;
 use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions,
 };
-use crate::read::{DbCursor, DbIterator, IterateBounds, IteratorMode, PinnedSlices, PrefixRange};
+use crate::read::{
+    DbCursor, DbIterator, IterateBounds, IteratorMode, MultiGetStream, PinnedSlices, PrefixRange,
+};
 use crate::write::batch::WriteBatch;
 
 /// How a read without options reads; making and dropping options takes as long as a short read.
@@ -364,6 +366,23 @@ impl ColumnFamily {
         options: &ReadOptions,
     ) -> impl Future<Output = PinnedSlices> + Send {
         self.inner().multi_get_async(&self.data, keys, options)
+    }
+
+    /// The values of `keys`, each as soon as it is found, with the index of its key.
+    #[must_use]
+    pub fn multi_get_stream<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetStream {
+        self.multi_get_stream_opt(keys, &DEFAULT_READ)
+    }
+
+    /// The values of `keys` under `options`, each as soon as it is found, with the index of its key.
+    #[must_use]
+    pub fn multi_get_stream_opt<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> MultiGetStream {
+        let keys = keys.iter().map(|key| key.as_ref().to_vec()).collect();
+        MultiGetStream::new(self, keys, options)
     }
 
     /// The entries of `range` in key order.

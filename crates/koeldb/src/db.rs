@@ -14,7 +14,9 @@ use crate::open::{DbBuilder, RecoveryReport};
 use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions,
 };
-use crate::read::{DbCursor, DbIterator, IterateBounds, IteratorMode, PinnedSlices};
+use crate::read::{
+    DbCursor, DbIterator, IterateBounds, IteratorMode, MultiGetStream, PinnedSlices,
+};
 use crate::scrub::ScrubReport;
 use crate::snapshot::Snapshot;
 use crate::write::batch::WriteBatch;
@@ -455,6 +457,22 @@ impl Db {
         options: &ReadOptions,
     ) -> impl Future<Output = PinnedSlices> + Send {
         self.default.multi_get_async_opt(keys, options)
+    }
+
+    /// The values of `keys` in the default family, each as soon as it is found; see [`ColumnFamily::multi_get_stream`].
+    #[must_use]
+    pub fn multi_get_stream<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetStream {
+        self.default.multi_get_stream(keys)
+    }
+
+    /// The values of `keys` in the default family under `options`, each as soon as it is found.
+    #[must_use]
+    pub fn multi_get_stream_opt<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> MultiGetStream {
+        self.default.multi_get_stream_opt(keys, options)
     }
 
     /// The state of all families at this moment, kept readable as long as the snapshot lives.

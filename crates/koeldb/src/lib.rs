@@ -77,7 +77,7 @@ pub use open::{DbBuilder, LogReport, RecoveryReport};
 pub use options::*;
 pub use read::{
     Answers, DbCursor, DbIterator, DbStream, Direction, IterateBounds, IteratorMode, KeyBounds,
-    PinnedSlices, PrefixRange,
+    MultiGetStream, PinnedSlices, PrefixRange,
 };
 pub use repair::RepairReport;
 pub use scrub::{ScrubOptions, ScrubReport};

@@ -37,7 +37,7 @@ struct Wait {
 }
 
 /// What look-ups of one super-version miss, and the reads that bring it. Costs nothing before something is missed.
-struct Probing {
+pub(super) struct Probing {
     source: ProbeSource,
     waits: Vec<Wait>,
     gather: Option<Gather<ReadSession>>,
@@ -140,6 +140,11 @@ impl Probing {
         }
     }
 
+    /// How many look-ups were probed, and which of them wait.
+    pub(super) fn progress(&self) -> (usize, impl Iterator<Item = usize>) {
+        (self.next, self.waits.iter().map(|wait| wait.index))
+    }
+
     fn is_idle(&self) -> bool {
         self.gather.as_ref().is_none_or(Gather::is_idle)
     }
@@ -228,13 +233,13 @@ struct SuspendedGet {
 }
 
 /// A batch of point reads that waits.
-struct SuspendedBatch {
-    super_version: Arc<SuperVersion>,
-    probing: Probing,
+pub(super) struct SuspendedBatch {
+    pub(super) super_version: Arc<SuperVersion>,
+    pub(super) probing: Probing,
 }
 
 /// What a first poll came to.
-enum First<T, S> {
+pub(super) enum First<T, S> {
     Done(T),
     Suspended(S),
 }
@@ -347,12 +352,13 @@ impl DbInner {
             }
         }
         if let Some(begun) = begun {
-            self.note_multi_get(&values, begun);
+            self.note_multi_get(values.len(), values.value_bytes(), begun);
         }
         values
     }
 
-    fn begin_multi_get<K: AsRef<[u8]>>(
+    /// Looks for `keys`, as far as that needs no device.
+    pub(super) fn begin_multi_get<K: AsRef<[u8]>>(
         &self,
         family: &FamilyData,
         keys: &[K],
@@ -400,6 +406,20 @@ impl DbInner {
         options: &ReadOptions,
         context: &mut Context<'_>,
     ) -> Poll<()> {
+        ready!(self.poll_lookups(batch, values, options, context));
+        let operator = batch.super_version.options.merge_operator.as_deref();
+        values.finish(operator, options.value_size_soft_limit);
+        Poll::Ready(())
+    }
+
+    /// Goes on with the look-ups of a batch until all are done; their answers are to be taken then, but for errors.
+    pub(super) fn poll_lookups(
+        &self,
+        batch: &mut SuspendedBatch,
+        values: &mut PinnedSlices,
+        options: &ReadOptions,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         let SuspendedBatch {
             super_version,
             probing,
@@ -411,10 +431,7 @@ impl DbInner {
         } = values;
         let place = self.place(super_version, options);
         let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
-        ready!(probing.poll(place, lookups, context, &mut fail));
-        let operator = super_version.options.merge_operator.as_deref();
-        values.finish(operator, options.value_size_soft_limit);
-        Poll::Ready(())
+        probing.poll(place, lookups, context, &mut fail)
     }
 
     fn place<'p>(&'p self, super_version: &'p SuperVersion, options: &'p ReadOptions) -> Place<'p> {

@@ -94,6 +94,12 @@ impl PinnedSlices {
         self.answers.clear();
     }
 
+    /// The bytes of all values.
+    pub(super) fn value_bytes(&self) -> u64 {
+        let values = self.iter().flatten().flatten();
+        values.map(|value| value.len() as u64).sum()
+    }
+
     pub(super) fn begin(&mut self, count: usize) {
         self.answers.clear();
         self.answers.resize_with(count, || Ok(None));
@@ -202,7 +208,7 @@ impl Batch<BlockingSource> for InPlace<'_> {
 }
 
 #[cold]
-fn too_much(limit: u64) -> Error {
+pub(super) fn too_much(limit: u64) -> Error {
     Error::with_kind(
         ErrorKind::Aborted,
         format!(
@@ -226,7 +232,7 @@ impl DbInner {
             values.answers.fill(Err(error));
         }
         if let Some(begun) = begun {
-            self.note_multi_get(values, begun);
+            self.note_multi_get(values.len(), values.value_bytes(), begun);
         }
     }
 
@@ -284,12 +290,11 @@ impl DbInner {
     }
 
     #[cold]
-    pub(super) fn note_multi_get(&self, values: &PinnedSlices, begun: Duration) {
+    pub(super) fn note_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
         self.count(Ticker::NumberMultigetCalls, 1);
-        self.count(Ticker::NumberMultigetKeysRead, values.len() as u64);
-        let bytes: usize = values.iter().flatten().flatten().map(<[u8]>::len).sum();
-        self.count(Ticker::NumberMultigetBytesRead, bytes as u64);
-        self.record(HistogramKind::BytesPerMultiget, bytes as u64);
+        self.count(Ticker::NumberMultigetKeysRead, key_count as u64);
+        self.count(Ticker::NumberMultigetBytesRead, value_bytes);
+        self.record(HistogramKind::BytesPerMultiget, value_bytes);
         self.record_elapsed(HistogramKind::DbMultiget, begun);
     }
 }

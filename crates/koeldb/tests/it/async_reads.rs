@@ -184,6 +184,70 @@ fn futures_answer_as_the_model_in_any_order_of_completions() {
 }
 
 #[test]
+fn a_batch_as_a_stream_answers_each_key_once_and_as_soon_as_it_is_found() {
+    for seed in 0..6 {
+        let Simulated {
+            db,
+            mut model,
+            sim,
+            faults,
+        } = Simulated::new(seed);
+        let mut keys: Vec<_> = (0..KEYS + 20)
+            .map(|at| key(at * (2 * seed + 7) % (KEYS + 20)))
+            .collect();
+        keys[250] = b"fresh".to_vec();
+        keys[251] = keys[3].clone();
+        db.put("fresh", "value").unwrap();
+        model.insert(b"fresh".to_vec(), b"value".to_vec());
+        for count in [0, 1, 100, keys.len()] {
+            let mut stream = db.multi_get_stream(&keys[..count]);
+            let mut found = vec![0; count];
+            let mut early = 0;
+            while let Some((index, value)) = run(stream.next(), &sim) {
+                assert_eq!(
+                    value.unwrap().as_deref(),
+                    model.get(&keys[index]).map(Vec::as_slice)
+                );
+                found[index] += 1;
+                early += usize::from(sim.held() > 0);
+            }
+            assert!(found.iter().all(|&times| times == 1), "{found:?}");
+            assert!(run(stream.next(), &sim).is_none(), "it stays at its end");
+            assert!(count < 100 || early > count / 4, "{early} of {count}");
+            assert_eq!(sim.held(), 0);
+        }
+        // What is in memory waits for no device.
+        let mut stream = db.multi_get_stream(&keys[250..252]);
+        let (index, value) = poll_with(pin!(stream.next()), &sim, 1).unwrap().unwrap();
+        assert_eq!((index, value.unwrap().as_deref()), (0, Some(&b"value"[..])));
+        drop(stream);
+        sim.run();
+        // What cannot be read fails its keys alone.
+        faults.add_rule(
+            FaultRule::fail(Failure::Device)
+                .on(&[Operation::Read])
+                .chance(200_000),
+        );
+        let mut stream = db.multi_get_stream(&keys);
+        let (mut good, mut bad) = (0, 0);
+        while let Some((index, value)) = run(stream.next(), &sim) {
+            match value {
+                Ok(value) => {
+                    assert_eq!(value.as_deref(), model.get(&keys[index]).map(Vec::as_slice));
+                    good += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::IoError);
+                    bad += 1;
+                }
+            }
+        }
+        assert_eq!(good + bad, keys.len());
+        assert!(good > 0 && bad > 0, "{good} and {bad}");
+    }
+}
+
+#[test]
 fn what_is_cached_is_there_at_the_first_poll_and_asks_no_device() {
     let Simulated { db, model, sim, .. } = Simulated::new(1);
     // In the memtable: nothing to wait for.
