@@ -25,7 +25,7 @@ use crate::rep::entry::Entry;
 /// A tail of no more entries is left as it is: each cursor goes through it for itself.
 pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) { 0 } else { 128 };
 /// So many entries' memory is asked for in advance.
-const AHEAD: usize = 8;
+const AHEAD: usize = 12;
 /// The entries of the longest run in the first window: more than a short scan reads.
 const WINDOW: usize = 16;
 /// So many times as long as a window is the next.
