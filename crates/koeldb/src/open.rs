@@ -365,21 +365,21 @@ impl Opening {
         given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
     }
 
-    /// How memtables are made. Of those that are dropped, as much memory is kept as the largest takes, or an eighth of what
-    /// all may take.
+    /// How memtables are made. Of those that are dropped, as much memory is kept as may wait to be flushed in one family,
+    /// since they are dropped together; or an eighth of what all may take.
     fn memtables(&self) -> MemtableMaker {
         let manager = self.write_buffers();
-        let largest = self
-            .families
-            .iter()
-            .map(|(_, options)| write_buffer_bytes(options));
-        let largest = largest.max().unwrap_or(0);
+        let waiting = self.families.iter().map(|(_, options)| {
+            let count = options.max_write_buffer_number.saturating_sub(1);
+            write_buffer_bytes(options).saturating_mul(usize::try_from(count).unwrap_or(0).max(1))
+        });
+        let waiting = waiting.max().unwrap_or(0);
         let recycled_bytes_max = match manager
             .as_ref()
             .map_or(0, WriteBufferManager::get_buffer_size)
         {
-            0 => largest,
-            limit => largest.min(koeldb_base::coding::to_usize(limit / 8)),
+            0 => waiting,
+            limit => waiting.min(koeldb_base::coding::to_usize(limit / 8)),
         };
         MemtableMaker::new(manager, recycled_bytes_max, &self.env.pool)
     }
