@@ -115,7 +115,8 @@ pub(crate) struct SortedHash {
     writers: PerShard<LogWriter>,
     appended: [Padded<AtomicU64>; SHARDS],
     vector_limit: usize,
-    set: Mutex<Arc<RunSet>>,
+    /// In lines apart from what inserts read: each cursor locks it.
+    set: Padded<Mutex<Arc<RunSet>>>,
     /// Of segments and runs.
     gauge: Gauge,
     sealed: AtomicBool,
@@ -145,7 +146,7 @@ impl SortedHash {
             buckets: used.unwrap_or_else(|| BucketArray::new(parts.bucket_count)),
             appended: std::array::from_fn(|_| Padded(AtomicU64::new(0))),
             vector_limit: parts.vector_limit.max(1),
-            set: Mutex::new(Arc::new(RunSet::new(tails))),
+            set: Padded(Mutex::new(Arc::new(RunSet::new(tails)))),
             gauge,
             sealed: AtomicBool::new(false),
             finishing: Mutex::new(()),
@@ -395,7 +396,7 @@ impl SortedHash {
     }
 
     fn lock_set(&self) -> impl std::ops::DerefMut<Target = Arc<RunSet>> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+        self.set.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entries that each cursor sorts for itself. None once there are no more writers: what is sorted then stays.
@@ -423,7 +424,7 @@ impl SortedHash {
 
     /// Puts `next` in the place of `set`, if it is still there and nobody is at it.
     fn replace(&self, set: &Arc<RunSet>, next: &Arc<RunSet>) {
-        let old = match self.set.try_lock() {
+        let old = match self.set.0.try_lock() {
             Ok(mut current) if Arc::ptr_eq(&current, set) => {
                 Some(std::mem::replace(&mut *current, Arc::clone(next)))
             }
