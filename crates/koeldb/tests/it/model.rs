@@ -91,7 +91,7 @@ pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     for step in 0..steps {
         match random.below(100) {
-            0..45 => {
+            0..40 => {
                 let (key, value) = (
                     key(&mut random),
                     format!("value{step}-{}", "x".repeat(random.index(200))),
@@ -99,7 +99,19 @@ pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
                 db.put(&key, &value).unwrap();
                 model.insert(key, value.into_bytes());
             }
-            45..60 => {
+            40..50 => {
+                // Put once and deleted singly, in turn.
+                let key = format!("single{}", random.below(8)).into_bytes();
+                match model.remove(&key) {
+                    Some(_) => db.single_delete(&key).unwrap(),
+                    None => {
+                        let value = format!("single{step}");
+                        db.put(&key, &value).unwrap();
+                        model.insert(key, value.into_bytes());
+                    }
+                }
+            }
+            50..60 => {
                 let key = key(&mut random);
                 db.delete(&key).unwrap();
                 model.remove(&key);
