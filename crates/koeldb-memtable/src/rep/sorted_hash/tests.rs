@@ -707,7 +707,7 @@ fn cursors_go_through_runs_and_tail_as_through_one_list() {
         let table = Arc::new(SortedHash::new(parts(order.clone(), 256, 10_000)));
         let mut keys = Vec::new();
         let mut kept: Vec<(SortedHashCursor, Listed)> = Vec::new();
-        for _ in 0..count(60).max(6) {
+        for _ in 0..count(60).max(3) {
             for _ in 0..random(150) {
                 let (key, seqno) = (numbered(random(key_count)), keys.len() as u64 + 1);
                 insert(&table, &key, seqno);
@@ -729,8 +729,8 @@ fn cursors_go_through_runs_and_tail_as_through_one_list() {
                     let target = encode(&key, random(4000), ValueType::FOR_SEEK);
                     // Now and then a long way in one direction.
                     let (kind, steps) = match random(40) {
-                        0 => (20, random(400)),
-                        1 => (10, random(400)),
+                        0 => (20, random(count(400).max(20))),
+                        1 => (10, random(count(400).max(20))),
                         _ => (random(30), 1),
                     };
                     for _ in 0..steps {
