@@ -46,6 +46,8 @@ switches! {
     YoungerLogFirst,
     /// A flush is recorded while the logs behind it may be lost for other families.
     FlushAheadOfLogs,
+    /// A log that is closed while those before it are synced counts as behind the flush.
+    FlushAheadOfClosedLog,
     /// A close leaves the end of the log unsynced.
     CloseWithoutSync,
 
@@ -108,6 +110,8 @@ switches! {
     LostTombstone,
     /// A range deletion is dropped though its keys exist further down.
     LostRangeTombstone,
+    /// A single deletion is dropped where a newer entry hides it.
+    LostSingleDeletion,
     /// Sequence numbers become zero above the last level.
     SeqnoZeroedEarly,
     /// Operands are folded as if nothing were below them.

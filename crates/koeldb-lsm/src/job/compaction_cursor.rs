@@ -235,7 +235,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.advance = true;
         let is_hidden = self.stripe == Some(stripe);
         // The newer entry may go with a single deletion of its own: this one is for the value below.
-        if is_hidden && value_type != ValueType::SingleDeletion {
+        let is_kept =
+            value_type == ValueType::SingleDeletion && !is_on(Sabotage::LostSingleDeletion);
+        if is_hidden && !is_kept {
             self.drops.hidden += 1;
             return Ok(false);
         }

@@ -108,6 +108,11 @@ impl DbInner {
         let is_installed = {
             let mut versions = lock(&self.versions);
             let mut edit = VersionEdit::of(family.id);
+            let behind = if is_on(Sabotage::FlushAheadOfClosedLog) {
+                family.first_log_behind(taken.len())
+            } else {
+                behind
+            };
             let ahead = u64::from(is_on(Sabotage::LogNumberAhead));
             edit.log_number = Some(behind + ahead);
             edit.added_files
