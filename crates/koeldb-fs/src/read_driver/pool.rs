@@ -116,6 +116,9 @@ impl Work {
                     // A request that unwinds reports that it was given up.
                     let read = AssertUnwindSafe(|| request.read_in_place());
                     let _ = panic::catch_unwind(read);
+                } else {
+                    // Not under the lock: those who joined it meanwhile are read by this pool.
+                    drop(request);
                 }
                 state = self.state();
                 state.idle += 1;
