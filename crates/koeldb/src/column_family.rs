@@ -171,7 +171,8 @@ impl ColumnFamily {
         })
     }
 
-    /// Deletes `key`, which was put once and never overwritten or merged: the two then annihilate early.
+    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged: the two
+    /// then annihilate early.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -179,7 +180,7 @@ impl ColumnFamily {
         self.single_delete_opt(key, &WriteOptions::new())
     }
 
-    /// Deletes `key`, which was put once and never overwritten or merged.
+    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged.
     ///
     /// # Errors
     /// See [`Db::write_opt`].

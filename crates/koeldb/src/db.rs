@@ -285,7 +285,7 @@ impl Db {
         self.default.delete_opt(key, options)
     }
 
-    /// Deletes `key`, which was put once and never overwritten or merged.
+    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged.
     ///
     /// # Errors
     /// See [`Db::write_opt`].

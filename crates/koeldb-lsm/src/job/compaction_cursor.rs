@@ -6,13 +6,15 @@
 //! - an entry hidden by a newer one of its key in the same stripe is dropped, as is one under a range tombstone
 //!   of the same stripe;
 //! - a deletion that every reader sees, of a key that exists nowhere below the output, is dropped;
-//! - a single deletion annihilates with the value it meets in its stripe, and until then stays, hidden or not;
+//! - a single deletion annihilates with the value it meets in its stripe, and until then stays, hidden or not; the pair hides
+//!   no deletion that is older;
 //! - merge operands of a stripe are combined with their base, or with each other;
 //! - the compaction filter is asked about the newest value of each key, unless a snapshot still needs it;
 //! - on the bottommost level a value that every reader sees gets sequence number 0.
 //!
 //! Invariant: for every snapshot in the list, and for the latest state, a read of the output together with the
-//! levels below gives the answer that the input gave, but for what the compaction filter changed.
+//! levels below gives the answer that the input gave, but for what the compaction filter changed, and for keys that were written
+//! more than once since they were deleted last, and then deleted singly.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,6 +89,9 @@ pub struct CompactionCursor<'a, C> {
     has_key: bool,
     /// The stripe of the newest entry of the key that was kept or decided on: older ones in it are hidden.
     stripe: Option<SeqNo>,
+    /// Whether all entries of the stripe were single deletions that are gone, with their values or without: what is older is
+    /// not hidden by them.
+    hides_nothing: bool,
     out: Out,
     queue: VecDeque<(SeqNo, ValueType, Vec<u8>)>,
     advance: bool,
@@ -108,6 +113,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             user_len: 0,
             has_key: false,
             stripe: None,
+            hides_nothing: true,
             out: Out::Input,
             queue: VecDeque::new(),
             advance: false,
@@ -234,10 +240,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         let stripe = self.stripe_of(seqno);
         self.advance = true;
         let is_hidden = self.stripe == Some(stripe);
-        // The newer entry may go with a single deletion of its own: this one is for the value below.
-        let is_kept =
-            value_type == ValueType::SingleDeletion && !is_on(Sabotage::LostSingleDeletion);
-        if is_hidden && !is_kept {
+        self.hides_nothing |= !is_hidden;
+        let matters_below = match value_type {
+            // The newer entry may go with a single deletion of its own: this one is for the value below.
+            ValueType::SingleDeletion => !is_on(Sabotage::LostSingleDeletion),
+            ValueType::Deletion | ValueType::DeletionWithTimestamp => self.hides_nothing,
+            _ => false,
+        };
+        if is_hidden && !matters_below {
             self.drops.hidden += 1;
             return Ok(false);
         }
@@ -246,6 +256,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.drops.range_deleted += 1;
             return Ok(false);
         }
+        self.hides_nothing &= value_type == ValueType::SingleDeletion;
         match value_type {
             ValueType::Merge => {
                 self.collect_merge(stripe)?;
@@ -301,27 +312,29 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     }
 
     /// A deletion of a key written once: gone together with the value, if that is the next older entry in the
-    /// stripe.
+    /// stripe. Of several one stays for it.
     fn keep_single_deletion(&mut self, seqno: SeqNo, stripe: SeqNo) -> Result<bool> {
         self.consume()?;
         self.advance = false;
-        let meets_value = self.input.valid() && {
-            let next = InternalKey::parse(self.input.key())?;
-            next.user_key == self.user_key()
-                && self.stripe_of(next.seqno) == stripe
-                && !next.value_type.is_deletion()
-                && next.value_type != ValueType::Merge
-        };
-        if meets_value {
+        let mut next = None;
+        if self.input.valid() {
+            let entry = InternalKey::parse(self.input.key())?;
+            let is_near =
+                entry.user_key == self.user_key() && self.stripe_of(entry.seqno) == stripe;
+            next = is_near.then_some(entry.value_type);
+        }
+        let meets_value = |next: ValueType| !next.is_deletion() && next != ValueType::Merge;
+        if next.is_some_and(meets_value) {
             self.entries_read += 1;
             self.drops.obsolete += 2;
             self.advance = true;
             return Ok(false);
         }
-        if self.is_deletion_obsolete(seqno) {
+        if next == Some(ValueType::SingleDeletion) || self.is_deletion_obsolete(seqno) {
             self.drops.obsolete += 1;
             return Ok(false);
         }
+        self.hides_nothing = false;
         self.set_output(seqno, ValueType::SingleDeletion);
         self.out = Out::Owned(Vec::new());
         Ok(true)

@@ -271,12 +271,12 @@ impl WriteBatch {
         self.delete_id(cf, key.as_ref())
     }
 
-    /// Deletes `key`, which was put once and never overwritten or merged, in the default family.
+    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged, in the default family.
     pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.single_delete_id(0, key.as_ref())
     }
 
-    /// Deletes `key`, which was put once and never overwritten or merged, in `family`.
+    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged, in `family`.
     pub fn single_delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Self {
         let cf = self.note_family(family);
         self.single_delete_id(cf, key.as_ref())

@@ -152,6 +152,33 @@ fn compacting_the_newest_table_alone_hides_nothing_of_it() {
     assert_eq!(value(&db, "key").as_deref(), Some("3"));
 }
 
+/// A deletion that an annihilated pair hid was dropped, and the value below all of them was back.
+#[test]
+fn a_deletion_behind_a_pair_that_is_gone_stays() {
+    for single_deletions in [1, 3] {
+        let dir = ScratchDir::new();
+        let mut options = creating();
+        options.set_disable_auto_compactions(true);
+        let db = Db::open(&options, dir.path()).unwrap();
+        db.put("key", "1").unwrap();
+        db.flush().unwrap();
+        let files: Vec<PathBuf> = (db.live_files().into_iter())
+            .map(|file| PathBuf::from(file.name))
+            .collect();
+        db.default_cf().compact_files(&files, 3).unwrap();
+        db.delete("key").unwrap();
+        db.put("key", "2").unwrap();
+        for _ in 0..single_deletions {
+            db.single_delete("key").unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(value(&db, "key"), None);
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(value(&db, "key"), None);
+        assert_eq!(db.live_files().len(), 0);
+    }
+}
+
 /// A single deletion that a newer value hid was dropped, that value went with the next single deletion, and the value
 /// before all of them was back.
 #[test]
