@@ -101,7 +101,8 @@ impl DbInner {
         }
     }
 
-    /// Tries until writes are accepted; `false` if it gave up.
+    /// Tries until writes are accepted; `false` if it gave up. The only thread that there is tries once, and is given back:
+    /// it may be the one that makes room.
     fn keep_resuming(self: &Arc<Self>) -> bool {
         self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
         let attempts_max =
@@ -115,6 +116,9 @@ impl DbInner {
                 return self.failure().is_none();
             }
             if !self.has_space() {
+                if self.background.pool.is_stepped() {
+                    return true;
+                }
                 pause = space_poll;
                 space_poll = (space_poll * 2).min(SPACE_POLL_MAX);
                 continue;
@@ -133,6 +137,9 @@ impl DbInner {
                     "resuming is given up after {attempts} attempts"
                 ));
                 return false;
+            }
+            if self.background.pool.is_stepped() {
+                return true;
             }
             pause = interval.saturating_mul(attempts.min(BACKOFF_MAX));
         }
