@@ -26,7 +26,7 @@ use crate::file::RandomAccessFile;
 const SHARDS: usize = 16;
 
 /// A read that has not arrived so long after it was begun is not waited for by more.
-const JOINED_WITHIN: Duration = Duration::from_secs(1);
+pub const JOINED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A file, which its request keeps open as long as it is listed, and an offset.
 type Place = (usize, u64);

@@ -80,6 +80,7 @@ use koeldb_base::Result;
 pub use async_reads::{ActiveEngine, AsyncReadOptions, AsyncReads, ReadCounts, ReadEngine};
 pub use buffer::ReadBuffer;
 pub use inline::InlineReads;
+pub use joins::JOINED_WITHIN;
 pub use request::{Advanced, Request};
 pub use session::ReadSession;
 pub use sim::{SimAttempt, SimReads};

@@ -66,11 +66,6 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// The merged cursors.
-    pub fn children_mut(&mut self) -> &mut [C] {
-        &mut self.children
-    }
-
     /// The place of a child that stands on an entry.
     #[inline]
     fn place(&self, child: usize) -> Place {

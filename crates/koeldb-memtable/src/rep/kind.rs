@@ -44,8 +44,8 @@ pub enum RepKind {
     /// A hash table of keys whose entries are sorted when somebody asks for the order (`speedb.HashSpdRepFactory`): the
     /// fastest inserts and look-ups.
     SortedHash {
-        /// The number of buckets, rounded up to a power of two, less if they would take more than an eighth of the write
-        /// buffer; 0 for what suits the write buffer and the entries.
+        /// The keys that buckets have places for, eight in each, rounded up to a power of two, less if they would take more than
+        /// an eighth of the write buffer; 0 for what suits the write buffer and the entries.
         bucket_count: usize,
         /// The entries of a vector of the write list, which is sorted when it is full.
         sorted_vector_limit: usize,

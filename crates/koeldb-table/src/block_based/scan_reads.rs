@@ -20,7 +20,9 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::Region;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Buffer, Error, ErrorKind, Fault, Result};
-use koeldb_fs::read_driver::{AsyncReads, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession};
+use koeldb_fs::read_driver::{
+    AsyncReads, JOINED_WITHIN, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession,
+};
 
 use super::format::BlockHandle;
 use crate::gather::{Gather, GatherOptions, too_late};
@@ -123,6 +125,7 @@ pub(super) struct PieceRead {
     /// The number of the file.
     number: u64,
     range: Range<u64>,
+    begun: Duration,
     outcome: OnceLock<Outcome>,
     /// Whether a thread sleeps.
     waiting: Mutex<bool>,
@@ -297,8 +300,9 @@ impl ScanEngine {
         self.budget.used.load(Ordering::Relaxed)
     }
 
-    /// The read under way, or held by another scan, that has all of `range`.
-    fn joinable(&self, number: u64, range: &Range<u64>) -> Option<Arc<PieceRead>> {
+    /// The read under way, or held by another scan, that has all of `range`. A device may lose a read: nobody joins one
+    /// that was begun a while before `now`.
+    fn joinable(&self, number: u64, range: &Range<u64>, now: Duration) -> Option<Arc<PieceRead>> {
         let under_way = lock(&self.under_way);
         let (_, read) = under_way
             .range((number, 0)..=(number, range.start))
@@ -306,7 +310,10 @@ impl ScanEngine {
         let read = read.upgrade();
         // The last reference may be this one by now, and what it drops needs the lock.
         drop(under_way);
-        read.filter(|read| range.end <= read.range.end)
+        read.filter(|read| {
+            let is_new = || now.saturating_sub(read.begun) <= JOINED_WITHIN;
+            range.end <= read.range.end && (read.is_done() || is_new())
+        })
     }
 }
 
@@ -452,8 +459,13 @@ impl ScanReads {
         range: &Range<u64>,
         urgent: bool,
     ) -> Option<Arc<PieceRead>> {
+        // Without parallel reads it would be made right away.
+        if self.is_late() {
+            return None;
+        }
         let engine = &self.engine;
-        if let Some(read) = engine.joinable(file.number, range) {
+        let begun = self.now();
+        if let Some(read) = engine.joinable(file.number, range, begun) {
             return Some(read);
         }
         let bytes = range.end.saturating_sub(range.start);
@@ -465,6 +477,7 @@ impl ScanReads {
         let read = Arc::new(PieceRead {
             number: file.number,
             range: range.clone(),
+            begun,
             outcome: OnceLock::new(),
             waiting: Mutex::default(),
             arrived: Condvar::new(),

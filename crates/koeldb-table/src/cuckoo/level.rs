@@ -49,7 +49,7 @@ impl CuckooLevel {
         let first = kinds.next().unwrap_or(WindowKind::Any);
         let is_one = kinds.all(|kind| kind == first);
         let routes = Routes::new(order, smallest.into());
-        let is_one = is_one && routes.are_numbers();
+        let is_one = is_one && (readers.len() == 1 || routes.are_numbers());
         CuckooLevel {
             routes,
             readers: readers.into(),

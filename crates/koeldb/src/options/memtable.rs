@@ -94,7 +94,7 @@ option_section! {
     /// The settings of the sorted hash table.
     pub struct SortedHashOptions, "memtable factory hash_spdb | HashSpdbRepFactory";
     options {
-        /// Hash buckets.
+        /// Keys that there are places for in hash buckets, eight in each.
         [core fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); as a member 0 = by write_buffer_size and the length of entries.",
             set_hash_bucket_count(value: u64), get_hash_bucket_count;
         /// Entries of a vector of the write list, which is sorted in the background when it is full.

@@ -178,7 +178,8 @@ impl ReadOptions {
     /// whatever call then waits, or is to wait, for a file; a later seek is answered as far as it needs none.
     ///
     /// What is in memory may be answered after the deadline too. Where files are read by whoever asks (`async_io_engine`
-    /// off), a read is not interrupted, but none is begun after the deadline. To open a table takes as long as it takes.
+    /// off), a read is not interrupted, but none is begun after the deadline, save those that a multi-get asks for
+    /// together. To open a table takes as long as it takes.
     pub fn set_deadline(&mut self, at: impl Into<Option<Instant>>) -> &mut Self {
         self.deadline = at.into();
         self

@@ -187,8 +187,10 @@ impl DbInner {
 #[inline]
 pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel> {
     let is_cuckoo = || matches!(super_version.options.table_factory, TableFormat::Cuckoo(_));
-    let level = (super_version.version).cuckoo(|| is_cuckoo().then_some(&*super_version.tables))?;
-    (super_version.sealed.is_empty() && super_version.memtable.is_empty()).then_some(level)
+    if !super_version.sealed.is_empty() || !super_version.memtable.is_empty() {
+        return None;
+    }
+    (super_version.version).cuckoo(|| is_cuckoo().then_some(&*super_version.tables))
 }
 
 /// Searches the memtables, newest first.

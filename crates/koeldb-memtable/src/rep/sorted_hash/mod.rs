@@ -36,7 +36,7 @@
 //! | H11 | lists are read beside who links them | published by a store (L1, H1) | `m5_m7_h11` |
 //! | H14, H15 | sealing and inserts wait for who sorts | nobody waits (H2) | `h14_h15` |
 //! | H16, H27 | locks by bucket and counters that all writers share | one compare-and-swap, and counters by shard | `h16`, `h27` |
-//! | H17, H23 | buckets of 168 bytes that nobody counts, however small the table | eight bytes, a share of the write buffer, all charged | `h17`, `h17_h23` |
+//! | H17, H23 | buckets of 168 bytes that nobody counts, however small the table | eight bytes for a key, a share of the write buffer, all charged | `h17`, `h17_h23` |
 //! | H19 | what expects live cursors reads the past | `refresh`; a tailing cursor moves at each seek | `h19`, the model tests |
 //! | H20 | counts are estimated as 0 | they are counted, by shard | `h20` |
 //! | H21 | keys that compare equal hash apart | such orders are refused | `h21` |
