@@ -172,7 +172,8 @@ fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
 
 /// The first eight bytes as a number whose order is that of the bytes, zeros behind a shorter key.
 #[inline]
-fn first_bytes(key: &[u8]) -> u64 {
+#[must_use]
+pub fn first_bytes(key: &[u8]) -> u64 {
     match key.first_chunk() {
         Some(first) => u64::from_le_bytes(*first).swap_bytes(),
         None => {

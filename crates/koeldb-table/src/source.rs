@@ -19,7 +19,7 @@ use crate::block_based::cursor::ScanPlace;
 use crate::block_based::format::{BlockHandle, ChecksumContext};
 use crate::block_based::index::{IndexPreparation, Shortcut};
 use crate::filter::FilterReader;
-use crate::reader::TableReader;
+use crate::reader::{TableReadContext, TableReader};
 use crate::span_checksums::SpanChecksums;
 
 /// What a block holds: how it is parsed, charged and counted.
@@ -152,6 +152,31 @@ pub struct TableFile {
 }
 
 impl TableFile {
+    /// A file whose blocks end at an offset: not compressed, without an index to prepare, and with metadata that is as dear as data.
+    pub(crate) fn new(
+        file: Arc<dyn RandomAccessFile>,
+        blocks_end: u64,
+        checksum: ChecksumContext,
+        context: &TableReadContext,
+    ) -> Self {
+        TableFile {
+            number: context.number,
+            bytes: file.len(),
+            blocks_end,
+            block_bytes_max: context.limits.block_bytes,
+            checksum,
+            data_decompressor: Decompressor::new(None),
+            plain_decompressor: Decompressor::new(None),
+            cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
+            cache: context.cache.clone(),
+            index_preparation: None,
+            metadata_priority: Priority::Low,
+            statistics: context.statistics.clone(),
+            spans: None,
+            file,
+        }
+    }
+
     /// The key of the block at `offset` in the cache.
     #[inline]
     #[must_use]

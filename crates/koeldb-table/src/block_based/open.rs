@@ -19,7 +19,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::key::{InternalKey, MAX_SEQNO, RANGE_DELETION_SENTINEL, footer_of};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, KeyOrder, Result, SeqNo, ValueType};
-use koeldb_cache::{Cache, Priority};
+use koeldb_cache::Priority;
 use koeldb_fs::RandomAccessFile;
 
 use super::block::{Block, BlockCursor, KeyFormat};
@@ -99,30 +99,19 @@ impl<'c> Opening<'c> {
         context: &'c TableReadContext,
     ) -> Self {
         let bytes = file.len();
+        let blocks_end = bytes.saturating_sub(footer.bytes() as u64);
         let options = &context.block_based;
         Opening {
             context,
             tail_offset: bytes.saturating_sub(tail.len() as u64),
             tail,
             file: TableFile {
-                file,
-                number: context.number,
-                bytes,
-                blocks_end: bytes.saturating_sub(footer.bytes() as u64),
-                block_bytes_max: context.limits.block_bytes,
-                checksum: footer.checksum,
-                data_decompressor: Decompressor::new(None),
-                plain_decompressor: Decompressor::new(None),
-                cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
-                cache: context.cache.clone(),
-                index_preparation: None,
                 metadata_priority: if options.high_priority_metadata {
                     Priority::High
                 } else {
                     Priority::Low
                 },
-                statistics: context.statistics.clone(),
-                spans: None,
+                ..TableFile::new(file, blocks_end, footer.checksum, context)
             },
         }
     }

@@ -13,11 +13,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use koeldb_base::codec::Decompressor;
 use koeldb_base::coding::to_usize;
 use koeldb_base::key::{FOOTER_BYTES, ValueType};
 use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
-use koeldb_cache::{Cache, Priority};
 use koeldb_fs::RandomAccessFile;
 
 use super::format::CuckooLayout;
@@ -88,20 +86,8 @@ impl PagedCuckoo {
             checksums,
         } = Shape::read(&*file, &footer, context)?;
         let table_file = TableFile {
-            number: context.number,
-            bytes: file.len(),
-            blocks_end: layout.data_bytes(),
-            block_bytes_max: context.limits.block_bytes,
-            checksum: footer.checksum,
-            data_decompressor: Decompressor::new(None),
-            plain_decompressor: Decompressor::new(None),
-            cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
-            cache: context.cache.clone(),
-            index_preparation: None,
-            metadata_priority: Priority::Low,
-            statistics: context.statistics.clone(),
             spans: checksums,
-            file,
+            ..TableFile::new(file, layout.data_bytes(), footer.checksum, context)
         };
         let spans = table_file.spans.as_ref();
         let mut table = PagedCuckoo {

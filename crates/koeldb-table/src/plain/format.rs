@@ -26,7 +26,7 @@ use std::cmp::Ordering;
 
 use koeldb_base::coding;
 use koeldb_base::key::{FOOTER_BYTES, ValueType, pack};
-use koeldb_base::{Error, KeyOrder, Result};
+use koeldb_base::{Error, KeyOrder, Lookup, PinnedSlice, Result};
 
 use crate::block_based::block::ValueRange;
 use crate::block_based::format::{BlockHandle, LEGACY_FOOTER_BYTES, TableKind};
@@ -140,6 +140,23 @@ pub(crate) struct Row<'d> {
 }
 
 impl<'d> Row<'d> {
+    /// Offers the row to a look-up of its key, which has `pin` keep the value; says whether the look-up is settled.
+    #[inline]
+    pub(crate) fn offer_to(
+        &self,
+        lookup: &mut Lookup,
+        pin: impl FnOnce(ValueRange) -> PinnedSlice,
+    ) -> Result<bool> {
+        let [type_byte, ..] = self.footer.to_le_bytes();
+        let seqno = self.footer >> 8;
+        if seqno > lookup.snapshot() {
+            return Ok(false);
+        }
+        let value_type = ValueType::from_byte(type_byte)
+            .ok_or_else(|| Error::corruption("a row of unknown type"))?;
+        lookup.offer(seqno, value_type, || pin(self.value_range()))
+    }
+
     /// The user key, put together in `scratch` if it is not stored whole.
     #[inline]
     pub(crate) fn user_key<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8]

@@ -13,6 +13,7 @@
 
 use std::cmp::Ordering;
 
+use koeldb_base::comparator::first_bytes;
 use koeldb_base::{KeyOrder, Result};
 
 use super::format::{Base, Row, Rows};
@@ -82,7 +83,8 @@ impl Marks {
         for mark in &self.marks {
             let row = rows.row(mark.at, &mut mark.base.clone())?;
             let key = row.user_key(&mut scratch);
-            self.heads.push(head(key.get(shared..).unwrap_or_default()));
+            self.heads
+                .push(first_bytes(key.get(shared..).unwrap_or_default()));
         }
         Ok(())
     }
@@ -112,7 +114,7 @@ impl Marks {
         // All marks before `low` are before the key, all from `high` on are not.
         let (mut low, mut high) = match user_key.strip_prefix(self.common.as_slice()) {
             Some(rest) if !self.heads.is_empty() => {
-                let wanted = head(rest);
+                let wanted = first_bytes(rest);
                 let low = self.heads.partition_point(|&head| head < wanted);
                 let equal = self.heads.get(low..).unwrap_or_default();
                 let equal = match equal.first() {
@@ -150,14 +152,4 @@ impl Marks {
         let marks = self.marks.capacity().saturating_mul(size_of::<Mark>());
         marks.saturating_add(self.heads.capacity().saturating_mul(size_of::<u64>()))
     }
-}
-
-/// The first eight bytes as a number that compares as they do; missing ones count as zeros.
-#[inline]
-fn head(bytes: &[u8]) -> u64 {
-    let mut word = [0; size_of::<u64>()];
-    for (place, &byte) in word.iter_mut().zip(bytes) {
-        *place = byte;
-    }
-    u64::from_le_bytes(word).swap_bytes()
 }

@@ -15,11 +15,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use koeldb_base::codec::Decompressor;
-use koeldb_base::key::{ValueType, footer_of};
+use koeldb_base::key::footer_of;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
-use koeldb_cache::{Cache, Priority};
 use koeldb_fs::RandomAccessFile;
 
 use super::format::{Base, Encoding, Row, RowFormat, Rows};
@@ -112,20 +110,8 @@ impl PagedPlain {
         let spans = frame.checksums.clone();
         let piece_bytes = (spans.as_ref()).map_or(PIECE_BYTES, SpanChecksums::span_bytes);
         let table_file = TableFile {
-            number: context.number,
-            bytes: file.len(),
-            blocks_end: rows.len() as u64,
-            block_bytes_max: context.limits.block_bytes,
-            checksum: footer.checksum,
-            data_decompressor: Decompressor::new(None),
-            plain_decompressor: Decompressor::new(None),
-            cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
-            cache: context.cache.clone(),
-            index_preparation: None,
-            metadata_priority: Priority::Low,
-            statistics: context.statistics.clone(),
             spans,
-            file,
+            ..TableFile::new(file, rows.len() as u64, footer.checksum, context)
         };
         Ok(PagedPlain {
             frame,
@@ -330,7 +316,7 @@ impl PagedPlain {
                 let order = row.compare_user(&frame.order, lookup.user_key());
                 let is_done = match order {
                     Ordering::Less => false,
-                    Ordering::Equal => offer(window, row, lookup)?,
+                    Ordering::Equal => row.offer_to(lookup, |value| window.pin(value))?,
                     Ordering::Greater => true,
                 };
                 Ok::<_, Error>((!is_done).then_some(row.next))
@@ -434,18 +420,6 @@ impl PagedPlain {
         let size = self.piece_bytes.min(left);
         source.block(&self.file, BlockHandle { offset, size }, BlockKind::Span)
     }
-}
-
-/// Offers a row of its key to a look-up; says whether that is settled.
-fn offer(window: &Window, row: &Row<'_>, lookup: &mut Lookup) -> Result<bool> {
-    let [type_byte, ..] = row.footer.to_le_bytes();
-    let seqno = row.footer >> 8;
-    if seqno > lookup.snapshot() {
-        return Ok(false);
-    }
-    let value_type = ValueType::from_byte(type_byte)
-        .ok_or_else(|| Error::corruption("a row of unknown type"))?;
-    lookup.offer(seqno, value_type, || window.pin(row.value_range()))
 }
 
 impl fmt::Debug for PagedPlain {

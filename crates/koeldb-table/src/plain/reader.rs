@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 use koeldb_base::key::footer_of;
 use koeldb_base::prefix::PrefixExtractor;
-use koeldb_base::{Error, KeyOrder, Lookup, Result, ValueType};
+use koeldb_base::{Error, KeyOrder, Lookup, Result};
 use koeldb_fs::RandomAccessFile;
 
 use super::bloom::{PlainBloom, hash};
@@ -285,7 +285,7 @@ impl PlainTableReader {
             if order.is_gt() {
                 return Ok(());
             }
-            if order.is_eq() && self.offer(&row, lookup)? {
+            if order.is_eq() && row.offer_to(lookup, |value| self.data.pin(value))? {
                 return Ok(());
             }
             if row.next >= rows.end() {
@@ -293,18 +293,6 @@ impl PlainTableReader {
             }
             row = rows.row(row.next, &mut base)?;
         }
-    }
-
-    #[inline]
-    fn offer(&self, row: &Row<'_>, lookup: &mut Lookup) -> Result<bool> {
-        let [type_byte, ..] = row.footer.to_le_bytes();
-        let seqno = row.footer >> 8;
-        if seqno > lookup.snapshot() {
-            return Ok(false);
-        }
-        let value_type = ValueType::from_byte(type_byte)
-            .ok_or_else(|| Error::corruption("a row of unknown type"))?;
-        lookup.offer(seqno, value_type, || self.data.pin(row.value_range()))
     }
 
     /// As `TableReader::search_batch`. The memory that a few look-ups need next is fetched for all of them, before the
