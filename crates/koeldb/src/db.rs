@@ -128,7 +128,7 @@ impl Db {
     /// # Errors
     /// If it is in use, or a file cannot be removed.
     pub fn destroy(options: &Options, path: impl AsRef<Path>) -> Result<()> {
-        crate::open::destroy(options, path.as_ref())
+        crate::destroy::destroy(options, path.as_ref())
     }
 
     /// Rebuilds the MANIFEST of the database at `path` from the tables and logs that can be read. What cannot be used

@@ -1,8 +1,9 @@
-//! Families created and dropped, and options changed, while the database is open.
+//! Families created and dropped, and options changed and recorded, while the database is open.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
@@ -10,7 +11,7 @@ use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::memtables::write_buffer_bytes;
 use crate::open::add_family;
-use crate::options::{ColumnFamilyOptions, mutable, sanitize};
+use crate::options::{ColumnFamilyOptions, mutable, options_file, sanitize};
 use crate::write::commit::ActiveFamily;
 
 impl DbInner {
@@ -151,5 +152,48 @@ impl DbInner {
         self.update_stall();
         self.schedule();
         self.write_options_file()
+    }
+
+    /// Writes the options in force to a new OPTIONS file, and removes all but the two newest.
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        // One after the other: the newest file has the newest options, and nobody removes what another one removes.
+        let _only_one = lock(&self.options_file);
+        let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
+            .all_families()
+            .into_iter()
+            .filter(|family| !family.is_dropped())
+            .map(|family| (family.name.clone(), family.options()))
+            .collect();
+        let borrowed: Vec<(&str, &ColumnFamilyOptions)> = families
+            .iter()
+            .map(|(name, options)| (name.as_str(), &**options))
+            .collect();
+        let db = self
+            .mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        options_file::write(
+            &*self.fs,
+            &self.path,
+            self.new_file_number(),
+            &db,
+            &borrowed,
+        )?;
+        let mut numbers: Vec<(FileNumber, String)> = self
+            .fs
+            .list(&self.path)?
+            .into_iter()
+            .filter_map(|entry| match file_name::parse(&entry.name) {
+                Some(FileKind::Options(number)) => Some((number, entry.name)),
+                _ => None,
+            })
+            .collect();
+        numbers.sort();
+        let surplus = numbers.len().saturating_sub(2);
+        for (_, name) in numbers.into_iter().take(surplus) {
+            self.fs.remove_file(&self.path.join(name))?;
+        }
+        Ok(())
     }
 }

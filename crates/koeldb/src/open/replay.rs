@@ -4,7 +4,6 @@
 //! [`RecoveryReport`]. Memory is bounded: a memtable that fills up while logs are replayed becomes a table at once.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,101 +17,11 @@ use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
 
+use super::report::{LogReport, RecoveryReport};
 use crate::family::FamilyData;
 use crate::options::DbOptions;
 use crate::tables::{TableFactory, limits};
 use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
-
-/// What replaying one log found.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct LogReport {
-    /// Its number.
-    pub number: FileNumber,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Batches replayed.
-    pub batches: u64,
-    /// The last sequence number replayed; 0 if none.
-    pub last_seqno: SeqNo,
-    /// Bytes that were dropped.
-    pub dropped_bytes: u64,
-    /// The first irregularity, with its offset.
-    pub problem: Option<String>,
-    /// Where that is, in bytes from the beginning.
-    pub problem_offset: Option<u64>,
-    /// Records that are intact, lie behind it and were not replayed. A crash leaves none; where there are some, writes that
-    /// were acknowledged may be lost.
-    pub intact_behind: u64,
-    /// Nothing was read, because an earlier log was damaged and this one does not continue it.
-    pub ignored: bool,
-}
-
-/// What opening a database found and did.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RecoveryReport {
-    /// The logs, in the order they were replayed.
-    pub logs: Vec<LogReport>,
-    /// The incomplete record at the end of the MANIFEST that was left out, with its offset: a change that was never
-    /// acknowledged, or damage.
-    pub manifest_tail_dropped: Option<String>,
-    /// The edits at the end of the MANIFEST that were left out because the last of their group is missing.
-    pub manifest_edits_dropped: usize,
-    /// The last sequence number of the recovered state.
-    pub last_seqno: SeqNo,
-    /// Tables that recovered data was written to.
-    pub tables_written: Vec<FileNumber>,
-    /// Files that nothing needs and that were removed; damaged logs are in `archive` now.
-    pub orphans_removed: Vec<String>,
-}
-
-impl RecoveryReport {
-    /// Whether anything that was in a log was left out.
-    #[must_use]
-    pub fn dropped_anything(&self) -> bool {
-        self.logs
-            .iter()
-            .any(|log| log.dropped_bytes > 0 || log.ignored)
-    }
-}
-
-impl fmt::Display for RecoveryReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "recovered up to sequence number {}", self.last_seqno)?;
-        if let Some(problem) = &self.manifest_tail_dropped {
-            write!(f, "\nthe end of the MANIFEST is left out: {problem}")?;
-        }
-        if self.manifest_edits_dropped > 0 {
-            write!(
-                f,
-                "\n{} edits of an incomplete group at the end of the MANIFEST are left out",
-                self.manifest_edits_dropped
-            )?;
-        }
-        for log in &self.logs {
-            write!(
-                f,
-                "\nlog {:06}: {} bytes, {} batches",
-                log.number, log.bytes, log.batches
-            )?;
-            if log.ignored {
-                f.write_str(", ignored because an earlier log is damaged")?;
-            }
-            if let Some(problem) = &log.problem {
-                write!(f, ", {} bytes dropped: {problem}", log.dropped_bytes)?;
-            }
-            if log.intact_behind > 0 {
-                write!(
-                    f,
-                    ", {} intact records behind it: acknowledged writes may be lost",
-                    log.intact_behind
-                )?;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// The recovered state, before it is recorded.
 pub(crate) struct Recovered {

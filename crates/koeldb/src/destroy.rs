@@ -1,0 +1,42 @@
+//! Removing a database.
+
+use std::path::Path;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::{self, FileKind};
+
+use crate::options::Options;
+/// Removes the files of the database at `path`, and the directory if nothing else is in it.
+pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
+    let fs = &*options.plugins.env.fs;
+    if !fs.exists(path)? {
+        return Ok(());
+    }
+    let lock = fs.lock(&file_name::lock(path))?;
+    let remove = |directory: &Path, is_ours: fn(FileKind) -> bool| -> Result<()> {
+        for entry in fs.list(directory)? {
+            if file_name::parse(&entry.name).is_some_and(is_ours) {
+                fs.remove_file(&directory.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    };
+    let wal_dir = options.db.wal_directory(path);
+    let archive = koeldb_log::wal::archive_directory;
+    for directory in [archive(path), archive(&wal_dir), wal_dir] {
+        if directory != *path && fs.exists(&directory)? {
+            remove(&directory, |kind| matches!(kind, FileKind::Wal(_)))?;
+            // Left if somebody else keeps something in it.
+            let _ = fs.remove_dir(&directory);
+        }
+    }
+    // CURRENT goes first: what a crash leaves behind is then no database.
+    if fs.exists(&file_name::current(path))? {
+        fs.remove_file(&file_name::current(path))?;
+    }
+    remove(path, |kind| kind != FileKind::Lock)?;
+    drop(lock);
+    fs.remove_file(&file_name::lock(path))?;
+    let _ = fs.remove_dir(path);
+    Ok(())
+}

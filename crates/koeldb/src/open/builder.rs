@@ -1,0 +1,147 @@
+//! What an open may be told, and the open that stands beside somebody else's writer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::FileSystem;
+use koeldb_lsm::current::read_current;
+
+use super::Opening;
+use crate::column_family::ColumnFamilyDescriptor;
+use crate::db::Db;
+use crate::options::{ColumnFamilyOptions, Options};
+/// Opens a database with more choices than [`Db::open`] has.
+#[derive(Clone, Debug)]
+pub struct DbBuilder {
+    pub(super) options: Options,
+    pub(super) families: Vec<ColumnFamilyDescriptor>,
+    pub(super) others: Option<ColumnFamilyOptions>,
+    read_only: bool,
+    pub(super) untrusted: bool,
+    writable: bool,
+}
+
+impl DbBuilder {
+    pub(crate) fn new(options: &Options) -> Self {
+        DbBuilder {
+            options: options.clone(),
+            families: Vec::new(),
+            others: None,
+            read_only: false,
+            untrusted: false,
+            writable: false,
+        }
+    }
+
+    /// Opens this family too; one named twice keeps its last options. The default family may be named to give it
+    /// options of its own.
+    pub fn column_family(&mut self, family: impl Into<ColumnFamilyDescriptor>) -> &mut Self {
+        let family = family.into();
+        self.families.retain(|other| other.name != family.name);
+        self.families.push(family);
+        self
+    }
+
+    /// Opens these families too.
+    pub fn column_families(
+        &mut self,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+    ) -> &mut Self {
+        for family in families {
+            self.column_family(family);
+        }
+        self
+    }
+
+    /// Opens every family that exists and is not named, with these options.
+    pub fn other_column_families(&mut self, options: &ColumnFamilyOptions) -> &mut Self {
+        self.others = Some(options.clone());
+        self
+    }
+
+    /// Takes no lock and writes nothing; writes return `NotSupported`. Families may be left out.
+    pub fn read_only(&mut self) -> &mut Self {
+        self.read_only = true;
+        self
+    }
+
+    /// Opens a directory that anybody may have made: read-only, unless [`DbBuilder::writable`] is asked for too.
+    ///
+    /// Every table is read as a whole before anything is answered, and refused if its keys do not ascend, if its index
+    /// does not lead to its blocks in order, or if its properties do not say what is in it. Blocks, dictionaries, records
+    /// and families are bounded more tightly (`docs/reliability.md`, section 7), and a file of the database that is a link
+    /// or a device is refused. An open takes as long as reading all tables.
+    pub fn untrusted(&mut self) -> &mut Self {
+        self.untrusted = true;
+        self
+    }
+
+    /// Opens for writing what is not trusted.
+    pub fn writable(&mut self) -> &mut Self {
+        self.writable = true;
+        self
+    }
+
+    /// Whether nothing may be written.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only || (self.untrusted && !self.writable)
+    }
+
+    /// Opens the database at `path`.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        let path = path.as_ref();
+        if self.is_read_only() {
+            self.open_beside_a_writer(path)
+        } else {
+            Opening::new(self, path)?.run()
+        }
+    }
+
+    /// Whoever writes to the directory meanwhile may remove what the MANIFEST named when it was read. Only if the MANIFEST
+    /// is the same afterwards was everything there that it named.
+    fn open_beside_a_writer(&self, path: &Path) -> Result<Db> {
+        for attempt in 0..READ_ONLY_ATTEMPTS {
+            let opening = Opening::new(self, path)?;
+            let (fs, clock) = (Arc::clone(&opening.fs), Arc::clone(&opening.env.clock));
+            let before = manifest_state(&*fs, path);
+            let opened = opening.run().inspect(open_tables);
+            if before.is_err() || manifest_state(&*fs, path).ok() == before.ok() {
+                return opened;
+            }
+            drop(opened);
+            clock.sleep(Duration::from_millis(attempt.min(10)));
+        }
+        Err(Error::with_kind(
+            ErrorKind::TryAgain,
+            format!(
+                "{}: the database changes faster than it can be opened",
+                path.display()
+            ),
+        ))
+    }
+}
+
+const READ_ONLY_ATTEMPTS: u64 = 100;
+
+/// The MANIFEST in force and its length: every change of the tree changes one of them.
+fn manifest_state(fs: &dyn FileSystem, path: &Path) -> Result<(FileNumber, u64)> {
+    let number = read_current(fs, path)?;
+    let metadata = fs.metadata(&file_name::manifest(path, number))?;
+    Ok((number, metadata.len))
+}
+
+/// Opens every table, so that it stays readable when a writer removes it. One that cannot be opened says so when it is
+/// read.
+fn open_tables(db: &Db) {
+    for family in db.inner().all_families() {
+        for (level, file) in family.version().files() {
+            let _ = family.tables.reader(file, level);
+        }
+    }
+}

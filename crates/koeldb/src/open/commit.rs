@@ -1,0 +1,99 @@
+//! The recovered state becomes the database's: a new log, then one edit in a new MANIFEST.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_fs::{FileSystem, Purpose, WriteOptions};
+use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
+use koeldb_lsm::version::{VersionEdit, VersionSet};
+
+use super::Opening;
+use super::replay::Recovered;
+use crate::family::FamilyData;
+use crate::options::{Compression, DbOptions};
+use crate::tables::TableFactory;
+use crate::write::commit::Wal;
+impl Opening {
+    /// Records the recovered state, with a new log, in a new MANIFEST.
+    pub(super) fn commit_recovery(
+        &self,
+        versions: &mut VersionSet,
+        families: &BTreeMap<u32, Arc<FamilyData>>,
+        recovered: &Recovered,
+        factory: &TableFactory,
+    ) -> Result<Wal> {
+        let number = factory.numbers.next();
+        let mut writer = new_wal(&*self.fs, &self.wal_dir, number, &self.db)?;
+        versions.raise_last_seqno(recovered.last_seqno);
+        if recovered.stopped_early && !is_on(Sabotage::NoMarkAfterDamage) {
+            // The next recovery, ours or RocksDB's, recognises by this empty batch that nothing is missing (W2).
+            let mut empty = [0; crate::write::batch::HEADER_BYTES];
+            empty[..8].copy_from_slice(&recovered.next_seqno.to_le_bytes());
+            writer.add_record(&empty)?;
+            writer.sync()?;
+            self.fs.sync_dir(&self.wal_dir)?;
+        }
+        // The originals go with the other obsolete logs, once this edit is durable (W3).
+        for &damaged in recovered
+            .archive
+            .iter()
+            .filter(|_| !is_on(Sabotage::DamagedLogNotArchived))
+        {
+            koeldb_log::wal::keep_in_archive(&*self.fs, &self.wal_dir, damaged)?;
+        }
+        if is_on(Sabotage::LogsRemovedBeforeRecoveryEdit) {
+            for log in &recovered.report.logs {
+                let _ = self
+                    .fs
+                    .remove_file(&file_name::wal(&self.wal_dir, log.number));
+            }
+        }
+        let edits = families
+            .keys()
+            .map(|&id| {
+                let mut edit = VersionEdit::of(id);
+                edit.log_number = Some(number);
+                let files = recovered.flushed.iter().filter(|(family, _)| *family == id);
+                edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
+                edit
+            })
+            .collect();
+        for (id, version) in versions.log_and_apply(edits)? {
+            if let Some(family) = families.get(&id) {
+                family.restart(version, number);
+            }
+        }
+        Ok(Wal {
+            writer,
+            number,
+            is_entry_synced: recovered.stopped_early,
+            has_unsynced: false,
+            follows: None,
+            next_seqno: recovered.next_seqno,
+        })
+    }
+}
+
+/// A new, empty log.
+pub(crate) fn new_wal(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    db: &DbOptions,
+) -> Result<RecordWriter> {
+    let options = WriteOptions {
+        buffer_bytes: koeldb_base::coding::to_usize(db.writable_file_max_buffer_size).max(64 << 10),
+        bytes_per_sync: db.wal_bytes_per_sync,
+        ..WriteOptions::new(Purpose::Wal)
+    };
+    let file = fs.create(&file_name::wal(directory, number), &options)?;
+    let compression = match db.wal_compression {
+        Compression::Zstd => WalCompression::Zstd,
+        _ => WalCompression::None,
+    };
+    RecordWriter::new(file, RecordWriterOptions { compression })
+}

@@ -1,0 +1,156 @@
+//! The directory of a database: made, locked, identified, and cleared of what the recovered state does not need.
+
+use std::path::{Path, PathBuf};
+
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::{Error, Result};
+use koeldb_fs::small_file::{create_dir_durably, parent};
+use koeldb_fs::{EntryKind, FileLock, FileSystem};
+use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
+use koeldb_lsm::version::{Family, VersionSet};
+
+use super::{Opening, random};
+impl Opening {
+    /// Makes and locks the directory.
+    pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
+        let exists = self.fs.exists(&file_name::current(&self.path))?;
+        if !exists && !self.db.create_if_missing {
+            return Err(Error::invalid_argument(format!(
+                "{}: does not exist (create_if_missing is false)",
+                self.path.display()
+            )));
+        }
+        for directory in [&self.path, &self.wal_dir] {
+            create_dir_durably(&*self.fs, directory)?;
+            if !exists {
+                // It may be there because an earlier attempt made it and failed before its name was durable.
+                sync_where_permitted(&*self.fs, parent(directory))?;
+            }
+        }
+        self.fs.lock(&file_name::lock(&self.path))
+    }
+
+    /// Makes a new database, or checks that there is one; the identity recorded in the directory.
+    pub(super) fn create_or_check(&self) -> Result<Option<String>> {
+        let exists = self.fs.exists(&file_name::current(&self.path))?;
+        if exists && self.db.error_if_exists {
+            return Err(Error::invalid_argument(format!(
+                "{}: exists (error_if_exists is true)",
+                self.path.display()
+            )));
+        }
+        if exists {
+            return read_identity(&*self.fs, &self.path);
+        }
+        if self.read_only {
+            return Err(Error::invalid_argument(format!(
+                "{}: there is no database to open read-only (CURRENT is missing)",
+                self.path.display()
+            )));
+        }
+        let identity = db_id_from(random());
+        VersionSet::create(&*self.fs, &self.path, Some(&identity))?;
+        write_identity(&*self.fs, &self.path, &identity)?;
+        Ok(Some(identity))
+    }
+
+    /// The identity in force: the MANIFEST's, else the directory's, else a new one.
+    pub(super) fn settle_identity(
+        &self,
+        versions: &mut VersionSet,
+        recorded: Option<&str>,
+    ) -> Result<String> {
+        let identity = versions
+            .db_id()
+            .map(str::to_owned)
+            .or_else(|| recorded.map(str::to_owned))
+            .unwrap_or_else(|| db_id_from(random()));
+        if versions.db_id() != Some(&identity) {
+            versions.set_db_id(identity.clone());
+        }
+        if !self.read_only && recorded != Some(&identity) {
+            write_identity(&*self.fs, &self.path, &identity)?;
+        }
+        Ok(identity)
+    }
+
+    /// Of a database that is not trusted, every file is one: no link leads out of it, and no device is read.
+    pub(super) fn check_kinds(&self) -> Result<()> {
+        for directory in [&self.path, &self.wal_dir] {
+            for entry in self.fs.list(directory)? {
+                let is_ours = file_name::parse(&entry.name).is_some();
+                if is_ours && entry.kind != EntryKind::File {
+                    let error = Error::corruption("not a regular file");
+                    return Err(error.in_file(&directory.join(&entry.name), None, "open"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn other_directories(&self) -> Vec<PathBuf> {
+        if self.wal_dir == self.path {
+            Vec::new()
+        } else {
+            vec![self.wal_dir.clone()]
+        }
+    }
+
+    /// Removes the files of our grammar that the recovered state does not need. A directory of its own for logs may hold
+    /// somebody else's files: of those there only logs are ours.
+    pub(super) fn remove_orphans(&self, versions: &mut VersionSet) -> Vec<String> {
+        let live = versions.live_files();
+        let manifest = versions.manifest_number();
+        let min_log = versions
+            .families()
+            .map(Family::log_number)
+            .min()
+            .unwrap_or(0);
+        let entries = self.fs.list(&self.path).unwrap_or_default();
+        let mut options: Vec<FileNumber> = entries
+            .iter()
+            .filter_map(|entry| match file_name::parse(&entry.name) {
+                Some(FileKind::Options(number)) => Some(number),
+                _ => None,
+            })
+            .collect();
+        options.sort_unstable();
+        let oldest_options = options.iter().rev().nth(1).copied().unwrap_or(0);
+        let is_orphan = |kind: FileKind| match kind {
+            FileKind::Table(number) => !live.tables.contains(&number),
+            FileKind::Manifest(number) => number < manifest,
+            FileKind::Temporary(_) => true,
+            FileKind::Options(number) => number < oldest_options,
+            _ => false,
+        };
+        let is_obsolete = |kind: FileKind| matches!(kind, FileKind::Wal(log) if log < min_log);
+        let mut removed = Vec::new();
+        let mut remove = |directory: &Path, name: String| {
+            if self.fs.remove_file(&directory.join(&name)).is_ok() {
+                removed.push(name);
+            }
+        };
+        for entry in entries {
+            if file_name::parse(&entry.name).is_some_and(is_orphan) {
+                remove(&self.path, entry.name);
+            }
+        }
+        for entry in self.fs.list(&self.wal_dir).unwrap_or_default() {
+            if file_name::parse(&entry.name).is_some_and(is_obsolete) {
+                remove(&self.wal_dir, entry.name);
+            }
+        }
+        removed
+    }
+}
+
+/// Makes the entries of a directory durable; one that may not be read is somebody else's to keep.
+fn sync_where_permitted(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    fs.sync_dir(directory).or_else(|error| {
+        let code = error.raw_os_error().unwrap_or(0);
+        match std::io::Error::from_raw_os_error(code).kind() {
+            std::io::ErrorKind::PermissionDenied => Ok(()),
+            _ => Err(error),
+        }
+    })
+}

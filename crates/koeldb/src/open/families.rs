@@ -1,0 +1,172 @@
+//! The families of an open: those that exist, those that were named, those that are still to be made.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::{Error, Result};
+use koeldb_lsm::version::{Family, FamilyDescriptor, VersionSet};
+
+use super::{DbBuilder, Opening};
+use crate::column_family::ColumnFamilyDescriptor;
+use crate::family::FamilyData;
+use crate::options::{ColumnFamilyOptions, Options};
+use crate::tables::{TableFactory, limits};
+
+const DEFAULT_FAMILY: &str = "default";
+
+/// A family to open, with its options.
+pub(super) type OpenFamily = (String, ColumnFamilyOptions);
+
+pub(super) fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
+    let own = |descriptor: &ColumnFamilyDescriptor| {
+        let options = descriptor
+            .options
+            .clone()
+            .unwrap_or_else(|| builder.options.cf.clone());
+        (descriptor.name.clone(), options)
+    };
+    let mut families: Vec<OpenFamily> = builder.families.iter().map(own).collect();
+    if !families.iter().any(|(name, _)| name == DEFAULT_FAMILY) {
+        families.insert(0, (DEFAULT_FAMILY.to_owned(), builder.options.cf.clone()));
+    }
+    families
+}
+
+impl Opening {
+    /// Adds the families that exist and were not named, and takes out those that are still to be made.
+    pub(super) fn settle_families(&mut self) -> Result<Vec<OpenFamily>> {
+        let existing = VersionSet::list_families(&*self.fs, &self.path)?;
+        let most = limits(self.untrusted).family_count;
+        if existing.len() > most {
+            return Err(Error::corruption(format!(
+                "{}: {} column families, and at most {most} are opened",
+                self.path.display(),
+                existing.len()
+            )));
+        }
+        if let Some(others) = &self.others {
+            let named = self.families.iter().map(|(name, _)| name.clone());
+            let named: HashSet<String> = named.collect();
+            let unnamed = existing.iter().filter(|name| !named.contains(*name));
+            let unnamed = unnamed.map(|name| (name.clone(), others.clone()));
+            self.families.extend(unnamed);
+        }
+        let known: HashSet<&String> = existing.iter().collect();
+        let (present, missing): (Vec<OpenFamily>, Vec<OpenFamily>) =
+            std::mem::take(&mut self.families)
+                .into_iter()
+                .partition(|(name, _)| known.contains(name));
+        self.families = present;
+        if let Some((name, _)) = missing.first()
+            && (self.read_only || !self.db.create_missing_column_families)
+        {
+            return Err(Error::invalid_argument(format!(
+                "Column family not found: {name} (existing: {}; create_missing_column_families is false)",
+                existing.join(", ")
+            )));
+        }
+        Ok(missing)
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<FamilyDescriptor> {
+        self.families
+            .iter()
+            .map(|(name, options)| descriptor(name, options))
+            .collect()
+    }
+
+    pub(super) fn open_families(
+        &self,
+        versions: &VersionSet,
+        factory: &TableFactory,
+    ) -> BTreeMap<u32, Arc<FamilyData>> {
+        let named = self
+            .families
+            .iter()
+            .map(|(name, options)| (&**name, options));
+        let named: HashMap<&str, &ColumnFamilyOptions> = named.collect();
+        let mut families = BTreeMap::new();
+        for family in versions.families() {
+            let Some(&options) = named.get(family.name()) else {
+                continue;
+            };
+            let data = new_family(family, options.clone(), factory, family.log_number());
+            families.insert(family.id(), Arc::new(data));
+        }
+        families
+    }
+
+    /// Opens every table, so that a missing or damaged one is an error before anything is written, and no read has to
+    /// open one later.
+    pub(super) fn open_tables(&self, families: &BTreeMap<u32, Arc<FamilyData>>) -> Result<()> {
+        let mut tables = Vec::new();
+        for family in families.values() {
+            let version = family.version();
+            let files = version
+                .files()
+                .map(|(level, file)| (Arc::clone(&family.tables), level, Arc::clone(file)));
+            tables.extend(files);
+        }
+        let threads = usize::try_from(self.db.max_file_opening_threads)
+            .unwrap_or(1)
+            .max(1);
+        let share = tables.len().div_ceil(threads).max(16);
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = tables
+                .chunks(share)
+                .map(|share| {
+                    scope.spawn(move || {
+                        share.iter().try_for_each(|(tables, level, file)| {
+                            tables.reader(file, *level).map(|_| ())
+                        })
+                    })
+                })
+                .collect();
+            opening.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Error::corruption("opening a table panicked")))
+            })
+        })
+    }
+}
+
+fn descriptor(name: &str, options: &ColumnFamilyOptions) -> FamilyDescriptor {
+    FamilyDescriptor {
+        name: name.to_owned(),
+        order: options.comparator.clone(),
+        level_count: usize::try_from(options.num_levels).unwrap_or(7),
+    }
+}
+
+fn new_family(
+    family: &Family,
+    options: ColumnFamilyOptions,
+    factory: &TableFactory,
+    log: FileNumber,
+) -> FamilyData {
+    let tables = factory.table_cache(&family.current().order, &options);
+    FamilyData::new(family, options, tables, factory.memtables.clone(), log)
+}
+
+/// Records a new family and makes what the database keeps of it.
+pub(crate) fn add_family(
+    versions: &mut VersionSet,
+    factory: &TableFactory,
+    name: &str,
+    options: ColumnFamilyOptions,
+    log: FileNumber,
+) -> Result<Arc<FamilyData>> {
+    let id = versions.add_family(&descriptor(name, &options), log)?;
+    let family = versions.family(id).ok_or_else(|| {
+        Error::corruption(format!("column family {id} vanished while it was made"))
+    })?;
+    Ok(Arc::new(new_family(family, options, factory, log)))
+}
+
+/// The names of the families of the database at `path`.
+pub(crate) fn list_families(options: &Options, path: &Path) -> Result<Vec<String>> {
+    VersionSet::list_families(&*options.plugins.env.fs, path)
+}
