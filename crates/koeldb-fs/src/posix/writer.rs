@@ -153,6 +153,8 @@ impl PosixSink {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::file::FileSystem;
+    use crate::posix::PosixFileSystem;
     use koeldb_base::error::ErrorDetail;
 
     #[test]
@@ -166,5 +168,32 @@ mod tests {
         assert!(file.append(b"more").is_err());
         assert!(file.sync_data().is_err());
         assert!(file.close().is_err());
+    }
+
+    #[test]
+    fn write_back_is_asked_for_in_steps_and_changes_no_byte() {
+        let name = format!("koeldb-write-back-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let mut sink = PosixSink {
+            file: options.open(&path).unwrap(),
+            path,
+            written: 0,
+            hinted: 0,
+            bytes_per_sync: 100,
+            preallocated: 0,
+            preallocate_bytes: 0,
+        };
+        for (bytes, hinted) in [(60, 0), (60, 120), (99, 120), (1, 220)] {
+            sink.write(&vec![bytes; usize::from(bytes)]).unwrap();
+            assert_eq!(sink.hinted, hinted);
+        }
+        sink.finish().unwrap();
+        let mut content = [0; 220];
+        sink.file.read_exact_at(&mut content, 0).unwrap();
+        let expected = [&[60; 120][..], &[99; 99], &[1]].concat();
+        assert_eq!(content[..], expected);
+        PosixFileSystem::new().remove_file(&sink.path).unwrap();
     }
 }

@@ -1,13 +1,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use koeldb_base::ErrorKind;
 
 use super::*;
-use crate::clock::Clock;
+use crate::clock::{Clock, ManualClock};
 use crate::fault::{Failure, FaultAction, FaultFileSystem, FaultRule};
 use crate::file::{FileSystem, OpenOptions, RandomAccessFile, WriteOptions};
 use crate::layer::Operation;
@@ -15,16 +15,21 @@ use crate::memory::MemoryFileSystem;
 
 const FILE_BYTES: usize = 40_000;
 
-fn byte_at(offset: usize) -> u8 {
-    u8::try_from(offset * 31 % 251).unwrap()
-}
+/// What the file holds: no two of 251 bytes in a row are the same.
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut content: Vec<u8> = (0..251)
+        .map(|at| u8::try_from(at * 31 % 251).unwrap())
+        .collect();
+    content = content.repeat(FILE_BYTES / 251 + 1);
+    content.truncate(FILE_BYTES);
+    content
+});
 
 fn write(fs: &dyn FileSystem) {
     let mut file = fs
         .create(Path::new("/table"), &WriteOptions::default())
         .unwrap();
-    let bytes: Vec<u8> = (0..FILE_BYTES).map(byte_at).collect();
-    file.append(&bytes).unwrap();
+    file.append(&CONTENT).unwrap();
     file.close().unwrap();
 }
 
@@ -43,9 +48,8 @@ fn file() -> Arc<dyn RandomAccessFile> {
 }
 
 fn expected(offset: usize, length: usize) -> Vec<u8> {
-    (offset..(offset + length).min(FILE_BYTES).max(offset))
-        .map(byte_at)
-        .collect()
+    let rest = CONTENT.get(offset..).unwrap_or_default();
+    rest[..length.min(rest.len())].to_vec()
 }
 
 fn error_of(code: i32) -> koeldb_base::Error {
@@ -146,7 +150,9 @@ fn f11_partial_reads_are_continued_where_they_stopped() {
     let file = file();
     let sim = SimReads::new(3);
     let reads = sim.reads();
-    for step in [1, 7, 4095, 30_000] {
+    // Ninety attempts still leave a read in many pieces.
+    let least = if cfg!(miri) { 100 } else { 1 };
+    for step in [1, 7, 4095, 30_000].map(|step| least.max(step)) {
         sim.set_script(move |_| SimAttempt::Short(step));
         let mut driver = reads.inline();
         driver.push(ReadOp::new(&file, 123, 9000));
@@ -250,7 +256,8 @@ fn f3_dropped_and_forgotten_sessions_leave_reads_that_end_by_themselves() {
 #[test]
 fn f2_orphaning_one_of_three_reads_leaves_its_siblings_alone() {
     let file = file();
-    for seed in 0..20 {
+    // As few bring the orphan before, between and behind its siblings.
+    for seed in 0..if cfg!(miri) { 6 } else { 20 } {
         for cancel in [false, true] {
             let sim = SimReads::new(seed);
             let reads = sim.reads();
@@ -300,7 +307,8 @@ fn a_wait_ends_at_its_deadline_whatever_the_device_does() {
 fn completion_order_is_the_seeds_and_every_order_occurs() {
     let file = file();
     let mut orders = std::collections::BTreeSet::new();
-    for seed in 0..200 {
+    let seeds = if cfg!(miri) { 5 } else { 200 };
+    for seed in 0..seeds {
         let sim = SimReads::new(seed);
         let mut driver = sim.reads().shared();
         let ids: Vec<OpId> = (0..4)
@@ -315,7 +323,8 @@ fn completion_order_is_the_seeds_and_every_order_occurs() {
         });
         orders.insert(order);
     }
-    assert_eq!(orders.len(), 24);
+    // A few seeds still complete out of order.
+    assert!(orders.len() >= if cfg!(miri) { 2 } else { 24 });
 }
 
 #[derive(Default)]
@@ -456,14 +465,16 @@ fn a_range_under_way_is_read_once_for_all_who_want_a_part_of_it() {
         let reads = sim.reads();
         let mut first = begun(&reads, &file, (8192, 8192));
         let parts = [(8192, 8192), (8192, 1), (10_000, 500), (12_288, 4096)];
-        let mut sessions: Vec<_> = (0..64)
+        // Some want each part, and some the whole.
+        let sharers = if cfg!(miri) { 8 } else { 64 };
+        let mut sessions: Vec<_> = (0..sharers)
             .map(|at| (parts[at % 4], begun(&reads, &file, parts[at % 4])))
             .collect();
         // Beyond it on either side.
         let mut beside = [(8000, 1000), (16_000, 1000)].map(|range| begun(&reads, &file, range));
         assert_eq!(sim.held(), 3);
         let counts = reads.counts();
-        assert_eq!((counts.reads, counts.joined), (3, 64));
+        assert_eq!((counts.reads, counts.joined), (3, sharers as u64));
         assert_eq!(*only(&mut first).unwrap(), expected(8192, 8192));
         for ((offset, length), session) in &mut sessions {
             let offset = usize::try_from(*offset).unwrap();
@@ -597,7 +608,8 @@ type Wanted = (OpId, usize, usize);
 fn reads_joined_and_left_at_random_are_right_and_leave_nothing() {
     let fs = MemoryFileSystem::new();
     write(&fs);
-    for seed in 0..300 {
+    // A few seeds still begin, join, orphan, drop, fail and complete reads, some 400 of them.
+    for seed in 0..if cfg!(miri) { 3 } else { 300 } {
         let mut random = crate::random::Random::new(seed);
         let mut below = |bound: u64| random.below(bound);
         let sim = SimReads::new(seed);
@@ -690,9 +702,17 @@ fn sixty_four_threads_that_want_one_block_have_it_read_once() {
         reads: AtomicUsize::new(0),
     });
     let file: Arc<dyn RandomAccessFile> = gate.clone();
-    let reads = AsyncReads::pool(32);
+    // However long they take, they join: time stands still.
+    let options = AsyncReadOptions {
+        engine: ReadEngine::Pool,
+        clock: Arc::new(ManualClock::new()),
+        ..AsyncReadOptions::default()
+    };
+    let reads = AsyncReads::choose(&options, &MemoryFileSystem::new(), Path::new("/table"));
+    // Half of them with a driver of their own, half with one that may outlive them.
+    let threads = if cfg!(miri) { 6 } else { 64 };
     std::thread::scope(|scope| {
-        for at in 0..64 {
+        for at in 0..threads {
             let (reads, file) = (&reads, &file);
             scope.spawn(move || {
                 let mut drivers: [Box<dyn ReadDriver>; 2] =
@@ -703,7 +723,7 @@ fn sixty_four_threads_that_want_one_block_have_it_read_once() {
                 assert_eq!(*only(driver).unwrap(), expected(4096, 4096));
             });
         }
-        while reads.counts().joined < 63 {
+        while reads.counts().joined < threads as u64 - 1 {
             std::thread::yield_now();
         }
         *gate.open.lock().unwrap() = true;
@@ -711,5 +731,9 @@ fn sixty_four_threads_that_want_one_block_have_it_read_once() {
     });
     assert_eq!(gate.reads.load(Ordering::SeqCst), 1);
     let counts = reads.counts();
-    assert_eq!((counts.reads, counts.joined, counts.under_way), (1, 63, 0));
+    let joined = threads as u64 - 1;
+    assert_eq!(
+        (counts.reads, counts.joined, counts.under_way),
+        (1, joined, 0)
+    );
 }
