@@ -56,6 +56,15 @@ const KIND_SUFFIX: u8 = 2;
 const KIND_SHIFT: u32 = 6;
 const INLINE_LENGTH_MAX: u8 = 0x3f;
 
+const VARINT32_BYTES_MAX: usize = 5;
+
+/// What is wrong with a row that says too little or goes on too far.
+const NO_KEY_LENGTH: &str = "Unexpected EOF when reading size of the key";
+const LONG_KEY: &str = "a key that is longer than what is left";
+const NO_KEY_END: &str = "a key without its end";
+const NO_VALUE_LENGTH: &str = "Unexpected EOF when reading the next value's size.";
+const LONG_VALUE: &str = "a value that is longer than what is left";
+
 /// How keys are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Encoding {
@@ -232,10 +241,41 @@ impl<'d> Row<'d> {
     }
 }
 
+/// Why there is no row at a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BadRow {
+    what: &'static str,
+    /// Where the row would begin.
+    at: u32,
+    /// The type of the entry, if there is none such.
+    entry_type: Option<u8>,
+    /// The row goes on at least up to here, which is behind the bytes at hand; `None` if more bytes would not mend it.
+    pub(crate) cut_off_before: Option<u64>,
+}
+
+impl BadRow {
+    /// The error, where the bytes at hand begin at `start`.
+    #[cold]
+    pub(crate) fn behind(self, start: u64) -> Error {
+        let at = start.saturating_add(u64::from(self.at));
+        let what = self.what;
+        Error::corruption(match self.entry_type {
+            Some(byte) => format!("{what}: an entry of type {byte:#04x} (row at {at})"),
+            None => format!("{what} (row at {at})"),
+        })
+    }
+}
+
+impl From<BadRow> for Error {
+    fn from(bad: BadRow) -> Self {
+        bad.behind(0)
+    }
+}
+
 /// The rows of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'d> {
-    /// All rows and nothing else; at most [`FILE_BYTES_MAX`] bytes.
+    /// All rows and nothing else, or some that follow each other; at most [`FILE_BYTES_MAX`] bytes.
     pub(crate) data: &'d [u8],
     pub(crate) format: RowFormat,
 }
@@ -249,13 +289,12 @@ impl<'d> Rows<'d> {
 
     /// Reads the row at `at`. `base` is what is known there, and afterwards what is known behind it.
     #[inline]
-    pub(crate) fn row(&self, at: u32, base: &mut Base) -> Result<Row<'d>> {
+    pub(crate) fn row(&self, at: u32, base: &mut Base) -> Result<Row<'d>, BadRow> {
         let mut input = self.data.get(at as usize..).unwrap_or_default();
         match self.format.encoding {
             Encoding::Plain => {
                 let len = match self.format.user_key_bytes {
-                    0 => coding::take_varint32(&mut input)
-                        .map_err(|_| bad("Unexpected EOF when reading size of the key", at))?,
+                    0 => self.take_varint32(&mut input, NO_KEY_LENGTH, at)?,
                     fixed => fixed,
                 };
                 self.rest(at, input, &[], len, true)
@@ -264,14 +303,14 @@ impl<'d> Rows<'d> {
         }
     }
 
-    fn prefix_row(&self, at: u32, mut input: &'d [u8], base: &mut Base) -> Result<Row<'d>> {
-        let (mut kind, mut len) = take_length(&mut input, at)?;
+    fn prefix_row(&self, at: u32, mut input: &'d [u8], base: &mut Base) -> Result<Row<'d>, BadRow> {
+        let (mut kind, mut len) = self.take_length(&mut input, at)?;
         if kind == KIND_PREFIX {
             if len > base.key_len {
                 return Err(bad("a prefix longer than the key it is taken from", at));
             }
             base.prefix_len = len;
-            (kind, len) = take_length(&mut input, at)?;
+            (kind, len) = self.take_length(&mut input, at)?;
             if kind != KIND_SUFFIX {
                 return Err(bad("a prefix without a suffix", at));
             }
@@ -306,34 +345,36 @@ impl<'d> Rows<'d> {
         prefix: &'d [u8],
         len: u32,
         is_full: bool,
-    ) -> Result<Row<'d>> {
+    ) -> Result<Row<'d>, BadRow> {
         let rest_at = self.offset(input);
         let (rest, behind) = input
             .split_at_checked(len as usize)
-            .ok_or_else(|| bad("a key that is longer than what is left", at))?;
+            .ok_or_else(|| self.cut_off(LONG_KEY, at, input, u64::from(len)))?;
         let (&first, short_rest) = behind
             .split_first()
-            .ok_or_else(|| bad("a key without its end", at))?;
+            .ok_or_else(|| self.cut_off(NO_KEY_END, at, behind, 1))?;
         let has_footer = first != SHORT_TAIL;
         let footer = if has_footer {
             let (footer, behind) = behind
                 .split_first_chunk::<FOOTER_BYTES>()
-                .ok_or_else(|| bad("a key without its end", at))?;
+                .ok_or_else(|| self.cut_off(NO_KEY_END, at, behind, FOOTER_BYTES as u64))?;
             input = behind;
             if !is_point(first) {
-                return Err(bad_type(first, at));
+                return Err(BadRow {
+                    entry_type: Some(first),
+                    ..bad("Corrupted key found during next key read", at)
+                });
             }
             u64::from_le_bytes(*footer)
         } else {
             input = short_rest;
             SHORT_FOOTER
         };
-        let value_len = coding::take_varint32(&mut input)
-            .map_err(|_| bad("Unexpected EOF when reading the next value's size.", at))?;
+        let value_len = self.take_varint32(&mut input, NO_VALUE_LENGTH, at)?;
         let value_at = self.offset(input);
         let (value, behind) = input
             .split_at_checked(value_len as usize)
-            .ok_or_else(|| bad("a value that is longer than what is left", at))?;
+            .ok_or_else(|| self.cut_off(LONG_VALUE, at, input, u64::from(value_len)))?;
         Ok(Row {
             prefix,
             rest,
@@ -346,6 +387,42 @@ impl<'d> Rows<'d> {
             next: self.offset(behind),
             is_full,
         })
+    }
+
+    /// One of the lengths that the prefix encoding begins a row with, and its kind.
+    #[inline]
+    fn take_length(&self, input: &mut &[u8], at: u32) -> Result<(u8, u32), BadRow> {
+        let byte = coding::take_u8(input).map_err(|_| self.cut_off(NO_KEY_LENGTH, at, input, 1))?;
+        let kind = byte >> KIND_SHIFT;
+        let inline = byte & INLINE_LENGTH_MAX;
+        if inline < INLINE_LENGTH_MAX {
+            return Ok((kind, u32::from(inline)));
+        }
+        let more = self.take_varint32(input, NO_KEY_LENGTH, at)?;
+        let len = more
+            .checked_add(u32::from(INLINE_LENGTH_MAX))
+            .ok_or_else(|| bad("a key of 4 GiB", at))?;
+        Ok((kind, len))
+    }
+
+    #[inline]
+    fn take_varint32(&self, input: &mut &[u8], what: &'static str, at: u32) -> Result<u32, BadRow> {
+        coding::take_varint32(input).map_err(|_| match input.len() {
+            len @ ..VARINT32_BYTES_MAX => {
+                self.cut_off(what, at, input, (len as u64).saturating_add(1))
+            }
+            _ => bad(what, at),
+        })
+    }
+
+    /// There is no row at `at`, because `rest`, the last bytes of the rows, has not the bytes that it should.
+    #[cold]
+    fn cut_off(&self, what: &'static str, at: u32, rest: &[u8], len: u64) -> BadRow {
+        let end = u64::from(self.offset(rest)).saturating_add(len);
+        BadRow {
+            cut_off_before: Some(end),
+            ..bad(what, at)
+        }
     }
 
     /// Where `rest`, the last bytes of the rows, begins.
@@ -362,32 +439,14 @@ fn is_point(type_byte: u8) -> bool {
     ValueType::from_byte(type_byte).is_some_and(|kind| kind != ValueType::RangeDeletion)
 }
 
-#[inline]
-fn take_length(input: &mut &[u8], at: u32) -> Result<(u8, u32)> {
-    const EOF: &str = "Unexpected EOF when reading size of the key";
-    let byte = coding::take_u8(input).map_err(|_| bad(EOF, at))?;
-    let kind = byte >> KIND_SHIFT;
-    let inline = byte & INLINE_LENGTH_MAX;
-    if inline < INLINE_LENGTH_MAX {
-        return Ok((kind, u32::from(inline)));
+#[cold]
+pub(crate) fn bad(what: &'static str, at: u32) -> BadRow {
+    BadRow {
+        what,
+        at,
+        entry_type: None,
+        cut_off_before: None,
     }
-    let more = coding::take_varint32(input).map_err(|_| bad(EOF, at))?;
-    let len = more
-        .checked_add(u32::from(INLINE_LENGTH_MAX))
-        .ok_or_else(|| bad("a key of 4 GiB", at))?;
-    Ok((kind, len))
-}
-
-#[cold]
-fn bad(what: &str, at: u32) -> Error {
-    Error::corruption(format!("{what} (row at {at})"))
-}
-
-#[cold]
-fn bad_type(type_byte: u8, at: u32) -> Error {
-    Error::corruption(format!(
-        "Corrupted key found during next key read: an entry of type {type_byte:#04x} (row at {at})"
-    ))
 }
 
 /// The footer of a table: of version 0, which is all that RocksDB writes.

@@ -3,8 +3,9 @@
 //! That is a table read around the page cache. It is read through when it is opened; index, filter and marks stay, and the
 //! rows do not. A piece is a block like others: the block cache keeps it, and its checksum is verified when it is read, if
 //! the table has any. A look-up reads rows, from one that index or marks name, in a window of neighbouring pieces,
-//! which grows while a row goes on behind it. Scans, and checks of the whole, load the table first; so do look-ups for
-//! which rows would have to be read backwards: of keys without a prefix, where others have one.
+//! which grows up to where a row says it ends; one that says it is longer than all were when the table was opened is damaged.
+//! Scans, and checks of the whole, load the table first; so do look-ups for which rows would have to be read backwards: of
+//! keys without a prefix, where others have one.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -20,7 +21,7 @@ use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 
-use super::format::{Base, Encoding, Row, RowFormat, Rows};
+use super::format::{Base, Encoding, Row, RowFormat, Rows, bad};
 use super::hash_slots::RowIndex;
 use super::index::Listed;
 use super::reader::{PlainTableReader, Route};
@@ -41,6 +42,8 @@ pub struct PagedPlain {
     /// The table without its rows.
     frame: PlainTableReader,
     piece_bytes: u64,
+    /// So long is the longest row, or all of them together if some are damaged.
+    row_bytes_max: u64,
     /// Its blocks are pieces of the rows and end where these do.
     file: Arc<TableFile>,
     footer: Footer,
@@ -106,6 +109,7 @@ impl PagedPlain {
         context: &TableReadContext,
     ) -> Result<Self> {
         let mut frame = PlainTableReader::open(Arc::clone(&file), &footer, context)?;
+        let row_bytes_max = longest_row(frame.rows());
         let rows = std::mem::replace(&mut frame.data, BlockBytes::from(Vec::new()));
         let spans = frame.checksums.clone();
         let piece_bytes = (spans.as_ref()).map_or(PIECE_BYTES, SpanChecksums::span_bytes);
@@ -116,6 +120,7 @@ impl PagedPlain {
         Ok(PagedPlain {
             frame,
             piece_bytes: piece_bytes.max(1),
+            row_bytes_max,
             file: Arc::new(table_file),
             footer,
             context: context.clone(),
@@ -350,17 +355,22 @@ impl PagedPlain {
                 data: window.bytes(),
                 format: self.frame.format,
             };
-            let within = at.saturating_sub(window.start);
+            let within = u32::try_from(at.saturating_sub(window.start)).unwrap_or(u32::MAX);
+            let left = self.file.blocks_end.saturating_sub(window.start);
+            let end_max = left.min(u64::from(within).saturating_add(self.row_bytes_max));
             let mut behind = *base;
-            match rows.row(u32::try_from(within).unwrap_or(u32::MAX), &mut behind) {
-                Ok(row) => {
+            let bad = match rows.row(within, &mut behind) {
+                Ok(row) if u64::from(row.next) <= end_max => {
                     *base = behind;
                     return Ok(read(window, &row));
                 }
-                Err(_) if window.end() < self.file.blocks_end => {}
-                Err(error) => return Err(error.into()),
+                Ok(_) => bad("a row that is longer than any was", within),
+                Err(bad) => bad,
+            };
+            match bad.cut_off_before {
+                Some(end) if end <= end_max => self.grow(window, end, source)?,
+                _ => return Err(bad.behind(window.start).into()),
             }
-            self.grow(window, source)?;
         }
     }
 
@@ -375,16 +385,18 @@ impl PagedPlain {
         Ok(Start { window, at })
     }
 
-    /// Makes a window twice as large. If pieces are to be waited for, all of them are asked for.
+    /// Makes a window go on up to `end`, counted from where it begins. If pieces are to be waited for, all of them are asked for.
     fn grow<S: BlockSource>(
         &self,
         window: &mut Window,
+        end: u64,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
+        let end = window.start.saturating_add(end);
         let mut offset = window.end();
-        let mut more = Vec::with_capacity(window.pieces.len());
+        let mut more = Vec::new();
         let mut wait = None;
-        while more.len() < window.pieces.len() && offset < self.file.blocks_end {
+        while offset < end {
             match self.piece(offset, source) {
                 Ok(piece) => more.push(Some(piece)),
                 Err(Fault::Suspend(for_this)) => {
@@ -420,6 +432,21 @@ impl PagedPlain {
         let size = self.piece_bytes.min(left);
         source.block(&self.file, BlockHandle { offset, size }, BlockKind::Span)
     }
+}
+
+/// The bytes of the longest row; all bytes if not all rows can be read.
+fn longest_row(rows: Rows<'_>) -> u64 {
+    let (mut at, mut base, mut longest) = (0, Base::NONE, 0);
+    while at < rows.end() {
+        match rows.row(at, &mut base) {
+            Ok(row) => {
+                longest = longest.max(row.next.saturating_sub(at));
+                at = row.next;
+            }
+            Err(_) => return u64::from(rows.end()),
+        }
+    }
+    u64::from(longest)
 }
 
 impl fmt::Debug for PagedPlain {

@@ -13,6 +13,8 @@ mod golden;
 #[cfg(test)]
 mod judge;
 #[cfg(test)]
+mod paged;
+#[cfg(test)]
 mod plain;
 #[cfg(test)]
 mod read_speed;

@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use crate::golden::{bytes_of, expected, tables};
 use crate::judge::{Entry, FileBytes, blocking, current, find, judge, scan, scan_backward};
 
-fn extractor(len: usize) -> Option<Arc<dyn PrefixExtractor>> {
+pub(crate) fn extractor(len: usize) -> Option<Arc<dyn PrefixExtractor>> {
     Some(Arc::new(FixedPrefix::new(len)))
 }
 
@@ -181,7 +181,11 @@ fn written_with(properties: &TableProperties) -> (PlainWriteOptions, TableBuildC
 }
 
 /// Writes a table and returns its bytes.
-fn build(entries: &[Entry], options: &PlainWriteOptions, context: &TableBuildContext) -> Vec<u8> {
+pub(crate) fn build(
+    entries: &[Entry],
+    options: &PlainWriteOptions,
+    context: &TableBuildContext,
+) -> Vec<u8> {
     let (bytes, finished) = try_build(entries, &[], options, context);
     assert_eq!(finished.fallback, None);
     bytes
