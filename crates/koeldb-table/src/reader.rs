@@ -199,9 +199,15 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.search(lookup, source),
             TableReader::Cuckoo(reader) => Ok(reader.search(lookup)?),
-            TableReader::PagedCuckoo(reader) => reader.search(lookup, source),
+            TableReader::PagedCuckoo(reader) => match reader.loaded() {
+                Some(whole) => Ok(whole.search(lookup)?),
+                None => reader.search(lookup, source),
+            },
             TableReader::Plain(reader) => Ok(reader.search(lookup)?),
-            TableReader::PagedPlain(reader) => reader.search(lookup, source),
+            TableReader::PagedPlain(reader) => match reader.loaded() {
+                Some(whole) => Ok(whole.search(lookup)?),
+                None => reader.search(lookup, source),
+            },
         }
     }
 
@@ -222,24 +228,27 @@ impl TableReader {
         source: &mut S,
         mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
+        let of_whole = |index, result: Result<()>| outcome(index, result.map_err(Fault::Error));
         match self {
             TableReader::BlockBased(reader) => reader.search_batch(lookups, source, outcome),
-            TableReader::Cuckoo(reader) => reader.search_batch(lookups, |index, result| {
-                outcome(index, result.map_err(Fault::Error));
-            }),
-            TableReader::PagedCuckoo(reader) => {
-                for (index, lookup) in lookups.iter_mut().enumerate() {
-                    outcome(index, reader.search(lookup, source));
+            TableReader::Cuckoo(reader) => reader.search_batch(lookups, of_whole),
+            TableReader::PagedCuckoo(reader) => match reader.loaded() {
+                Some(whole) => whole.search_batch(lookups, of_whole),
+                None => {
+                    for (index, lookup) in lookups.iter_mut().enumerate() {
+                        outcome(index, reader.search(lookup, source));
+                    }
                 }
-            }
-            TableReader::Plain(reader) => reader.search_batch(lookups, |index, result| {
-                outcome(index, result.map_err(Fault::Error));
-            }),
-            TableReader::PagedPlain(reader) => {
-                for (index, lookup) in lookups.iter_mut().enumerate() {
-                    outcome(index, reader.search(lookup, source));
+            },
+            TableReader::Plain(reader) => reader.search_batch(lookups, of_whole),
+            TableReader::PagedPlain(reader) => match reader.loaded() {
+                Some(whole) => whole.search_batch(lookups, of_whole),
+                None => {
+                    for (index, lookup) in lookups.iter_mut().enumerate() {
+                        outcome(index, reader.search(lookup, source));
+                    }
                 }
-            }
+            },
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! That is a table read around the page cache. A piece is a block like others: the block cache keeps it, and its checksum
 //! is verified when it is read, if the table has any. A look-up whose first window is not at hand asks for the pieces of
-//! all its windows, so that it waits for the device once. Scans, and checks of the whole, load the table first.
+//! all its windows, so that it waits for the device once. Scans, and checks of the whole, load
+//! the table first; point reads then use it too.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -190,7 +191,12 @@ impl PagedCuckoo {
         })
     }
 
-    /// As `TableReader::search`.
+    /// The table in memory, if somebody needed it before: point reads then need no pieces.
+    pub(crate) fn loaded(&self) -> Option<&CuckooReader> {
+        self.whole.get().map(|whole| &**whole)
+    }
+
+    /// As `TableReader::search`, while the table is not loaded.
     pub(crate) fn search<S: BlockSource>(
         &self,
         lookup: &mut Lookup,
@@ -310,7 +316,7 @@ impl PagedCuckoo {
 
     /// Where the table lies: in memory, once it was read in for a scan.
     pub(crate) fn resident(&self) -> Resident {
-        match self.whole.get() {
+        match self.loaded() {
             Some(whole) => whole.resident(),
             None => Resident {
                 place: Place::Paged,
@@ -322,7 +328,7 @@ impl PagedCuckoo {
 
     /// The memory held as long as the table is open.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.whole.get().map_or(0, |whole| whole.memory_bytes())
+        self.loaded().map_or(0, CuckooReader::memory_bytes)
     }
 }
 

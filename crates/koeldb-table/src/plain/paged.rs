@@ -5,7 +5,7 @@
 //! the table has any. A look-up reads rows, from one that index or marks name, in a window of neighbouring pieces,
 //! which grows up to where a row says it ends; one that says it is longer than all were when the table was opened is damaged.
 //! Scans, and checks of the whole, load the table first; so do look-ups for which rows would have to be read backwards: of
-//! keys without a prefix, where others have one.
+//! keys without a prefix, where others have one. Point reads then use what was loaded.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -167,11 +167,16 @@ impl PagedPlain {
 
     /// The memory held as long as the table is open.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let whole = self.whole.get().map_or(0, |whole| whole.memory_bytes());
+        let whole = self.loaded().map_or(0, PlainTableReader::memory_bytes);
         self.frame.memory_bytes().saturating_add(whole)
     }
 
-    /// As `TableReader::search`.
+    /// The table in memory, if somebody needed it before: point reads then need no pieces.
+    pub(crate) fn loaded(&self) -> Option<&PlainTableReader> {
+        self.whole.get().map(|whole| &**whole)
+    }
+
+    /// As `TableReader::search`, while the table is not loaded.
     pub(crate) fn search<S: BlockSource>(
         &self,
         lookup: &mut Lookup,

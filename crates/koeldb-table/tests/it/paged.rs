@@ -14,7 +14,9 @@ use koeldb_table::plain::builder::PlainWriteOptions;
 use koeldb_table::plain::format::Encoding;
 use koeldb_table::reader::TableReadContext;
 
-use crate::judge::{Entry, find};
+use crate::cuckoo::find_all;
+use crate::golden::{bytes_of, tables};
+use crate::judge::{Entry, find, scan};
 use crate::plain::{build, extractor};
 
 const PATH: &str = "/table.sst";
@@ -160,4 +162,31 @@ fn a_row_that_lies_in_many_pieces_is_found() {
     let table = open(&file);
     let (_, found) = find(&table, footer_of(&key).0, MAX_SEQNO).unwrap();
     assert_eq!(found.unwrap().as_slice(), value.as_slice());
+}
+
+#[test]
+fn a_table_that_a_scan_has_loaded_is_not_read_for_keys() {
+    let cuckoo = tables("cuckoo-l0")
+        .iter()
+        .map(|path| bytes_of(path))
+        .collect();
+    for bytes in [plain_tables(), cuckoo].concat() {
+        let file = DirectFile::new(bytes);
+        let table = open(&file);
+        let entries = scan(&open(&DirectFile::new(file.bytes.lock().unwrap().clone()))).unwrap();
+        let keys: Vec<Vec<u8>> = (entries.iter().step_by(100))
+            .map(|(key, _)| footer_of(key).0.to_vec())
+            .collect();
+        file.take_read_bytes();
+        let found = find_all(&table, &keys);
+        assert!(file.take_read_bytes() > 0);
+        assert_eq!(scan(&table).unwrap(), entries);
+        file.take_read_bytes();
+        assert_eq!(find_all(&table, &keys), found);
+        for (key, found) in keys.iter().zip(found) {
+            let (_, again) = find(&table, key, MAX_SEQNO).unwrap();
+            assert_eq!(again.map(|value| value.to_vec()), found);
+        }
+        assert_eq!(file.take_read_bytes(), 0);
+    }
 }
