@@ -239,8 +239,12 @@ impl Request {
     /// Whether anybody still waits for the outcome. A request nobody wants may be dropped instead of begun.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
+        self.is_wanted_by_its_owner() || self.is_joined()
+    }
+
+    fn is_wanted_by_its_owner(&self) -> bool {
         match &self.reply {
-            Some(Reply::Session(mailbox)) => mailbox.wants(self.id) || self.is_joined(),
+            Some(Reply::Session(mailbox)) => mailbox.wants(self.id),
             Some(Reply::Call(_)) => true,
             None => false,
         }
@@ -275,8 +279,12 @@ impl Request {
                 Repair::Repeat | Repair::Elsewhere if !self.in_place => {
                     Advanced::Elsewhere(self.left())
                 }
-                Repair::Cancelled if !self.in_place && self.is_wanted() => {
+                Repair::Cancelled if !self.in_place && self.is_wanted_by_its_owner() => {
                     Advanced::Elsewhere(self.left())
+                }
+                // Its owner called it off: what read it so far did as it was told.
+                Repair::Cancelled if !self.in_place && self.is_joined() => {
+                    Advanced::Elsewhere(self.by_positional_reads())
                 }
                 _ => {
                     self.answer(Some(error));
@@ -286,11 +294,15 @@ impl Request {
         }
     }
 
-    /// To be read on by positional reads, whoever read it so far.
-    pub(super) fn left(mut self) -> Request {
+    /// To be read on by positional reads, because whoever read it so far cannot.
+    pub(super) fn left(self) -> Request {
+        self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
+        self.by_positional_reads()
+    }
+
+    fn by_positional_reads(mut self) -> Request {
         self.in_place = true;
         self.interruptions = 0;
-        self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
         self
     }
 

@@ -586,6 +586,25 @@ fn those_who_wait_may_leave_and_the_read_goes_on() {
     assert_eq!(reads.counts().under_way, 0);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_read_that_its_owner_calls_off_and_others_wait_for_is_no_failure_of_the_engine() {
+    let file = file();
+    let sim = SimReads::new(1);
+    let reads = sim.reads();
+    sim.set_script(|_| SimAttempt::Fail(error_of(libc::ECANCELED)));
+    let first = begun(&reads, &file, (100, 1000));
+    let mut second = begun(&reads, &file, (300, 50));
+    drop(first);
+    assert_eq!(*only(&mut second).unwrap(), expected(300, 50));
+    let counts = reads.counts();
+    assert_eq!((counts.reads, counts.joined, counts.elsewhere), (1, 1, 0));
+    // One that is called off by nobody is.
+    let mut third = begun(&reads, &file, (300, 50));
+    assert_eq!(*only(&mut third).unwrap(), expected(300, 50));
+    assert_eq!(reads.counts().elsewhere, 1);
+}
+
 /// A device that loses a read does not lose all that come after it.
 #[test]
 fn nobody_joins_a_read_that_hangs() {
