@@ -6,7 +6,7 @@
 //! nothing.
 //!
 //! ```text
-//! slot of a key: owed, acknowledged, begun, the last begun that deletes, the last begun without log (8 bytes each, little-endian)
+//! slot of a key: owed, acknowledged, begun, the last acknowledged that deletes, the last begun without log (8 bytes each, little-endian)
 //! version: counter << 1 | 1 if the key is deleted; 0 if it was never written
 //! ```
 
@@ -126,8 +126,7 @@ impl Expected {
     pub(crate) fn identify(&self, key: u64, value: Option<&[u8]>) -> Option<Version> {
         let (owed, begun) = (self.version(key, OWED), self.begun(key));
         let Some(value) = value else {
-            let deleted = self.version(key, DELETED);
-            let candidates = [deleted, owed].into_iter();
+            let candidates = [begun, self.version(key, DELETED), owed].into_iter();
             return candidates
                 .filter(|version| version.is_deleted() && version.counter() >= owed.counter())
                 .max_by_key(|version| version.counter());
@@ -151,9 +150,6 @@ impl Expected {
     /// The key is about to get a version.
     pub(crate) fn begin(&self, key: u64, version: Version, is_logged: bool) -> std::io::Result<()> {
         self.set(key, BEGUN, version)?;
-        if version.is_deleted() {
-            self.set(key, DELETED, version)?;
-        }
         match is_logged {
             true => Ok(()),
             false => self.set(key, UNLOGGED, version),
@@ -181,6 +177,9 @@ impl Expected {
     pub(crate) fn acknowledge(&self, key: u64, is_logged: bool) -> std::io::Result<()> {
         let version = self.begun(key);
         self.set(key, ACKNOWLEDGED, version)?;
+        if version.is_deleted() {
+            self.set(key, DELETED, version)?;
+        }
         match is_logged {
             true => self.set(key, OWED, version),
             false => Ok(()),
@@ -201,5 +200,56 @@ impl Expected {
             self.set(key, which, version)?;
         }
         self.forget_after(key, version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Versions in a file that goes away with them.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the file of a test, beside any database"
+    )]
+    fn expected(name: &str) -> Expected {
+        let path = std::env::temp_dir().join(format!("koeldb-{name}-{}", std::process::id()));
+        let expected = Expected::open(&path, 1).unwrap();
+        std::fs::remove_file(path).unwrap();
+        expected
+    }
+
+    #[test]
+    fn a_deletion_that_failed_hides_no_older_one_that_may_be_found() {
+        let expected = expected("failed");
+        let mut version = Version::NONE;
+        let mut versions = Vec::new();
+        for (deletes, is_logged) in [(false, true), (true, false), (false, false)] {
+            version = version.next(deletes);
+            expected.begin(0, version, is_logged).unwrap();
+            expected.acknowledge(0, is_logged).unwrap();
+            versions.push(version);
+        }
+        let failed = version.next(true);
+        expected.begin(0, failed, false).unwrap();
+        assert_eq!(expected.identify(0, None), Some(failed));
+        expected.take_back(0).unwrap();
+        // Nothing behind the first one was logged: what a kill leaves may end anywhere.
+        for version in versions {
+            let value = version.value(0);
+            assert_eq!(expected.identify(0, value.as_deref()), Some(version));
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_lost_once_it_was_logged() {
+        let expected = expected("lost");
+        let deleted = Version::NONE.next(false).next(true);
+        expected.begin(0, deleted, false).unwrap();
+        expected.acknowledge(0, false).unwrap();
+        expected.begin(0, deleted.next(false), true).unwrap();
+        assert_eq!(expected.identify(0, None), Some(deleted));
+        expected.acknowledge(0, true).unwrap();
+        assert_eq!(expected.identify(0, None), None);
     }
 }
