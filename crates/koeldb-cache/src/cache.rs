@@ -217,7 +217,7 @@ impl<T> Cache<T> {
     }
 
     /// Whether it is worth the trouble to put in what a long scan passes by, for which `key` stands: always while there
-    /// is room, and one time in 16 when that would push out something else. So a pass through more than the cache
+    /// is room, and one time in 64 when that would push out something else. So a pass through more than the cache
     /// holds costs little and leaves a part of itself, and passes over what would fit end up in the cache.
     #[must_use]
     pub fn admits_passing(&self, key: &CacheKey) -> bool {

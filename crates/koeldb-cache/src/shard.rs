@@ -13,7 +13,7 @@ const FREE_SHARE: u64 = 16;
 
 /// Of those that pass through a full shard one in so many is taken in (bimodal insertion; Qureshi et al., "Adaptive
 /// insertion policies for high performance caching", ISCA 2007).
-const PASSING_PER_ENTRY: u32 = 16;
+const PASSING_PER_ENTRY: u32 = 64;
 
 /// An entry was not taken in.
 #[derive(Debug, PartialEq)]

@@ -36,13 +36,13 @@ fn has(cache: &Cache<u64>, offset: u64) -> bool {
 }
 
 #[test]
-fn of_what_passes_by_a_full_cache_takes_one_in_sixteen() {
+fn of_what_passes_by_a_full_cache_takes_one_in_sixty_four() {
     let cache = small(CachePolicy::Clock, 128, false, 0.0);
     for offset in 0..120 {
         assert!(cache.admits_passing(&key(offset)), "there is room");
         put(&cache, offset, Priority::Low);
     }
-    let admitted = |from| (from..from + 16).filter(|&offset| cache.admits_passing(&key(offset)));
+    let admitted = |from| (from..from + 64).filter(|&offset| cache.admits_passing(&key(offset)));
     for round in 0..10 {
         assert_eq!(admitted(1000 * round).count(), 1);
     }

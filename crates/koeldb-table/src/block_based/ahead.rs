@@ -29,6 +29,13 @@ use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, TableLevel, 
 /// Missing blocks with cached ones between them are read together if no more than so many bytes are read in vain.
 const GAP_MAX: u64 = 16 << 10;
 
+/// After so many blocks in a row that the cache does not have, a walk asks it for one in [`ASKED_STRIDE`] only, until it has
+/// one: to ask is a cache miss of the processor, and to read a block in vain costs little among others.
+const ABSENT_SURE: u32 = 32;
+
+/// See [`ABSENT_SURE`].
+const ASKED_STRIDE: u32 = 8;
+
 /// A block larger than this is not read ahead.
 const BLOCK_AHEAD_MAX: u64 = 2 << 20;
 
@@ -109,6 +116,8 @@ pub(super) struct Lookahead {
     ended: bool,
     /// Looked at and put back.
     held: Option<Upcoming>,
+    /// So many blocks before were not in the cache, or not asked for.
+    absent: u32,
 }
 
 impl Lookahead {
@@ -122,6 +131,7 @@ impl Lookahead {
             fresh: true,
             ended: false,
             held: None,
+            absent: 0,
         }
     }
 
@@ -202,6 +212,22 @@ impl Lookahead {
         Some(())
     }
 
+    /// A data block, if the cache is asked and has it. A block that was not asked for counts as missed: it is read.
+    fn cached(&mut self, handle: BlockHandle) -> Option<Arc<CachedBlock>> {
+        let file = &self.table.file;
+        let absent = self.absent;
+        self.absent = absent.saturating_add(1);
+        if absent >= ABSENT_SURE && !absent.is_multiple_of(ASKED_STRIDE) {
+            file.count_access(BlockKind::Data, None);
+            return None;
+        }
+        let cached = file.cached(handle, BlockKind::Data);
+        if cached.is_some() {
+            self.absent = 0;
+        }
+        cached
+    }
+
     /// Plans a piece: the blocks from the next one on, with at most `bytes` bytes behind the first. Those that the cache
     /// has are pinned instead of read, where they are at an end of the piece or many.
     ///
@@ -248,7 +274,7 @@ impl Lookahead {
                 break;
             }
             if !std::mem::take(&mut known_missing) && block.cached.is_none() {
-                block.cached = self.table.file.cached(block.handle, BlockKind::Data);
+                block.cached = self.cached(block.handle);
             }
             if block.cached.is_none() {
                 let range = if piece.range.is_empty() {

@@ -81,7 +81,7 @@ impl TableFile {
         }
     }
 
-    fn count_access(&self, kind: BlockKind, hit: Option<&CachedBlock>) {
+    pub(super) fn count_access(&self, kind: BlockKind, hit: Option<&CachedBlock>) {
         let Some(statistics) = &self.statistics else {
             return;
         };

@@ -329,11 +329,16 @@ fn what_is_cached_is_not_read_again() {
         assert_eq!(entries, 20_000);
     };
     let policy = ReadaheadPolicy::default();
+    let statistics = known.statistics.as_ref().unwrap();
+    let misses = || statistics.ticker(Ticker::BlockCacheDataMiss);
+    let before = misses();
     let first = bytes_read(&fs, || whole(scan_source(policy)));
     let data = table.properties().data_bytes;
     assert!(first < data * 9 / 10, "{first} of {data} bytes");
+    // The cache is not asked for every block, but each that was read is a miss.
+    let missed = (misses() - before) * (4 << 10);
+    assert!(missed > first * 9 / 10, "{missed} of {first} bytes");
     assert_eq!(bytes_read(&fs, || whole(scan_source(policy))), 0);
-    let statistics = known.statistics.unwrap();
     let hits = statistics.ticker(Ticker::PrefetchHits);
     assert!(hits > 100, "{hits}");
 }
@@ -384,7 +389,7 @@ fn a_long_scan_passes_through_a_full_cache_and_leaves_a_part_of_itself() {
         later < 19 * blocks / 4,
         "{inserts:?} of {blocks} blocks a pass"
     );
-    assert!(later > blocks / 4, "{inserts:?} of {blocks} blocks a pass");
+    assert!(later > blocks / 16, "{inserts:?} of {blocks} blocks a pass");
     // What was pinned does not depend on the memory it was read into.
     drop(table);
     for (number, pinned) in pinned {

@@ -248,7 +248,7 @@ impl ReadOptions {
         /// Whether checksums of blocks read from files are verified.
         verify_checksums: bool, set_verify_checksums, get_verify_checksums;
         /// Whether blocks that were read enter the block cache. What a long scan reads ahead does so while the
-        /// cache has room; when that would push out others, a sixteenth of it does.
+        /// cache has room; when that would push out others, a sixty-fourth of it does.
         fill_cache: bool, fill_cache, get_fill_cache;
         /// Skips range deletions: only for families that never had one.
         ignore_range_deletions: bool, set_ignore_range_deletions, get_ignore_range_deletions;
