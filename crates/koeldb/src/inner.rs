@@ -42,6 +42,7 @@ use crate::write::commit::check_entry;
 use crate::write::owed_logs::OwedLogs;
 use crate::write::queue::{CommitHow, Insertion, Patience, WriteQueue};
 use crate::write::stall::WriteStall;
+use crate::write::standby_log::StandbyLog;
 use crate::write_buffers::WriteBufferManager;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
@@ -92,6 +93,7 @@ pub(crate) struct DbInner {
     pub(crate) background: Background,
     pub(crate) purge: Purge,
     pub(crate) owed_logs: OwedLogs<RecordWriter>,
+    pub(crate) standby_log: StandbyLog,
     /// Logs no longer written and not yet removed, with their bytes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
@@ -166,6 +168,7 @@ impl DbInner {
             stall: WriteStall::default(),
             purge: Purge::default(),
             owed_logs: OwedLogs::default(),
+            standby_log: StandbyLog::default(),
             closed_logs: Mutex::new(Vec::new()),
             resuming: Mutex::new(()),
             gave_up_logs: AtomicBool::new(false),
@@ -522,13 +525,6 @@ impl DbInner {
         flushed
     }
 
-    /// A new log file and its number.
-    pub(crate) fn create_wal(&self) -> Result<(FileNumber, RecordWriter)> {
-        let number = self.new_file_number();
-        let writer = crate::open::new_wal(&*self.fs, &self.wal_dir, number, &self.db_options)?;
-        Ok((number, writer))
-    }
-
     // Closing.
 
     /// Closes for every handle: later calls fail, work in flight ends, the log is made durable.
@@ -559,6 +555,7 @@ impl DbInner {
             }
             _ => Ok(()),
         };
+        self.forget_log();
         self.remove_obsolete_files();
         self.report_failures();
         self.life.store(CLOSED, Ordering::Release);

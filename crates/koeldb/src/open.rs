@@ -41,7 +41,7 @@ use crate::write_buffers::WriteBufferManager;
 use families::{OpenFamily, family_list};
 
 pub use builder::DbBuilder;
-pub(crate) use commit::new_wal;
+pub(crate) use commit::{new_wal_file, wal_writer};
 pub(crate) use families::{add_family, list_families};
 pub use report::{LogReport, RecoveryReport};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_fs::{FileSystem, Purpose, WriteOptions};
+use koeldb_fs::{FileSystem, Purpose, WritableFile, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 
@@ -27,7 +27,8 @@ impl Opening {
         factory: &TableFactory,
     ) -> Result<Wal> {
         let number = factory.numbers.next();
-        let mut writer = new_wal(&*self.fs, &self.wal_dir, number, &self.db)?;
+        let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db)?;
+        let mut writer = wal_writer(file, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);
         if recovered.stopped_early && !is_on(Sabotage::NoMarkAfterDamage) {
             // The next recovery, ours or RocksDB's, recognises by this empty batch that nothing is missing (W2).
@@ -78,19 +79,23 @@ impl Opening {
     }
 }
 
-/// A new, empty log.
-pub(crate) fn new_wal(
+/// The file of a new log.
+pub(crate) fn new_wal_file(
     fs: &dyn FileSystem,
     directory: &Path,
     number: FileNumber,
     db: &DbOptions,
-) -> Result<RecordWriter> {
+) -> Result<Box<dyn WritableFile>> {
     let options = WriteOptions {
         buffer_bytes: koeldb_base::coding::to_usize(db.writable_file_max_buffer_size).max(64 << 10),
         bytes_per_sync: db.wal_bytes_per_sync,
         ..WriteOptions::new(Purpose::Wal)
     };
-    let file = fs.create(&file_name::wal(directory, number), &options)?;
+    fs.create(&file_name::wal(directory, number), &options)
+}
+
+/// Begins a log in its file.
+pub(crate) fn wal_writer(file: Box<dyn WritableFile>, db: &DbOptions) -> Result<RecordWriter> {
     let compression = match db.wal_compression {
         Compression::Zstd => WalCompression::Zstd,
         _ => WalCompression::None,

@@ -406,12 +406,18 @@ impl DbInner {
         Ok(true)
     }
 
-    /// Looks at the memtables because one has grown to its mark: seals those that are full, has successors made for those
-    /// that will be, brings charges up to date.
+    /// Looks at the memtables because one has grown to its mark: seals those that are full, has successors and the next log made
+    /// for those that will be, brings charges up to date.
     #[cold]
     fn look_at_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
         self.look_due.store(false, Ordering::Relaxed);
         let mut full = Vec::new();
+        let mut is_any_half_full = false;
+        // Writes without a log need no next one.
+        let is_logged = commit
+            .wal
+            .as_ref()
+            .is_some_and(|wal| !wal.writer.is_empty());
         for (index, active) in commit.families.iter().enumerate() {
             if let Some(charge) = &active.charge {
                 charge.set(active.memtable.memory_bytes());
@@ -424,6 +430,7 @@ impl DbInner {
             active.family.look_later(bytes, active.write_buffer_bytes);
             if bytes >= active.write_buffer_bytes / 2 {
                 self.request_successor(&active.family);
+                is_any_half_full = true;
             }
         }
         if !full.is_empty() {
@@ -434,6 +441,9 @@ impl DbInner {
                 self.switch_oldest_logged(commit)?;
             }
             self.schedule_flushes();
+        }
+        if is_any_half_full && is_logged {
+            self.request_log();
         }
         let manager = self.write_buffers.as_ref();
         if manager.is_some_and(WriteBufferManager::should_flush) {
@@ -544,7 +554,7 @@ impl DbInner {
             owed.give_up();
             return Ok(());
         }
-        let (number, writer) = self.create_wal()?;
+        let (number, writer) = self.begin_log()?;
         let failed = std::mem::replace(&mut wal.writer, writer);
         lock(&self.closed_logs).push((wal.number, failed.len()));
         wal.number = number;
@@ -566,7 +576,7 @@ impl DbInner {
         wal.writer
             .flush()
             .map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))?;
-        let (number, writer) = self.create_wal()?;
+        let (number, writer) = self.begin_log()?;
         let previous = std::mem::replace(&mut wal.writer, writer);
         let is_durable = !wal.has_unsynced && wal.is_entry_synced;
         lock(&self.closed_logs).push((wal.number, previous.len()));

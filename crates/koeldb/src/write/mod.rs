@@ -14,5 +14,6 @@ pub(crate) mod owed_logs;
 mod pipeline;
 pub(crate) mod queue;
 pub(crate) mod stall;
+pub(crate) mod standby_log;
 
 pub use batch::{BatchEntry, WriteBatch};

@@ -2,6 +2,7 @@
 //! RocksDB writes into our directories, and we go on from there. Both refuse what the other has open.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use koeldb::{
     BlockBasedOptions, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
@@ -251,6 +252,54 @@ fn rocksdb_7_8_writes_into_our_directory() {
     written.expected.check(&db, "after ldb");
     db.compact_all(&CompactRangeOptions::new()).unwrap();
     written.expected.check(&db, "after ldb, compacted");
+}
+
+/// A log that stood by when the process died is empty, and its number the largest: RocksDB replays the one before it, and
+/// neither engine uses a number twice.
+#[test]
+fn rocksdb_7_8_passes_over_a_log_that_stood_by() {
+    let Some(ldb) = Tool::ldb() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let mut table = BlockBasedOptions::new();
+    table.set_format_version(5);
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(128 << 10)
+        .set_block_based_table_factory(&table);
+    let db = Db::open(&options, dir.path()).unwrap();
+    let logs = |dir: &ScratchDir| -> Vec<u64> {
+        let paths = dir.all("log").into_iter();
+        paths.map(|path| path.metadata().unwrap().len()).collect()
+    };
+    let mut expected = Expected::default();
+    let entries = expected.family("default");
+    for number in 0..80 {
+        let (key, value) = (format!("key{number:06}"), [b'v'; 1000]);
+        db.put(&key, value).unwrap();
+        entries.insert(key.into_bytes(), value.to_vec());
+    }
+    let begun = Instant::now();
+    while logs(&dir).len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no log ahead");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let left = ScratchDir::copy_of(dir.path());
+    assert!(matches!(logs(&left)[..], [1..=u64::MAX, 0]));
+    assert_eq!(ldb.scan(left.path(), "default").len(), 80);
+    ldb.run(&[
+        &format!("--db={}", left.path().display()),
+        "--try_load_options",
+        "put",
+        "from ldb",
+        "a value",
+    ]);
+    let entries = expected.family("default");
+    entries.insert(b"from ldb".to_vec(), b"a value".to_vec());
+    let db = Db::open(&options, left.path()).unwrap();
+    expected.check(&db, "after ldb");
 }
 
 fn assert_found(verdict: &Verdict, expected: &Expected, what: &str) {

@@ -1,0 +1,163 @@
+//! The log that stands by: its file is there before the leader begins it, so that switching costs microseconds also where the
+//! system takes long to make a file.
+//!
+//! A job in the background makes the file when a memtable is half full. It is empty, and its name not durable, until the
+//! leader takes it over; then it is like one that was made in that moment. A crash may leave it: recovery, RocksDB's
+//! too, finds no record in it and passes over it, and it goes with the other obsolete logs. A close removes it.
+//!
+//! A younger log has a larger number. So the leader, who alone begins logs, either takes the one that stands by, or makes one
+//! of a larger number and says so; what was being made meanwhile comes too late, and is removed.
+
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::stats::Ticker;
+use koeldb_base::sync::{Mutex, lock};
+use koeldb_fs::WritableFile;
+use koeldb_log::RecordWriter;
+
+use crate::env::JobPriority;
+use crate::inner::DbInner;
+use crate::listener::Event;
+use crate::open::{new_wal_file, wal_writer};
+
+/// A log without records that nobody writes to yet.
+#[derive(Debug)]
+pub(crate) struct EmptyLog {
+    number: FileNumber,
+    file: Box<dyn WritableFile>,
+}
+
+#[derive(Debug)]
+enum State<L> {
+    Nothing,
+    /// A job makes one.
+    Requested,
+    /// A job makes one, and the leader has begun a log meanwhile.
+    TooLate,
+    Ready(L),
+}
+
+/// The log that stands by, if there is one.
+#[derive(Debug)]
+pub(crate) struct StandbyLog<L = EmptyLog> {
+    state: Mutex<State<L>>,
+}
+
+impl<L> Default for StandbyLog<L> {
+    fn default() -> Self {
+        StandbyLog {
+            state: Mutex::new(State::Nothing),
+        }
+    }
+}
+
+impl<L> StandbyLog<L> {
+    /// Whether the caller, who leads, has to have one made: there is none, and none is being made. Its number must be
+    /// taken after this.
+    fn request(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_nothing = matches!(*state, State::Nothing);
+        if is_nothing {
+            *state = State::Requested;
+        }
+        is_nothing
+    }
+
+    /// The one that was requested is made, or could not be; gives back one that comes too late.
+    fn made(&self, log: Option<L>) -> Option<L> {
+        let mut state = lock(&self.state);
+        if matches!(*state, State::TooLate) {
+            *state = State::Nothing;
+            return log;
+        }
+        *state = log.map_or(State::Nothing, State::Ready);
+        None
+    }
+
+    /// For the leader, who begins a log: this one, or one whose number is taken after this.
+    fn take(&self) -> Option<L> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::Nothing) {
+            State::Ready(log) => Some(log),
+            State::Nothing => None,
+            State::Requested | State::TooLate => {
+                *state = State::TooLate;
+                None
+            }
+        }
+    }
+
+    /// Whether one stands by.
+    #[cfg(test)]
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(*lock(&self.state), State::Ready(_))
+    }
+}
+
+impl DbInner {
+    /// Has the next log made in the background, unless there is one; called by the leader.
+    pub(crate) fn request_log(self: &Arc<Self>) {
+        if !self.standby_log.request() {
+            return;
+        }
+        let inner = Arc::clone(self);
+        self.env.pool.submit(JobPriority::High, move || {
+            if let Ok(_foreground) = inner.background.enter() {
+                inner.prepare_log();
+            }
+        });
+    }
+
+    fn prepare_log(&self) {
+        let made = self.new_log_file();
+        if let Err(error) = &made {
+            // Nothing is lost: the leader makes one itself, and meets the error if it lasts.
+            self.info_log
+                .warn(format_args!("making a log ahead: {error}"));
+            self.notify(&Event::BackgroundError(error));
+            self.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        }
+        if let Some(late) = self.standby_log.made(made.ok()) {
+            self.remove_unused(late);
+        }
+    }
+
+    fn new_log_file(&self) -> Result<EmptyLog> {
+        let number = self.new_file_number();
+        let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db_options)?;
+        Ok(EmptyLog { number, file })
+    }
+
+    /// A new log and its number, for the leader: the one that stands by, or one made now.
+    pub(crate) fn begin_log(&self) -> Result<(FileNumber, RecordWriter)> {
+        let EmptyLog { number, file } = match self.standby_log.take() {
+            Some(log) => log,
+            None => self.new_log_file()?,
+        };
+        Ok((number, wal_writer(file, &self.db_options)?))
+    }
+
+    /// Removes the log that stands by. None is made any more.
+    pub(crate) fn forget_log(&self) {
+        if let Some(log) = self.standby_log.take() {
+            self.remove_unused(log);
+        }
+    }
+
+    /// No edit names it, and nothing was written to it. What cannot be removed goes with the next open.
+    fn remove_unused(&self, log: EmptyLog) {
+        let path = file_name::wal(&self.wal_dir, log.number);
+        let removed = log.file.close().and_then(|()| self.fs.remove_file(&path));
+        if let Err(error) = removed {
+            self.info_log
+                .warn(format_args!("removing {}: {error}", path.display()));
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use koeldb_fs::{
+    Clock, Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem,
+    Operation, Purpose, SurvivalPolicy, SystemClock,
+};
+
+use super::*;
+use crate::options::Options;
+use crate::{Db, Env};
+
+const PATH: &str = "/db";
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn options(fs: Arc<dyn FileSystem>) -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(128 << 10)
+        .set_disable_auto_compactions(true)
+        .set_env(&Env::new(fs, Arc::new(SystemClock)));
+    options
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = SystemClock.now();
+    while !condition() {
+        assert!(SystemClock.now() - begun < LIMIT, "in vain: {what}");
+        SystemClock.sleep(Duration::from_millis(1));
+    }
+}
+
+/// A database and the number of its last key.
+struct Loaded {
+    db: Db,
+    keys: u64,
+}
+
+impl Loaded {
+    fn open(options: &Options) -> Self {
+        let db = Db::open(options, PATH).unwrap();
+        Loaded { db, keys: 0 }
+    }
+
+    fn put(&mut self) {
+        self.keys += 1;
+        self.db.put(self.keys.to_le_bytes(), [1; 1000]).unwrap();
+    }
+
+    /// Writes until the active memtable is so many sixteenths full.
+    fn fill(&mut self, sixteenths: usize) {
+        let filled_bytes = |db: &Db| {
+            let family = db.default_cf().data();
+            family.read(|state| state.active.memtable.filled_bytes())
+        };
+        while filled_bytes(&self.db) < sixteenths * (8 << 10) {
+            self.put();
+        }
+        // The next leader looks at what has grown.
+        self.put();
+    }
+
+    fn current(&self) -> FileNumber {
+        let leadership = self.db.inner().queue.lead();
+        leadership.commit.wal.as_ref().unwrap().number
+    }
+
+    /// The log that stands by, once there is one.
+    fn standing_by(&self) -> FileNumber {
+        let standby = &self.db.inner().standby_log;
+        wait_until("a log that stands by", || standby.is_ready());
+        match &*lock(&standby.state) {
+            State::Ready(log) => log.number,
+            state => panic!("{state:?}"),
+        }
+    }
+
+    fn has_all(&self, db: &Db) {
+        for key in 1..=self.keys {
+            assert!(db.get(key.to_le_bytes()).unwrap().is_some(), "key {key}");
+        }
+    }
+}
+
+fn logs(fs: &dyn FileSystem) -> Vec<FileNumber> {
+    koeldb_log::wal::list(fs, Path::new(PATH)).unwrap()
+}
+
+#[test]
+fn the_switch_takes_over_the_log_that_stands_by_and_a_close_removes_it() {
+    let fs = MemoryFileSystem::new();
+    let mut loaded = Loaded::open(&options(Arc::new(fs.clone())));
+    loaded.fill(5);
+    assert_eq!(logs(&fs), [loaded.current()], "before it is half full");
+    for _ in 0..3 {
+        loaded.fill(9);
+        let next = loaded.standing_by();
+        assert_eq!(logs(&fs).last(), Some(&next));
+        let path = file_name::wal(Path::new(PATH), next);
+        assert!(fs.read_all(&path, 1, Purpose::Other).unwrap().is_empty());
+        assert!(next > loaded.current());
+        loaded.fill(16);
+        assert_eq!(loaded.current(), next);
+    }
+    loaded.fill(9);
+    let unused = loaded.standing_by();
+    loaded.db.close().unwrap();
+    assert!(!logs(&fs).contains(&unused));
+    let db = Db::open(&options(Arc::new(fs)), PATH).unwrap();
+    loaded.has_all(&db);
+}
+
+#[test]
+fn what_a_crash_leaves_of_a_log_that_stood_by_is_passed_over_and_removed() {
+    let fs = MemoryFileSystem::new();
+    let mut loaded = Loaded::open(&options(Arc::new(fs.clone())));
+    loaded.fill(9);
+    let first = loaded.standing_by();
+    // Alone, and behind a log that has begun: before and after a synced write in that one.
+    let mut images = vec![fs.crash_image(SurvivalPolicy::Generous, 1)];
+    loaded.fill(16);
+    loaded.fill(9);
+    let second = loaded.standing_by();
+    images.push(fs.crash_image(SurvivalPolicy::Generous, 2));
+    loaded.db.flush_wal(true).unwrap();
+    for policy in SurvivalPolicy::ALL {
+        images.push(fs.crash_image(policy, 3));
+    }
+    assert!(first < second);
+    for (index, image) in images.iter().enumerate() {
+        let left = logs(image);
+        let mut options = options(Arc::new(image.clone()));
+        options.set_wal_recovery_mode(koeldb_log::RecoveryMode::AbsoluteConsistency);
+        let db = Db::open(&options, PATH).unwrap();
+        if index > 0 {
+            loaded.has_all(&db);
+        }
+        assert!(!db.recovery_report().dropped_anything());
+        let now = logs(image);
+        assert_eq!(now.len(), 1, "{now:?}");
+        assert!(now[0] > *left.last().unwrap(), "{left:?}, {now:?}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_made_ahead_is_told_of_and_made_by_the_switch() {
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 0));
+    let told = Arc::new(AtomicU64::new(0));
+    let mut options = options(Arc::clone(&faults) as _);
+    let counted = Arc::clone(&told);
+    options.add_event_listener(move |event: &Event<'_>| {
+        if matches!(event, Event::BackgroundError(_)) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut loaded = Loaded::open(&options);
+    let rule = FaultRule::new(FaultAction::Fail(Failure::TooManyFiles));
+    faults.add_rule(rule.on(&[Operation::Create]).purpose(Purpose::Wal).nth(1));
+    loaded.fill(9);
+    wait_until("somebody told", || told.load(Ordering::Relaxed) == 1);
+    let before = loaded.current();
+    loaded.fill(16);
+    assert!(loaded.current() > before);
+    loaded.fill(9);
+    loaded.standing_by();
+    loaded.db.close().unwrap();
+    let db = Db::open(&options, PATH).unwrap();
+    loaded.has_all(&db);
+}
+
+#[test]
+fn a_log_that_is_made_too_late_is_removed_and_never_begun() {
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 0));
+    let mut loaded = Loaded::open(&options(Arc::clone(&faults) as _));
+    let rule = FaultRule::new(FaultAction::Delay(Duration::from_millis(300)));
+    faults.add_rule(rule.on(&[Operation::Create]).purpose(Purpose::Wal).nth(1));
+    loaded.fill(16);
+    let begun = loaded.current();
+    let standby = &loaded.db.inner().standby_log;
+    wait_until("the late one", || {
+        matches!(&*lock(&standby.state), State::Nothing)
+    });
+    wait_until("its end", || logs(&*faults).last() == Some(&begun));
+    loaded.put();
+    assert_eq!(loaded.current(), begun);
+}
+
+#[test]
+fn writes_without_a_log_have_none_made_ahead() {
+    let fs = MemoryFileSystem::new();
+    let mut loaded = Loaded::open(&options(Arc::new(fs.clone())));
+    let mut unlogged = crate::WriteOptions::new();
+    unlogged.disable_wal(true);
+    let only = loaded.current();
+    for key in 0..400_u64 {
+        loaded
+            .db
+            .put_opt(key.to_le_bytes(), [1; 1000], &unlogged)
+            .unwrap();
+    }
+    assert!(matches!(
+        &*lock(&loaded.db.inner().standby_log.state),
+        State::Nothing
+    ));
+    assert_eq!(logs(&fs), [only]);
+    // What is logged needs one again.
+    loaded.fill(16);
+    loaded.fill(9);
+    loaded.standing_by();
+}
