@@ -3,6 +3,7 @@
 use koeldb_base::{Error, KeyOrder, Result};
 
 use super::prefix_hash::BUCKET_BYTES;
+use super::sorted_hash::PLACE_BYTES;
 use crate::memtable::MemtableOptions;
 
 /// So many entries get eight places, at least, when the number of buckets is left to us: few buckets then have more keys than
@@ -108,7 +109,7 @@ pub(super) fn sorted_hash_bucket_count(
     options: &MemtableOptions,
     entry_bytes: Option<usize>,
 ) -> usize {
-    let max = (options.write_buffer_bytes / BUCKETS_SHARE_MAX / size_of::<usize>()).max(1);
+    let max = (options.write_buffer_bytes / BUCKETS_SHARE_MAX / PLACE_BYTES).max(1);
     let wanted = match options.rep {
         RepKind::SortedHash { bucket_count, .. } if bucket_count > 0 => bucket_count,
         _ => {
@@ -132,4 +133,32 @@ pub(super) fn prefix_bucket_count(options: &MemtableOptions) -> usize {
     };
     let max = options.write_buffer_bytes / BUCKETS_SHARE_MAX / BUCKET_BYTES;
     wanted.min(max).max(1)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::rep::sorted_hash::BucketArray;
+
+    #[test]
+    fn buckets_take_a_share_of_the_write_buffer_whatever_an_address_takes() {
+        for write_buffer_bytes in [1 << 20, 3 << 20, 64 << 20, 100_000_000] {
+            for bucket_count in [0, 1_000_000, 1 << 30] {
+                let options = MemtableOptions {
+                    rep: RepKind::SortedHash {
+                        bucket_count,
+                        sorted_vector_limit: 1,
+                    },
+                    write_buffer_bytes,
+                    ..MemtableOptions::default()
+                };
+                let count = sorted_hash_bucket_count(&options, Some(1));
+                let bytes = BucketArray::bytes_of(count);
+                assert!(
+                    bytes <= write_buffer_bytes / BUCKETS_SHARE_MAX,
+                    "{bytes} bytes of {write_buffer_bytes}"
+                );
+            }
+        }
+    }
 }

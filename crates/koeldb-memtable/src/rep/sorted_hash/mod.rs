@@ -70,7 +70,7 @@ pub(crate) use cursor::SortedHashCursor;
 use cursor::TAIL_MAX;
 use log::{Item, LogWriter, Segment};
 use memory::Gauge;
-pub(crate) use node::BucketArray;
+pub(crate) use node::{BucketArray, PLACE_BYTES};
 use node::{HeadRef, KeyHash, NodeRef, make_head, make_node};
 use runs::{ItemOrder, RUNS_MAX, RunSet, SEEK_MERGE_MAX};
 

@@ -332,6 +332,9 @@ pub(super) struct Bucket {
     chain: AtomicPtr<Head>,
 }
 
+/// What a bucket takes for each key that it has a place for. A bucket is a line of the cache whatever an address takes.
+pub(crate) const PLACE_BYTES: usize = size_of::<Bucket>() / PLACES;
+
 /// Where a key that is not in a bucket would be put: the first of its slots that was empty, or its chain as it was.
 #[derive(Clone, Copy)]
 pub(super) struct Vacancy {
