@@ -31,6 +31,7 @@
 #[cfg(not(all(loom, test)))]
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
@@ -124,8 +125,17 @@ pub(super) struct Head {
     node: Node,
 }
 
+impl Node {
+    fn empty() -> Self {
+        Node {
+            older: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
+
 const NODE_BYTES: usize = size_of::<Node>();
-const HEAD_BYTES: usize = size_of::<Head>();
+// What follows a head follows its node.
+const _: () = assert!(offset_of!(Head, node) + NODE_BYTES == size_of::<Head>());
 
 /// Where a node is, for logs and runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -469,23 +479,14 @@ pub(super) fn make_head<'t>(
     parts: &EntryParts<'_>,
     arena: &SharedArena,
 ) -> HeadRef<'t> {
-    let far = parts.allocate_far(lease, arena);
-    let start = lease.allocate(HEAD_BYTES + parts.near_len(far));
-    let head = start.cast::<Head>();
     let empty = Head {
         next: AtomicPtr::new(ptr::null_mut()),
         newest: AtomicPtr::new(ptr::null_mut()),
-        node: Node {
-            older: AtomicPtr::new(ptr::null_mut()),
-        },
+        node: Node::empty(),
     };
-    // SAFETY: the memory is this call's alone, aligned to 8 and larger than a head.
-    unsafe { head.write(empty) };
-    // SAFETY: the head was just written, in memory that lives as long as the arena.
-    let head = unsafe { HeadRef::new(head.as_ptr()) }.expect("memory is not at null");
-    // SAFETY: the entry fills what is left of the memory, and the value its own, in the arena of the lease.
-    unsafe { parts.write_apart(head.node().entry_start(), far) };
-    head
+    let head = write_behind(empty, lease, parts, arena);
+    // SAFETY: the head was just written, in memory that lives as long as the arena, and its entry behind it.
+    unsafe { HeadRef::new(head.as_ptr()) }.expect("memory is not at null")
 }
 
 /// Writes an entry behind a node, to which nothing leads yet.
@@ -495,19 +496,29 @@ pub(super) fn make_node<'t>(
     parts: &EntryParts<'_>,
     arena: &SharedArena,
 ) -> NodeRef<'t> {
+    let node = write_behind(Node::empty(), lease, parts, arena);
+    // SAFETY: the node was just written, in memory that lives as long as the arena, and its entry behind it.
+    unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null")
+}
+
+/// Writes a head or a node and behind it, as both end in a node, an entry.
+#[inline]
+fn write_behind<T>(
+    front: T,
+    lease: &mut Lease<'_>,
+    parts: &EntryParts<'_>,
+    arena: &SharedArena,
+) -> NonNull<T> {
+    const { assert!(align_of::<T>() <= 8) };
     let far = parts.allocate_far(lease, arena);
-    let start = lease.allocate(NODE_BYTES + parts.near_len(far));
-    let node = start.cast::<Node>();
-    let empty = Node {
-        older: AtomicPtr::new(ptr::null_mut()),
-    };
-    // SAFETY: the memory is this call's alone, aligned to 8 and larger than a node.
-    unsafe { node.write(empty) };
-    // SAFETY: the node was just written, in memory that lives as long as the arena.
-    let node = unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null");
+    let start = lease.allocate(size_of::<T>() + parts.near_len(far));
+    // SAFETY: the memory is this call's alone, aligned to 8 and larger than what is written.
+    unsafe { start.cast::<T>().write(front) };
+    // SAFETY: as above.
+    let entry = unsafe { start.add(size_of::<T>()) };
     // SAFETY: the entry fills what is left of the memory, and the value its own, in the arena of the lease.
-    unsafe { parts.write_apart(node.entry_start(), far) };
-    node
+    unsafe { parts.write_apart(entry, far) };
+    start.cast()
 }
 
 /// The buckets of a table.
