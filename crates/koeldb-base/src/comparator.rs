@@ -176,10 +176,25 @@ fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
 pub fn first_bytes(key: &[u8]) -> u64 {
     match key.first_chunk() {
         Some(first) => u64::from_le_bytes(*first).swap_bytes(),
-        None => {
-            let behind = |number: u64, byte: &u8| (number >> 8) | (u64::from(*byte) << 56);
-            key.iter().rev().fold(0, behind)
-        }
+        None => short_number(key),
+    }
+}
+
+/// The same of fewer than eight bytes: the first and the last ones of a power of two, which may overlap.
+#[inline]
+fn short_number(key: &[u8]) -> u64 {
+    let bits = u32::try_from(key.len()).map_or(u64::BITS, |bytes| bytes.saturating_mul(8));
+    let unused = u64::BITS.saturating_sub(bits);
+    if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
+        let first = u64::from(u32::from_le_bytes(*first).swap_bytes()) << 32;
+        let last = u64::from(u32::from_le_bytes(*last).swap_bytes());
+        first | last.unbounded_shl(unused)
+    } else if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
+        let first = u64::from(u16::from_le_bytes(*first).swap_bytes()) << 48;
+        let last = u64::from(u16::from_le_bytes(*last).swap_bytes());
+        first | last.unbounded_shl(unused)
+    } else {
+        key.first().map_or(0, |byte| u64::from(*byte) << 56)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Hints: eight bytes of a key as a number, to be compared in its place.
 
 use koeldb_base::KeyOrder;
+use koeldb_base::comparator::first_bytes;
 
 const BASE_BYTES_MAX: usize = 64;
-const HINT_BYTES: usize = size_of::<u64>();
 
 /// The bytes in front of those that hints are made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,22 +38,17 @@ impl Base {
         match order {
             KeyOrder::Bytewise => self.bytewise_hint(user_key),
             KeyOrder::ReverseBytewise => !self.bytewise_hint(user_key),
-            KeyOrder::Uint64 => <[u8; 8]>::try_from(user_key).map_or(u64::MAX, u64::from_le_bytes),
-            KeyOrder::Custom(_) => 0,
+            KeyOrder::Uint64 | KeyOrder::Custom(_) => order.head(user_key),
         }
     }
 
     #[inline]
     fn bytewise_hint(&self, user_key: &[u8]) -> u64 {
         let base = &self.bytes[..self.len];
-        let Some(rest) = user_key.strip_prefix(base) else {
-            return if user_key < base { 0 } else { u64::MAX };
-        };
-        let first = rest.first_chunk().copied().unwrap_or_else(|| {
-            let mut padded = [0; HINT_BYTES];
-            padded[..rest.len()].copy_from_slice(rest);
-            padded
-        });
-        u64::from_le_bytes(first).swap_bytes()
+        match user_key.strip_prefix(base) {
+            Some(rest) => first_bytes(rest),
+            None if user_key < base => 0,
+            None => u64::MAX,
+        }
     }
 }

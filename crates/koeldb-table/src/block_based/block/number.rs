@@ -11,6 +11,7 @@
 use std::cmp::Ordering;
 
 use koeldb_base::KeyOrder;
+use koeldb_base::comparator::first_bytes;
 
 const NUMBER_BYTES: usize = 8;
 
@@ -51,9 +52,7 @@ impl Numbering {
         match self {
             Numbering::Ascending(prefix) => leading_number(user_key, prefix),
             Numbering::Descending(prefix) => !leading_number(user_key, prefix),
-            Numbering::Integers => {
-                <[u8; NUMBER_BYTES]>::try_from(user_key).map_or(u64::MAX, u64::from_le_bytes)
-            }
+            Numbering::Integers => KeyOrder::Uint64.head(user_key),
         }
     }
 }
@@ -131,29 +130,7 @@ impl KeySpan {
 /// The 8 bytes from `at` on, the first one highest, missing ones zero.
 #[inline]
 fn leading_number(key: &[u8], at: usize) -> u64 {
-    let rest = key.get(at..).unwrap_or_default();
-    match rest.first_chunk::<NUMBER_BYTES>() {
-        Some(bytes) => u64::from_le_bytes(*bytes).swap_bytes(),
-        None => short_number(rest),
-    }
-}
-
-/// The same of fewer than 8 bytes: the first and the last ones of a power of two, which may overlap.
-#[inline]
-fn short_number(rest: &[u8]) -> u64 {
-    let bits = u32::try_from(rest.len()).map_or(u64::BITS, |bytes| bytes.saturating_mul(8));
-    let unused = u64::BITS.saturating_sub(bits);
-    if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
-        let first = u64::from(u32::from_le_bytes(*first).swap_bytes()) << 32;
-        let last = u64::from(u32::from_le_bytes(*last).swap_bytes());
-        first | last.unbounded_shl(unused)
-    } else if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
-        let first = u64::from(u16::from_le_bytes(*first).swap_bytes()) << 48;
-        let last = u64::from(u16::from_le_bytes(*last).swap_bytes());
-        first | last.unbounded_shl(unused)
-    } else {
-        rest.first().map_or(0, |byte| u64::from(*byte) << 56)
-    }
+    first_bytes(key.get(at..).unwrap_or_default())
 }
 
 #[cfg(test)]
