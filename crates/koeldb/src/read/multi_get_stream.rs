@@ -48,24 +48,31 @@ enum Place {
 struct Running {
     batch: SuspendedBatch,
     values: PinnedSlices,
-    /// Of each look-up, whether its answer was taken.
-    taken: Vec<bool>,
+    /// So many look-ups were probed when answers were taken last, and these of them waited.
+    probed: usize,
+    waited: Vec<usize>,
+    /// Of each look-up, whether it waits; only while answers are taken.
+    waits: Vec<bool>,
 }
 
 impl Running {
-    /// Takes the answers of the look-ups that are done.
+    /// Takes the answers of the look-ups that are done. It looks at those that waited before and those that were probed
+    /// since, so that a long batch is not gone through again at each poll.
     fn take_done(&mut self, ready: &mut VecDeque<Item>) {
         let Running {
             batch,
             values,
-            taken,
+            probed,
+            waited,
+            waits,
         } = self;
         let operator = batch.super_version.options.merge_operator.as_deref();
-        let (probed, waits) = batch.probing.progress();
-        let mut waiting = vec![false; probed];
-        waits.for_each(|at| waiting[at] = true);
-        for at in (0..probed).filter(|&at| !waiting[at]) {
-            if std::mem::replace(&mut taken[at], true) {
+        let (probed_now, waiting) = batch.probing.progress();
+        let waited_before = std::mem::replace(waited, waiting.collect());
+        waited.iter().for_each(|&at| waits[at] = true);
+        let probed_since = std::mem::replace(probed, probed_now)..probed_now;
+        for at in waited_before.into_iter().chain(probed_since) {
+            if waits[at] {
                 continue;
             }
             let found = values.lookups[at].take_answer(operator);
@@ -73,6 +80,7 @@ impl Running {
             let failed = std::mem::replace(&mut values.answers[index], Ok(None));
             ready.push_back((index, failed.and(found)));
         }
+        waited.iter().for_each(|&at| waits[at] = false);
     }
 }
 
@@ -135,7 +143,9 @@ impl MultiGetStream {
             Ok(First::Suspended(batch)) => {
                 self.place = Place::Running(Box::new(Running {
                     batch,
-                    taken: vec![false; values.lookups.len()],
+                    probed: 0,
+                    waited: Vec::new(),
+                    waits: vec![false; values.lookups.len()],
                     values,
                 }));
                 return;
