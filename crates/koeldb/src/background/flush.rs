@@ -221,6 +221,9 @@ impl DbInner {
             }
         }
         {
+            // Asked for this late, the logs behind are still those of before: while writes are refused no memtable is sealed and
+            // no log begins, so all active ones are empty and begin with the log that replaced the given up. None of the older
+            // logs is synced first, as before the flush of one family (O7): all families leave them in one edit.
             let mut versions = lock(&self.versions);
             versions.raise_last_seqno(self.visible_seqno());
             let mut edits = Vec::new();
