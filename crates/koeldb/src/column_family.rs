@@ -106,10 +106,10 @@ impl ColumnFamily {
         self.put_opt(key, value, &WriteOptions::new())
     }
 
-    /// Gives `key` a value.
+    /// As [`ColumnFamily::put`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// As [`ColumnFamily::put`].
     pub fn put_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -130,10 +130,10 @@ impl ColumnFamily {
         self.merge_opt(key, operand, &WriteOptions::new())
     }
 
-    /// Adds an operand for the merge operator to `key`.
+    /// As [`ColumnFamily::merge`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
+    /// As [`ColumnFamily::merge`].
     pub fn merge_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -160,10 +160,10 @@ impl ColumnFamily {
         self.delete_opt(key, &WriteOptions::new())
     }
 
-    /// Deletes `key`; one that does not exist is fine.
+    /// As [`ColumnFamily::delete`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// As [`ColumnFamily::delete`].
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         let key = key.as_ref();
         self.write_one(options, |batch, cf| {
@@ -180,10 +180,10 @@ impl ColumnFamily {
         self.single_delete_opt(key, &WriteOptions::new())
     }
 
-    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged.
+    /// As [`ColumnFamily::single_delete`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// As [`ColumnFamily::single_delete`].
     pub fn single_delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         let key = key.as_ref();
         self.write_one(options, |batch, cf| {
@@ -199,10 +199,10 @@ impl ColumnFamily {
         self.delete_range_opt(from, to, &WriteOptions::new())
     }
 
-    /// Deletes the keys from `from` up to, but without, `to`.
+    /// As [`ColumnFamily::delete_range`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`]; `InvalidArgument` if `from` is behind `to`.
+    /// As [`ColumnFamily::delete_range`].
     pub fn delete_range_opt(
         &self,
         from: impl AsRef<[u8]>,
@@ -443,10 +443,10 @@ impl ColumnFamily {
         self.flush_opt(&FlushOptions::new())
     }
 
-    /// Writes the memtable to a table.
+    /// As [`ColumnFamily::flush`], under `options`.
     ///
     /// # Errors
-    /// What the flush failed with.
+    /// As [`ColumnFamily::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
             .flush_families(&[Arc::clone(&self.data)], options)

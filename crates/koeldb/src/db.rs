@@ -235,10 +235,10 @@ impl Db {
         self.default.put(key, value)
     }
 
-    /// Gives `key` a value in the default family.
+    /// As [`Db::put`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// As [`Db::put`].
     pub fn put_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -256,10 +256,10 @@ impl Db {
         self.default.merge(key, operand)
     }
 
-    /// Adds an operand for the merge operator to `key` in the default family.
+    /// As [`Db::merge`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
+    /// As [`Db::merge`].
     pub fn merge_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -277,10 +277,10 @@ impl Db {
         self.default.delete(key)
     }
 
-    /// Deletes `key` in the default family; one that does not exist is fine.
+    /// As [`Db::delete`], under `options`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// As [`Db::delete`].
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         self.default.delete_opt(key, options)
     }
@@ -309,7 +309,7 @@ impl Db {
         self.write_opt(batch, &WriteOptions::new())
     }
 
-    /// Applies a batch, wholly or not at all, across families.
+    /// As [`Db::write`], under `options`.
     ///
     /// # Errors
     /// Every error says by [`Error::write_outcome`] whether the write may still take effect. `InvalidArgument` for
@@ -531,10 +531,10 @@ impl Db {
         self.flush_opt(&FlushOptions::new())
     }
 
-    /// Flushes every family.
+    /// As [`Db::flush`], under `options`.
     ///
     /// # Errors
-    /// What a flush failed with.
+    /// As [`Db::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
             .flush_families(&self.inner().all_families(), options)
