@@ -10,7 +10,7 @@ use koeldb::{
     BlockBasedOptions, Cache, Compression, Db, ErrorKind, Options, PinnedSlice, ReadOptions, Result,
 };
 
-use crate::async_multi_get::{Device, Wrong, key};
+use crate::device::{Device, Wrong, key};
 
 /// One table whose blocks are not in the cache, which has room for them.
 fn cold_table() -> (Device, Db) {
@@ -29,11 +29,7 @@ fn cold_table() -> (Device, Db) {
     }
     db.flush().unwrap();
     db.close().unwrap();
-    let db = device.open(&options);
-    let mut read = ReadOptions::new();
-    read.fill_cache(false).set_async_io(false);
-    assert_eq!(db.range_opt(.., &read).count(), 500);
-    device.damage.take_reads();
+    let db = device.open_cold(&options, 500);
     (device, db)
 }
 

@@ -15,6 +15,7 @@ mod async_reads;
 mod async_scan;
 mod cuckoo;
 mod defaults;
+mod device;
 mod errors;
 mod examples;
 mod expected;

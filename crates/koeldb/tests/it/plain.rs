@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use koeldb::{
     CompactRangeOptions, ConfigOptions, Db, EncodingType, ErrorKind, Event, FixedPrefix, Options,
-    PlainTableOptions, ReadOptions, ReverseBytewiseComparator, StringAppend,
+    PlainTableOptions, ReverseBytewiseComparator, StringAppend,
 };
 
-use crate::async_multi_get::{self, Device, Model, Random, Wrong, batch, modes};
+use crate::device::{self, Device, Model, Random, batch, check_damage_and_scans, modes, uncached};
 use crate::expected::Expected;
 use crate::model;
 use crate::rocksdb::Java;
@@ -398,7 +398,7 @@ fn tables_that_are_read_directly_are_read_in_pieces() {
         let mut random = Random::new(seed);
         for run in 0..2 {
             for number in (run..KEYS).step_by(1 + usize::try_from(run).unwrap()) {
-                let key = async_multi_get::key(number);
+                let key = device::key(number);
                 let length = match random.below(60) {
                     0 => 40_000,
                     _ => random.index(90),
@@ -427,10 +427,9 @@ fn tables_that_are_read_directly_are_read_in_pieces() {
         }
         db.close().unwrap();
         let db = device.open(&options);
-        let mut cold = ReadOptions::new();
-        cold.fill_cache(false);
+        let cold = uncached();
         // Opens the tables.
-        db.get_opt(async_multi_get::key(7), &cold).unwrap();
+        db.get_opt(device::key(7), &cold).unwrap();
         device.damage.take_reads();
         for _ in 0..4 {
             let keys = batch(&mut random, KEYS);
@@ -445,26 +444,11 @@ fn tables_that_are_read_directly_are_read_in_pieces() {
         device.damage.take_reads();
         let mut fewest = u64::MAX;
         for number in 0..50 {
-            db.get_opt(async_multi_get::key(number), &cold).unwrap();
+            db.get_opt(device::key(number), &cold).unwrap();
             let reads = device.damage.take_reads();
             fewest = fewest.min(reads.iter().map(|(_, part)| part.end - part.start).sum());
         }
         assert!(fewest <= 200_000, "{fewest} bytes");
-        // A damaged piece is noticed, and fails the keys that need it.
-        let wanted = async_multi_get::key(11);
-        db.get_opt(&wanted, &cold).unwrap();
-        let part = device.damage.take_reads().remove(0);
-        device.damage.spoil(&part, Wrong::Flipped);
-        for mode in modes(&cold) {
-            let found = db.multi_get_opt(&[&wanted], &mode);
-            assert_eq!(found.get(0).unwrap_err().kind(), ErrorKind::Corruption);
-        }
-        device.damage.heal();
-        let scanned: Vec<_> = db
-            .range_opt(.., &cold)
-            .map(|entry| entry.unwrap().0.to_vec())
-            .collect();
-        assert!(scanned.iter().eq(model.keys()), "scans load the table");
-        db.verify_checksums().unwrap();
+        check_damage_and_scans(&device, &db, &model, &device::key(11));
     }
 }

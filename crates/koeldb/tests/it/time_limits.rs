@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use koeldb::{BlockBasedOptions, Cache, Db, DbCursor, ErrorKind, ReadOptions, Result};
 
-use crate::async_multi_get::{Device, Model, Random, fill, key, options_with};
+use crate::device::{Device, Model, Random, fill, key, options_with};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_millis(5);
@@ -19,11 +19,7 @@ fn database(cache: &Cache) -> (Device, Db, Model) {
     let db = device.open_plainly(&options);
     let model = fill(&db, &mut random, 300, 4);
     db.close().unwrap();
-    let db = device.open(&options);
-    let mut read = ReadOptions::new();
-    read.fill_cache(false).set_async_io(false);
-    assert_eq!(db.range_opt(.., &read).count(), model.len());
-    device.damage.take_reads();
+    let db = device.open_cold(&options, model.len());
     (device, db, model)
 }
 
