@@ -45,8 +45,8 @@
 //! | H25 | a switch builds the buckets | a successor stands by, arrays are used again | `h25`, `switching_takes_microseconds` |
 //! | H28 | an iterator outlives what it needs | it owns it | `h28`, `a_cursor_outlives_the_switch_the_flush_and_the_handle` |
 //!
-//! What was promised of it holds: writes in parallel without locks, reads that go straight to a bucket (`m1` to `m6`, the
-//! stress tests); seeks that see all that was acknowledged and suspend nobody (`m7`, `h14_h15`); no new vector without a
+//! What was promised of it holds: writes in parallel without locks, reads that go straight to a bucket (`m1` to `m6`, `m15`,
+//! `m16`, the stress tests); seeks that see all that was acknowledged and suspend nobody (`m7`, `h14_h15`); no new vector without a
 //! write between two seeks, and the same ones for all cursors (`h02`); vectors cut at a limit that can be chosen
 //! (`the_limit_of_a_vector_is_where_a_task_is_offered`), small ones merged (`h09_h10`,
 //! `background_merges_keep_runs_few_while_seeks_go_on`); a table that stands by
@@ -71,7 +71,7 @@ use cursor::TAIL_MAX;
 use log::{Item, LogWriter, Segment};
 use memory::Gauge;
 pub(crate) use node::{BucketArray, PLACE_BYTES};
-use node::{HeadRef, KeyHash, NodeRef, make_head, make_node};
+use node::{HeadRef, KeyHash, NodeRef};
 use runs::{ItemOrder, RUNS_MAX, RunSet, SEEK_MERGE_MAX};
 
 use super::entry::{Entry, EntryParts};
@@ -249,47 +249,17 @@ impl SortedHash {
         debug_assert!(!self.sealed.load(Ordering::Relaxed));
         let encoded_len = parts.encoded_len();
         let bucket = self.buckets.bucket(hash);
-        let node = match bucket.find(hash, parts.user_key, &self.arena) {
-            Ok(head) => {
-                let node = make_node(lease, parts, &self.arena);
-                self.add_version(head, node, parts)?;
-                node
-            }
-            Err(mut vacancy) => {
-                let head = make_head(lease, parts, &self.arena);
-                while !bucket.push(vacancy, head, hash) {
-                    match bucket.find(hash, parts.user_key, &self.arena) {
-                        Ok(first) => {
-                            self.add_version(first, head.node(), parts)?;
-                            break;
-                        }
-                        Err(next) => vacancy = next,
-                    }
-                }
-                head.node()
-            }
-        };
+        let node = bucket.insert(hash, parts, lease, &self.arena)?;
         lease.count(parts.seqno, parts.value_type, encoded_len);
         let item = Item {
             prefix: self.prefix(parts.user_key),
-            node: node.as_ptr(),
+            node,
         };
         let appended = &self.appended[lease.index()].0;
         let is_cut = self.writers.with(lease, |writer| {
             writer.append(item, appended, self.vector_limit, &self.gauge)
         });
         Ok(is_cut)
-    }
-
-    #[inline]
-    fn add_version<'t>(
-        &'t self,
-        head: HeadRef<'t>,
-        node: NodeRef<'t>,
-        parts: &EntryParts<'_>,
-    ) -> Result<(), Duplicate> {
-        head.add_version(node, parts.footer(), &self.arena)
-            .map_err(|()| Duplicate)
     }
 
     /// The versions of the user key of an internal key, from that one on to older ones.

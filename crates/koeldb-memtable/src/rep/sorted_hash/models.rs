@@ -12,6 +12,7 @@ use koeldb_base::{SeqNo, ValueType};
 use loom::sync::atomic::{AtomicBool as Flag, AtomicUsize};
 use loom::thread;
 
+use super::node::Bucket;
 use super::*;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -314,5 +315,76 @@ fn m13_h08_control_a_vector_that_is_merged_while_it_is_appended_to_loses_the_ent
             usize::from(was_appended),
             "an entry was lost"
         );
+    });
+}
+
+/// Keys by a bucket with two slots, of whom one is there before.
+struct TwoSlots {
+    arena: SharedArena,
+    bucket: Bucket<2>,
+}
+
+impl TwoSlots {
+    fn with_one_key() -> Arc<Self> {
+        let two = Arc::new(TwoSlots {
+            arena: SharedArena::of_blocks(1 << 12),
+            bucket: Bucket::empty(),
+        });
+        two.insert(b"old", 1);
+        two
+    }
+
+    fn insert(&self, key: &[u8], seqno: SeqNo) {
+        let parts = EntryParts::new(seqno, ValueType::Value, key, b"").unwrap();
+        let mut lease = self.arena.arena().lease();
+        let inserted = self.bucket.insert(HASH, &parts, &mut lease, &self.arena);
+        assert!(inserted.is_ok());
+    }
+
+    fn versions(&self, key: &[u8]) -> Vec<SeqNo> {
+        let head = self.bucket.find(HASH, key, &self.arena).ok();
+        let newest = head.map(HeadRef::newest);
+        std::iter::successors(newest, |node| node.older())
+            .map(|node| node.entry(&self.arena).user_key_and_footer().1 >> 8)
+            .collect()
+    }
+}
+
+/// The hash of all keys.
+const HASH: KeyHash = KeyHash(7);
+
+#[test]
+fn m15_two_keys_that_race_for_the_last_slot_are_both_found() {
+    check(|| {
+        let two = TwoSlots::with_one_key();
+        let writers = [(b"a", 2), (b"b", 3)].map(|(key, seqno)| {
+            let two = Arc::clone(&two);
+            thread::spawn(move || two.insert(key, seqno))
+        });
+        assert_eq!(two.versions(b"old"), [1]);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        for (key, seqno) in [(&b"old"[..], 1), (b"a", 2), (b"b", 3)] {
+            assert_eq!(two.versions(key), [seqno]);
+        }
+    });
+}
+
+#[test]
+fn m16_versions_of_a_key_that_race_for_the_last_slot_make_one_head() {
+    check(|| {
+        let two = TwoSlots::with_one_key();
+        let writers = [2, 3].map(|seqno| {
+            let two = Arc::clone(&two);
+            thread::spawn(move || two.insert(b"k", seqno))
+        });
+        let seen = two.versions(b"k");
+        assert!(seen.is_sorted_by(|newer, older| newer > older), "{seen:?}");
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(two.versions(b"k"), [3, 2]);
+        assert_eq!(two.versions(b"old"), [1]);
     });
 }

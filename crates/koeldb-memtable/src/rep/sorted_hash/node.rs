@@ -38,6 +38,7 @@ use std::sync::atomic::Ordering;
 #[cfg(not(all(loom, test)))]
 use crate::arena::HUGE_BYTES;
 use crate::arena::{ADDRESS_BITS, Lease, Pages, SharedArena};
+use crate::rep::Duplicate;
 use crate::rep::entry::{Entry, EntryParts};
 use crate::sync::AtomicPtr;
 
@@ -45,7 +46,7 @@ use crate::sync::AtomicPtr;
 const HAS_TAGS: bool = usize::BITS > ADDRESS_BITS;
 /// The keys that a bucket has a place for, if chains are as good as places.
 const PLACES: usize = 8;
-/// The slots of a bucket. In models chains begin with the second key.
+/// The slots of a bucket. In models of tables chains begin with the second key.
 const SLOTS: usize = if cfg!(all(loom, test)) { 1 } else { PLACES - 1 };
 
 /// The hash of a user key, taken apart.
@@ -295,12 +296,12 @@ impl<'t> HeadRef<'t> {
 
     /// Adds a version of the key, written and not yet linked; newest first. `Err` if there is one of the sequence
     /// number.
-    pub(super) fn add_version(
+    fn add_version(
         self,
         node: NodeRef<'t>,
         footer: u64,
         arena: &'t SharedArena,
-    ) -> Result<(), ()> {
+    ) -> Result<(), Duplicate> {
         let mut link = &self.get().newest;
         // Nothing newer than the head itself is said by null, so that a head is whole without its own address.
         let mut at_anchor = true;
@@ -312,7 +313,7 @@ impl<'t> HeadRef<'t> {
                 next = next.or_else(|| Some(self.node()));
             }
             match next {
-                Some(next) if next.footer(arena) >> 8 == footer >> 8 => return Err(()),
+                Some(next) if next.footer(arena) >> 8 == footer >> 8 => return Err(Duplicate),
                 Some(next) if next.footer(arena) > footer => {
                     link = next.link();
                     at_anchor = false;
@@ -337,8 +338,8 @@ impl<'t> HeadRef<'t> {
 
 /// One bucket: a cache line.
 #[repr(C, align(64))]
-pub(super) struct Bucket {
-    slots: [AtomicPtr<Head>; SLOTS],
+pub(super) struct Bucket<const N: usize = SLOTS> {
+    slots: [AtomicPtr<Head>; N],
     chain: AtomicPtr<Head>,
 }
 
@@ -352,9 +353,9 @@ pub(super) struct Vacancy {
     seen: Tagged,
 }
 
-impl Bucket {
+impl<const N: usize> Bucket<N> {
     #[cfg(all(loom, test))]
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Bucket {
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             chain: AtomicPtr::new(ptr::null_mut()),
@@ -377,7 +378,7 @@ impl Bucket {
         hash: KeyHash,
     ) -> (impl Iterator<Item = HeadRef<'t>>, Option<usize>) {
         let (mut like, mut empty) = (0_u32, 0_u32);
-        let words: [Tagged; SLOTS] =
+        let words: [Tagged; N] =
             std::array::from_fn(|slot| Tagged(self.slots[slot].load(Ordering::Acquire)));
         for (slot, word) in words.iter().enumerate() {
             let is_like = word.tag().is_none_or(|tag| tag == hash.fingerprint());
@@ -424,12 +425,42 @@ impl Bucket {
                 chained = head.next();
             }
         }
-        Err(Vacancy { slot: SLOTS, seen })
+        Err(Vacancy { slot: N, seen })
+    }
+
+    /// Inserts an entry: as the first one of its key, or among the versions of it.
+    #[inline]
+    pub(super) fn insert(
+        &self,
+        hash: KeyHash,
+        parts: &EntryParts<'_>,
+        lease: &mut Lease<'_>,
+        arena: &SharedArena,
+    ) -> Result<NodePtr, Duplicate> {
+        let mut vacancy = match self.find(hash, parts.user_key, arena) {
+            Ok(head) => {
+                let node = make_node(lease, parts, arena);
+                head.add_version(node, parts.footer(), arena)?;
+                return Ok(node.as_ptr());
+            }
+            Err(vacancy) => vacancy,
+        };
+        let own = make_head(lease, parts, arena);
+        while !self.push(vacancy, own, hash) {
+            match self.find(hash, parts.user_key, arena) {
+                Ok(head) => {
+                    head.add_version(own.node(), parts.footer(), arena)?;
+                    break;
+                }
+                Err(next) => vacancy = next,
+            }
+        }
+        Ok(own.node().as_ptr())
     }
 
     /// Puts a head, written and not yet linked, where its key would be put; says whether it is still the place.
     #[inline]
-    pub(super) fn push(&self, vacancy: Vacancy, head: HeadRef<'_>, hash: KeyHash) -> bool {
+    fn push(&self, vacancy: Vacancy, head: HeadRef<'_>, hash: KeyHash) -> bool {
         let Vacancy { slot, seen } = vacancy;
         let address = head.head.as_ptr();
         let (place, word) = match self.slots.get(slot) {
@@ -474,7 +505,7 @@ impl Bucket {
 
 /// Writes an entry behind the head of a key, to which nothing leads yet.
 #[inline]
-pub(super) fn make_head<'t>(
+fn make_head<'t>(
     lease: &mut Lease<'t>,
     parts: &EntryParts<'_>,
     arena: &SharedArena,
@@ -491,7 +522,7 @@ pub(super) fn make_head<'t>(
 
 /// Writes an entry behind a node, to which nothing leads yet.
 #[inline]
-pub(super) fn make_node<'t>(
+fn make_node<'t>(
     lease: &mut Lease<'t>,
     parts: &EntryParts<'_>,
     arena: &SharedArena,
