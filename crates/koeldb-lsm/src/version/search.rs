@@ -215,18 +215,18 @@ impl Version {
                 });
                 let mut here = from..from + behind.max(1);
                 from = here.end;
-                let visit = Visit { file, level, run };
-                self.search_table(
-                    tables,
-                    visit,
-                    here.clone(),
-                    lookups,
-                    source,
-                    &mut done,
-                    batch,
-                );
-                // Writers of old left a key's versions on both sides of a border.
                 loop {
+                    let visit = Visit { file, level, run };
+                    self.search_table(
+                        tables,
+                        visit,
+                        here.clone(),
+                        lookups,
+                        source,
+                        &mut done,
+                        batch,
+                    );
+                    // Writers of old left a key's versions on both sides of a border.
                     let last = file.largest_user_key();
                     here.start = here.end
                         - (lookups[here.clone()].iter().rev())
@@ -238,16 +238,6 @@ impl Version {
                         Some(next) if undecided && self.covers(next, last) => file = next,
                         _ => break,
                     }
-                    let visit = Visit { file, level, run };
-                    self.search_table(
-                        tables,
-                        visit,
-                        here.clone(),
-                        lookups,
-                        source,
-                        &mut done,
-                        batch,
-                    );
                 }
             }
             batch.run_searched(run, lookups, &mut done, source);

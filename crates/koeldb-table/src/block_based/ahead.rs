@@ -202,10 +202,7 @@ impl Lookahead {
             return None;
         }
         let mut index = IndexPath::default();
-        let entered = match self.way {
-            Way::Forward => index.seek_to_first(table, source),
-            Way::Backward => index.seek_to_last(table, source),
-        };
+        let entered = index.enter(self.way, table, source);
         self.unless_suspended(entered)?;
         self.table = Arc::clone(table);
         self.index = index;

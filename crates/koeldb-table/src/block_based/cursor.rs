@@ -90,39 +90,19 @@ impl IndexPath {
         Ok(())
     }
 
-    /// Moves to the first entry.
-    pub(super) fn seek_to_first<S: BlockSource>(
+    /// Moves to the entry that comes first on the way.
+    pub(super) fn enter<S: BlockSource>(
         &mut self,
+        way: Way,
         table: &BlockBasedReader,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         match self.begin(table, source)? {
             Some(top) => {
-                top.seek_to_first()?;
-                self.arrive(Way::Forward, table, source)
+                top.enter(way)?;
+                self.arrive(way, table, source)
             }
-            None => Ok(self
-                .leaf
-                .as_mut()
-                .map_or(Ok(()), IndexCursor::seek_to_first)?),
-        }
-    }
-
-    /// Moves to the last entry.
-    pub(super) fn seek_to_last<S: BlockSource>(
-        &mut self,
-        table: &BlockBasedReader,
-        source: &mut S,
-    ) -> Result<(), Fault<S::Suspend>> {
-        match self.begin(table, source)? {
-            Some(top) => {
-                top.seek_to_last()?;
-                self.arrive(Way::Backward, table, source)
-            }
-            None => Ok(self
-                .leaf
-                .as_mut()
-                .map_or(Ok(()), IndexCursor::seek_to_last)?),
+            None => Ok(self.leaf.as_mut().map_or(Ok(()), |leaf| leaf.enter(way))?),
         }
     }
 
@@ -146,10 +126,7 @@ impl IndexPath {
             return self.arrive(way, table, source);
         }
         if let Some(leaf) = &mut self.leaf {
-            match way {
-                Way::Forward => leaf.advance()?,
-                Way::Backward => leaf.retreat()?,
-            }
+            leaf.step(way)?;
             if !leaf.valid() && self.top.is_some() {
                 return self.leave(way, table, source);
             }
@@ -185,10 +162,7 @@ impl IndexPath {
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         if let Some(top) = &mut self.top {
-            match way {
-                Way::Forward => top.advance()?,
-                Way::Backward => top.retreat()?,
-            }
+            top.step(way)?;
         }
         self.arrive(way, table, source)
     }
@@ -210,17 +184,11 @@ impl IndexPath {
             let (Some(leaf), Some(top)) = (&mut self.leaf, &mut self.top) else {
                 return Ok(());
             };
-            match way {
-                Way::Forward => leaf.seek_to_first()?,
-                Way::Backward => leaf.seek_to_last()?,
-            }
+            leaf.enter(way)?;
             if leaf.valid() {
                 return Ok(());
             }
-            match way {
-                Way::Forward => top.advance()?,
-                Way::Backward => top.retreat()?,
-            }
+            top.step(way)?;
         }
     }
 
@@ -406,11 +374,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     }
 
     fn seek_to_end(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
-        let (table, source) = (&self.table, &mut self.source);
-        match way {
-            Way::Forward => self.index.seek_to_first(table, source)?,
-            Way::Backward => self.index.seek_to_last(table, source)?,
-        }
+        self.index.enter(way, &self.table, &mut self.source)?;
         self.pending = Some(Pending::Block(way));
         self.finish()
     }

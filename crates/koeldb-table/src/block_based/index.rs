@@ -28,6 +28,7 @@ use super::block::{
     Block, BlockCursor, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, View, bad_entry, halve,
 };
 use super::format::BlockHandle;
+use crate::source::Way;
 
 mod decoded;
 #[cfg(test)]
@@ -435,6 +436,17 @@ impl IndexCursor {
         self.cursor.seek_to_last()
     }
 
+    /// Moves to the entry that comes first on the way.
+    ///
+    /// # Errors
+    /// As [`IndexCursor::seek_to_first`].
+    pub fn enter(&mut self, way: Way) -> Result<()> {
+        match way {
+            Way::Forward => self.seek_to_first(),
+            Way::Backward => self.seek_to_last(),
+        }
+    }
+
     /// Moves to the first entry at or behind the internal key `target`.
     ///
     /// # Errors
@@ -462,6 +474,17 @@ impl IndexCursor {
     /// As [`IndexCursor::seek_to_first`].
     pub fn retreat(&mut self) -> Result<()> {
         self.cursor.retreat()
+    }
+
+    /// Moves one entry on the way. The cursor must be valid.
+    ///
+    /// # Errors
+    /// As [`IndexCursor::seek_to_first`].
+    pub fn step(&mut self, way: Way) -> Result<()> {
+        match way {
+            Way::Forward => self.advance(),
+            Way::Backward => self.retreat(),
+        }
     }
 }
 

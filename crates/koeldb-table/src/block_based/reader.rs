@@ -23,7 +23,7 @@ use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
 use crate::properties::TableProperties;
 use crate::source::{
-    BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, TableFile,
+    BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, TableFile, Way,
 };
 
 /// An open block-based table. Shared by threads.
@@ -488,7 +488,7 @@ impl BlockBasedReader {
         if path.valid() {
             return Ok(path.handle()?.offset);
         }
-        path.seek_to_last(self, &mut source)?;
+        path.enter(Way::Backward, self, &mut source)?;
         if path.valid() {
             return path.handle()?.end_within(self.file.blocks_end);
         }
@@ -508,7 +508,7 @@ impl BlockBasedReader {
             ..BlockReadOptions::default()
         });
         let mut path = IndexPath::default();
-        path.seek_to_first(self, &mut source)?;
+        path.enter(Way::Forward, self, &mut source)?;
         while path.valid() {
             visit(path.key(), path.handle()?)?;
             path.next(self, &mut source)?;
