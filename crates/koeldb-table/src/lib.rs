@@ -19,6 +19,7 @@ pub mod cuckoo;
 mod examine;
 pub mod filter;
 pub mod gather;
+mod held;
 mod load_once;
 pub mod plain;
 pub mod plan;

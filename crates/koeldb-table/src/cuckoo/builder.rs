@@ -1,9 +1,7 @@
 //! A cuckoo table being written, or the block-based table that stands in for it.
 //!
-//! All entries are held until the end, for only then the size of the table is known. If one of them cannot be in a
-//! cuckoo table, everything held goes to a block-based builder over the same file, and so does what follows: a format
-//! never makes a flush or a compaction fail. [`FinishedTable::fallback`] says why. Where versions are to be kept, an
-//! entry that has no slot because of its length, type or age makes it a table with versions first (`versions`).
+//! All entries are held until the end (`crate::held`), for only then the size of the table is known. Where versions are to be
+//! kept, an entry that has no slot because of its length, type or age makes it a table with versions first (`versions`).
 
 use std::collections::BTreeMap;
 
@@ -19,10 +17,10 @@ use super::placement::{EMPTY, Placed, Placement, place};
 use super::records::{FILLER, Obstacle, Possible, Records, SlotEntries};
 use super::versions::VersionedRecords;
 use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind};
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
+use crate::held::{Hold, State, failed};
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 
@@ -141,23 +139,30 @@ impl TableSize {
 pub struct CuckooTableBuilder {
     context: Box<TableBuildContext>,
     options: CuckooWriteOptions,
-    state: State,
+    state: State<Collected>,
     tombstones: Vec<RangeTombstone>,
 }
 
+/// The entries so far, and the slots they ask for.
 #[derive(Debug)]
-enum State {
-    Collecting {
-        file: Box<dyn WritableFile>,
-        held: Held,
-        table_size: TableSize,
-    },
-    Instead {
-        builder: Box<BlockBasedTableBuilder>,
-        why: Obstacle,
-    },
-    /// A change of state failed.
-    Failed,
+struct Collected {
+    held: Held,
+    table_size: TableSize,
+}
+
+impl Hold for Collected {
+    type Obstacle = Obstacle;
+
+    fn replay(&self, order: &KeyOrder, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        match &self.held {
+            Held::Fixed(records) => records.replay(order, take),
+            Held::Versioned(records) => records.replay(take),
+        }
+    }
+
+    fn entry_count(&self) -> u64 {
+        self.held.slots().totals().entries
+    }
 }
 
 /// The entries so far.
@@ -193,13 +198,6 @@ impl Held {
         }
     }
 
-    fn replay(&self, order: &KeyOrder, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        match self {
-            Held::Fixed(records) => records.replay(order, take),
-            Held::Versioned(records) => records.replay(take),
-        }
-    }
-
     fn prepare(&self, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
         match self {
             Held::Fixed(records) => prepare(records, table_size, options),
@@ -224,8 +222,10 @@ impl CuckooTableBuilder {
             options: options.clone(),
             state: State::Collecting {
                 file,
-                held: Held::Fixed(Records::default()),
-                table_size: TableSize::SMALLEST,
+                held: Box::new(Collected {
+                    held: Held::Fixed(Records::default()),
+                    table_size: TableSize::SMALLEST,
+                }),
             },
             tombstones: Vec::new(),
         };
@@ -244,9 +244,8 @@ impl CuckooTableBuilder {
         match &mut self.state {
             State::Instead { builder, .. } => builder.add(key, value),
             State::Failed => Err(failed()),
-            State::Collecting {
-                held, table_size, ..
-            } => {
+            State::Collecting { held, .. } => {
+                let Collected { held, table_size } = &mut **held;
                 if let Err(obstacle) = held.add(&self.context.order, key, value)? {
                     if !self.keep_versions(&obstacle)? {
                         self.fall_back(obstacle)?;
@@ -274,7 +273,7 @@ impl CuckooTableBuilder {
         let State::Collecting { held, .. } = &mut self.state else {
             return Ok(false);
         };
-        let Held::Fixed(records) = held else {
+        let Held::Fixed(records) = &held.held else {
             return Ok(false);
         };
         if !self.options.keep_versions || !why.is_lifted_by_versions() {
@@ -288,27 +287,13 @@ impl CuckooTableBuilder {
             Ok(())
         })?;
         if has_place {
-            *held = Held::Versioned(versioned);
+            held.held = Held::Versioned(versioned);
         }
         Ok(has_place)
     }
 
-    /// Gives all entries held to a block-based builder.
     fn fall_back(&mut self, why: Obstacle) -> Result<()> {
-        match std::mem::replace(&mut self.state, State::Failed) {
-            State::Collecting { file, held, .. } => {
-                let mut builder = Box::new(BlockBasedTableBuilder::create(file, &self.context)?);
-                let order = &self.context.order;
-                held.replay(order, |key, value| builder.add(key, value))?;
-                self.state = State::Instead { builder, why };
-                Ok(())
-            }
-            instead @ State::Instead { .. } => {
-                self.state = instead;
-                Ok(())
-            }
-            State::Failed => Err(failed()),
-        }
+        self.state.fall_back(why, &self.context)
     }
 
     /// As `TableBuilder::add_tombstone`.
@@ -322,10 +307,9 @@ impl CuckooTableBuilder {
         match &self.state {
             State::Instead { builder, .. } => builder.file_bytes(),
             State::Failed => 0,
-            State::Collecting { held, .. } if held.count() == 0 => 0,
-            State::Collecting {
-                held, table_size, ..
-            } => {
+            State::Collecting { held, .. } if held.held.count() == 0 => 0,
+            State::Collecting { held, .. } => {
+                let Collected { held, table_size } = &**held;
                 let options = &self.options;
                 let entries = held.count();
                 // A table of a power of two doubles at once: a job that waits until it is full must not go on for as
@@ -347,12 +331,7 @@ impl CuckooTableBuilder {
     /// The entries added so far, tombstones included.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
-        let points = match &self.state {
-            State::Instead { builder, .. } => builder.entry_count(),
-            State::Collecting { held, .. } => held.slots().totals().entries,
-            State::Failed => 0,
-        };
-        points + self.tombstones.len() as u64
+        self.state.entry_count() + self.tombstones.len() as u64
     }
 
     /// As `TableBuilder::finish`.
@@ -363,34 +342,22 @@ impl CuckooTableBuilder {
         if !self.tombstones.is_empty() {
             self.fall_back(Obstacle::RangeDeletion)?;
         }
-        if let State::Collecting {
-            held, table_size, ..
-        } = &self.state
-        {
+        if let State::Collecting { held, .. } = &self.state {
+            let Collected { held, table_size } = &**held;
             let table_size = table_size.get(&self.options, held.count());
             match held.prepare(table_size, &self.options) {
                 Ok(prepared) => return self.write(&prepared),
                 Err(obstacle) => self.fall_back(obstacle)?,
             }
         }
-        match self.state {
-            State::Instead { mut builder, why } => {
-                for tombstone in &self.tombstones {
-                    builder.add_tombstone(tombstone);
-                }
-                Ok(FinishedTable {
-                    fallback: Some(format!("no cuckoo table: {why}")),
-                    ..builder.finish()?
-                })
-            }
-            State::Collecting { .. } | State::Failed => Err(failed()),
-        }
+        self.state.finish_instead("cuckoo", &self.tombstones)
     }
 
     fn write(self, prepared: &Prepared) -> Result<FinishedTable> {
-        let State::Collecting { mut file, held, .. } = self.state else {
+        let State::Collecting { mut file, held } = self.state else {
             return Err(failed());
         };
+        let held = held.held;
         let mut sums = self.options.checksums.then(SpanSums::default);
         match &held {
             Held::Fixed(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
@@ -640,9 +607,4 @@ fn encode_tail(
         Ok(end)
     })?;
     Ok(tail)
-}
-
-#[cold]
-fn failed() -> Error {
-    Error::invalid_argument("table builder: used after it failed")
 }

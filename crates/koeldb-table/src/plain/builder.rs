@@ -1,8 +1,6 @@
 //! A plain table being written, or the block-based table that stands in for it.
 //!
-//! Rows are held until the end. If an entry cannot be a row, everything held goes to a block-based builder over
-//! the same file, and so does what follows: a format never makes a flush or a compaction fail.
-//! [`FinishedTable::fallback`] says why.
+//! Rows are held until the end (`crate::held`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,10 +19,10 @@ use super::format::{
 };
 use super::index::IndexBuilder;
 use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::block_based::format::BlockHandle;
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
+use crate::held::{Hold, State, failed};
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 
@@ -103,22 +101,8 @@ impl fmt::Display for Obstacle {
 pub struct PlainTableBuilder {
     context: Box<TableBuildContext>,
     options: PlainWriteOptions,
-    state: State,
+    state: State<Collected>,
     tombstones: Vec<RangeTombstone>,
-}
-
-#[derive(Debug)]
-enum State {
-    Collecting {
-        file: Box<dyn WritableFile>,
-        table: Box<Collected>,
-    },
-    Instead {
-        builder: Box<BlockBasedTableBuilder>,
-        why: Obstacle,
-    },
-    /// A change of state failed.
-    Failed,
 }
 
 impl PlainTableBuilder {
@@ -134,7 +118,7 @@ impl PlainTableBuilder {
             options: options.clone(),
             state: State::Collecting {
                 file,
-                table: Box::new(Collected::new(options, context)),
+                held: Box::new(Collected::new(options, context)),
             },
             tombstones: Vec::new(),
         }
@@ -149,7 +133,7 @@ impl PlainTableBuilder {
         match &mut self.state {
             State::Instead { builder, .. } => builder.add(key, value),
             State::Failed => Err(failed()),
-            State::Collecting { table, .. } => {
+            State::Collecting { held: table, .. } => {
                 let order = &self.context.order;
                 if let Err(obstacle) = table.add(order, &self.options, key, value)? {
                     self.fall_back(obstacle)?;
@@ -160,21 +144,8 @@ impl PlainTableBuilder {
         }
     }
 
-    /// Gives all entries held to a block-based builder.
     fn fall_back(&mut self, why: Obstacle) -> Result<()> {
-        match std::mem::replace(&mut self.state, State::Failed) {
-            State::Collecting { file, table } => {
-                let mut builder = Box::new(BlockBasedTableBuilder::create(file, &self.context)?);
-                table.replay(|key, value| builder.add(key, value))?;
-                self.state = State::Instead { builder, why };
-                Ok(())
-            }
-            instead @ State::Instead { .. } => {
-                self.state = instead;
-                Ok(())
-            }
-            State::Failed => Err(failed()),
-        }
+        self.state.fall_back(why, &self.context)
     }
 
     /// As `TableBuilder::add_tombstone`.
@@ -186,7 +157,7 @@ impl PlainTableBuilder {
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
-            State::Collecting { table, .. } => table.rows.len() as u64,
+            State::Collecting { held: table, .. } => table.rows.len() as u64,
             State::Instead { builder, .. } => builder.file_bytes(),
             State::Failed => 0,
         }
@@ -195,12 +166,7 @@ impl PlainTableBuilder {
     /// The entries added so far, tombstones included.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
-        let points = match &self.state {
-            State::Collecting { table, .. } => table.properties.entry_count,
-            State::Instead { builder, .. } => builder.entry_count(),
-            State::Failed => 0,
-        };
-        points + self.tombstones.len() as u64
+        self.state.entry_count() + self.tombstones.len() as u64
     }
 
     /// As `TableBuilder::finish`.
@@ -212,14 +178,17 @@ impl PlainTableBuilder {
             self.fall_back(Obstacle::RangeDeletion)?;
         }
         let mut tail = Vec::new();
-        if let State::Collecting { table, .. } = &mut self.state {
+        if let State::Collecting { held: table, .. } = &mut self.state {
             tail = table.tail(&self.options)?;
             if (table.rows.len() + tail.len()) as u64 > table.file_bytes_max {
                 self.fall_back(Obstacle::TooLarge)?;
             }
         }
         match self.state {
-            State::Collecting { mut file, table } => {
+            State::Collecting {
+                mut file,
+                held: table,
+            } => {
                 for piece in table
                     .rows
                     .chunks(PIECE_BYTES)
@@ -237,26 +206,9 @@ impl PlainTableBuilder {
                     fallback: None,
                 })
             }
-            State::Instead { mut builder, why } => {
-                for tombstone in &self.tombstones {
-                    builder.add_tombstone(tombstone);
-                }
-                Ok(FinishedTable {
-                    fallback: Some(format!("no plain table: {why}")),
-                    ..builder.finish()?
-                })
-            }
-            State::Failed => Err(failed()),
+            state => state.finish_instead("plain", &self.tombstones),
         }
     }
-}
-
-#[cold]
-fn failed() -> Error {
-    Error::with_kind(
-        koeldb_base::ErrorKind::Aborted,
-        "the table builder failed before",
-    )
 }
 
 /// The rows of a table, and what its tail is made from.
@@ -280,6 +232,33 @@ impl fmt::Debug for Collected {
             .field("format", &self.format)
             .field("row_bytes", &self.rows.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl Hold for Collected {
+    type Obstacle = Obstacle;
+
+    fn replay(
+        &self,
+        _order: &KeyOrder,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let rows = Rows {
+            data: &self.rows,
+            format: self.format,
+        };
+        let (mut at, mut base, mut key) = (0, Base::NONE, Vec::new());
+        while at < rows.end() {
+            let row = rows.row(at, &mut base)?;
+            row.key_into(&mut key);
+            take(&key, row.value)?;
+            at = row.next;
+        }
+        Ok(())
+    }
+
+    fn entry_count(&self) -> u64 {
+        self.properties.entry_count
     }
 }
 
@@ -407,22 +386,6 @@ impl Collected {
             ValueType::Deletion | ValueType::SingleDeletion => properties.deletion_count += 1,
             _ => {}
         }
-    }
-
-    /// Hands out all entries again.
-    fn replay(&self, mut add: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        let rows = Rows {
-            data: &self.rows,
-            format: self.format,
-        };
-        let (mut at, mut base, mut key) = (0, Base::NONE, Vec::new());
-        while at < rows.end() {
-            let row = rows.row(at, &mut base)?;
-            row.key_into(&mut key);
-            add(&key, row.value)?;
-            at = row.next;
-        }
-        Ok(())
     }
 
     /// What follows the rows.
@@ -554,7 +517,7 @@ mod tests {
             ..TableBuildContext::default()
         };
         let mut builder = PlainTableBuilder::create(file, options, &context);
-        if let State::Collecting { table, .. } = &mut builder.state {
+        if let State::Collecting { held: table, .. } = &mut builder.state {
             table.file_bytes_max = file_bytes_max;
         }
         for number in 0..count {
