@@ -422,6 +422,19 @@ impl<S: BlockSource> TableCursor<S> {
     }
 }
 
+impl<S: BlockSource> TableCursor<S> {
+    /// Key and value of an entry that is not of a block-based table: out of the way of those, whose keys are asked for
+    /// several times a step.
+    #[inline(never)]
+    fn entry_of_others(&self) -> (&[u8], &[u8]) {
+        match self {
+            TableCursor::Cuckoo(cursor) => (cursor.key(), cursor.value()),
+            TableCursor::Plain(cursor) => (cursor.key(), cursor.value()),
+            TableCursor::BlockBased(_) | TableCursor::Failed(_) => (&[], &[]),
+        }
+    }
+}
+
 impl<S: BlockSource> Cursor for TableCursor<S> {
     type Suspend = S::Suspend;
 
@@ -495,9 +508,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn key(&self) -> &[u8] {
         match self {
             TableCursor::BlockBased(cursor) => cursor.key(),
-            TableCursor::Cuckoo(cursor) => cursor.key(),
-            TableCursor::Plain(cursor) => cursor.key(),
-            TableCursor::Failed(_) => &[],
+            other => other.entry_of_others().0,
         }
     }
 
@@ -505,9 +516,7 @@ impl<S: BlockSource> Cursor for TableCursor<S> {
     fn value(&self) -> &[u8] {
         match self {
             TableCursor::BlockBased(cursor) => cursor.value(),
-            TableCursor::Cuckoo(cursor) => cursor.value(),
-            TableCursor::Plain(cursor) => cursor.value(),
-            TableCursor::Failed(_) => &[],
+            other => other.entry_of_others().1,
         }
     }
 

@@ -112,10 +112,7 @@ impl<C: Cursor> Scan<C> {
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        match self.at {
-            At::Inner => user_key(self.inner.key()),
-            _ => &self.key,
-        }
+        &self.key
     }
 
     #[inline]
