@@ -212,6 +212,7 @@ impl Lookahead {
     /// A data block, if the cache is asked and has it. A block that was not asked for counts as missed: it is read.
     fn cached(&mut self, handle: BlockHandle) -> Option<Arc<CachedBlock>> {
         let file = &self.table.file;
+        file.cache.as_ref()?;
         let absent = self.absent;
         self.absent = absent.saturating_add(1);
         if absent >= ABSENT_SURE && !absent.is_multiple_of(ASKED_STRIDE) {
