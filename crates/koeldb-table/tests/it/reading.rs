@@ -341,6 +341,19 @@ fn what_is_cached_is_not_read_again() {
     assert_eq!(bytes_read(&fs, || whole(scan_source(policy))), 0);
     let hits = statistics.ticker(Ticker::PrefetchHits);
     assert!(hits > 100, "{hits}");
+    // Without a cache nothing is missed in it.
+    let uncached = TableReadContext {
+        cache: None,
+        ..known.clone()
+    };
+    let (_, table) = counted(&bytes, &uncached);
+    let before = misses();
+    let mut cursor = table.cursor(scan_source(policy), &options);
+    done(cursor.seek_to_first()).unwrap();
+    while cursor.valid() {
+        done(cursor.next()).unwrap();
+    }
+    assert_eq!(misses(), before);
 }
 
 #[test]
