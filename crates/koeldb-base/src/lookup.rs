@@ -32,6 +32,7 @@ enum KeyStorage {
 
 impl SeekKey {
     /// The internal key that stands before all entries of `user_key` visible at `seqno`.
+    #[inline]
     #[must_use]
     pub fn new(user_key: &[u8], seqno: SeqNo) -> Self {
         let user_len = user_key.len();
@@ -110,6 +111,7 @@ pub struct Lookup {
 
 impl Lookup {
     /// A read of `user_key` that sees entries up to `snapshot`.
+    #[inline]
     #[must_use]
     pub fn new(user_key: &[u8], snapshot: SeqNo) -> Self {
         Lookup {

@@ -344,9 +344,10 @@ impl Memtable {
     /// Offers those of `entries`, which begin with the newest visible one, that are of the key.
     #[inline]
     fn offer(&self, lookup: &mut Lookup, entries: RepEntries<'_>) -> Result<()> {
+        let is_one_key = entries.are_of_one_key();
         for entry in entries {
             let (user_key, footer) = entry.user_key_and_footer();
-            if self.order.compare(user_key, lookup.user_key()).is_ne() {
+            if !is_one_key && self.order.compare(user_key, lookup.user_key()).is_ne() {
                 break;
             }
             if lookup.offer(footer >> 8, type_of(footer), || entry.pinned_value())? {

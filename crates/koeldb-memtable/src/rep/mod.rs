@@ -275,6 +275,12 @@ impl<'rep> RepEntries<'rep> {
     fn of_list(entries: Option<SkipListEntries<'rep>>) -> Self {
         entries.map_or(RepEntries::None, RepEntries::SkipList)
     }
+
+    /// Whether all of them are of the user key that was asked for.
+    #[inline]
+    pub(crate) fn are_of_one_key(&self) -> bool {
+        matches!(self, RepEntries::None | RepEntries::SortedHash(_))
+    }
 }
 
 impl<'rep> Iterator for RepEntries<'rep> {
