@@ -301,16 +301,19 @@ impl Opening {
     }
 }
 
-/// How many bytes of a table are written at once. Those of tables that will be mapped are huge pages: a system whose
-/// page cache is made of what is written at once then maps them as such, and a look-up misses neither in the TLB nor in
-/// the page table.
+/// How many bytes of a table are written at once, of those that the options allow: what is copied to the page cache should
+/// still be in the processor's second level, and a system whose page cache is made of what is written at once finds
+/// smaller pieces of memory more easily (ext4 takes a quarter of the time that it takes for 1 MiB). Those of tables that will
+/// be mapped are huge pages: such a system then maps them as such, and a look-up misses neither in the TLB nor in the page
+/// table.
 fn table_buffer_bytes(db: &DbOptions) -> usize {
     const HUGE_PAGE_BYTES: usize = 2 << 20;
+    const PIECE_BYTES_MAX: usize = 256 << 10;
     let asked = koeldb_base::coding::to_usize(db.writable_file_max_buffer_size);
     if db.allow_mmap_reads {
         asked.max(1).next_multiple_of(HUGE_PAGE_BYTES)
     } else {
-        asked
+        asked.min(PIECE_BYTES_MAX)
     }
 }
 
