@@ -22,8 +22,15 @@ use super::runs::{ItemOrder, RunSet, Target};
 use crate::arena::SHARDS;
 use crate::rep::entry::Entry;
 
-/// A tail of no more entries is left as it is: each cursor goes through it for itself.
-pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) { 0 } else { 128 };
+/// A tail of no more entries is left as it is: each cursor goes through it for itself. The small tables of models and of Miri
+/// are to have runs, too.
+pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) {
+    0
+} else if cfg!(miri) {
+    8
+} else {
+    128
+};
 /// So many entries' memory is asked for in advance.
 const AHEAD: usize = 12;
 /// The entries of the longest run in the first window: more than a short scan reads.
