@@ -6,6 +6,7 @@ use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind};
 
 use crate::options::Options;
+
 /// Removes the files of the database at `path`, and the directory if nothing else is in it.
 pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     let fs = &*options.plugins.env.fs;

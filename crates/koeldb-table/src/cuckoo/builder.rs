@@ -146,7 +146,7 @@ pub struct CuckooTableBuilder {
 /// The entries so far, and the slots they ask for.
 #[derive(Debug)]
 struct Collected {
-    held: Held,
+    entries: Held,
     table_size: TableSize,
 }
 
@@ -154,14 +154,14 @@ impl Hold for Collected {
     type Obstacle = Obstacle;
 
     fn replay(&self, order: &KeyOrder, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        match &self.held {
+        match &self.entries {
             Held::Fixed(records) => records.replay(order, take),
             Held::Versioned(records) => records.replay(take),
         }
     }
 
     fn entry_count(&self) -> u64 {
-        self.held.slots().totals().entries
+        self.entries.slots().totals().entries
     }
 }
 
@@ -223,7 +223,7 @@ impl CuckooTableBuilder {
             state: State::Collecting {
                 file,
                 held: Box::new(Collected {
-                    held: Held::Fixed(Records::default()),
+                    entries: Held::Fixed(Records::default()),
                     table_size: TableSize::SMALLEST,
                 }),
             },
@@ -245,18 +245,21 @@ impl CuckooTableBuilder {
             State::Instead { builder, .. } => builder.add(key, value),
             State::Failed => Err(failed()),
             State::Collecting { held, .. } => {
-                let Collected { held, table_size } = &mut **held;
-                if let Err(obstacle) = held.add(&self.context.order, key, value)? {
+                let Collected {
+                    entries,
+                    table_size,
+                } = &mut **held;
+                if let Err(obstacle) = entries.add(&self.context.order, key, value)? {
                     if !self.keep_versions(&obstacle)? {
                         self.fall_back(obstacle)?;
                     }
                     return self.add(key, value);
                 }
-                let entries = held.count();
-                table_size.grow(&self.options, entries);
-                let bytes = table_size.get(&self.options, entries) * slot_bytes(held.slots())
-                    + held.heap_bytes();
-                let user_key_bytes = held.slots().user_keys().bytes();
+                let count = entries.count();
+                table_size.grow(&self.options, count);
+                let bytes = table_size.get(&self.options, count) * slot_bytes(entries.slots())
+                    + entries.heap_bytes();
+                let user_key_bytes = entries.slots().user_keys().bytes();
                 if self.options.identity_first && user_key_bytes < 8 {
                     return self.fall_back(Obstacle::ShortKey(user_key_bytes));
                 }
@@ -273,7 +276,7 @@ impl CuckooTableBuilder {
         let State::Collecting { held, .. } = &mut self.state else {
             return Ok(false);
         };
-        let Held::Fixed(records) = &held.held else {
+        let Held::Fixed(records) = &held.entries else {
             return Ok(false);
         };
         if !self.options.keep_versions || !why.is_lifted_by_versions() {
@@ -287,7 +290,7 @@ impl CuckooTableBuilder {
             Ok(())
         })?;
         if has_place {
-            held.held = Held::Versioned(versioned);
+            held.entries = Held::Versioned(versioned);
         }
         Ok(has_place)
     }
@@ -307,23 +310,26 @@ impl CuckooTableBuilder {
         match &self.state {
             State::Instead { builder, .. } => builder.file_bytes(),
             State::Failed => 0,
-            State::Collecting { held, .. } if held.held.count() == 0 => 0,
+            State::Collecting { held, .. } if held.entries.count() == 0 => 0,
             State::Collecting { held, .. } => {
-                let Collected { held, table_size } = &**held;
+                let Collected {
+                    entries,
+                    table_size,
+                } = &**held;
                 let options = &self.options;
-                let entries = held.count();
+                let count = entries.count();
                 // A table of a power of two doubles at once: a job that waits until it is full must not go on for as
                 // long again.
-                let bytes = table_size.get(options, entries) * slot_bytes(held.slots());
+                let bytes = table_size.get(options, count) * slot_bytes(entries.slots());
                 let slots_bytes = match (
                     options.use_module,
-                    table_size.is_exceeded(options, entries + 1),
+                    table_size.is_exceeded(options, count + 1),
                 ) {
                     (true, _) => bytes,
                     (false, false) => bytes - 1,
                     (false, true) => 2 * bytes - 1,
                 };
-                slots_bytes + held.heap_bytes()
+                slots_bytes + entries.heap_bytes()
             }
         }
     }
@@ -343,9 +349,12 @@ impl CuckooTableBuilder {
             self.fall_back(Obstacle::RangeDeletion)?;
         }
         if let State::Collecting { held, .. } = &self.state {
-            let Collected { held, table_size } = &**held;
-            let table_size = table_size.get(&self.options, held.count());
-            match held.prepare(table_size, &self.options) {
+            let Collected {
+                entries,
+                table_size,
+            } = &**held;
+            let table_size = table_size.get(&self.options, entries.count());
+            match entries.prepare(table_size, &self.options) {
                 Ok(prepared) => return self.write(&prepared),
                 Err(obstacle) => self.fall_back(obstacle)?,
             }
@@ -357,18 +366,18 @@ impl CuckooTableBuilder {
         let State::Collecting { mut file, held } = self.state else {
             return Err(failed());
         };
-        let held = held.held;
+        let entries = held.entries;
         let mut sums = self.options.checksums.then(SpanSums::default);
-        match &held {
+        match &entries {
             Held::Fixed(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
             Held::Versioned(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
         }
-        let mut properties = properties(&self.context, held.slots(), &prepared.layout);
+        let mut properties = properties(&self.context, entries.slots(), &prepared.layout);
         if sums.is_some() {
             properties.set_user(span_checksums::NAME, span_checksums::VERSION);
         }
         let tail_start = prepared.layout.data_bytes();
-        let kind = match held {
+        let kind = match entries {
             Held::Fixed(_) => TableKind::Cuckoo,
             Held::Versioned(_) => TableKind::CuckooVersions,
         };

@@ -3,7 +3,8 @@
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
-/// [`KeyOrder::head`] for a loop over many keys: how the first 8 bytes of a key become its number in one order. Equal numbers say nothing of their keys.
+/// [`KeyOrder::head`] for a loop over many keys: how the first 8 bytes of a key become its number in one order. Equal
+/// numbers say nothing of their keys.
 ///
 /// The orders differ in masks alone, so that nothing is decided for a key: the bytes as they stand or swapped, as far as
 /// one mask lets either through, and turned over.

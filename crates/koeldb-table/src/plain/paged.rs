@@ -373,7 +373,17 @@ impl PagedPlain {
                 Err(bad) => bad,
             };
             match bad.cut_off_before {
-                Some(end) if end <= end_max => self.grow(window, end, source)?,
+                Some(end) if end <= end_max => {
+                    let end = match self.frame.format.encoding {
+                        Encoding::Plain => end,
+                        // The window stays for rows behind this one: not each is to wait for a read of its own.
+                        Encoding::Prefix => {
+                            let twice = window.end().saturating_sub(window.start).saturating_mul(2);
+                            end.max(twice).min(left)
+                        }
+                    };
+                    self.grow(window, end, source)?;
+                }
                 _ => return Err(bad.behind(window.start).into()),
             }
         }

@@ -149,6 +149,11 @@ impl Expected {
 
     /// The key is about to get a version.
     pub(crate) fn begin(&self, key: u64, version: Version, is_logged: bool) -> std::io::Result<()> {
+        // A deletion that was not acknowledged before a kill may be found all the same.
+        let before = self.begun(key);
+        if before.is_deleted() {
+            self.set(key, DELETED, before)?;
+        }
         self.set(key, BEGUN, version)?;
         match is_logged {
             true => Ok(()),
@@ -239,6 +244,18 @@ mod tests {
             let value = version.value(0);
             assert_eq!(expected.identify(0, value.as_deref()), Some(version));
         }
+    }
+
+    #[test]
+    fn a_deletion_that_a_kill_left_unacknowledged_may_be_found_behind_the_next_version() {
+        let expected = expected("unacknowledged");
+        let put = Version::NONE.next(false);
+        expected.begin(0, put, true).unwrap();
+        expected.acknowledge(0, true).unwrap();
+        let deleted = put.next(true);
+        expected.begin(0, deleted, false).unwrap();
+        expected.begin(0, deleted.next(false), true).unwrap();
+        assert_eq!(expected.identify(0, None), Some(deleted));
     }
 
     #[test]
