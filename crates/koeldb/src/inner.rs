@@ -97,6 +97,8 @@ pub(crate) struct DbInner {
     /// Logs no longer written and not yet removed, with their bytes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
+    /// The process that opened it.
+    process: u32,
     failures: Failures,
     resuming: Mutex<()>,
     /// A resume has given up logs, and what they hold is not in tables yet.
@@ -174,6 +176,7 @@ impl DbInner {
             gave_up_logs: AtomicBool::new(false),
             options_file: Mutex::new(()),
             life: AtomicU8::new(OPEN),
+            process: std::process::id(),
             failures: Failures::default(),
             versions: Mutex::new(parts.versions),
             file_lock: Mutex::new(parts.file_lock),
@@ -527,8 +530,12 @@ impl DbInner {
 
     // Closing.
 
-    /// Closes for every handle: later calls fail, work in flight ends, the log is made durable.
+    /// Closes for every handle: later calls fail, work in flight ends, the log is made durable. A forked child leaves the
+    /// database to its parent.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if std::process::id() != self.process {
+            return Ok(());
+        }
         if self
             .life
             .compare_exchange(OPEN, CLOSING, Ordering::AcqRel, Ordering::Acquire)

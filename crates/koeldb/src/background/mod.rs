@@ -308,7 +308,7 @@ impl DbInner {
     }
 
     /// Runs a job; a panic in it becomes a fatal error.
-    fn guarded<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn guarded<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<&str>()
@@ -325,7 +325,7 @@ impl DbInner {
     }
 
     /// What a failed background job means for writes (`docs/reliability.md`, background-error states).
-    fn background_error(&self, what: &str, error: Error) {
+    pub(crate) fn background_error(&self, what: &str, error: Error) {
         let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
         if error.severity() > Severity::None && !has_panicked {
             // It was stored where it was met; to store it again could undo a resume that has dealt with it.

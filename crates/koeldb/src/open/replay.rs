@@ -11,7 +11,7 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
-use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionSet;
@@ -89,20 +89,11 @@ pub(crate) fn replay_logs(
     };
     let mut report = RecoveryReport::default();
     let mut archive = Vec::new();
-    for number in koeldb_log::wal::list(fs, directory)? {
-        if number < oldest_needed {
-            continue;
-        }
-        let mut log = replay.replay(fs, directory, number)?;
+    for (number, file) in open_logs(fs, directory, oldest_needed, read_only)? {
+        let mut log = replay.replay(&file, number)?;
         if let Some(offset) = log.problem_offset
             && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
         {
-            let options = OpenOptions {
-                purpose: Purpose::Open,
-                hint: AccessHint::Sequential,
-                ..OpenOptions::default()
-            };
-            let file = fs.open(&file_name::wal(directory, number), &options)?;
             log.intact_behind = survey::intact_behind(&*file, number, offset)?;
         }
         if log.batches > 0 {
@@ -130,21 +121,46 @@ pub(crate) fn replay_logs(
     })
 }
 
+/// The logs from number `oldest` on, oldest first, each as long as it was when it was opened.
+///
+/// A writer beside a reader may go on meanwhile. So the youngest is opened first: if it has records, the older ones had all of
+/// theirs, and if it has none, what the older ones have is all that was there at one moment. One that is gone since they
+/// were listed had none, unless the MANIFEST has changed and all of this is done again.
+fn open_logs(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    oldest: FileNumber,
+    read_only: bool,
+) -> Result<Vec<(FileNumber, Arc<dyn RandomAccessFile>)>> {
+    let options = OpenOptions {
+        purpose: Purpose::Open,
+        hint: AccessHint::Sequential,
+        ..OpenOptions::default()
+    };
+    let mut logs = Vec::new();
+    let numbers = koeldb_log::wal::list(fs, directory)?;
+    for number in numbers.into_iter().rev() {
+        if number < oldest {
+            break;
+        }
+        match fs.open(&file_name::wal(directory, number), &options) {
+            Ok(file) => logs.push((number, file)),
+            Err(error) if read_only && error.is_path_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    logs.reverse();
+    Ok(logs)
+}
+
 impl Replay<'_> {
     fn replay(
         &mut self,
-        fs: &dyn FileSystem,
-        directory: &Path,
+        file: &Arc<dyn RandomAccessFile>,
         number: FileNumber,
     ) -> Result<LogReport> {
-        let path = file_name::wal(directory, number);
-        let options = OpenOptions {
-            purpose: Purpose::Open,
-            hint: AccessHint::Sequential,
-            ..OpenOptions::default()
-        };
-        let file = fs.open(&path, &options)?;
-        let mut reader = RecordReader::new(Arc::clone(&file), number, self.mode);
+        let path = file.path();
+        let mut reader = RecordReader::new(Arc::clone(file), number, self.mode);
         reader.set_record_bytes_max(limits(self.factory.untrusted).record_bytes);
         let mut log = LogReport {
             number,
@@ -169,7 +185,7 @@ impl Replay<'_> {
                         }
                         (Some(before), RecoveryMode::AbsoluteConsistency) => {
                             let error = Error::corruption(missing_before(before));
-                            return Err(error.in_file(&path, Some(0), "replay"));
+                            return Err(error.in_file(path, Some(0), "replay"));
                         }
                         (gap, _) => {
                             log.problem = gap.map(missing_before);
@@ -182,12 +198,12 @@ impl Replay<'_> {
             if let Some(problem) = reader.take_problem() {
                 log.problem_offset.get_or_insert(problem.offset);
                 log.problem
-                    .get_or_insert_with(|| problem.to_error(&*file).to_string());
+                    .get_or_insert_with(|| problem.to_error(&**file).to_string());
                 log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
                 match self.mode {
                     RecoveryMode::TolerateCorruptedTailRecords
                     | RecoveryMode::AbsoluteConsistency => {
-                        return Err(problem.to_error(&*file));
+                        return Err(problem.to_error(&**file));
                     }
                     RecoveryMode::PointInTime => {
                         self.stopped_in = Some(number);
@@ -205,7 +221,7 @@ impl Replay<'_> {
                     return Ok(log);
                 }
                 Err(error) => {
-                    let error = error.in_file(&path, Some(reader.last_record().start), "replay");
+                    let error = error.in_file(path, Some(reader.last_record().start), "replay");
                     let is_newer_than_us = error.kind() == ErrorKind::NotSupported;
                     if is_newer_than_us || !error.is_corruption() {
                         return Err(error);
@@ -228,7 +244,7 @@ impl Replay<'_> {
         if let Some(tail) = reader.tolerated_tail() {
             log.problem_offset.get_or_insert(tail.offset);
             log.problem
-                .get_or_insert_with(|| tail.to_error(&*file).to_string());
+                .get_or_insert_with(|| tail.to_error(&**file).to_string());
             log.dropped_bytes = log.dropped_bytes.max(tail.dropped_bytes);
         }
         if follows_damage && log.batches > 0 {

@@ -542,7 +542,7 @@ impl DbInner {
         self.owed_logs.sync(|| self.fs.sync_dir(&self.wal_dir))
     }
 
-    /// Gives up a log that failed or may have a failed batch, without touching it again, and begins a new one. A log
+    /// Gives up a log that failed or may have a failed batch, without touching it again, and makes and begins a new one. A log
     /// that an earlier attempt began and nobody has written to is as good.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let owed = self.owed_logs.hold();
@@ -554,6 +554,9 @@ impl DbInner {
             owed.give_up();
             return Ok(());
         }
+        // One that stands by was made before the failure. Whether its name will be durable is not known any more, whatever a
+        // later sync of the directory says.
+        self.forget_log();
         let (number, writer) = self.begin_log()?;
         let failed = std::mem::replace(&mut wal.writer, writer);
         lock(&self.closed_logs).push((wal.number, failed.len()));

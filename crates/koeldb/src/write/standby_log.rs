@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use koeldb_base::Result;
+use koeldb_base::error::ErrorDetail;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::{Mutex, lock};
@@ -36,6 +37,8 @@ enum State<L> {
     Requested,
     /// A job makes one, and the leader has begun a log meanwhile.
     TooLate,
+    /// It could not be made; not tried again before the leader begins a log.
+    GivenUp,
     Ready(L),
 }
 
@@ -72,7 +75,7 @@ impl<L> StandbyLog<L> {
             *state = State::Nothing;
             return log;
         }
-        *state = log.map_or(State::Nothing, State::Ready);
+        *state = log.map_or(State::GivenUp, State::Ready);
         None
     }
 
@@ -81,7 +84,7 @@ impl<L> StandbyLog<L> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Nothing) {
             State::Ready(log) => Some(log),
-            State::Nothing => None,
+            State::Nothing | State::GivenUp => None,
             State::Requested | State::TooLate => {
                 *state = State::TooLate;
                 None
@@ -111,17 +114,24 @@ impl DbInner {
     }
 
     fn prepare_log(&self) {
-        let made = self.new_log_file();
-        if let Err(error) = &made {
-            // Nothing is lost: the leader makes one itself, and meets the error if it lasts.
-            self.info_log
-                .warn(format_args!("making a log ahead: {error}"));
-            self.notify(&Event::BackgroundError(error));
-            self.count(Ticker::ErrorHandlerBgErrorCount, 1);
-        }
-        if let Some(late) = self.standby_log.made(made.ok()) {
+        let made = self.guarded(|| self.new_log_file());
+        let (log, failure) = match made {
+            Ok(log) => (Some(log), None),
+            Err(error) => (None, Some(error)),
+        };
+        if let Some(late) = self.standby_log.made(log) {
             self.remove_unused(late);
         }
+        let Some(error) = failure else { return };
+        if error.detail() == Some(ErrorDetail::PluginPanicked) {
+            self.background_error("making a log ahead", error);
+            return;
+        }
+        // Nothing is lost: the leader makes one itself, and meets the error if it lasts.
+        self.info_log
+            .warn(format_args!("making a log ahead: {error}"));
+        self.notify(&Event::BackgroundError(&error));
+        self.count(Ticker::ErrorHandlerBgErrorCount, 1);
     }
 
     fn new_log_file(&self) -> Result<EmptyLog> {

@@ -145,3 +145,62 @@ fn a_damaged_log_is_never_lost_however_often_its_recovery_is_interrupted() {
         assert!(is_kept(&image), "{what}, opened");
     }
 }
+
+/// The logs in a directory.
+fn logs(directory: &Path) -> Vec<String> {
+    let files = files(directory);
+    let logs = files.keys().filter(|name| name.ends_with(".log"));
+    logs.cloned().collect()
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "neither the standard library nor rustix forks")]
+#[test]
+fn a_forked_child_leaves_the_database_to_its_parent() {
+    let dir = ScratchDir::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(128 << 10)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    let mut keys = 0_u64;
+    let mut put = |db: &Db| {
+        keys += 1;
+        db.put(keys.to_le_bytes(), [1; 1000]).unwrap();
+    };
+    // More than half of a memtable: then the next log stands by.
+    let first = logs(dir.path()).len();
+    for _ in 0..75 {
+        put(&db);
+    }
+    while logs(dir.path()).len() == first {
+        std::thread::yield_now();
+    }
+    let before = logs(dir.path());
+    // SAFETY: the child goes on with this thread alone, and takes no lock of the test harness.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.close().unwrap()));
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(closed.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child, and writes to a number of this function.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, status), (child, 0));
+    assert_eq!(logs(dir.path()), before);
+    // The log that stood by is begun, and holds what is written to it.
+    while logs(dir.path()).contains(&before[0]) {
+        put(&db);
+    }
+    db.flush_wal(true).unwrap();
+    let copy = ScratchDir::copy_of(dir.path());
+    drop(db);
+    for directory in [copy.path(), dir.path()] {
+        let db = Db::open(&options, directory).unwrap();
+        for key in 1..=keys {
+            assert!(db.get(key.to_le_bytes()).unwrap().is_some(), "key {key}");
+        }
+    }
+}

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use koeldb_fs::layer::{Call, Layer, Layered};
 use koeldb_fs::{
     Clock, Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem,
     Operation, Purpose, SurvivalPolicy, SystemClock,
@@ -210,4 +211,118 @@ fn writes_without_a_log_have_none_made_ahead() {
     loaded.fill(16);
     loaded.fill(9);
     loaded.standing_by();
+}
+
+/// What somebody else does while a file is opened.
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+/// Lets something happen before the n-th log is opened for reading.
+#[derive(Default)]
+struct BeforeOpen {
+    happens: Mutex<Option<(u32, Meanwhile)>>,
+}
+
+impl std::fmt::Debug for BeforeOpen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeOpen")
+    }
+}
+
+impl Layer for BeforeOpen {
+    fn around<T>(
+        &self,
+        call: &Call<'_>,
+        proceed: impl FnOnce() -> koeldb_base::Result<T>,
+    ) -> koeldb_base::Result<T> {
+        let is_log = call.path.extension().is_some_and(|name| name == "log");
+        if call.operation == Operation::Open && is_log {
+            let mut happens = lock(&self.happens);
+            if let Some((count, meanwhile)) = happens.take() {
+                if count == 1 {
+                    meanwhile();
+                } else {
+                    *happens = Some((count - 1, meanwhile));
+                }
+            }
+        }
+        proceed()
+    }
+}
+
+/// A read-only open, before whose n-th log a writer goes on.
+fn open_beside(
+    fs: &MemoryFileSystem,
+    count: u32,
+    meanwhile: impl FnOnce() + Send + 'static,
+) -> koeldb_base::Result<Db> {
+    let layer = BeforeOpen {
+        happens: Mutex::new(Some((count, Box::new(meanwhile)))),
+    };
+    let mut options = options(Arc::new(Layered::with_layer(Arc::new(fs.clone()), layer)));
+    options.set_wal_recovery_mode(koeldb_log::RecoveryMode::AbsoluteConsistency);
+    Db::builder(&options).read_only().open(PATH)
+}
+
+#[test]
+fn a_reader_beside_a_writer_that_begins_the_log_that_stood_by_sees_no_hole() {
+    for count in [1, 2] {
+        let fs = MemoryFileSystem::new();
+        let mut options = options(Arc::new(fs.clone()));
+        // Without a flush the MANIFEST stays as it is, and nothing tells the reader to begin anew.
+        options
+            .set_max_write_buffer_number(4)
+            .set_min_write_buffer_number_to_merge(3);
+        let mut loaded = Loaded::open(&options);
+        loaded.fill(9);
+        let next = loaded.standing_by();
+        let before = loaded.keys;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let reader = open_beside(&fs, count, move || {
+            loaded.fill(16);
+            assert_eq!(loaded.current(), next);
+            for _ in 0..5 {
+                loaded.put();
+            }
+            sender.send(loaded).unwrap();
+        })
+        .unwrap();
+        let loaded = receiver.recv().unwrap();
+        let has = |key: u64| reader.get(key.to_le_bytes()).unwrap().is_some();
+        let seen = (1..=loaded.keys).take_while(|&key| has(key)).count() as u64;
+        assert!(seen >= before, "{seen} of {before}");
+        assert!((seen + 1..=loaded.keys).all(|key| !has(key)), "a hole");
+    }
+}
+
+#[test]
+fn a_reader_beside_a_writer_that_closes_does_without_the_log_that_stood_by() {
+    for count in [1, 2] {
+        let fs = MemoryFileSystem::new();
+        let mut loaded = Loaded::open(&options(Arc::new(fs.clone())));
+        loaded.fill(9);
+        loaded.standing_by();
+        let (db, keys) = (loaded.db.clone(), loaded.keys);
+        let reader = open_beside(&fs, count, move || db.close().unwrap()).unwrap();
+        Loaded {
+            db: reader.clone(),
+            keys,
+        }
+        .has_all(&reader);
+    }
+}
+
+#[test]
+fn a_resume_begins_no_log_that_was_made_before_the_failure() {
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 0));
+    let mut loaded = Loaded::open(&options(Arc::clone(&faults) as _));
+    loaded.fill(9);
+    let stood_by = loaded.standing_by();
+    let rule = FaultRule::new(FaultAction::Fail(Failure::Device));
+    faults.add_rule(rule.on(&[Operation::SyncData]).purpose(Purpose::Wal).nth(1));
+    loaded.db.flush_wal(true).unwrap_err();
+    loaded.db.resume().unwrap();
+    assert!(loaded.current() > stood_by);
+    assert!(!logs(&*faults).contains(&stood_by));
+    loaded.put();
+    loaded.has_all(&loaded.db.clone());
 }
