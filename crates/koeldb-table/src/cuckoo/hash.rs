@@ -206,6 +206,8 @@ impl SlotHash {
 mod tests {
     use super::*;
 
+    const ROUNDS: u64 = if cfg!(miri) { 10 } else { 200 };
+
     #[test]
     fn the_hashes_are_those_of_rocksdb() {
         let seeds = [
@@ -310,7 +312,7 @@ mod tests {
             u64::MAX,
         ] {
             let remainder = Remainder::new(divisor);
-            for _ in 0..200 {
+            for _ in 0..ROUNDS {
                 raw = raw
                     .wrapping_mul(0xd129_0d5a_2f1f_6f31)
                     .wrapping_add(0x1405_7b7e_f767_814f);
@@ -335,7 +337,7 @@ mod tests {
             for table_size in [1, 1000, 1 << 20] {
                 let hash = SlotHash::new(Family::Murmur64A, identity_first, true, table_size);
                 let words = WordHash::new(identity_first, table_size);
-                for number in 0..200_u64 {
+                for number in 0..ROUNDS {
                     let word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     for function in [0, 1, 2, 63] {
                         let slot = hash.slot(function, &word.to_le_bytes());

@@ -167,7 +167,8 @@ proptest! {
 
 #[test]
 fn even_keys_are_found_in_a_narrow_window_though_the_last_is_far_away() {
-    let mut keys: Vec<Vec<u8>> = (0..16_384).map(|n| number_key(n * 35)).collect();
+    let count = if cfg!(miri) { 1024 } else { 16_384 };
+    let mut keys: Vec<Vec<u8>> = (0..count).map(|n| number_key(n * 35)).collect();
     keys.push(number_key(u64::MAX));
     let format = format(KeyOrder::Bytewise, true, true, false);
     let block = decoded(&index_block(&keys, &format, 1, 0), &format);
@@ -175,7 +176,7 @@ fn even_keys_are_found_in_a_narrow_window_though_the_last_is_far_away() {
     assert!(index.line.width <= 3, "{:?}", index.line);
     let bytes_per_entry = index.heap_bytes() / keys.len();
     assert_eq!(bytes_per_entry, 17);
-    for n in [0, 1, 7, 8, 9, 8000, 16_383] {
+    for n in [0, 1, 7, 8, 9, count / 2, count - 1] {
         let between = index.find_block(&KeyOrder::Bytewise, &number_key(n * 35 + 1));
         let at = IndexScan::seek(
             &block,
