@@ -41,6 +41,9 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.inner.is_forked() {
+            return;
+        }
         if let Err(error) = self.inner.close() {
             self.inner.info_log.warn(format_args!("closing: {error}"));
         }
@@ -153,7 +156,7 @@ impl Db {
     /// `ShutdownInProgress`; closing again does nothing.
     ///
     /// # Errors
-    /// If what was owed could not be made durable.
+    /// If what was owed could not be made durable; `Aborted` in a forked child, which leaves a database to its parent.
     pub fn close(&self) -> Result<()> {
         self.inner().close()
     }

@@ -530,11 +530,19 @@ impl DbInner {
 
     // Closing.
 
+    /// Whether this process is a child of the one that opened the database, and has none of its threads.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     /// Closes for every handle: later calls fail, work in flight ends, the log is made durable. A forked child leaves the
     /// database to its parent.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if std::process::id() != self.process {
-            return Ok(());
+        if self.is_forked() {
+            return Err(Error::with_kind(
+                ErrorKind::Aborted,
+                "a forked child cannot close a database, which is its parent's",
+            ));
         }
         if self
             .life

@@ -374,7 +374,7 @@ impl PagedPlain {
             };
             match bad.cut_off_before {
                 Some(end) if end <= end_max => {
-                    let end = match self.frame.format.encoding {
+                    let wished = match self.frame.format.encoding {
                         Encoding::Plain => end,
                         // The window stays for rows behind this one: not each is to wait for a read of its own.
                         Encoding::Prefix => {
@@ -382,7 +382,11 @@ impl PagedPlain {
                             end.max(twice).min(left)
                         }
                     };
-                    self.grow(window, end, source)?;
+                    match self.grow(window, wished, source) {
+                        // What lies behind the row is no concern of it.
+                        Err(Fault::Error(_)) if wished > end => self.grow(window, end, source)?,
+                        grown => grown?,
+                    }
                 }
                 _ => return Err(bad.behind(window.start).into()),
             }

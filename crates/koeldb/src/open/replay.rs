@@ -89,7 +89,11 @@ pub(crate) fn replay_logs(
     };
     let mut report = RecoveryReport::default();
     let mut archive = Vec::new();
-    for (number, file) in open_logs(fs, directory, oldest_needed, read_only)? {
+    for (number, file) in needed_logs(fs, directory, oldest_needed, read_only)? {
+        let file = match file {
+            Some(file) => file,
+            None => open_log(fs, directory, number)?,
+        };
         let mut log = replay.replay(&file, number)?;
         if let Some(offset) = log.problem_offset
             && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
@@ -121,31 +125,46 @@ pub(crate) fn replay_logs(
     })
 }
 
-/// The logs from number `oldest` on, oldest first, each as long as it was when it was opened.
-///
-/// A writer beside a reader may go on meanwhile. So the youngest is opened first: if it has records, the older ones had all of
-/// theirs, and if it has none, what the older ones have is all that was there at one moment. One that is gone since they
-/// were listed had none, unless the MANIFEST has changed and all of this is done again.
-fn open_logs(
+/// A log that is replayed, and its file if that has to be opened before.
+type NeededLog = (FileNumber, Option<Arc<dyn RandomAccessFile>>);
+
+fn open_log(
     fs: &dyn FileSystem,
     directory: &Path,
-    oldest: FileNumber,
-    read_only: bool,
-) -> Result<Vec<(FileNumber, Arc<dyn RandomAccessFile>)>> {
+    number: FileNumber,
+) -> Result<Arc<dyn RandomAccessFile>> {
     let options = OpenOptions {
         purpose: Purpose::Open,
         hint: AccessHint::Sequential,
         ..OpenOptions::default()
     };
+    fs.open(&file_name::wal(directory, number), &options)
+}
+
+/// The logs from number `oldest` on, oldest first; with `read_only` opened, each as long as it was then.
+///
+/// A writer beside a reader may go on meanwhile. So the youngest is opened first: if it has records, the older ones had all of
+/// theirs, and if it has none, what the older ones have is all that was there at one moment. One that is gone since they
+/// were listed had none, unless the MANIFEST has changed and all of this is done again.
+fn needed_logs(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    oldest: FileNumber,
+    read_only: bool,
+) -> Result<Vec<NeededLog>> {
     let mut logs = Vec::new();
     let numbers = koeldb_log::wal::list(fs, directory)?;
     for number in numbers.into_iter().rev() {
         if number < oldest {
             break;
         }
-        match fs.open(&file_name::wal(directory, number), &options) {
-            Ok(file) => logs.push((number, file)),
-            Err(error) if read_only && error.is_path_not_found() => {}
+        if !read_only {
+            logs.push((number, None));
+            continue;
+        }
+        match open_log(fs, directory, number) {
+            Ok(file) => logs.push((number, Some(file))),
+            Err(error) if error.is_path_not_found() => {}
             Err(error) => return Err(error),
         }
     }

@@ -93,7 +93,8 @@ option_section! {
         /// Close without flushing memtables that the WAL (or nothing) covers.
         [core mutable "<=5.4"] avoid_flush_during_shutdown: bool = false, "",
             set_avoid_flush_during_shutdown(on: bool), get_avoid_flush_during_shutdown;
-        /// Largest buffer in front of a table, WAL or MANIFEST file being written.
+        /// Largest buffer in front of a table, WAL or MANIFEST file being written. A table that will not be mapped is written in
+        /// pieces of at most 256 KiB all the same; of one that will be, the pieces are multiples of 2 MiB.
         [core mutable "<=5.4"] writable_file_max_buffer_size: u64 = 1 << 20, "Bytes; must be >0 when direct writes are used.",
             set_writable_file_max_buffer_size(bytes: u64), get_writable_file_max_buffer_size;
         /// Upper bound of user writes while a slowdown condition holds.

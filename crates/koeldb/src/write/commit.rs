@@ -543,23 +543,27 @@ impl DbInner {
     }
 
     /// Gives up a log that failed or may have a failed batch, without touching it again, and makes and begins a new one. A log
-    /// that an earlier attempt began and nobody has written to is as good.
+    /// that nobody has written to and whose name is durable is as good.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let owed = self.owed_logs.hold();
         let next_seqno = commit.last_seqno + 1;
         let wal = commit.wal()?;
         // Those of a batch that was written and could not be synced are given to the next one.
         wal.next_seqno = next_seqno;
-        if wal.writer.failure().is_none() && wal.writer.is_empty() {
-            owed.give_up();
-            return Ok(());
-        }
         // One that stands by was made before the failure. Whether its name will be durable is not known any more, whatever a
         // later sync of the directory says.
         self.forget_log();
+        if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
+            owed.give_up();
+            return Ok(());
+        }
         let (number, writer) = self.begin_log()?;
         let failed = std::mem::replace(&mut wal.writer, writer);
-        lock(&self.closed_logs).push((wal.number, failed.len()));
+        if failed.failure().is_none() && failed.is_empty() {
+            self.remove_empty_log(wal.number, failed.close());
+        } else {
+            lock(&self.closed_logs).push((wal.number, failed.len()));
+        }
         wal.number = number;
         // Before anything is written to it, every family is past the failed one.
         wal.follows = None;

@@ -113,7 +113,7 @@ impl DbInner {
         });
     }
 
-    fn prepare_log(&self) {
+    fn prepare_log(self: &Arc<Self>) {
         let made = self.guarded(|| self.new_log_file());
         let (log, failure) = match made {
             Ok(log) => (Some(log), None),
@@ -125,6 +125,7 @@ impl DbInner {
         let Some(error) = failure else { return };
         if error.detail() == Some(ErrorDetail::PluginPanicked) {
             self.background_error("making a log ahead", error);
+            self.report_failures();
             return;
         }
         // Nothing is lost: the leader makes one itself, and meets the error if it lasts.
@@ -156,11 +157,14 @@ impl DbInner {
         }
     }
 
-    /// No edit names it, and nothing was written to it. What cannot be removed goes with the next open.
     fn remove_unused(&self, log: EmptyLog) {
-        let path = file_name::wal(&self.wal_dir, log.number);
-        let removed = log.file.close().and_then(|()| self.fs.remove_file(&path));
-        if let Err(error) = removed {
+        self.remove_empty_log(log.number, log.file.close());
+    }
+
+    /// Removes a log that nothing was written to, and that was closed. If that cannot be done, it goes with the next open.
+    pub(crate) fn remove_empty_log(&self, number: FileNumber, closed: Result<()>) {
+        let path = file_name::wal(&self.wal_dir, number);
+        if let Err(error) = closed.and_then(|()| self.fs.remove_file(&path)) {
             self.info_log
                 .warn(format_args!("removing {}: {error}", path.display()));
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock};
-use koeldb::{Db, Env, Options, RecoveryMode};
+use koeldb::{Db, Env, ErrorKind, Options, RecoveryMode};
 
 use crate::golden::{expected, golden};
 use crate::scratch::{ScratchDir, files};
@@ -181,7 +181,10 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
     // SAFETY: the child goes on with this thread alone, and takes no lock of the test harness.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.close().unwrap()));
+        let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Aborted);
+            drop(db);
+        }));
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(closed.is_err())) };
     }

@@ -326,3 +326,63 @@ fn a_resume_begins_no_log_that_was_made_before_the_failure() {
     loaded.put();
     loaded.has_all(&loaded.db.clone());
 }
+
+#[test]
+fn a_resume_begins_a_log_anew_whose_name_a_failed_sync_may_have_lost() {
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 0));
+    let mut loaded = Loaded::open(&options(Arc::clone(&faults) as _));
+    loaded.put();
+    // The flush begins an empty log, and the directory of the table that it writes cannot be synced.
+    let rule = FaultRule::new(FaultAction::Fail(Failure::Device));
+    faults.add_rule(rule.on(&[Operation::SyncDir]).nth(1));
+    loaded.db.flush().unwrap_err();
+    let before = loaded.current();
+    loaded.db.resume().unwrap();
+    assert!(loaded.current() > before);
+    loaded.put();
+    loaded.has_all(&loaded.db.clone());
+}
+
+/// A file system whose next log makes its author regret it.
+#[derive(Debug, Default)]
+struct Panicking {
+    is_armed: std::sync::atomic::AtomicBool,
+}
+
+impl Layer for Panicking {
+    fn around<T>(
+        &self,
+        call: &Call<'_>,
+        proceed: impl FnOnce() -> koeldb_base::Result<T>,
+    ) -> koeldb_base::Result<T> {
+        let is_log = call.path.extension().is_some_and(|name| name == "log");
+        let is_creation = call.operation == Operation::Create && is_log;
+        assert!(
+            !is_creation || !self.is_armed.swap(false, Ordering::Relaxed),
+            "regretted"
+        );
+        proceed()
+    }
+}
+
+#[test]
+fn a_panic_while_a_log_is_made_ahead_is_told_of_and_stops_writes() {
+    let fs = Layered::with_layer(Arc::new(MemoryFileSystem::new()), Panicking::default());
+    let told = Arc::new(AtomicU64::new(0));
+    let mut options = options(Arc::new(fs.clone()));
+    let counted = Arc::clone(&told);
+    options.add_event_listener(move |event: &Event<'_>| {
+        if matches!(event, Event::BackgroundError(_)) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let db = Db::open(&options, PATH).unwrap();
+    fs.layer().is_armed.store(true, Ordering::Relaxed);
+    for key in 0..75_u64 {
+        db.put(key.to_le_bytes(), [1; 1000]).unwrap();
+    }
+    wait_until("somebody told", || told.load(Ordering::Relaxed) > 0);
+    let error = db.put("more", "").unwrap_err();
+    assert!(error.to_string().contains("regretted"), "{error}");
+    assert!(db.get(7_u64.to_le_bytes()).unwrap().is_some());
+}
