@@ -146,11 +146,13 @@ fn a_damaged_log_is_never_lost_however_often_its_recovery_is_interrupted() {
     }
 }
 
-/// The logs in a directory.
+/// The names of the logs in a directory.
 fn logs(directory: &Path) -> Vec<String> {
-    let files = files(directory);
-    let logs = files.keys().filter(|name| name.ends_with(".log"));
-    logs.cloned().collect()
+    let names = std::fs::read_dir(directory).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut logs: Vec<String> = names.filter(|name| name.ends_with(".log")).collect();
+    logs.sort();
+    logs
 }
 
 #[cfg(target_os = "linux")]
@@ -198,12 +200,9 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
         put(&db);
     }
     db.flush_wal(true).unwrap();
-    let copy = ScratchDir::copy_of(dir.path());
     drop(db);
-    for directory in [copy.path(), dir.path()] {
-        let db = Db::open(&options, directory).unwrap();
-        for key in 1..=keys {
-            assert!(db.get(key.to_le_bytes()).unwrap().is_some(), "key {key}");
-        }
+    let db = Db::open(&options, dir.path()).unwrap();
+    for key in 1..=keys {
+        assert!(db.get(key.to_le_bytes()).unwrap().is_some(), "key {key}");
     }
 }
