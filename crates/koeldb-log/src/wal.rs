@@ -9,7 +9,7 @@ use std::sync::Arc;
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_fs::small_file::{copy, create_dir_durably, second_name};
-use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile, WriteOptions};
 
 use crate::reader::{RecordReader, RecoveryMode};
 use crate::writer::{RecordWriter, RecordWriterOptions};
@@ -42,13 +42,25 @@ pub fn open(
     number: FileNumber,
     mode: RecoveryMode,
 ) -> Result<RecordReader> {
+    let file = open_file(fs, directory, number)?;
+    Ok(RecordReader::new(file, number, mode))
+}
+
+/// Opens the file of log `number` of `directory`, to be read from its beginning to its end.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open_file(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+) -> Result<Arc<dyn RandomAccessFile>> {
     let options = OpenOptions {
         purpose: Purpose::Open,
         hint: AccessHint::Sequential,
         ..OpenOptions::default()
     };
-    let file = fs.open(&file_name::wal(directory, number), &options)?;
-    Ok(RecordReader::new(file, number, mode))
+    fs.open(&file_name::wal(directory, number), &options)
 }
 
 /// The directory for logs that are kept and not replayed.

@@ -234,20 +234,12 @@ impl TableReader {
             TableReader::Cuckoo(reader) => reader.search_batch(lookups, of_whole),
             TableReader::PagedCuckoo(reader) => match reader.loaded() {
                 Some(whole) => whole.search_batch(lookups, of_whole),
-                None => {
-                    for (index, lookup) in lookups.iter_mut().enumerate() {
-                        outcome(index, reader.search(lookup, source));
-                    }
-                }
+                None => one_by_one(lookups, outcome, |lookup| reader.search(lookup, source)),
             },
             TableReader::Plain(reader) => reader.search_batch(lookups, of_whole),
             TableReader::PagedPlain(reader) => match reader.loaded() {
                 Some(whole) => whole.search_batch(lookups, of_whole),
-                None => {
-                    for (index, lookup) in lookups.iter_mut().enumerate() {
-                        outcome(index, reader.search(lookup, source));
-                    }
-                }
+                None => one_by_one(lookups, outcome, |lookup| reader.search(lookup, source)),
             },
         }
     }
@@ -396,6 +388,17 @@ impl TableReader {
     }
 }
 
+/// Searches for one look-up after the other.
+fn one_by_one<W>(
+    lookups: &mut [&mut Lookup],
+    mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
+    mut search: impl FnMut(&mut Lookup) -> Result<(), Fault<W>>,
+) {
+    for (index, lookup) in lookups.iter_mut().enumerate() {
+        outcome(index, search(lookup));
+    }
+}
+
 /// A cursor over the point entries of a table.
 #[expect(
     clippy::large_enum_variant,
@@ -420,9 +423,7 @@ impl<S: BlockSource> TableCursor<S> {
             TableCursor::Cuckoo(_) | TableCursor::Plain(_) | TableCursor::Failed(_) => None,
         }
     }
-}
 
-impl<S: BlockSource> TableCursor<S> {
     /// Key and value of an entry that is not of a block-based table: out of the way of those, whose keys are asked for
     /// several times a step.
     #[inline(never)]

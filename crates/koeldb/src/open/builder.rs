@@ -13,6 +13,7 @@ use super::Opening;
 use crate::column_family::ColumnFamilyDescriptor;
 use crate::db::Db;
 use crate::options::{ColumnFamilyOptions, Options};
+
 /// Opens a database with more choices than [`Db::open`] has.
 #[derive(Clone, Debug)]
 pub struct DbBuilder {

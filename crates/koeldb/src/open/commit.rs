@@ -17,6 +17,7 @@ use crate::family::FamilyData;
 use crate::options::{Compression, DbOptions};
 use crate::tables::TableFactory;
 use crate::write::commit::Wal;
+
 impl Opening {
     /// Records the recovered state, with a new log, in a new MANIFEST.
     pub(super) fn commit_recovery(

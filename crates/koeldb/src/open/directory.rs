@@ -10,6 +10,7 @@ use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
 use koeldb_lsm::version::{Family, VersionSet};
 
 use super::{Opening, random};
+
 impl Opening {
     /// Makes and locks the directory.
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {

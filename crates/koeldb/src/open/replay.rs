@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
-use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile};
+use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionSet;
@@ -92,7 +92,7 @@ pub(crate) fn replay_logs(
     for (number, file) in needed_logs(fs, directory, oldest_needed, read_only)? {
         let file = match file {
             Some(file) => file,
-            None => open_log(fs, directory, number)?,
+            None => koeldb_log::wal::open_file(fs, directory, number)?,
         };
         let mut log = replay.replay(&file, number)?;
         if let Some(offset) = log.problem_offset
@@ -128,19 +128,6 @@ pub(crate) fn replay_logs(
 /// A log that is replayed, and its file if that has to be opened before.
 type NeededLog = (FileNumber, Option<Arc<dyn RandomAccessFile>>);
 
-fn open_log(
-    fs: &dyn FileSystem,
-    directory: &Path,
-    number: FileNumber,
-) -> Result<Arc<dyn RandomAccessFile>> {
-    let options = OpenOptions {
-        purpose: Purpose::Open,
-        hint: AccessHint::Sequential,
-        ..OpenOptions::default()
-    };
-    fs.open(&file_name::wal(directory, number), &options)
-}
-
 /// The logs from number `oldest` on, oldest first; with `read_only` opened, each as long as it was then.
 ///
 /// A writer beside a reader may go on meanwhile. So the youngest is opened first: if it has records, the older ones had all of
@@ -162,7 +149,7 @@ fn needed_logs(
             logs.push((number, None));
             continue;
         }
-        match open_log(fs, directory, number) {
+        match koeldb_log::wal::open_file(fs, directory, number) {
             Ok(file) => logs.push((number, Some(file))),
             Err(error) if error.is_path_not_found() => {}
             Err(error) => return Err(error),

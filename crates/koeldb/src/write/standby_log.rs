@@ -150,7 +150,7 @@ impl DbInner {
         Ok((number, wal_writer(file, &self.db_options)?))
     }
 
-    /// Removes the log that stands by. None is made any more.
+    /// Removes the log that stands by; one that is being made comes too late.
     pub(crate) fn forget_log(&self) {
         if let Some(log) = self.standby_log.take() {
             self.remove_unused(log);

@@ -213,37 +213,51 @@ fn writes_without_a_log_have_none_made_ahead() {
     loaded.standing_by();
 }
 
-/// What somebody else does while a file is opened.
+/// What somebody else does meanwhile.
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
-/// Lets something happen before the n-th log is opened for reading.
+/// Lets something happen before the n-th call of a kind for a log.
 #[derive(Default)]
-struct BeforeOpen {
-    happens: Mutex<Option<(u32, Meanwhile)>>,
+struct BeforeLog {
+    happens: Mutex<Option<(Operation, u32, Meanwhile)>>,
 }
 
-impl std::fmt::Debug for BeforeOpen {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BeforeOpen")
+impl BeforeLog {
+    fn arm(&self, operation: Operation, count: u32, meanwhile: impl FnOnce() + Send + 'static) {
+        *lock(&self.happens) = Some((operation, count, Box::new(meanwhile)));
+    }
+
+    /// What happens before this call, if anything does.
+    fn due(&self, call: &Call<'_>) -> Option<Meanwhile> {
+        let mut happens = lock(&self.happens);
+        let is_log = call.path.extension().is_some_and(|name| name == "log");
+        let (operation, count, meanwhile) = happens.take()?;
+        if !is_log || call.operation != operation {
+            *happens = Some((operation, count, meanwhile));
+            return None;
+        }
+        if count > 1 {
+            *happens = Some((operation, count - 1, meanwhile));
+            return None;
+        }
+        Some(meanwhile)
     }
 }
 
-impl Layer for BeforeOpen {
+impl std::fmt::Debug for BeforeLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeLog")
+    }
+}
+
+impl Layer for BeforeLog {
     fn around<T>(
         &self,
         call: &Call<'_>,
         proceed: impl FnOnce() -> koeldb_base::Result<T>,
     ) -> koeldb_base::Result<T> {
-        let is_log = call.path.extension().is_some_and(|name| name == "log");
-        if call.operation == Operation::Open && is_log {
-            let mut happens = lock(&self.happens);
-            if let Some((count, meanwhile)) = happens.take() {
-                if count == 1 {
-                    meanwhile();
-                } else {
-                    *happens = Some((count - 1, meanwhile));
-                }
-            }
+        if let Some(meanwhile) = self.due(call) {
+            meanwhile();
         }
         proceed()
     }
@@ -255,9 +269,8 @@ fn open_beside(
     count: u32,
     meanwhile: impl FnOnce() + Send + 'static,
 ) -> koeldb_base::Result<Db> {
-    let layer = BeforeOpen {
-        happens: Mutex::new(Some((count, Box::new(meanwhile)))),
-    };
+    let layer = BeforeLog::default();
+    layer.arm(Operation::Open, count, meanwhile);
     let mut options = options(Arc::new(Layered::with_layer(Arc::new(fs.clone()), layer)));
     options.set_wal_recovery_mode(koeldb_log::RecoveryMode::AbsoluteConsistency);
     Db::builder(&options).read_only().open(PATH)
@@ -343,31 +356,9 @@ fn a_resume_begins_a_log_anew_whose_name_a_failed_sync_may_have_lost() {
     loaded.has_all(&loaded.db.clone());
 }
 
-/// A file system whose next log makes its author regret it.
-#[derive(Debug, Default)]
-struct Panicking {
-    is_armed: std::sync::atomic::AtomicBool,
-}
-
-impl Layer for Panicking {
-    fn around<T>(
-        &self,
-        call: &Call<'_>,
-        proceed: impl FnOnce() -> koeldb_base::Result<T>,
-    ) -> koeldb_base::Result<T> {
-        let is_log = call.path.extension().is_some_and(|name| name == "log");
-        let is_creation = call.operation == Operation::Create && is_log;
-        assert!(
-            !is_creation || !self.is_armed.swap(false, Ordering::Relaxed),
-            "regretted"
-        );
-        proceed()
-    }
-}
-
 #[test]
 fn a_panic_while_a_log_is_made_ahead_is_told_of_and_stops_writes() {
-    let fs = Layered::with_layer(Arc::new(MemoryFileSystem::new()), Panicking::default());
+    let fs = Layered::with_layer(Arc::new(MemoryFileSystem::new()), BeforeLog::default());
     let told = Arc::new(AtomicU64::new(0));
     let mut options = options(Arc::new(fs.clone()));
     let counted = Arc::clone(&told);
@@ -377,7 +368,7 @@ fn a_panic_while_a_log_is_made_ahead_is_told_of_and_stops_writes() {
         }
     });
     let db = Db::open(&options, PATH).unwrap();
-    fs.layer().is_armed.store(true, Ordering::Relaxed);
+    fs.layer().arm(Operation::Create, 1, || panic!("regretted"));
     for key in 0..75_u64 {
         db.put(key.to_le_bytes(), [1; 1000]).unwrap();
     }
