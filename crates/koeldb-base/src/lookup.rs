@@ -96,6 +96,17 @@ enum State {
     Deleted,
 }
 
+impl State {
+    /// The value that ended the search, if one did.
+    #[inline]
+    fn value(self) -> Option<PinnedSlice> {
+        match self {
+            State::Found(value) => Some(value),
+            State::Deleted | State::Searching => None,
+        }
+    }
+}
+
 /// One point read under way.
 #[derive(Debug)]
 pub struct Lookup {
@@ -196,6 +207,20 @@ impl Lookup {
             self.state = State::Deleted;
             return Ok(true);
         }
+        if value_type == ValueType::Value {
+            self.state = State::Found(pin());
+            return Ok(true);
+        }
+        self.offer_other(value_type, pin)
+    }
+
+    /// As [`Lookup::offer`] for what is no plain value and not covered.
+    #[inline(never)]
+    fn offer_other(
+        &mut self,
+        value_type: ValueType,
+        pin: impl FnOnce() -> PinnedSlice,
+    ) -> Result<bool> {
         match value_type {
             ValueType::Value => self.state = State::Found(pin()),
             ValueType::Merge => {
@@ -266,8 +291,18 @@ impl Lookup {
     /// # Errors
     /// What the merge operator failed with, or `NotSupported` if operands were found and there is none.
     #[inline]
-    pub fn finish(mut self, operator: Option<&dyn MergeOperator>) -> Result<Option<PinnedSlice>> {
-        self.take_answer(operator)
+    pub fn finish(self, operator: Option<&dyn MergeOperator>) -> Result<Option<PinnedSlice>> {
+        // Taken apart, so that nothing is copied but the value.
+        let Lookup {
+            key,
+            state,
+            operands,
+            ..
+        } = self;
+        if operands.is_empty() {
+            return Ok(state.value());
+        }
+        merged(key, state, operands, operator)
     }
 
     /// As [`Lookup::finish`]; the look-up is left empty, for [`Lookup::restart`].
@@ -279,18 +314,31 @@ impl Lookup {
         &mut self,
         operator: Option<&dyn MergeOperator>,
     ) -> Result<Option<PinnedSlice>> {
-        let base = match std::mem::replace(&mut self.state, State::Searching) {
-            State::Found(value) => Some(value),
-            State::Deleted | State::Searching => None,
-        };
+        let state = std::mem::replace(&mut self.state, State::Searching);
         if self.operands.is_empty() {
-            return Ok(base);
+            return Ok(state.value());
         }
         let operands = std::mem::take(&mut self.operands);
-        let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
-        let merged = merge_values(operator, self.key.user(), base.as_deref(), &newest_first)?;
-        Ok(Some(PinnedSlice::from(merged)))
+        merged(self.key.clone(), state, operands, operator)
     }
+}
+
+/// What was collected for a key, operands among it, combined.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "what is passed by reference has an address, for which every look-up would be copied"
+)]
+#[inline(never)]
+fn merged(
+    key: SeekKey,
+    state: State,
+    operands: Vec<PinnedSlice>,
+    operator: Option<&dyn MergeOperator>,
+) -> Result<Option<PinnedSlice>> {
+    let base = state.value();
+    let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
+    let merged = merge_values(operator, key.user(), base.as_deref(), &newest_first)?;
+    Ok(Some(PinnedSlice::from(merged)))
 }
 
 /// The value of the anonymous column of a wide-column entity (`docs/formats/keys.md`), empty if it has
