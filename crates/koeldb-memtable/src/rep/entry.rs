@@ -185,7 +185,23 @@ unsafe fn write_varint(mut at: NonNull<u8>, mut value: u32) -> NonNull<u8> {
 /// # Safety
 /// A varint that [`write_varint`] wrote must stand at `at`.
 #[inline]
-unsafe fn read_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
+unsafe fn read_varint(at: NonNull<u8>) -> (u32, NonNull<u8>) {
+    // SAFETY: a varint has at least one byte.
+    let byte = unsafe { at.read() };
+    if byte < 0x80 {
+        // SAFETY: behind the varint lies what it counts.
+        return (u32::from(byte), unsafe { at.add(1) });
+    }
+    // SAFETY: by the contract.
+    unsafe { read_long_varint(at) }
+}
+
+/// The same for one of several bytes.
+///
+/// # Safety
+/// As for [`read_varint`].
+#[inline(never)]
+unsafe fn read_long_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
     let mut value = 0;
     let mut shift = 0;
     loop {
@@ -232,6 +248,9 @@ impl Position {
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     start: NonNull<u8>,
+    /// Where the internal key begins, and its length.
+    key: NonNull<u8>,
+    key_len: usize,
     arena: &'a SharedArena,
 }
 
@@ -242,7 +261,14 @@ impl<'a> Entry<'a> {
     /// [`EntryParts::write`] must have made it in memory of `arena`, before the caller got to know `start`.
     #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, arena: &'a SharedArena) -> Self {
-        Entry { start, arena }
+        // SAFETY: an entry begins with the length of its key (E1).
+        let (len, key) = unsafe { read_varint(start) };
+        Entry {
+            start,
+            key,
+            key_len: len as usize,
+            arena,
+        }
     }
 
     /// Where it begins.
@@ -253,19 +279,15 @@ impl<'a> Entry<'a> {
     /// The internal key.
     #[inline]
     pub(crate) fn key(self) -> &'a [u8] {
-        // SAFETY: an entry begins with the length of its key (E1).
-        let (len, at) = unsafe { read_varint(self.start) };
-        // SAFETY: the key follows, and the arena is borrowed for 'a (E1, E2).
-        unsafe { slice::from_raw_parts(at.as_ptr(), len as usize) }
+        // SAFETY: the key is there, and the arena is borrowed for 'a (E1, E2).
+        unsafe { slice::from_raw_parts(self.key.as_ptr(), self.key_len) }
     }
 
     /// The value.
     #[inline]
     pub(crate) fn value(self) -> &'a [u8] {
-        // SAFETY: an entry begins with the length of its key (E1).
-        let (key_len, at) = unsafe { read_varint(self.start) };
-        // SAFETY: the key follows, and the length of the value behind it (E1).
-        let at = unsafe { at.add(key_len as usize) };
+        // SAFETY: the length of the value lies behind the key (E1).
+        let at = unsafe { self.key.add(self.key_len) };
         // SAFETY: as above.
         let (len, at) = unsafe { read_varint(at) };
         let len = len as usize;
