@@ -71,10 +71,11 @@ impl KeyHash {
         1 << (self.0 >> 60)
     }
 
-    /// What is kept beside the address of a head: none of the bits above, nor those of the index.
+    /// What is kept beside the address of a head: none of the bits above, nor those of the index. Never 0, which is beside
+    /// no address.
     #[inline]
     fn fingerprint(self) -> u16 {
-        ((self.0 >> 44) & 0xffff) as u16
+        ((self.0 >> 44) & 0xffff) as u16 | 1
     }
 }
 
@@ -109,6 +110,12 @@ impl Tagged {
             reason = "the bits above an address are sixteen"
         )]
         HAS_TAGS.then(|| (self.0.addr() >> ADDRESS_BITS) as u16)
+    }
+
+    /// Whether the tag is this one, if there is one.
+    #[inline]
+    fn may_have(self, tag: u16) -> bool {
+        !HAS_TAGS || self.0.addr() ^ usize::from(tag) << ADDRESS_BITS < 1 << ADDRESS_BITS
     }
 }
 
@@ -370,29 +377,27 @@ impl<const N: usize> Bucket<N> {
         (word, unsafe { HeadRef::new(word.address()) })
     }
 
-    /// The heads in slots that have the fingerprint of a hash, and the first empty slot. What to look at is not known before
-    /// the line is there: until then no branch depends on it.
+    /// The heads in slots that have the fingerprint of a hash, and a bit for each slot that is empty. What to look at is not
+    /// known before the line is there: until then no branch depends on it.
     #[inline]
-    fn slots_like<'t>(
-        &'t self,
-        hash: KeyHash,
-    ) -> (impl Iterator<Item = HeadRef<'t>>, Option<usize>) {
-        let (mut like, mut empty) = (0_u32, 0_u32);
+    fn slots_like<'t>(&'t self, hash: KeyHash) -> (impl Iterator<Item = HeadRef<'t>>, u32) {
         let words: [Tagged; N] =
             std::array::from_fn(|slot| Tagged(self.slots[slot].load(Ordering::Acquire)));
-        for (slot, word) in words.iter().enumerate() {
-            let is_like = word.tag().is_none_or(|tag| tag == hash.fingerprint());
-            like |= u32::from(is_like) << slot;
-            empty |= u32::from(word.address().is_null()) << slot;
-        }
-        like &= !empty;
+        let bits = |is_set: fn(Tagged, u16) -> bool| {
+            words.iter().rev().fold(0, |bits, &word| {
+                bits << 1 | u32::from(is_set(word, hash.fingerprint()))
+            })
+        };
+        let mut like = bits(Tagged::may_have);
         let heads = std::iter::from_fn(move || {
             let slot = like.trailing_zeros() as usize;
             like &= like.wrapping_sub(1);
+            // What was there still is (N2): to load it once more costs less than to keep all.
+            let word = Tagged(self.slots.get(slot)?.load(Ordering::Relaxed));
             // SAFETY: the slot was loaded with acquire (N1).
-            unsafe { HeadRef::new(words.get(slot)?.address()) }
+            unsafe { HeadRef::new(word.address()) }
         });
-        (heads, (empty != 0).then(|| empty.trailing_zeros() as usize))
+        (heads, bits(|word, _| word.address().is_null()))
     }
 
     /// The head of the key; or where it would be put, if there is none.
@@ -411,19 +416,25 @@ impl<const N: usize> Bucket<N> {
                 return Ok(head);
             }
         }
-        if let Some(slot) = empty {
+        let mut seen = Tagged(ptr::null_mut());
+        if empty & 1 << (N - 1) == 0 {
+            let mut chained;
+            (seen, chained) = self.chain();
+            if seen.tag().is_none_or(|tag| tag & hash.filter() != 0) {
+                while let Some(head) = chained {
+                    let found = head.next_and_fingerprint();
+                    if found.may_have(hash.fingerprint()) && has_key(head) {
+                        return Ok(head);
+                    }
+                    chained = head.next();
+                }
+            }
+        }
+        if empty != 0 {
+            // Where slots were filled meanwhile, this is one of them: it will be seen when it is to be filled.
+            let slot = empty.trailing_zeros() as usize;
             let seen = Tagged(ptr::null_mut());
             return Err(Vacancy { slot, seen });
-        }
-        let (seen, mut chained) = self.chain();
-        if seen.tag().is_none_or(|tag| tag & hash.filter() != 0) {
-            while let Some(head) = chained {
-                let found = head.next_and_fingerprint().tag();
-                if found.is_none_or(|found| found == hash.fingerprint()) && has_key(head) {
-                    return Ok(head);
-                }
-                chained = head.next();
-            }
         }
         Err(Vacancy { slot: N, seen })
     }
