@@ -12,9 +12,7 @@ use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
 use crate::bloom::MemtableBloom;
 use crate::recycler::Recycler;
-use crate::rep::{
-    BATCH, EntryParts, Learned, MemtableCursor, MemtableRep, RepEntries, RepKind, Sorter,
-};
+use crate::rep::{BATCH, EntryParts, Learned, MemtableCursor, MemtableRep, RepKind, Sorter};
 use crate::tombstones::Tombstones;
 
 /// The settings of a memtable.
@@ -286,8 +284,7 @@ impl Memtable {
     #[inline]
     pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
         if self.cover(lookup) {
-            let entries = self.rep.entries_from(lookup.seek_key());
-            self.offer(lookup, entries)?;
+            self.rep.search(&self.order, lookup)?;
         }
         Ok(())
     }
@@ -303,27 +300,9 @@ impl Memtable {
                 count += 1;
             }
             if count == BATCH || at + 1 == lookups.len() {
-                self.offer_batch(lookups, &waiting[..count], &mut fail);
+                self.rep
+                    .search_batch(&self.order, lookups, &waiting[..count], &mut fail);
                 count = 0;
-            }
-        }
-    }
-
-    /// Offers to the look-ups at the positions `waiting`, at most [`BATCH`].
-    fn offer_batch(
-        &self,
-        lookups: &mut [Lookup],
-        waiting: &[usize],
-        fail: &mut impl FnMut(usize, Error),
-    ) {
-        let mut keys: [&[u8]; BATCH] = [&[]; BATCH];
-        for (key, &at) in keys.iter_mut().zip(waiting) {
-            *key = lookups[at].seek_key();
-        }
-        let entries = self.rep.entries_from_batch(&keys[..waiting.len()]);
-        for (entries, &at) in entries.into_iter().zip(waiting) {
-            if let Err(error) = self.offer(&mut lookups[at], entries) {
-                fail(at, error);
             }
         }
     }
@@ -339,22 +318,6 @@ impl Memtable {
         }
         let filter = self.bloom.as_ref();
         filter.is_none_or(|filter| filter.may_contain(lookup))
-    }
-
-    /// Offers those of `entries`, which begin with the newest visible one, that are of the key.
-    #[inline]
-    fn offer(&self, lookup: &mut Lookup, entries: RepEntries<'_>) -> Result<()> {
-        let is_one_key = entries.are_of_one_key();
-        for entry in entries {
-            let (user_key, footer) = entry.user_key_and_footer();
-            if !is_one_key && self.order.compare(user_key, lookup.user_key()).is_ne() {
-                break;
-            }
-            if lookup.offer(footer >> 8, type_of(footer), || entry.pinned_value())? {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// A cursor over the point entries, without a position yet.
@@ -483,12 +446,6 @@ impl fmt::Debug for Memtable {
             .field("memory_bytes", &self.memory_bytes())
             .finish_non_exhaustive()
     }
-}
-
-/// The type in a footer that [`EntryParts`] made.
-#[inline]
-fn type_of(footer: u64) -> ValueType {
-    ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")
 }
 
 #[cold]

@@ -19,24 +19,25 @@ mod sorted;
 mod sorted_hash;
 mod vector;
 
-use std::array;
 use std::fmt;
 use std::sync::Arc;
 
 use koeldb_base::prefix::PrefixExtractor;
-use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, PinnedSlice};
+use koeldb_base::{
+    Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, ValueType,
+};
 
 pub(crate) use entry::{Entry, EntryParts};
 pub(crate) use index::BATCH;
 pub use kind::RepKind;
 pub(crate) use kind::bucket_count;
 use prefix_hash::{PrefixCursor, PrefixHash};
-use skiplist::{SkipList, SkipListCursor, SkipListEntries};
+use skiplist::{SkipList, SkipListCursor};
 use sorted::{Sortable, SortedCursor};
 pub(crate) use sorted_hash::BucketArray;
 pub use sorted_hash::{SortTask, Sorter};
-use sorted_hash::{SortedHash, SortedHashCursor, SortedHashEntries, SortedHashParts};
-use vector::{Vector, VectorEntries};
+use sorted_hash::{SortedHash, SortedHashCursor, SortedHashParts};
+use vector::Vector;
 
 use crate::arena::{SharedArena, prefetch};
 use crate::memtable::MemtableOptions;
@@ -151,35 +152,67 @@ impl MemtableRep {
         (batch.len(), Ok(()))
     }
 
-    /// The entries of the user key of an internal key from that one on, in order; others may follow.
+    /// Offers the visible entries of a look-up's key to it, newest first, until it is settled.
+    ///
+    /// # Errors
+    /// What the look-up says about an entry.
     #[inline]
-    pub(crate) fn entries_from(&self, internal_key: &[u8]) -> RepEntries<'_> {
+    pub(crate) fn search(&self, order: &KeyOrder, lookup: &mut Lookup) -> Result<()> {
         match self {
-            MemtableRep::SkipList(list, _) => RepEntries::SkipList(list.entries_from(internal_key)),
-            MemtableRep::Vector(vector) => RepEntries::Vector(vector.entries_from(internal_key)),
-            MemtableRep::PrefixHash(table) => RepEntries::of_list(table.entries_from(internal_key)),
+            MemtableRep::SkipList(list, _) => {
+                let entries = list.entries_from(lookup.seek_key());
+                offer(lookup, entries, Some(order))
+            }
+            MemtableRep::Vector(vector) => {
+                let entries = vector.entries_from(lookup.seek_key());
+                offer(lookup, entries, Some(order))
+            }
+            MemtableRep::PrefixHash(table) => {
+                let entries = table.entries_from(lookup.seek_key());
+                offer(lookup, entries.into_iter().flatten(), Some(order))
+            }
             MemtableRep::SortedHash(table) => {
-                RepEntries::SortedHash(table.entries_from(internal_key))
+                let entries = table.entries_from(lookup.seek_key());
+                offer(lookup, entries, None)
             }
         }
     }
 
-    /// The same for each of up to [`BATCH`] internal keys.
-    pub(crate) fn entries_from_batch(&self, internal_keys: &[&[u8]]) -> [RepEntries<'_>; BATCH] {
+    /// The same for those of the look-ups at the positions `waiting`, at most [`BATCH`]. `fail` is told which failed, and
+    /// with what.
+    pub(crate) fn search_batch(
+        &self,
+        order: &KeyOrder,
+        lookups: &mut [Lookup],
+        waiting: &[usize],
+        fail: &mut impl FnMut(usize, Error),
+    ) {
+        let mut keys: [&[u8]; BATCH] = [&[]; BATCH];
+        for (key, &at) in keys.iter_mut().zip(waiting) {
+            *key = lookups[at].seek_key();
+        }
+        let keys = &keys[..waiting.len()];
         match self {
-            MemtableRep::SkipList(list, _) => list
-                .entries_from_batch(internal_keys)
-                .map(RepEntries::SkipList),
-            MemtableRep::Vector(vector) => array::from_fn(|at| {
-                let internal_key = internal_keys.get(at).copied().unwrap_or_default();
-                RepEntries::Vector(vector.entries_from(internal_key))
-            }),
-            MemtableRep::PrefixHash(table) => table
-                .entries_from_batch(internal_keys)
-                .map(RepEntries::of_list),
-            MemtableRep::SortedHash(table) => table
-                .entries_from_batch(internal_keys)
-                .map(RepEntries::SortedHash),
+            MemtableRep::SkipList(list, _) => {
+                let entries = list.entries_from_batch(keys);
+                offer_batch(lookups, waiting, entries, Some(order), fail);
+            }
+            MemtableRep::Vector(_) => {
+                for &at in waiting {
+                    if let Err(error) = self.search(order, &mut lookups[at]) {
+                        fail(at, error);
+                    }
+                }
+            }
+            MemtableRep::PrefixHash(table) => {
+                let entries = table.entries_from_batch(keys);
+                let entries = entries.map(|entries| entries.into_iter().flatten());
+                offer_batch(lookups, waiting, entries, Some(order), fail);
+            }
+            MemtableRep::SortedHash(table) => {
+                let entries = table.entries_from_batch(keys);
+                offer_batch(lookups, waiting, entries, None, fail);
+            }
         }
     }
 
@@ -262,39 +295,45 @@ impl MemtableRep {
     }
 }
 
-/// Entries in order.
-pub(crate) enum RepEntries<'rep> {
-    None,
-    SkipList(SkipListEntries<'rep>),
-    Vector(VectorEntries<'rep>),
-    SortedHash(SortedHashEntries<'rep>),
-}
-
-impl<'rep> RepEntries<'rep> {
-    #[inline]
-    fn of_list(entries: Option<SkipListEntries<'rep>>) -> Self {
-        entries.map_or(RepEntries::None, RepEntries::SkipList)
-    }
-
-    /// Whether all of them are of the user key that was asked for.
-    #[inline]
-    pub(crate) fn are_of_one_key(&self) -> bool {
-        matches!(self, RepEntries::None | RepEntries::SortedHash(_))
-    }
-}
-
-impl<'rep> Iterator for RepEntries<'rep> {
-    type Item = Entry<'rep>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Entry<'rep>> {
-        match self {
-            RepEntries::None => None,
-            RepEntries::SkipList(entries) => entries.next(),
-            RepEntries::Vector(entries) => entries.next(),
-            RepEntries::SortedHash(entries) => entries.next(),
+/// Offers entries, which begin with the newest visible one of the look-up's key, until it is settled. Those of other keys
+/// may follow if there is an `order`.
+#[inline]
+fn offer<'rep>(
+    lookup: &mut Lookup,
+    entries: impl Iterator<Item = Entry<'rep>>,
+    order: Option<&KeyOrder>,
+) -> Result<()> {
+    for entry in entries {
+        let (user_key, footer) = entry.user_key_and_footer();
+        if order.is_some_and(|order| order.compare(user_key, lookup.user_key()).is_ne()) {
+            break;
+        }
+        if lookup.offer(footer >> 8, type_of(footer), || entry.pinned_value())? {
+            break;
         }
     }
+    Ok(())
+}
+
+/// The same for those of the look-ups at the positions `waiting`, of which each has its own entries.
+fn offer_batch<'rep>(
+    lookups: &mut [Lookup],
+    waiting: &[usize],
+    entries: impl IntoIterator<Item = impl Iterator<Item = Entry<'rep>>>,
+    order: Option<&KeyOrder>,
+    fail: &mut impl FnMut(usize, Error),
+) {
+    for (entries, &at) in entries.into_iter().zip(waiting) {
+        if let Err(error) = offer(&mut lookups[at], entries, order) {
+            fail(at, error);
+        }
+    }
+}
+
+/// The type in a footer that [`EntryParts`] made.
+#[inline]
+fn type_of(footer: u64) -> ValueType {
+    ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")
 }
 
 enum RepCursor {

@@ -273,9 +273,12 @@ impl SortedHash {
         let (user_key, footer) = footer_of(internal_key);
         let bucket = self.buckets.bucket(hash);
         let head = bucket.find(hash, user_key, &self.arena).ok();
+        let found = head.and_then(|head| self.version(head, footer, internal_key));
+        let (node, first) = found.unzip();
         SortedHashEntries {
             table: self,
-            node: head.and_then(|head| self.version(head, footer, internal_key)),
+            first,
+            node,
         }
     }
 
@@ -286,18 +289,20 @@ impl SortedHash {
         head: HeadRef<'t>,
         footer: u64,
         internal_key: &[u8],
-    ) -> Option<NodeRef<'t>> {
-        let is_newer = |node: NodeRef<'t>| node.entry(&self.arena).user_key_and_footer().1 > footer;
+    ) -> Option<(NodeRef<'t>, Entry<'t>)> {
         let mut node = head.newest();
         let mut walked = 0;
-        while is_newer(node) {
+        loop {
+            let entry = node.entry(&self.arena);
+            if entry.user_key_and_footer().1 <= footer {
+                return Some((node, entry));
+            }
             node = node.older()?;
             walked += 1;
             if walked == VERSIONS_WALKED {
                 node = self.nearer(node, footer, internal_key);
             }
         }
-        Some(node)
     }
 
     /// Of all versions in runs that are newer than a footer, the oldest; or `node`, which is of the key, if there is
@@ -345,6 +350,7 @@ impl SortedHash {
             Some(internal_key) => self.entries_of(hashes[at], internal_key),
             None => SortedHashEntries {
                 table: self,
+                first: None,
                 node: None,
             },
         })
@@ -524,6 +530,9 @@ impl Drop for SortedHash {
 /// The versions of a key from newer to older, live.
 pub(crate) struct SortedHashEntries<'t> {
     table: &'t SortedHash,
+    /// The entry to begin with, until it was taken.
+    first: Option<Entry<'t>>,
+    /// The version that was taken last, or that of the first entry.
     node: Option<NodeRef<'t>>,
 }
 
@@ -532,9 +541,11 @@ impl<'t> Iterator for SortedHashEntries<'t> {
 
     #[inline]
     fn next(&mut self) -> Option<Entry<'t>> {
-        let node = self.node?;
-        self.node = node.older();
-        Some(node.entry(&self.table.arena))
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        self.node = self.node?.older();
+        Some(self.node?.entry(&self.table.arena))
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use koeldb_base::key::{MAX_SEQNO, encode};
-use koeldb_base::{Comparator, SeqNo, ValueType};
+use koeldb_base::{Comparator, Lookup, SeqNo, ValueType};
 
 use super::node::Bucket;
 use super::*;
@@ -513,11 +513,12 @@ fn h21_orders_that_may_equate_different_bytes_get_no_hash_table() {
     let lists = RepKind::HashSkipList { bucket_count: 1 };
     assert!(lists.check(&KeyOrder::Bytewise, false).is_err());
     assert!(lists.check(&KeyOrder::Bytewise, true).is_ok());
-    let rep = MemtableRep::new(&options, order, Learned::NOTHING);
+    let rep = MemtableRep::new(&options, order.clone(), Learned::NOTHING);
     let upper = EntryParts::new(1, ValueType::Value, b"KEY", b"v").unwrap();
     rep.insert(&upper).unwrap();
-    let target = encode(b"key", 1, ValueType::FOR_SEEK);
-    assert!(rep.entries_from(&target).next().is_some());
+    let mut lookup = Lookup::new(b"key", 1);
+    rep.search(&order, &mut lookup).unwrap();
+    assert!(lookup.is_settled());
 }
 
 #[test]
@@ -572,8 +573,9 @@ fn h25_a_prepared_array_is_used_and_comes_back_empty() {
     for round in 0..3 {
         let rep = MemtableRep::new(&options, KeyOrder::Bytewise, Learned::NOTHING);
         assert!(recycler.memory_bytes() + array_bytes <= array_bytes.max(round * (1 << 22)));
-        let target = encode(b"k", MAX_SEQNO, ValueType::FOR_SEEK);
-        assert!(rep.entries_from(&target).next().is_none());
+        let mut lookup = Lookup::new(b"k", MAX_SEQNO);
+        rep.search(&KeyOrder::Bytewise, &mut lookup).unwrap();
+        assert!(!lookup.is_settled());
         fill(&rep);
         let parts = EntryParts::new(0, ValueType::Value, b"k", b"v").unwrap();
         rep.insert(&parts).unwrap();
