@@ -45,6 +45,10 @@ pub(crate) const SHARDS: usize = 2;
 
 const ALIGN: usize = 8;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
+/// Memory is asked for so far ahead of what is handed out. Stores to what is not in the cache need not be waited for, but the
+/// compare-and-swap that publishes an entry comes after all of them.
+const AHEAD_BYTES: usize = 2 << 10;
+const LINE_BYTES: usize = 64;
 /// What a large arena cuts its blocks from.
 const CHUNK_BYTES: usize = HUGE_BYTES;
 /// An arena that holds so many bytes is large, if its memtable may be.
@@ -452,6 +456,11 @@ impl Lease<'_> {
     #[inline]
     fn bump(from: &Bump, start: *mut u8, bytes: usize, free_bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= free_bytes);
+        if free_bytes - bytes >= AHEAD_BYTES {
+            for line in (AHEAD_BYTES..AHEAD_BYTES + bytes.min(AHEAD_BYTES)).step_by(LINE_BYTES) {
+                prefetch(start.wrapping_add(line).cast());
+            }
+        }
         // SAFETY: there are `free_bytes` of one block at `start`, which are at least `bytes`.
         let rest = unsafe { start.add(bytes) };
         from.free.store(rest, Ordering::Relaxed);
