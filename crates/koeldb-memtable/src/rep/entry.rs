@@ -26,6 +26,8 @@ use crate::arena::{Lease, SharedArena, prefetch};
 
 /// A cache line.
 const LINE_BYTES: usize = 64;
+/// So many bytes of a value that will be read are asked for. Left to itself, the processor first sees some lines come.
+const PREFETCHED_BYTES: usize = 4 << 10;
 
 /// An entry to be inserted.
 #[derive(Clone, Copy)]
@@ -301,10 +303,11 @@ impl<'a> Entry<'a> {
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Asks for the beginning of the value; the processor goes on by itself.
+    /// Asks for the value, or the beginning of a long one.
     #[inline]
     pub(crate) fn prefetch_value(self) {
-        for line in self.value().chunks(LINE_BYTES).take(2) {
+        let value = self.value();
+        for line in value[..value.len().min(PREFETCHED_BYTES)].chunks(LINE_BYTES) {
             prefetch(line.as_ptr().cast());
         }
     }
