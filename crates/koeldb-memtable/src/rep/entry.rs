@@ -250,9 +250,6 @@ impl Position {
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     start: NonNull<u8>,
-    /// Where the internal key begins, and its length.
-    key: NonNull<u8>,
-    key_len: usize,
     arena: &'a SharedArena,
 }
 
@@ -263,14 +260,7 @@ impl<'a> Entry<'a> {
     /// [`EntryParts::write`] must have made it in memory of `arena`, before the caller got to know `start`.
     #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, arena: &'a SharedArena) -> Self {
-        // SAFETY: an entry begins with the length of its key (E1).
-        let (len, key) = unsafe { read_varint(start) };
-        Entry {
-            start,
-            key,
-            key_len: len as usize,
-            arena,
-        }
+        Entry { start, arena }
     }
 
     /// Where it begins.
@@ -281,15 +271,19 @@ impl<'a> Entry<'a> {
     /// The internal key.
     #[inline]
     pub(crate) fn key(self) -> &'a [u8] {
-        // SAFETY: the key is there, and the arena is borrowed for 'a (E1, E2).
-        unsafe { slice::from_raw_parts(self.key.as_ptr(), self.key_len) }
+        // SAFETY: an entry begins with the length of its key (E1).
+        let (len, at) = unsafe { read_varint(self.start) };
+        // SAFETY: the key follows, and the arena is borrowed for 'a (E1, E2).
+        unsafe { slice::from_raw_parts(at.as_ptr(), len as usize) }
     }
 
     /// The value.
     #[inline]
     pub(crate) fn value(self) -> &'a [u8] {
-        // SAFETY: the length of the value lies behind the key (E1).
-        let at = unsafe { self.key.add(self.key_len) };
+        // SAFETY: an entry begins with the length of its key (E1).
+        let (key_len, at) = unsafe { read_varint(self.start) };
+        // SAFETY: the key follows, and the length of the value behind it (E1).
+        let at = unsafe { at.add(key_len as usize) };
         // SAFETY: as above.
         let (len, at) = unsafe { read_varint(at) };
         let len = len as usize;
