@@ -13,7 +13,7 @@
 //!   barrier behind the store.
 //! - A taker touches the value only after it stored `wanted` and, behind a barrier of all threads, saw `busy` clear;
 //!   until it clears `wanted`. So if the owner missed `wanted`, the taker sees `busy`.
-//! - There is one owner, which is not shared by threads, and takers hold their ends exclusively.
+//! - There is one owner, and it and takers hold their ends exclusively: to enter is to borrow the end.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -82,8 +82,6 @@ impl<T> Shared<T> {
 /// The owner's end. One thread at a time has it.
 pub struct Owner<T> {
     shared: Arc<Shared<T>>,
-    /// Not `Sync`: two threads must not enter at once.
-    _one_thread: PhantomData<std::cell::Cell<()>>,
 }
 
 /// The end of those who rarely want the value.
@@ -102,7 +100,6 @@ pub fn biased<T>() -> (Owner<T>, Taker<T>) {
     });
     let owner = Owner {
         shared: Arc::clone(&shared),
-        _one_thread: PhantomData,
     };
     (owner, Taker { shared })
 }
@@ -114,15 +111,11 @@ impl<T> Owner<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Enters, unless the owner is inside already or a taker is. A taker may pass over an owner that it turned away, which
-    /// then still has its value.
+    /// Enters, unless a taker is inside. A taker may pass over an owner that it turned away, which then still has its value.
     #[inline]
     #[must_use]
-    pub fn enter(&self) -> Option<Entered<'_, T>> {
+    pub fn enter(&mut self) -> Option<Entered<'_, T>> {
         let shared = &*self.shared;
-        if shared.busy.load(Ordering::Relaxed) {
-            return None;
-        }
         shared.busy.store(true, Ordering::Relaxed);
         shared.light_barrier();
         // Acquires what the last taker left.
@@ -130,13 +123,18 @@ impl<T> Owner<T> {
             shared.busy.store(false, Ordering::Release);
             return None;
         }
-        Some(Entered { owner: self })
+        Some(Entered {
+            owner: self,
+            _value: PhantomData,
+        })
     }
 }
 
 /// The owner, inside.
 pub struct Entered<'o, T> {
-    owner: &'o Owner<T>,
+    owner: &'o mut Owner<T>,
+    /// Shared by threads, it shares the value.
+    _value: PhantomData<&'o mut Option<T>>,
 }
 
 impl<T> Deref for Entered<'_, T> {
@@ -146,7 +144,7 @@ impl<T> Deref for Entered<'_, T> {
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref(&self) -> &Option<T> {
         self.owner.shared.value.with_mut(|value| {
-            // SAFETY: `Owner::enter` made this value, one at a time, and no taker comes in before it is dropped.
+            // SAFETY: `Owner::enter` made this value, which borrows the only owner, and no taker comes in before it is dropped.
             unsafe { &*value }
         })
     }
@@ -241,13 +239,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_enters_once_and_takers_find_what_it_left() {
-        let (owner, taker) = biased();
+    fn takers_find_what_the_owner_left_and_nothing_while_it_is_inside() {
+        let (mut owner, taker) = biased();
         let mut takers = [taker];
         let mut inside = owner.enter().unwrap();
         assert!(inside.is_none());
         *inside = Some(1);
-        assert!(owner.enter().is_none());
         assert!(take_idle(&mut takers).is_empty());
         drop(inside);
         assert_eq!(*owner.enter().unwrap(), Some(1));
@@ -265,7 +262,7 @@ mod tests {
         let counted = AtomicU64::new(0);
         let (owners, mut takers): (Vec<_>, Vec<_>) = (0..2).map(|_| biased::<Box<u64>>()).unzip();
         std::thread::scope(|scope| {
-            for owner in owners {
+            for mut owner in owners {
                 let counted = &counted;
                 scope.spawn(move || {
                     for number in 0..ROUNDS {
@@ -302,7 +299,7 @@ mod tests {
     fn an_owner_that_was_passed_over_knows_afterwards() {
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 50_000 };
         let announced = AtomicU64::new(0);
-        let (owner, taker) = biased::<u64>();
+        let (mut owner, taker) = biased::<u64>();
         let mut takers = [taker];
         std::thread::scope(|scope| {
             let announced = &announced;

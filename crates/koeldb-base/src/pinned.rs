@@ -91,10 +91,12 @@ const INLINE_BYTES: usize = 16;
 #[repr(align(8))]
 struct Words([u8; INLINE_BYTES]);
 
+/// The variant and the length are halves of the first word.
 #[derive(Clone)]
+#[repr(u32)]
 enum Repr {
     Inline {
-        len: u8,
+        len: u32,
         bytes: Words,
     },
     Shared {
@@ -192,7 +194,7 @@ impl PinnedSlice {
         let number = number_of(value).unwrap_or_else(|| copied(value));
         let bytes = Words(number.to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
-        let len = value.len() as u8;
+        let len = value.len() as u32;
         PinnedSlice {
             repr: Repr::Inline { len, bytes },
         }
@@ -203,7 +205,7 @@ impl PinnedSlice {
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.repr {
-            Repr::Inline { len, bytes } => &bytes.0[..usize::from(*len)],
+            Repr::Inline { len, bytes } => &bytes.0[..*len as usize],
             Repr::Shared { len, start, owner } => owner.slice(*start, *len),
         }
     }

@@ -10,6 +10,7 @@ use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
+use crate::arena::SharedArena;
 use crate::bloom::MemtableBloom;
 use crate::recycler::Recycler;
 use crate::rep::{BATCH, EntryParts, Learned, MemtableCursor, MemtableRep, RepKind, Sorter};
@@ -122,6 +123,8 @@ impl MemoryReport {
 pub struct Memtable {
     order: KeyOrder,
     rep: MemtableRep,
+    /// What the entries of `rep` lie in, found without asking which representation it is.
+    arena: SharedArena,
     tombstones: Tombstones,
     bloom: Option<Filter>,
     sealed: AtomicBool,
@@ -172,7 +175,7 @@ impl Memtable {
     /// written, so that the next can be made ahead of the switch.
     #[must_use]
     pub fn successor(&self, options: &MemtableOptions) -> Arc<Self> {
-        let totals = self.rep.arena().arena().totals();
+        let totals = self.arena.arena().totals();
         let mut learned = self.rep.learned();
         learned.entry_bytes = totals.data_bytes.checked_div(totals.entries).map(to_usize);
         Self::with(self.order.clone(), options, learned)
@@ -183,8 +186,10 @@ impl Memtable {
             bloom: MemtableBloom::new(options.bytes),
             options,
         });
+        let rep = MemtableRep::new(options, order.clone(), learned);
         Arc::new(Memtable {
-            rep: MemtableRep::new(options, order.clone(), learned),
+            arena: rep.arena().clone(),
+            rep,
             order,
             tombstones: Tombstones::default(),
             bloom,
@@ -353,7 +358,7 @@ impl Memtable {
     pub fn filled_bytes(&self) -> usize {
         let memory = self.memory();
         // A thread may be adding memory: what is ready is then more than was there.
-        let ready = self.rep.arena().arena().uncut_bytes();
+        let ready = self.arena.arena().uncut_bytes();
         (memory.total() - memory.bucket_bytes).saturating_sub(ready)
     }
 
@@ -363,7 +368,7 @@ impl Memtable {
     pub fn memory(&self) -> MemoryReport {
         let filter = self.bloom.as_ref();
         MemoryReport {
-            arena_bytes: self.rep.arena().arena().memory_bytes() + size_of::<Self>(),
+            arena_bytes: self.arena.arena().memory_bytes() + size_of::<Self>(),
             bucket_bytes: self.rep.bucket_bytes(),
             order_bytes: self.rep.order_bytes(),
             tombstone_bytes: self.tombstones.memory_bytes(),
@@ -374,13 +379,13 @@ impl Memtable {
     /// The number of entries inserted, range tombstones included.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
-        self.rep.arena().arena().totals().entries + self.range_deletion_count()
+        self.arena.arena().totals().entries + self.range_deletion_count()
     }
 
     /// The number of entries that delete a key.
     #[must_use]
     pub fn deletion_count(&self) -> u64 {
-        self.rep.arena().arena().totals().deletions
+        self.arena.arena().totals().deletions
     }
 
     /// The number of range tombstones.
@@ -392,21 +397,20 @@ impl Memtable {
     /// The encoded bytes of all entries, without the memory around them.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
-        self.rep.arena().arena().totals().data_bytes
-            + self.tombstone_data_bytes.load(Ordering::Relaxed)
+        self.arena.arena().totals().data_bytes + self.tombstone_data_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether nothing was inserted.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tombstones.count() == 0 && self.rep.arena().arena().is_empty()
+        self.tombstones.count() == 0 && self.arena.arena().is_empty()
     }
 
     /// The smallest sequence number inserted; `None` if nothing was.
     #[must_use]
     pub fn first_seqno(&self) -> Option<SeqNo> {
-        let points = self.rep.arena().arena().totals().first_seqno;
+        let points = self.arena.arena().totals().first_seqno;
         let tombstones = self.tombstone_seqno_first.load(Ordering::Relaxed);
         let first = points.unwrap_or(SeqNo::MAX).min(tombstones);
         (first != SeqNo::MAX).then_some(first)
@@ -415,7 +419,7 @@ impl Memtable {
     /// The largest sequence number inserted, or 0.
     #[must_use]
     pub fn largest_seqno(&self) -> SeqNo {
-        let points = self.rep.arena().arena().totals().largest_seqno;
+        let points = self.arena.arena().totals().largest_seqno;
         points.max(self.tombstone_seqno_largest.load(Ordering::Relaxed))
     }
 

@@ -1,7 +1,7 @@
 //! The handle through which one column family is read and written.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use koeldb_base::error::ErrorKind;
 use koeldb_base::{Error, PinnedSlice, Result};
@@ -18,7 +18,7 @@ use crate::read::{
 use crate::write::batch::WriteBatch;
 
 /// How a read without options reads; making and dropping options takes as long as a short read.
-static DEFAULT_READ: LazyLock<ReadOptions> = LazyLock::new(ReadOptions::new);
+static DEFAULT_READ: ReadOptions = ReadOptions::new();
 
 /// One column family of an open database: owned, cheap to clone, shared by threads; keeps the database open.
 #[derive(Clone)]
@@ -264,10 +264,7 @@ impl ColumnFamily {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         value.clear();
-        let found = self.get_opt(key, options)?;
-        if let Some(found) = &found {
-            value.extend_from_slice(found);
-        }
+        let found = self.get_with(key, options, |found| value.extend_from_slice(found))?;
         Ok(found.is_some())
     }
 

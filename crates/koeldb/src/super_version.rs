@@ -8,13 +8,13 @@
 //! that are not reading, one sweep at a time. A slot that it passes over is its thread's to see to:
 //!
 //! - A thread that was inside sees the new install number on its way out, and empties its slot.
-//! - A thread that the sweep turned away waits until the sweep is over, and empties its slot then.
+//! - A thread that the sweep turned away replaces what is in its slot, or, if it is turned away again, waits until the sweep
+//!   is over and empties it.
 //!
 //! What is left to a thread's next read: a slot whose reader panicked, and slots that were idle where the system refuses the
 //! barrier that [`koeldb_base::biased`] needs to look into them.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use koeldb_base::biased::{Owner, Taker, biased, take_idle};
@@ -48,7 +48,8 @@ type Held = (u64, Arc<SuperVersion>);
 /// The slot of this thread in the cell of one family.
 struct Slot {
     cell: u64,
-    held: Rc<Owner<Held>>,
+    /// `None` while it is lent to a read.
+    held: Cell<Option<Owner<Held>>>,
 }
 
 thread_local! {
@@ -115,53 +116,113 @@ impl SuperVersionCell {
     /// Runs `read` on the current super-version.
     ///
     /// All of it is to end up in the caller, in registers: what is handed on through memory in pieces of one size and
-    /// taken in another waits until all earlier loads are done, and so would keep reads from overlapping.
-    #[inline]
+    /// taken in another waits until all earlier loads are done, and so would keep reads from overlapping. For the same
+    /// reason each instruction counts: the processor runs ahead of a miss of the cache by a few hundred of them.
+    #[inline(always)]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
-        let slot = self.slot();
-        let mut held = slot.enter();
-        let installed = self.installed.load(Ordering::Acquire);
-        let newest;
-        let super_version = match held.as_deref_mut() {
-            Some(Some((number, super_version))) if *number == installed => &*super_version,
-            Some(held) => self.refill(held, installed),
-            // A read inside a read, or an install sweeping by.
-            None => {
-                self.empty(&slot);
-                newest = self.load();
-                &newest
+        // Unlike `with`, `try_with` ends up here, too.
+        let done = SLOTS.try_with(|slots| {
+            // Borrowed and lent as long as the read takes.
+            if let Ok(slots) = slots.try_borrow()
+                && let Some(slot) = slots.iter().find(|slot| slot.cell == self.id)
+                && let Some(mut owner) = slot.held.take()
+            {
+                let held = owner.enter();
+                if let Some(inside) = &held
+                    && let Some((number, super_version)) = &**inside
+                    && self.installed.load(Ordering::Acquire) == *number
+                {
+                    let number = *number;
+                    let result = read(super_version);
+                    drop(held);
+                    // An install that met the reader in its slot relies on it to empty the slot.
+                    if self.installed.load(Ordering::SeqCst) != number {
+                        self.empty(&mut owner);
+                    }
+                    slot.held.set(Some(owner));
+                    return Ok(result);
+                }
+                drop(held);
+                slot.held.set(Some(owner));
             }
-        };
-        let result = read(super_version);
-        drop(held);
-        // An install that met the reader in its slot relies on it to empty the slot.
-        if self.installed.load(Ordering::SeqCst) != installed {
-            self.empty(&slot);
-        }
-        result
-    }
-
-    /// The slot of this thread.
-    #[inline]
-    fn slot(&self) -> Rc<Owner<Held>> {
-        let known = SLOTS.with(|slots| {
-            let slots = slots.borrow();
-            let own = slots.iter().find(|slot| slot.cell == self.id);
-            own.map(|slot| Rc::clone(&slot.held))
+            Err(read)
         });
-        known.unwrap_or_else(|| self.make_slot())
+        match done.expect("a thread that ends does not read") {
+            Ok(result) => result,
+            Err(read) => self.with_newest(read),
+        }
     }
 
-    /// Replaces what a slot holds; the install number was read before.
+    /// The same where this thread's slot does not have the current super-version, or something is in the way: a read around
+    /// this one, or a sweep.
     #[cold]
-    fn refill<'s>(&self, held: &'s mut Option<Held>, installed: u64) -> &'s Arc<SuperVersion> {
-        &held.insert((installed, self.load())).1
+    #[inline(never)]
+    fn with_newest<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
+        let newest = SLOTS.with(|slots| {
+            if let Ok(mut slots) = slots.try_borrow_mut() {
+                self.make_slot(&mut slots);
+            }
+            let Ok(slots) = slots.try_borrow() else {
+                return self.load();
+            };
+            let slot = slots.iter().find(|slot| slot.cell == self.id);
+            let Some((slot, mut owner)) = slot.and_then(|slot| Some((slot, slot.held.take()?)))
+            else {
+                return self.load();
+            };
+            let newest = self.refill(&mut owner);
+            slot.held.set(Some(owner));
+            newest
+        });
+        read(&newest)
+    }
+
+    /// Puts the current super-version into a slot, unless a sweep turns its thread away: what was there may be what the sweep
+    /// passed over.
+    fn refill(&self, slot: &mut Owner<Held>) -> Arc<SuperVersion> {
+        let Some(mut held) = slot.enter() else {
+            self.empty(slot);
+            return self.load();
+        };
+        // Read after the slot was entered: an install after this meets the reader in it.
+        let installed = self.installed.load(Ordering::Acquire);
+        let newest = self.load();
+        let replaced = held.replace((installed, Arc::clone(&newest)));
+        drop(held);
+        if self.installed.load(Ordering::SeqCst) != installed {
+            self.empty(slot);
+        }
+        drop(replaced);
+        newest
+    }
+
+    /// Gives this thread a slot if it has none, or lost it to a panic, and lets go of those of families that are gone. No read
+    /// of this thread is under way.
+    fn make_slot(&self, slots: &mut Vec<Slot>) {
+        let mut has_own = false;
+        slots.retain_mut(|slot| {
+            let is_live = slot
+                .held
+                .get_mut()
+                .as_ref()
+                .is_some_and(|held| !held.is_orphaned());
+            has_own |= is_live && slot.cell == self.id;
+            is_live
+        });
+        if !has_own {
+            let (held, taker) = biased();
+            sync::lock(&self.slots).push(taker);
+            slots.push(Slot {
+                cell: self.id,
+                held: Cell::new(Some(held)),
+            });
+        }
     }
 
     /// Lets go of a super-version that was replaced, while no sweep can turn this thread away: the one that did may have
     /// passed over the slot.
     #[cold]
-    fn empty(&self, slot: &Owner<Held>) {
+    fn empty(&self, slot: &mut Owner<Held>) {
         let no_sweep = sync::lock(&self.slots);
         let stale = slot.enter().and_then(|mut held| {
             let installed = self.installed.load(Ordering::SeqCst);
@@ -169,28 +230,6 @@ impl SuperVersionCell {
         });
         drop(no_sweep);
         drop(stale);
-    }
-
-    /// Gives this thread a slot.
-    #[cold]
-    fn make_slot(&self) -> Rc<Owner<Held>> {
-        let (owner, taker) = biased();
-        let held = Rc::new(owner);
-        sync::lock(&self.slots).push(taker);
-        let slot = Slot {
-            cell: self.id,
-            held: Rc::clone(&held),
-        };
-        // Those of families that are gone are let go of when nothing is borrowed any more.
-        let orphaned: Vec<Slot> = SLOTS.with(|slots| {
-            let mut slots = slots.borrow_mut();
-            slots.push(slot);
-            slots
-                .extract_if(.., |slot| slot.held.is_orphaned())
-                .collect()
-        });
-        drop(orphaned);
-        held
     }
 }
 

@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, Mutex, explore, lock, spawn};
 #[test]
 fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
     explore("biased", || {
-        let (owner, taker) = biased();
+        let (mut owner, taker) = biased();
         *owner.enter().expect("nobody else is there") = Some(Box::new(1));
         let sweeper = spawn(move || {
             let mut takers = [taker];
@@ -34,7 +34,7 @@ fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
 fn announce(name: &str, waits: bool) {
     explore(name, move || {
         let announced = Arc::new(AtomicU64::new(1));
-        let (owner, taker) = biased();
+        let (mut owner, taker) = biased();
         *owner.enter().expect("nobody else is there") = Some(1);
         let takers = Arc::new(Mutex::new(vec![taker]));
         let sweeper = {
@@ -48,23 +48,27 @@ fn announce(name: &str, waits: bool) {
                 }
             })
         };
-        let enter = || {
-            owner.enter().or_else(|| {
-                let no_sweep = waits.then(|| lock(&takers));
-                let entered = no_sweep.as_ref().and_then(|_| owner.enter());
-                drop(no_sweep);
-                entered
-            })
+        let mut inside = |act: &mut dyn FnMut(&mut Option<u64>)| {
+            let mut entered = owner.enter();
+            let no_sweep = (waits && entered.is_none()).then(|| lock(&takers));
+            if no_sweep.is_some() {
+                drop(entered);
+                entered = owner.enter();
+            }
+            drop(no_sweep);
+            if let Some(entered) = &mut entered {
+                act(entered);
+            }
         };
-        let seen = enter().map(|mut inside| {
-            let seen = announced.load(Ordering::Acquire);
-            *inside = Some(seen);
-            seen
+        let mut seen = None;
+        inside(&mut |value| {
+            seen = Some(announced.load(Ordering::Acquire));
+            *value = seen;
         });
-        if Some(announced.load(Ordering::Relaxed)) != seen
-            && let Some(mut inside) = enter()
-        {
-            inside.take_if(|left| *left != announced.load(Ordering::Acquire));
+        if Some(announced.load(Ordering::Relaxed)) != seen {
+            inside(&mut |value| {
+                value.take_if(|left| *left != announced.load(Ordering::Acquire));
+            });
         }
         sweeper.join().unwrap();
         let left = *owner.enter().expect("nobody else is there");

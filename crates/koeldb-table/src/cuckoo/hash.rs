@@ -146,7 +146,7 @@ impl WordHash {
     }
 
     /// As [`SlotHash::slot`], of the key whose bytes are this little-endian number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot(&self, function: u32, word: u64) -> u64 {
         const LEN: u64 = M.wrapping_mul(size_of::<u64>() as u64);
         let raw = if function == 0 && self.identity_first {

@@ -67,7 +67,7 @@ impl CuckooLevel {
 
     /// Puts the value of a key as a snapshot sees it into `place`, which is `Ok(None)` before and stays so if there is none;
     /// `Corruption` if the entry is neither a value nor a deletion.
-    #[inline]
+    #[inline(always)]
     pub fn get_to(&self, key: &[u8], snapshot: SeqNo, place: &mut Result<Option<PinnedSlice>>) {
         with_windows!(self.kind, W => {
             if let Some((reader, slot)) = self.find::<W>(key) {

@@ -80,7 +80,7 @@ impl Slots {
     }
 
     /// The segment that a piece beginning at `start` lies in, and where in it.
-    #[inline]
+    #[inline(always)]
     fn segment(&self, start: u64) -> (&[u8], usize) {
         if start < SEGMENT_BYTES {
             return (self.first.as_slice(), to_usize(start));
@@ -99,7 +99,7 @@ impl Slots {
     }
 
     /// The `LEN` bytes at `start`, at most a window's; `None` if they are not all there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn window<const LEN: usize>(&self, start: u64) -> Option<&[u8; LEN]> {
         let (bytes, at) = self.segment(start);
         bytes.get(at..)?.first_chunk()

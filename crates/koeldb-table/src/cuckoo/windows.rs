@@ -201,9 +201,10 @@ impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
         if let Some(slot) = slot_of(slots, key) {
             return Found::Here(slot);
         }
-        match slot_of(slots, words.empty()) {
-            Some(_) => Found::Absent,
-            None => Found::NotYet,
+        if has_slot_of(slots, words.empty()) {
+            Found::Absent
+        } else {
+            Found::NotYet
         }
     }
 
@@ -242,6 +243,12 @@ fn slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> Option<&[u8; S
     }
     let behind = bits.trailing_zeros() as usize;
     slots.get(slots.len().wrapping_sub(1).wrapping_sub(behind))
+}
+
+/// Whether a slot has a key. Apart from [`slot_of`], which would keep all slots in registers for it.
+#[inline(never)]
+fn has_slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> bool {
+    slot_of(slots, word).is_some()
 }
 
 /// Windows and slots of any size, each at a place in the table.

@@ -37,17 +37,35 @@ impl DbInner {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        // Made where it is returned, by all ways the same: each time it is handed on, in pieces of other sizes than it was
-        // stored in, takes as long as half the look-up.
+        // Made where the caller has it, by all ways the same: each time it is handed on, in pieces of other sizes than it
+        // was stored in, waits until all before it is done.
         let mut found = Ok(None);
-        match self.check_open() {
-            Ok(()) => self.get_to(family, key, options, &mut found),
-            Err(error) => found = Err(error),
+        if self.measures() {
+            self.get_measured(family, key, options, &mut found);
+        } else {
+            self.get_to(family, key, options, &mut found);
         }
         found
     }
 
-    #[inline]
+    #[cold]
+    fn get_measured(
+        &self,
+        family: &FamilyData,
+        key: &[u8],
+        options: &ReadOptions,
+        found: &mut Result<Option<PinnedSlice>>,
+    ) {
+        let begun = self.clock.now();
+        self.get_to(family, key, options, found);
+        if let Ok(found) = found {
+            self.note_get(found.as_ref(), begun);
+        }
+    }
+
+    /// Reads one key whose answer is `Ok(None)` so far, in one piece: there is no call on the way of a key that is in the
+    /// first window of a cuckoo table.
+    #[inline(never)]
     fn get_to(
         &self,
         family: &FamilyData,
@@ -55,9 +73,12 @@ impl DbInner {
         options: &ReadOptions,
         found: &mut Result<Option<PinnedSlice>>,
     ) {
-        let begun = self.measures().then(|| self.clock.now());
+        if let Err(error) = self.check_open() {
+            *found = Err(error);
+            return;
+        }
         family.super_version.with(|super_version| {
-            // Read after the super-version was taken, so that it has every entry up to this number.
+            // Read after the super-version was taken: one that is newer may lack what this number sees and a later one hides.
             match self.read_seqno(options) {
                 Err(error) => *found = Err(error),
                 Ok(seqno) => {
@@ -71,9 +92,6 @@ impl DbInner {
                 }
             }
         });
-        if let (Some(begun), Ok(found)) = (begun, found) {
-            self.note_get(found.as_ref(), begun);
-        }
     }
 
     /// Reads one key and shows its value to `read`.
@@ -182,8 +200,8 @@ impl DbInner {
     }
 }
 
-/// All there is of a family, if that is cuckoo tables of one level. To be asked after the sequence number of the read is
-/// known: what was written up to it is in no memtable then.
+/// All there is of a family, if that is cuckoo tables of one level: what was acknowledged before the super-version was taken is
+/// in them, for its memtables are empty.
 #[inline]
 pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel> {
     let is_cuckoo = || matches!(super_version.options.table_factory, TableFormat::Cuckoo(_));

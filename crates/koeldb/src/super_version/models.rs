@@ -142,6 +142,8 @@ fn a_thread_that_ends_leaves_nothing_behind() {
 fn a_read_inside_a_read_holds_nothing_that_was_replaced() {
     explore("super-version, a read inside a read", || {
         let mut family = Family::new(2);
+        // So that the read outside is in the slot.
+        assert_eq!(family.read(), 0);
         let (cell, next) = (Arc::clone(&family.cell), family.next.remove(0));
         let installer = spawn(move || drop(cell.install(next)));
         let inner = family.cell.with(|_| family.read());
