@@ -158,8 +158,11 @@ impl<D: ReadDriver> Gather<D> {
         launched
     }
 
-    /// Waits until at least one need is settled, and says whether one was. None is if nothing is under way, or
-    /// `until` comes first. `now` tells what the driver's clock shows.
+    /// Waits until half of the reads under way have arrived and a need is settled, and says whether one was. None is if
+    /// nothing is under way, or `until` comes first. `now` tells what the driver's clock shows.
+    ///
+    /// To be woken for each read costs more than what can be done meanwhile, and to wait for all of them would hold up
+    /// what needs further reads for the sake of the slowest.
     pub fn settle_some(
         &mut self,
         needs: &mut Needs,
@@ -180,8 +183,9 @@ impl<D: ReadDriver> Gather<D> {
                 (until, expires) => until.or(expires),
             };
             let mut arrived = Vec::new();
+            let half = self.flights.len().div_ceil(2);
             self.driver
-                .reap(1, limit, &mut |id, outcome| arrived.push((id, outcome)));
+                .reap(half, limit, &mut |id, outcome| arrived.push((id, outcome)));
             let mut settled = false;
             for (id, outcome) in arrived {
                 settled |= self.land(needs, id, &outcome);

@@ -33,8 +33,8 @@ impl InlineReads {
         }
     }
 
-    /// Lets the ring make progress, and waits for some if `wait` is set. False if there is nothing in it.
-    fn turn(&mut self, wait: bool, limit: Option<Duration>) -> bool {
+    /// Lets the ring make progress, and waits for `wait` reads, or for all there are. False if there is nothing in it.
+    fn turn(&mut self, wait: usize, limit: Option<Duration>) -> bool {
         let Some(ring) = self.ring.as_mut().filter(|ring| ring.in_use() > 0) else {
             return false;
         };
@@ -79,7 +79,7 @@ impl ReadDriver for InlineReads {
 
     fn flush(&mut self) {
         self.check_process();
-        let begun = self.turn(false, None);
+        let begun = self.turn(0, None);
         let handed_over = self.session.submit_queued();
         if begun || handed_over {
             self.session.reads().note_round();
@@ -101,7 +101,7 @@ impl ReadDriver for InlineReads {
                 return reaped;
             }
             // Reads in the ring are completed by nobody else; the others are.
-            if !self.turn(true, limit) {
+            if !self.turn(min - reaped, limit) {
                 self.session.wait(until);
             }
         }
@@ -123,7 +123,7 @@ impl Drop for InlineReads {
     fn drop(&mut self) {
         self.check_process();
         self.session.drop_queued();
-        while self.turn(true, None) {}
+        while self.turn(usize::MAX, None) {}
         self.session.reap(usize::MAX, None, &mut |_, _| {});
     }
 }

@@ -25,6 +25,8 @@ struct Arrivals {
     done: Vec<(OpId, Outcome)>,
     orphans: Vec<OpId>,
     abandoned: bool,
+    /// A thread waits; to tell nobody costs a system call, too.
+    has_waiting: bool,
     waker: Option<Waker>,
 }
 
@@ -46,8 +48,11 @@ impl Mailbox {
         }
         state.done.push((id, outcome));
         let waker = state.waker.take();
+        let has_waiting = std::mem::take(&mut state.has_waiting);
         drop(state);
-        self.arrived.notify_one();
+        if has_waiting {
+            self.arrived.notify_one();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -60,10 +65,11 @@ impl Mailbox {
 
     /// Whether an outcome arrived while this waited, for `limit` at most.
     fn wait(&self, limit: Option<Duration>) {
-        let state = self.state();
+        let mut state = self.state();
         if !state.done.is_empty() {
             return;
         }
+        state.has_waiting = true;
         match limit {
             Some(limit) => {
                 let _ = self.arrived.wait_timeout(state, limit);

@@ -61,7 +61,7 @@ impl Lease {
 
     pub(super) fn turn(
         &mut self,
-        _wait: bool,
+        _wait: usize,
         _limit: Option<Duration>,
         _elsewhere: &dyn Fn(Request),
     ) {

@@ -60,14 +60,17 @@ impl Lease {
         self.ring.as_ref().map_or(0, |ring| ring.in_use())
     }
 
-    /// Begins what was pushed, and waits for a completion if `wait` is set, for `limit` at most.
+    /// Begins what was pushed, and waits for `wait` completions, or for as many as are to come, for `limit` at most.
     pub(in crate::read_driver) fn turn(
         &mut self,
-        wait: bool,
+        wait: usize,
         limit: Option<Duration>,
         elsewhere: &dyn Fn(Request),
     ) {
-        let wait = if wait { Wait::ForReads } else { Wait::No };
+        let wait = match wait {
+            0 => Wait::No,
+            count => Wait::ForReads(count),
+        };
         self.ring().turn(wait, limit, elsewhere);
     }
 

@@ -73,7 +73,7 @@ fn read_a_byte(
     }
     // What the ring cannot do is given up, which is an error.
     while ring.in_use() > 0 {
-        ring.turn(Wait::ForReads, None, &drop);
+        ring.turn(Wait::ForReads(1), None, &drop);
     }
     let mut expected = [0];
     let there = file

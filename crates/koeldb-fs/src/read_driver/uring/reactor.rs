@@ -204,7 +204,7 @@ impl Worker {
                 (false, _) => Wait::No,
                 (true, false) => Wait::ForAny,
                 // Nobody will ring any more.
-                (true, true) => Wait::ForReads,
+                (true, true) => Wait::ForReads(1),
             };
             ring.turn(wait, None, &|request| self.elsewhere(request));
             self.inbox.asleep.store(false, Ordering::SeqCst);

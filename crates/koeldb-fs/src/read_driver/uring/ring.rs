@@ -77,8 +77,8 @@ enum Pushed {
 pub(super) enum Wait {
     /// Nothing.
     No,
-    /// A completion of a read, if there is one to come.
-    ForReads,
+    /// So many completions of reads, if as many are to come; the kernel is entered once for all of them.
+    ForReads(usize),
     /// A completion of a read, or a wake-up.
     ForAny,
 }
@@ -282,16 +282,22 @@ impl Ring {
 
     /// Enters the kernel if that has any use.
     fn enter(&mut self, wait: Wait, limit: Option<Duration>) -> io::Result<()> {
-        let will_complete = match wait {
-            Wait::No => false,
-            Wait::ForReads => self.in_slots() > 0,
-            Wait::ForAny => self.in_slots() > 0 || self.awaits_wake,
+        let to_come = self.in_slots();
+        let awaited = match wait {
+            Wait::No => 0,
+            Wait::ForReads(count) => count.min(to_come),
+            Wait::ForAny => usize::from(to_come > 0 || self.awaits_wake),
         };
         let Some(ring) = &mut self.ring else {
             return Ok(());
         };
         let has_work = ring.submission().taskrun() || ring.submission().cq_overflow();
-        let want = usize::from(will_complete && ring.completion().is_empty());
+        // Those that have arrived count.
+        let want = if ring.completion().len() < awaited {
+            awaited
+        } else {
+            0
+        };
         if self.pushed.is_empty() && want == 0 && !has_work {
             return Ok(());
         }

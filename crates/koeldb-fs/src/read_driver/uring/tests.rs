@@ -368,7 +368,7 @@ fn f12_a_cancellation_finds_its_read_and_only_it() {
     assert_eq!(ring.in_use(), 3);
     ring.cancel(ids[1]);
     while ring.in_use() == 3 {
-        ring.turn(Wait::ForReads, Some(Duration::from_secs(20)), &elsewhere);
+        ring.turn(Wait::ForReads(1), Some(Duration::from_secs(20)), &elsewhere);
     }
     // Somebody still wanted it, so it went elsewhere instead of failing.
     assert_eq!(refused.get(), 1);
@@ -377,11 +377,11 @@ fn f12_a_cancellation_finds_its_read_and_only_it() {
     // Others go on meanwhile.
     let (read, outcome) = request(&file, 0, 10);
     ring.push(read);
-    ring.turn(Wait::ForReads, None, &elsewhere);
+    ring.turn(Wait::ForReads(1), None, &elsewhere);
     assert_eq!(outcome.try_recv().unwrap().result.unwrap().len(), 10);
     ring.cancel_all();
     while ring.in_use() > 0 {
-        ring.turn(Wait::ForReads, Some(Duration::from_secs(20)), &elsewhere);
+        ring.turn(Wait::ForReads(1), Some(Duration::from_secs(20)), &elsewhere);
     }
     assert_eq!(refused.get(), 3);
 }
@@ -439,11 +439,11 @@ fn a_wait_in_a_ring_ends_at_its_deadline() {
     let mut ring = Ring::new(RingFlags::Deferred).unwrap();
     let (read, outcome) = request(&stuck, 0, 10);
     ring.push(read);
-    ring.turn(Wait::ForReads, Some(Duration::from_millis(20)), &drop);
+    ring.turn(Wait::ForReads(1), Some(Duration::from_millis(20)), &drop);
     assert_eq!(ring.in_use(), 1);
     ring.cancel_all();
     while ring.in_use() > 0 {
-        ring.turn(Wait::ForReads, None, &drop);
+        ring.turn(Wait::ForReads(1), None, &drop);
     }
     assert!(outcome.try_recv().unwrap().result.is_err());
 }
@@ -544,7 +544,7 @@ fn a_ring_that_breaks_hands_its_reads_over_and_is_not_used_again() {
         scope
             .spawn(|| {
                 let read = Cell::new(0);
-                ring.turn(Wait::ForReads, None, &|request| {
+                ring.turn(Wait::ForReads(1), None, &|request| {
                     read.set(read.get() + 1);
                     request.read_in_place();
                 });
@@ -559,7 +559,7 @@ fn a_ring_that_breaks_hands_its_reads_over_and_is_not_used_again() {
     }
     let (read, outcome) = request(&file, 0, 10);
     ring.push(read);
-    ring.turn(Wait::ForReads, None, &Request::read_in_place);
+    ring.turn(Wait::ForReads(1), None, &Request::read_in_place);
     assert_eq!(outcome.try_recv().unwrap().result.unwrap().len(), 10);
 }
 
@@ -579,7 +579,7 @@ fn f3_memory_of_reads_that_cannot_be_waited_for_is_never_freed() {
     // Another thread may neither submit to it nor wait in it, as if a sandbox had closed down meanwhile.
     std::thread::scope(|scope| {
         scope
-            .spawn(|| ring.turn(Wait::ForReads, None, &drop))
+            .spawn(|| ring.turn(Wait::ForReads(1), None, &drop))
             .join()
             .unwrap();
     });
