@@ -35,7 +35,6 @@ use crate::open::RecoveryReport;
 use crate::options::{DbOptions, WriteOptions};
 use crate::plugins::Plugins;
 use crate::purge::Purge;
-use crate::read::LookAhead;
 use crate::snapshot::SnapshotList;
 use crate::tables::TableFactory;
 use crate::write::batch::WriteBatch;
@@ -74,7 +73,6 @@ pub(crate) struct DbInner {
     pub(crate) factory: TableFactory,
     /// How many reads are carried out at once.
     pub(crate) async_reads: AsyncReads,
-    pub(crate) look_ahead: LookAhead,
     /// What scans read ahead with.
     pub(crate) scan_engine: Arc<ScanEngine>,
     /// When it was opened, on its clock.
@@ -161,7 +159,6 @@ impl DbInner {
             factory: parts.factory,
             scan_engine: ScanEngine::new(parts.async_reads.clone(), ENGINE_BYTES),
             async_reads: parts.async_reads,
-            look_ahead: LookAhead::default(),
             families: RwLock::new(parts.families),
             queue: WriteQueue::new(parts.commit, insertion),
             visible: AtomicU64::new(last_seqno),

@@ -4,8 +4,7 @@
 //! misses a block leaves the batch, and the others go on. What was missed is read together, whatever files and levels it
 //! lies in. A look-up whose block has arrived goes on alone, from the run it left the batch at, without waiting for the
 //! others; what it misses then is begun at once. So a look-up visits runs strictly newest first, one after the other, and
-//! nothing it finds can be older than what it could not read: a block that fails ends the look-up that needed it. With the
-//! block that a look-up waits for, the next one that it may need is read ([`super::look_ahead`]).
+//! nothing it finds can be older than what it could not read: a block that fails ends the look-up that needed it.
 //!
 //! As long as nothing is missed, nothing here is touched. A point read whose time is limited is a batch of one.
 
@@ -35,8 +34,6 @@ struct Wait {
     need: NeedId,
     /// How many reads there were, each begun for what the one before had found, this one included.
     rounds: u64,
-    /// The run that something is read of ahead.
-    ahead: Option<usize>,
 }
 
 /// A batch of look-ups in key order, and where the answers of those that fail go.
@@ -127,10 +124,6 @@ impl<'b> Overlap<'b> {
         runs: Range<usize>,
     ) {
         self.note_levels(lookups, first);
-        for at in 0..self.waits.len() {
-            let lookup = &lookups[self.waits[at].index - first];
-            self.waits[at].ahead = self.look_ahead(lookup, source, &runs);
-        }
         // The rounds of each need: what the probe has missed is of the first.
         let mut rounds_of = vec![1; source.needs().len()];
         let mut most_rounds = 0;
@@ -146,72 +139,26 @@ impl<'b> Overlap<'b> {
                     at += 1;
                     continue;
                 }
-                let Wait {
-                    index,
-                    rounds,
-                    ahead,
-                    ..
-                } = self.waits.swap_remove(at);
+                let Wait { index, rounds, .. } = self.waits.swap_remove(at);
                 most_rounds = most_rounds.max(rounds);
                 let lookup = &mut lookups[index - first];
                 lookup.rewind();
-                let run = lookup.runs_searched();
                 let tables = &self.super_version.tables;
                 let version = &self.super_version.version;
                 let searched = version.search(tables, lookup, source, runs.clone());
                 rounds_of.resize(source.needs().len(), rounds + 1);
                 match searched {
-                    Ok(()) => self.note_settled(ahead, lookup),
-                    Err(Fault::Suspend(need)) => {
-                        let ahead = if lookup.runs_searched() > run {
-                            self.db.look_ahead.note_use();
-                            self.look_ahead(lookup, source, &runs)
-                        } else {
-                            ahead
-                        };
-                        rounds_of.resize(source.needs().len(), rounds + 1);
-                        self.waits.push(Wait {
-                            index,
-                            need,
-                            rounds: rounds.max(rounds_of[need.index()]),
-                            ahead,
-                        });
-                    }
+                    Ok(()) => {}
+                    Err(Fault::Suspend(need)) => self.waits.push(Wait {
+                        index,
+                        need,
+                        rounds: rounds.max(rounds_of[need.index()]),
+                    }),
                     Err(Fault::Error(error)) => self.fail(index, error),
                 }
             }
         }
         self.rounds += most_rounds;
-    }
-
-    /// Asks for what a look-up that waits may need behind that, if it pays; of which run that is.
-    fn look_ahead(
-        &self,
-        lookup: &Lookup,
-        source: &mut ProbeSource,
-        runs: &Range<usize>,
-    ) -> Option<usize> {
-        if !self.options.optimize_multiget_for_io || !self.db.look_ahead.pays() {
-            return None;
-        }
-        let mut ahead = Lookup::new(lookup.user_key(), lookup.snapshot());
-        ahead.begin_run(lookup.runs_searched() + 1);
-        let (version, tables) = (&self.super_version.version, &self.super_version.tables);
-        match version.search(tables, &mut ahead, source, runs.clone()) {
-            Err(Fault::Suspend(_)) => Some(ahead.runs_searched()),
-            // The look-up will see for itself.
-            Ok(()) | Err(Fault::Error(_)) => None,
-        }
-    }
-
-    /// Counts what was read ahead of a look-up that is through.
-    fn note_settled(&self, ahead: Option<usize>, lookup: &Lookup) {
-        let Some(run) = ahead else { return };
-        if lookup.is_settled() && lookup.runs_searched() <= run {
-            self.db.look_ahead.note_waste();
-        } else {
-            self.db.look_ahead.note_use();
-        }
     }
 
     /// Begins to read what was missed, and returns when some of it has arrived.
@@ -319,7 +266,6 @@ impl Batch<ProbeSource> for Overlap<'_> {
                 index,
                 need,
                 rounds: 1,
-                ahead: None,
             }),
         }
     }

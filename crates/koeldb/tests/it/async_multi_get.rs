@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use koeldb::fs::{LatencyFileSystem, SystemClock};
 use koeldb::statistics::{HistogramKind, Statistics};
 use koeldb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, Compression,
-    CuckooTableOptions, Db, Env, ErrorKind, Options, PinnedSlices, ReadOptions, ReadTier,
-    StringAppend,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactRangeOptions, CuckooTableOptions,
+    Db, Env, ErrorKind, Options, PinnedSlices, ReadOptions, ReadTier, StringAppend,
 };
 use koeldb_testkit::Floors;
 
@@ -215,69 +214,6 @@ fn a_cold_batch_takes_little_more_than_one_round() {
     let levels = statistics.histogram(HistogramKind::NumLevelReadPerMultiget);
     assert!(levels.average() > 1.2, "{levels:?}");
     assert!(statistics.histogram(HistogramKind::AsyncReadBytes).count > 400);
-}
-
-/// Two runs: the older one has the keys of `older`, the newer one those of `newer`; without filters.
-fn two_runs(
-    device: &Device,
-    table: &BlockBasedOptions,
-    older: impl Fn(u64) -> bool,
-    newer: impl Fn(u64) -> bool,
-) {
-    let mut options = Options::new();
-    options
-        .set_compression_type(Compression::None)
-        .set_block_based_table_factory(table);
-    let db = device.open_plainly(&options);
-    for run in [&older as &dyn Fn(u64) -> bool, &newer] {
-        for number in (0..4000).filter(|&number| run(number)) {
-            db.put(key(number), "v".repeat(60)).unwrap();
-        }
-        db.flush().unwrap();
-    }
-    db.close().unwrap();
-}
-
-#[test]
-fn what_a_newer_run_may_have_and_has_not_costs_no_round_of_its_own() {
-    let device = Device::new(1);
-    let mut table = BlockBasedOptions::new();
-    table.set_block_size(1024);
-    two_runs(&device, &table, |_| true, |number| number % 2 == 0);
-    let statistics = Statistics::new();
-    let mut options = Options::new();
-    options.set_statistics(statistics.clone());
-    let db = cold(&device, &options, &mut table);
-    statistics.reset();
-    for start in 0..200 {
-        let keys: Vec<_> = (0..8).map(|i| key(2 * start + 400 * i + 1)).collect();
-        let answers = db.multi_get_opt(&keys, &overlapped());
-        assert!(answers.iter().all(|answer| answer.unwrap().is_some()));
-    }
-    let rounds = statistics.histogram(HistogramKind::MultigetDeviceRounds);
-    assert_eq!((rounds.count, rounds.sum), (200, 200), "{rounds:?}");
-}
-
-#[test]
-fn blocks_are_not_read_ahead_where_every_run_has_every_key() {
-    let device = Device::new(1);
-    let mut table = BlockBasedOptions::new();
-    table.set_block_size(1024);
-    two_runs(&device, &table, |_| true, |_| true);
-    let statistics = Statistics::new();
-    let mut options = Options::new();
-    options.set_statistics(statistics.clone());
-    let db = cold(&device, &options, &mut table);
-    statistics.reset();
-    for start in 0..200 {
-        let keys: Vec<_> = (0..8).map(|i| key(2 * start + 400 * i)).collect();
-        let answers = db.multi_get_opt(&keys, &overlapped());
-        assert!(answers.iter().all(|answer| answer.unwrap().is_some()));
-    }
-    let reads = statistics.histogram(HistogramKind::MultigetIoBatchSize);
-    // Sixteen are for nothing before that is known, and those of the batch in which it becomes so.
-    let expected = 200 * 8 + 16..=200 * 8 + 24;
-    assert!(expected.contains(&reads.sum), "{reads:?}");
 }
 
 #[test]
