@@ -59,6 +59,9 @@ pub struct GatherCounts {
     pub flushes: u64,
 }
 
+/// How long half of the reads under way are waited for: some times what a fast device takes.
+const HALF_WAIT: Duration = Duration::from_millis(2);
+
 /// A read under way.
 #[derive(Debug)]
 struct Flight {
@@ -158,11 +161,11 @@ impl<D: ReadDriver> Gather<D> {
         launched
     }
 
-    /// Waits until half of the reads under way have arrived and a need is settled, and says whether one was. None is if
-    /// nothing is under way, or `until` comes first. `now` tells what the driver's clock shows.
+    /// Waits until at least one need is settled, and says whether one was. None is if nothing is under way, or
+    /// `until` comes first. `now` tells what the driver's clock shows.
     ///
-    /// To be woken for each read costs more than what can be done meanwhile, and to wait for all of them would hold up
-    /// what needs further reads for the sake of the slowest.
+    /// To be woken for each read costs more than what can be done meanwhile: it waits for half of what is under way, but
+    /// [`HALF_WAIT`] at most, so that the slowest hold up nobody.
     pub fn settle_some(
         &mut self,
         needs: &mut Needs,
@@ -184,8 +187,12 @@ impl<D: ReadDriver> Gather<D> {
             };
             let mut arrived = Vec::new();
             let half = self.flights.len().div_ceil(2);
-            self.driver
-                .reap(half, limit, &mut |id, outcome| arrived.push((id, outcome)));
+            let soon = now().saturating_add(HALF_WAIT);
+            let soon = limit.map_or(soon, |limit| limit.min(soon));
+            let mut take = |id, outcome| arrived.push((id, outcome));
+            if self.driver.reap(half, Some(soon), &mut take) == 0 {
+                self.driver.reap(1, limit, &mut take);
+            }
             let mut settled = false;
             for (id, outcome) in arrived {
                 settled |= self.land(needs, id, &outcome);

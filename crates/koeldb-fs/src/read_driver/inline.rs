@@ -100,8 +100,9 @@ impl ReadDriver for InlineReads {
             if reaped >= min || self.outstanding() == 0 || limit == Some(Duration::ZERO) {
                 return reaped;
             }
-            // Reads in the ring are completed by nobody else; the others are.
-            if !self.turn(min - reaped, limit) {
+            // Reads in the ring are completed by nobody else; the others are, meanwhile.
+            let half = self.ring.as_ref().map_or(0, Lease::in_use).div_ceil(2);
+            if !self.turn(half.min(min - reaped), limit) {
                 self.session.wait(until);
             }
         }

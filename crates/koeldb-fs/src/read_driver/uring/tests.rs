@@ -386,6 +386,52 @@ fn f12_a_cancellation_finds_its_read_and_only_it() {
     assert_eq!(refused.get(), 3);
 }
 
+/// One entry into the kernel waits for as many reads as it is told, but not for one that does not come.
+#[test]
+fn several_reads_are_waited_for_at_once_and_those_that_hang_hold_up_no_other() {
+    let scratch = Scratch::new("several");
+    let Some(reads) = scratch.reads() else {
+        return;
+    };
+    let stuck: Arc<dyn RandomAccessFile> = Arc::new(Pipe::new());
+    let file = scratch.open(false);
+    let mut ring = Ring::new(RingFlags::Plain).unwrap();
+    let (hanging, outcome) = request(&stuck, 0, 10);
+    ring.push(hanging);
+    let mut outcomes = Vec::new();
+    for offset in 0..3 {
+        let (read, outcome) = request(&file, offset, 10);
+        outcomes.push(outcome);
+        ring.push(read);
+    }
+    ring.turn(Wait::ForReads(3), None, &drop);
+    assert!(outcomes.iter().all(|outcome| outcome.try_recv().is_ok()));
+    assert!(outcome.try_recv().is_err());
+    // More than are under way are not waited for, and no longer than is allowed.
+    ring.turn(Wait::ForReads(7), Some(Duration::from_millis(5)), &drop);
+    assert_eq!(ring.in_use(), 1);
+    ring.cancel_all();
+    while ring.in_use() > 0 {
+        ring.turn(Wait::ForReads(1), Some(Duration::from_secs(20)), &drop);
+    }
+
+    // Of a driver whose reads hang but for one, that one is to be had.
+    let mut driver = reads.inline();
+    let mut hanging = Vec::new();
+    for offset in 0..3 {
+        hanging.push(driver.push(ReadOp::new(&stuck, offset, 10)));
+    }
+    driver.push(ReadOp::new(&file, 0, 10));
+    driver.flush();
+    let limit = reads.clock().now() + Duration::from_millis(20);
+    let mut arrived = 0;
+    driver.reap(2, Some(limit), &mut |_, _| arrived += 1);
+    assert_eq!(arrived, 1);
+    for id in hanging {
+        driver.orphan(id, true);
+    }
+}
+
 /// A file whose reads hang.
 #[derive(Debug)]
 struct Pipe {
