@@ -22,6 +22,13 @@ use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Cursor, KeyOrder, Lookup, ValueType};
 use koeldb_memtable::{BatchEntry, Memtable, MemtableOptions, Recycler, RepKind, SortTask, Sorter};
 
+/// What a scan takes from each entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Keys,
+    Values,
+}
+
 const BUFFER_BYTES: usize = 64 << 20;
 
 fn mix(number: u64) -> u64 {
@@ -135,13 +142,15 @@ impl Bench {
                 "first seek, us",
                 time(1, |_| memtable.cursor().seek_to_first().unwrap()) / 1e3,
             ));
-            figures.push(("seek + 10 next", self.scans(&memtable)));
+            figures.push(("seek + 10 next", self.scans(&memtable, Taken::Keys)));
+            let copied = self.scans(&memtable, Taken::Values);
+            figures.push(("seek + 10, values", copied));
         }
         memtable.seal();
         memtable.finalise();
         self.look_ups(&memtable, &mut figures);
         if self.scans_well() {
-            figures.push(("finalised: seek + 10", self.scans(&memtable)));
+            figures.push(("finalised: seek + 10", self.scans(&memtable, Taken::Keys)));
         }
         let mut cursor = memtable.cursor();
         cursor.seek_to_first().unwrap();
@@ -160,8 +169,12 @@ impl Bench {
         drop(memtable);
         figures.push(("insert by 32", self.batches()));
         if self.scans_well() {
-            figures.push(("seek + 10, 1 write each", self.scans_beside_writer(true)));
-            figures.push(("seek + 10, free writer", self.scans_beside_writer(false)));
+            let paced = self.scans_beside_writer(true, Taken::Keys);
+            figures.push(("seek + 10, 1 write each", paced));
+            let free = self.scans_beside_writer(false, Taken::Keys);
+            figures.push(("seek + 10, free writer", free));
+            let copied = self.scans_beside_writer(false, Taken::Values);
+            figures.push(("the same, values", copied));
         }
         self.rounds.push(figures);
     }
@@ -213,28 +226,36 @@ impl Bench {
         ));
     }
 
-    fn scan(&self, memtable: &Arc<Memtable>, number: u64) {
+    fn scan(&self, memtable: &Arc<Memtable>, number: u64, taken: Taken, copy: &mut Vec<u8>) {
         let mut cursor = memtable.cursor();
         let target = encode(&key(mix(number)), MAX_SEQNO, ValueType::FOR_SEEK);
         cursor.seek(&target).unwrap();
         for _ in 0..10 {
             if cursor.valid() {
-                assert!(cursor.key().len() + cursor.value().len() > 24);
+                assert!(cursor.key().len() >= 24);
+                if taken == Taken::Values {
+                    copy.clear();
+                    copy.extend_from_slice(cursor.value());
+                }
                 cursor.next().unwrap();
             }
         }
     }
 
-    fn scans(&self, memtable: &Arc<Memtable>) -> f64 {
-        time(50_000, |number| self.scan(memtable, number))
+    fn scans(&self, memtable: &Arc<Memtable>, taken: Taken) -> f64 {
+        let mut copy = Vec::new();
+        time(50_000, |number| {
+            self.scan(memtable, number, taken, &mut copy)
+        })
     }
 
     /// Scans of a memtable that is filled from a half to the whole meanwhile: at one entry for each scan, or as fast as
     /// it can be.
-    fn scans_beside_writer(&self, paced: bool) -> f64 {
+    fn scans_beside_writer(&self, paced: bool, taken: Taken) -> f64 {
         let memtable = self.filled(self.entries / 2);
+        let mut copy = Vec::new();
         // What the first seek takes has a line of its own.
-        self.scan(&memtable, 0);
+        self.scan(&memtable, 0, taken, &mut copy);
         let scanned = AtomicU64::new(0);
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -250,7 +271,7 @@ impl Bench {
             let before = running();
             let mut count = 0;
             while !done.load(Ordering::Relaxed) {
-                self.scan(&memtable, count);
+                self.scan(&memtable, count, taken, &mut copy);
                 count += 1;
                 scanned.store(count, Ordering::Relaxed);
             }

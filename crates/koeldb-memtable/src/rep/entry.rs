@@ -26,8 +26,6 @@ use crate::arena::{Lease, SharedArena, prefetch};
 
 /// A cache line.
 const LINE_BYTES: usize = 64;
-/// So many bytes of a value that will be read are asked for. Left to itself, the processor first sees some lines come.
-const PREFETCHED_BYTES: usize = 4 << 10;
 
 /// An entry to be inserted.
 #[derive(Clone, Copy)]
@@ -297,11 +295,11 @@ impl<'a> Entry<'a> {
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Asks for the value, or the beginning of a long one.
+    /// Asks for the first bytes of the value, so many at most.
     #[inline]
-    pub(crate) fn prefetch_value(self) {
+    pub(crate) fn prefetch_value(self, bytes: usize) {
         let value = self.value();
-        for line in value[..value.len().min(PREFETCHED_BYTES)].chunks(LINE_BYTES) {
+        for line in value[..value.len().min(bytes)].chunks(LINE_BYTES) {
             prefetch(line.as_ptr().cast());
         }
     }

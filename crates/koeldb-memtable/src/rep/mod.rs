@@ -423,6 +423,9 @@ impl Cursor for MemtableCursor {
 
     #[inline]
     fn value(&self) -> &[u8] {
+        if let RepCursor::SortedHash(cursor) = &self.cursor {
+            cursor.expect_values();
+        }
         self.entry().value()
     }
 

@@ -11,6 +11,7 @@
 //! what is in a *window*, from its position to where the longest run is some entries on, and sorts that alone. Each window
 //! is longer than the one before, and who turns around has everything in one.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -33,6 +34,11 @@ pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) {
 };
 /// So many entries' memory is asked for in advance.
 const AHEAD: usize = 12;
+/// So many bytes of a value are asked for in advance by who writes the table out. Left to itself, the processor first sees
+/// some lines come.
+const WHOLE_VALUE: usize = 4096;
+/// So many by who reads values.
+const VALUE_HEAD: usize = 256;
 /// The entries of the longest run in the first window: more than a short scan reads.
 const WINDOW: usize = 16;
 /// So many times as long as a window is the next.
@@ -70,6 +76,8 @@ pub(crate) struct SortedHashCursor {
     direction: Direction,
     /// Whether it began at the first entry of a finished table, as who writes it out does.
     takes_all: bool,
+    /// Whether a value was read: values lie apart from keys, and are asked for only by who reads them.
+    reads_values: Cell<bool>,
     /// The source of the entry.
     winner: usize,
     /// The best of the other sources.
@@ -91,6 +99,7 @@ impl SortedHashCursor {
             sources: Vec::new(),
             direction: Direction::Forward,
             takes_all: false,
+            reads_values: Cell::new(false),
             winner: 0,
             rival: None,
             current: None,
@@ -303,6 +312,9 @@ impl SortedHashCursor {
             .partition_point(|&item| order.is_before(item, target));
         self.place(self.tail_index(), position);
         self.choose();
+        if self.reads_values.get() {
+            self.prefetch_values();
+        }
     }
 
     pub(crate) fn seek_for_prev(&mut self, internal_key: &[u8]) {
@@ -323,12 +335,30 @@ impl SortedHashCursor {
         }
     }
 
+    /// Is told that the value of the entry is read: those of the next ones are, too.
+    #[inline]
+    pub(crate) fn expect_values(&self) {
+        if !self.reads_values.replace(true) && self.direction == Direction::Forward {
+            self.prefetch_values();
+        }
+    }
+
+    /// Asks for the values that a scan forward will come to first.
+    #[inline(never)]
+    fn prefetch_values(&self) {
+        let from = self.sources[self.winner].position;
+        for item in self.items(self.winner).iter().skip(from).take(AHEAD / 2) {
+            let entry = item.node.entry(self.table.arena());
+            entry.prefetch_value(VALUE_HEAD);
+        }
+    }
+
     /// Asks for the value of an entry that was asked for before.
     #[inline]
-    fn prefetch_value(&self) {
+    fn prefetch_value(&self, bytes: usize) {
         let soon = self.sources[self.winner].position + AHEAD / 2;
         if let Some(item) = self.items(self.winner).get(soon) {
-            item.node.entry(self.table.arena()).prefetch_value();
+            item.node.entry(self.table.arena()).prefetch_value(bytes);
         }
     }
 
@@ -385,7 +415,9 @@ impl SortedHashCursor {
         let (position, ahead) = match self.direction {
             Direction::Forward => {
                 if self.takes_all {
-                    self.prefetch_value();
+                    self.prefetch_value(WHOLE_VALUE);
+                } else if self.reads_values.get() {
+                    self.prefetch_value(VALUE_HEAD);
                 }
                 (position + 1, position.checked_add(1 + AHEAD))
             }

@@ -85,8 +85,8 @@ use crate::sync::{AtomicBool, AtomicU64, KeyHasher, Mutex};
 const VERSIONS_WALKED: usize = 32;
 
 /// Values of so many bytes lie apart from their keys: a look-up that does not read the value then misses the cache in a
-/// few megabytes of keys, not in all of the memtable. Shorter ones are hardly longer than what leads to them.
-const FAR_FROM: usize = 64;
+/// few megabytes of keys, not in all of the memtable. Shorter ones are read sooner behind their keys, and need no pointer.
+const FAR_FROM: usize = 256;
 
 /// How background work is offered: a function that must neither block nor run the task itself, but may drop it.
 pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
