@@ -457,7 +457,7 @@ impl Lease<'_> {
     fn bump(from: &Bump, start: *mut u8, bytes: usize, free_bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= free_bytes);
         if free_bytes - bytes >= AHEAD_BYTES {
-            for line in (AHEAD_BYTES..AHEAD_BYTES + bytes.min(AHEAD_BYTES)).step_by(LINE_BYTES) {
+            for line in (AHEAD_BYTES.max(bytes)..AHEAD_BYTES + bytes).step_by(LINE_BYTES) {
                 prefetch(start.wrapping_add(line).cast());
             }
         }

@@ -165,7 +165,7 @@ impl<D: ReadDriver> Gather<D> {
     /// `until` comes first. `now` tells what the driver's clock shows.
     ///
     /// To be woken for each read costs more than what can be done meanwhile: it waits for half of what is under way, but
-    /// [`HALF_WAIT`] at most, so that the slowest hold up nobody.
+    /// two milliseconds at most, so that the slowest hold up nobody for long.
     pub fn settle_some(
         &mut self,
         needs: &mut Needs,

@@ -377,6 +377,16 @@ impl MemtableCursor {
     }
 }
 
+impl MemtableCursor {
+    /// A value is read: others may be, too.
+    #[inline]
+    fn expect_values(&self) {
+        if let RepCursor::SortedHash(cursor) = &self.cursor {
+            cursor.expect_values();
+        }
+    }
+}
+
 impl Cursor for MemtableCursor {
     type Suspend = Blocking;
 
@@ -423,14 +433,13 @@ impl Cursor for MemtableCursor {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        if let RepCursor::SortedHash(cursor) = &self.cursor {
-            cursor.expect_values();
-        }
+        self.expect_values();
         self.entry().value()
     }
 
     #[inline]
     fn pinned_value(&self) -> PinnedSlice {
+        self.expect_values();
         self.entry().pinned_value()
     }
 }

@@ -138,7 +138,13 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Op> {
-    let value_lens = prop_oneof![0..40_usize, Just(127), Just(128), Just(5000)];
+    let value_lens = prop_oneof![
+        0..40_usize,
+        Just(127),
+        Just(128),
+        255..258_usize,
+        Just(5000)
+    ];
     prop_oneof![
         12 => (keys(), seqnos(), value_types(), value_lens)
             .prop_map(|(key, seqno, value_type, len)| Op::Insert(key, seqno, value_type, len)),

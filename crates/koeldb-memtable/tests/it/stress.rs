@@ -58,7 +58,7 @@ impl Keys {
 }
 
 fn value_of(seqno: SeqNo) -> Vec<u8> {
-    let len = usize::try_from(mix(seqno) % 60).unwrap();
+    let len = usize::try_from(mix(seqno) % 300).unwrap();
     [&seqno.to_le_bytes()[..], &vec![b'.'; len]].concat()
 }
 

@@ -3,8 +3,9 @@
 //! The batch goes through the runs as one that waits in place does, but over a source that does not wait: a look-up that
 //! misses a block leaves the batch, and the others go on. What was missed is read together, whatever files and levels it
 //! lies in. A look-up whose block has arrived goes on alone, from the run it left the batch at, as soon as half of what is
-//! under way is there or a moment is over ([`Gather::settle_some`]); what it misses then is begun at once. So a look-up visits runs strictly newest first, one after the other, and
-//! nothing it finds can be older than what it could not read: a block that fails ends the look-up that needed it.
+//! under way is there or a moment is over ([`Gather::settle_some`]); what it misses then is begun at once.
+//! So a look-up visits runs strictly newest first, one after the other, and nothing it finds can be older than what it could
+//! not read: a block that fails ends the look-up that needed it.
 //!
 //! As long as nothing is missed, nothing here is touched. A point read whose time is limited is a batch of one.
 

@@ -338,7 +338,10 @@ impl SortedHashCursor {
     /// Is told that the value of the entry is read: those of the next ones are, too.
     #[inline]
     pub(crate) fn expect_values(&self) {
-        if !self.reads_values.replace(true) && self.direction == Direction::Forward {
+        if !self.reads_values.replace(true)
+            && self.direction == Direction::Forward
+            && self.current.is_some()
+        {
             self.prefetch_values();
         }
     }

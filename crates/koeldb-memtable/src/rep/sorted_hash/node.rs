@@ -388,16 +388,17 @@ impl<const N: usize> Bucket<N> {
                 bits << 1 | u32::from(is_set(word, hash.fingerprint()))
             })
         };
-        let mut like = bits(Tagged::may_have);
+        let empty = bits(|word, _| word.address().is_null());
+        let mut like = bits(Tagged::may_have) & !empty;
         let heads = std::iter::from_fn(move || {
             let slot = like.trailing_zeros() as usize;
             like &= like.wrapping_sub(1);
             // What was there still is (N2): to load it once more costs less than to keep all.
             let word = Tagged(self.slots.get(slot)?.load(Ordering::Relaxed));
-            // SAFETY: the slot was loaded with acquire (N1).
+            // SAFETY: the slot was not empty when it was loaded with acquire (N1).
             unsafe { HeadRef::new(word.address()) }
         });
-        (heads, bits(|word, _| word.address().is_null()))
+        (heads, empty)
     }
 
     /// The head of the key; or where it would be put, if there is none.
