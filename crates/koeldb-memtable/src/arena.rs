@@ -48,7 +48,8 @@ const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// Memory is asked for so far ahead of what is handed out. Stores to what is not in the cache need not be waited for, but the
 /// compare-and-swap that publishes an entry comes after all of them.
 const AHEAD_BYTES: usize = 2 << 10;
-const LINE_BYTES: usize = 64;
+/// A cache line.
+pub(crate) const LINE_BYTES: usize = 64;
 /// What a large arena cuts its blocks from.
 const CHUNK_BYTES: usize = HUGE_BYTES;
 /// An arena that holds so many bytes is large, if its memtable may be.

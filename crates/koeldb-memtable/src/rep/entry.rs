@@ -22,10 +22,7 @@ use koeldb_base::coding::{to_u32, varint_len};
 use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, footer_of, pack};
 use koeldb_base::{PinnedSlice, Result, SeqNo, ValueType};
 
-use crate::arena::{Lease, SharedArena, prefetch};
-
-/// A cache line.
-const LINE_BYTES: usize = 64;
+use crate::arena::{LINE_BYTES, Lease, SharedArena, prefetch};
 
 /// An entry to be inserted.
 #[derive(Clone, Copy)]

@@ -14,13 +14,13 @@ use std::sync::{Arc, OnceLock};
 
 use super::memory::Gauge;
 use super::node::{Node, NodePtr};
-use crate::arena::prefetch;
+use crate::arena::{LINE_BYTES, prefetch};
 use crate::sync::{AtomicPtr, AtomicU64};
 
 /// The slots of the first segment of a log: an idle memtable stays small.
 const FIRST_SLOTS: usize = 32;
 /// The slots of a cache line.
-const LINE_SLOTS: usize = 64 / size_of::<Slot>();
+const LINE_SLOTS: usize = LINE_BYTES / size_of::<Slot>();
 /// So many of the last slots are asked for in advance.
 const PREFETCHED: u64 = 16;
 

@@ -20,7 +20,7 @@ use koeldb_base::coding::to_usize;
 
 use super::log::{self, Item, Segment};
 use super::memory::Gauge;
-use crate::arena::{SHARDS, SharedArena, prefetch, vec_for};
+use crate::arena::{LINE_BYTES, SHARDS, SharedArena, prefetch, vec_for};
 use crate::rep::index::BATCH;
 
 /// A run is merged with those behind it that together have at least this part of its length.
@@ -35,7 +35,6 @@ pub(super) const RUNS_MAX: usize = 16;
 const SAMPLED: usize = 16;
 /// One of so many of those is kept once more: few enough to stay in the cache, however long the run.
 const SAMPLED_AGAIN: usize = 32;
-const LINE_BYTES: usize = 64;
 
 /// How items compare.
 #[derive(Clone, Copy)]
