@@ -37,8 +37,10 @@ const AHEAD: usize = 12;
 /// So many bytes of a value are asked for in advance by who writes the table out. Left to itself, the processor first sees
 /// some lines come.
 const WHOLE_VALUE: usize = 4096;
-/// So many by who reads values.
-const VALUE_HEAD: usize = 256;
+/// So many by who reads values: the processor sees the rest of a longer one come.
+const VALUE_HEAD: usize = 512;
+/// And of so many values in advance.
+const VALUES_AHEAD: usize = 3;
 /// The entries of the longest run in the first window: more than a short scan reads.
 const WINDOW: usize = 16;
 /// So many times as long as a window is the next.
@@ -48,6 +50,27 @@ const WINDOW_GROWTH: usize = 8;
 enum Direction {
     Forward,
     Backward,
+}
+
+/// What is read of entries, and so asked for in advance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Keys,
+    /// Values that lie behind their keys, of about so many bytes.
+    Near(usize),
+    /// Values that lie apart.
+    Far,
+}
+
+impl Reads {
+    /// The bytes to ask for behind a key.
+    #[inline]
+    fn near_bytes(self) -> usize {
+        match self {
+            Reads::Near(bytes) => bytes,
+            Reads::Keys | Reads::Far => 0,
+        }
+    }
 }
 
 /// A run or the tail.
@@ -76,8 +99,7 @@ pub(crate) struct SortedHashCursor {
     direction: Direction,
     /// Whether it began at the first entry of a finished table, as who writes it out does.
     takes_all: bool,
-    /// Whether a value was read: values lie apart from keys, and are asked for only by who reads them.
-    reads_values: Cell<bool>,
+    reads: Cell<Reads>,
     /// The source of the entry.
     winner: usize,
     /// The best of the other sources.
@@ -99,7 +121,7 @@ impl SortedHashCursor {
             sources: Vec::new(),
             direction: Direction::Forward,
             takes_all: false,
-            reads_values: Cell::new(false),
+            reads: Cell::new(Reads::Keys),
             winner: 0,
             rival: None,
             current: None,
@@ -234,7 +256,7 @@ impl SortedHashCursor {
             let tail = &mut self.tail;
             self.set
                 .read_tail(&self.appended, from..=self.until, |item| {
-                    item.node.prefetch();
+                    item.node.prefetch(0);
                     tail.push(item);
                 });
             self.table.item_order().sort(tail);
@@ -312,7 +334,7 @@ impl SortedHashCursor {
             .partition_point(|&item| order.is_before(item, target));
         self.place(self.tail_index(), position);
         self.choose();
-        if self.reads_values.get() {
+        if self.reads.get() == Reads::Far {
             self.prefetch_values();
         }
     }
@@ -338,11 +360,29 @@ impl SortedHashCursor {
     /// Is told that the value of the entry is read: those of the next ones are, too.
     #[inline]
     pub(crate) fn expect_values(&self) {
-        if !self.reads_values.replace(true)
-            && self.direction == Direction::Forward
-            && self.current.is_some()
-        {
-            self.prefetch_values();
+        if self.reads.get() == Reads::Keys {
+            self.learn_from_entry();
+        }
+    }
+
+    #[cold]
+    fn learn_from_entry(&self) {
+        let Some(entry) = self.entry() else {
+            return;
+        };
+        let bytes = entry.value().len();
+        let is_far = self.table.arena().is_far(bytes);
+        self.reads.set(if is_far {
+            Reads::Far
+        } else {
+            Reads::Near(bytes)
+        });
+        if self.direction == Direction::Forward {
+            if is_far {
+                self.prefetch_values();
+            } else {
+                self.prefetch_first();
+            }
         }
     }
 
@@ -350,7 +390,7 @@ impl SortedHashCursor {
     #[inline(never)]
     fn prefetch_values(&self) {
         let from = self.sources[self.winner].position;
-        for item in self.items(self.winner).iter().skip(from).take(AHEAD / 2) {
+        for item in self.items(self.winner).iter().skip(from).take(VALUES_AHEAD) {
             let entry = item.node.entry(self.table.arena());
             entry.prefetch_value(VALUE_HEAD);
         }
@@ -359,7 +399,7 @@ impl SortedHashCursor {
     /// Asks for the value of an entry that was asked for before.
     #[inline]
     fn prefetch_value(&self, bytes: usize) {
-        let soon = self.sources[self.winner].position + AHEAD / 2;
+        let soon = self.sources[self.winner].position + VALUES_AHEAD;
         if let Some(item) = self.items(self.winner).get(soon) {
             item.node.entry(self.table.arena()).prefetch_value(bytes);
         }
@@ -374,10 +414,11 @@ impl SortedHashCursor {
         };
         let last = behind(0).nth(AHEAD);
         let last = last.map_or(u64::MAX, |item| item.prefix);
+        let near_bytes = self.reads.get().near_bytes();
         for run in 0..self.set.runs.len() {
             let soon = behind(run).take_while(|item| item.prefix <= last);
             for item in soon.take(AHEAD) {
-                item.node.prefetch();
+                item.node.prefetch(near_bytes);
             }
         }
     }
@@ -419,7 +460,7 @@ impl SortedHashCursor {
             Direction::Forward => {
                 if self.takes_all {
                     self.prefetch_value(WHOLE_VALUE);
-                } else if self.reads_values.get() {
+                } else if self.reads.get() == Reads::Far {
                     self.prefetch_value(VALUE_HEAD);
                 }
                 (position + 1, position.checked_add(1 + AHEAD))
@@ -428,7 +469,7 @@ impl SortedHashCursor {
         };
         self.place(winner, position);
         if let Some(item) = ahead.and_then(|at| self.items(winner).get(at)) {
-            item.node.prefetch();
+            item.node.prefetch(self.reads.get().near_bytes());
         }
         let next = self.sources[winner].head;
         match next.filter(|item| item.prefix <= self.until) {

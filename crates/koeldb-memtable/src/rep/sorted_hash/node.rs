@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering;
 
 #[cfg(not(all(loom, test)))]
 use crate::arena::HUGE_BYTES;
-use crate::arena::{ADDRESS_BITS, Lease, Pages, SharedArena};
+use crate::arena::{ADDRESS_BITS, LINE_BYTES, Lease, Pages, SharedArena};
 use crate::rep::Duplicate;
 use crate::rep::entry::{Entry, EntryParts};
 use crate::sync::AtomicPtr;
@@ -183,12 +183,14 @@ impl NodePtr {
         NonNull::new(node).map(NodePtr)
     }
 
-    /// Asks for the node and what follows, to behind a key of some length.
+    /// Asks for the node and what follows, to behind a key of some length and so many bytes more.
     #[inline]
-    pub(super) fn prefetch(self) {
+    pub(super) fn prefetch(self, behind_key: usize) {
         let address = self.0.as_ptr().cast::<i8>();
         super::prefetch(address);
-        super::prefetch(address.wrapping_add(40));
+        for line in (0..=behind_key).step_by(LINE_BYTES) {
+            super::prefetch(address.wrapping_add(40 + line));
+        }
     }
 }
 
@@ -510,7 +512,7 @@ impl<const N: usize> Bucket<N> {
             first.filter(|_| word.tag().is_some_and(|tag| tag & hash.filter() != 0))
         });
         if let Some(head) = head {
-            head.node().as_ptr().prefetch();
+            head.node().as_ptr().prefetch(0);
         }
     }
 }
