@@ -4,6 +4,10 @@
 //! the highest score of at least 1 gives a file, together with all it overlaps in the level below. With dynamic
 //! level sizes the targets follow from the last level's real size upwards, and data skips the empty levels
 //! above the base level (RocksDB: `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
+//!
+//! While level 0 cannot be compacted into the base level, since that is being compacted, its newest files are merged among
+//! themselves if they become many (RocksDB: `db/compaction/compaction_picker.cc`, `PickCostBasedIntraL0Compaction`; 11.9):
+//! reads look at every file of level 0, and writes wait for there to be few.
 
 use std::sync::Arc;
 
@@ -12,6 +16,11 @@ use super::{
     expand_to_clean_cut, is_bottommost,
 };
 use crate::version::{FileMeta, Version};
+
+/// Files of level 0 are merged among themselves if there are so many more than trigger a compaction.
+const LEVEL0_EXCESS: usize = 2;
+/// So many of them at least.
+const LEVEL0_MERGED_MIN: usize = 4;
 
 /// How large levels should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,9 +191,15 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
         .filter(|&level| scores[level] >= 1.0)
         .collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    let mut level0_waits = false;
     due.into_iter().find_map(|level| {
         if level == 0 {
+            level0_waits = true;
             pick_level0(version, settings, &targets)
+                .or_else(|| pick_within_level0(version, settings))
+        } else if level0_waits && level == targets.base_level {
+            // What is more urgent waits for this level to be left alone.
+            None
         } else {
             pick_from_level(version, settings, &targets, level)
         }
@@ -211,6 +226,44 @@ fn pick_level0(
         targets.base_level,
         inputs,
     )
+}
+
+/// The newest files, as long as each one more makes it less work to be rid of one.
+fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
+    let files = &version.levels[0].files;
+    if files.len() < settings.level0_file_num_compaction_trigger + LEVEL0_EXCESS {
+        return None;
+    }
+    let mut bytes = 0_u64;
+    let mut work = u64::MAX;
+    let mut merged = Vec::new();
+    for file in files {
+        bytes = bytes.saturating_add(file.bytes);
+        let work_with = match merged.len() as u64 {
+            0 => u64::MAX,
+            rid_of => bytes / rid_of,
+        };
+        let is_too_much = bytes > settings.max_compaction_bytes && !merged.is_empty();
+        if file.is_being_compacted() || work_with > work || is_too_much {
+            break;
+        }
+        work = work_with;
+        merged.push(Arc::clone(file));
+    }
+    (merged.len() >= LEVEL0_MERGED_MIN).then(|| CompactionPlan {
+        reason: CompactionReason::LevelL0FilesNum,
+        inputs: vec![CompactionInput {
+            level: 0,
+            files: merged,
+        }],
+        output_level: 0,
+        target_file_bytes: u64::MAX,
+        max_grandparent_bytes: u64::MAX,
+        grandparents: Vec::new(),
+        bottommost: false,
+        trivial_move: false,
+        deletion_only: false,
+    })
 }
 
 fn pick_from_level(
@@ -375,3 +428,6 @@ fn overlap_each_other(version: &Version, files: &[Arc<FileMeta>]) -> bool {
             .is_ge()
     })
 }
+
+#[cfg(test)]
+mod tests;
