@@ -25,6 +25,7 @@ mod files;
 mod golden;
 mod interop;
 mod joined_reads;
+mod level0;
 mod metamorphic;
 mod model;
 mod plain;
