@@ -244,6 +244,7 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
         target_file_size_multiplier: u64::try_from(options.target_file_size_multiplier)
             .unwrap_or(1),
         max_compaction_bytes: options.max_compaction_bytes,
+        table_bytes_max: options.table_bytes_max(),
         universal: universal::UniversalSettings {
             size_ratio: universal.size_ratio,
             min_merge_width: universal.min_merge_width as usize,

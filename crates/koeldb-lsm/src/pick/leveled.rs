@@ -5,9 +5,10 @@
 //! level sizes the targets follow from the last level's real size upwards, and data skips the empty levels
 //! above the base level (RocksDB: `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
 //!
-//! While level 0 cannot be compacted into the base level, since that is being compacted, its newest files are merged among
-//! themselves if they become many (RocksDB: `db/compaction/compaction_picker.cc`, `PickCostBasedIntraL0Compaction`; 11.9):
-//! reads look at every file of level 0, and writes wait for there to be few.
+//! While level 0 cannot be compacted into the base level, since its older files or that level are being compacted, its newest
+//! files are merged among themselves if they become many (RocksDB: `db/compaction/compaction_picker.cc`,
+//! `PickCostBasedIntraL0Compaction`; 11.9): reads look at every file of level 0, and writes wait for there to be few. What
+//! was merged is large, so level 0 is due by its bytes as well as by the number of its files.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::{
     CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
     expand_to_clean_cut, is_bottommost,
 };
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, Level, Version};
 
 /// Files of level 0 are merged among themselves if there are so many more than trigger a compaction.
 const LEVEL0_EXCESS: usize = 2;
@@ -132,11 +133,17 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
     let mut scores = vec![0.0; count];
     let (files, bytes) = idle(0);
     let by_count = ratio(files, settings.level0_file_num_compaction_trigger as u64);
-    scores[0] = if by_count >= 1.0 {
-        by_count.max(ratio(bytes, settings.max_bytes_for_level_base))
-    } else {
-        by_count
+    // Not only by the base level's target, or a base level that has grown too large would never have its turn.
+    let base_bytes = match settings.level_compaction_dynamic_level_bytes {
+        true => version
+            .levels
+            .get(targets.base_level)
+            .map_or(0, Level::bytes),
+        false => 0,
     };
+    let by_size = ratio(bytes, settings.max_bytes_for_level_base.max(base_bytes));
+    let is_large = bytes >= settings.max_bytes_for_level_base;
+    scores[0] = by_count.max(by_size).max(f64::from(u8::from(is_large)));
     let last = count.saturating_sub(1);
     for (level, score) in scores.iter_mut().enumerate().take(last).skip(1) {
         let (_, bytes) = idle(level);
@@ -163,7 +170,9 @@ pub fn pending_compaction_bytes(
     let mut pending = 0_u64;
     let mut carried = 0_u64;
     let level0 = &version.levels[0];
-    if level0.files.len() >= settings.level0_file_num_compaction_trigger {
+    if level0.files.len() >= settings.level0_file_num_compaction_trigger
+        || level0.bytes() >= settings.max_bytes_for_level_base
+    {
         carried = level0.bytes();
         pending = carried;
     }
@@ -228,12 +237,19 @@ fn pick_level0(
     )
 }
 
-/// The newest files, as long as each one more makes it less work to be rid of one.
+/// The newest files, as long as one more does not make it more work to be rid of one.
 fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let files = &version.levels[0].files;
     if files.len() < settings.level0_file_num_compaction_trigger + LEVEL0_EXCESS {
         return None;
     }
+    // If the oldest file is left alone and another is not, level 0 waits for a merge like this. Began more of them meanwhile,
+    // it might wait for ever.
+    let oldest_is_idle = !files.last()?.is_being_compacted();
+    if oldest_is_idle && any_being_compacted(files) {
+        return None;
+    }
+    let bytes_max = settings.max_compaction_bytes.min(settings.table_bytes_max);
     let mut bytes = 0_u64;
     let mut work = u64::MAX;
     let mut merged = Vec::new();
@@ -243,7 +259,7 @@ fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<Comp
             0 => u64::MAX,
             rid_of => bytes / rid_of,
         };
-        let is_too_much = bytes > settings.max_compaction_bytes && !merged.is_empty();
+        let is_too_much = bytes > bytes_max;
         if file.is_being_compacted() || work_with > work || is_too_much {
             break;
         }

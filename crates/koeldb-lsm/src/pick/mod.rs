@@ -116,6 +116,8 @@ pub struct PickSettings {
     pub target_file_size_multiplier: u64,
     /// Bytes one compaction may read, roughly.
     pub max_compaction_bytes: u64,
+    /// Bytes that one table may have.
+    pub table_bytes_max: u64,
     /// Universal style.
     pub universal: universal::UniversalSettings,
     /// FIFO style.
@@ -133,6 +135,7 @@ impl Default for PickSettings {
             target_file_size_base: 64 << 20,
             target_file_size_multiplier: 1,
             max_compaction_bytes: 25 * (64 << 20),
+            table_bytes_max: u64::MAX,
             universal: universal::UniversalSettings::default(),
             fifo: fifo::FifoSettings::default(),
         }

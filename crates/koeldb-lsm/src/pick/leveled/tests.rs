@@ -39,34 +39,78 @@ fn level_0_goes_into_the_base_level_where_it_can() {
     assert!(numbers(&plan).contains(&last.number));
 }
 
+/// A tree of `idle` files of level 0 that are newer than others, which are compacted into the last level.
+fn waiting(idle: u64, others: u64) -> (Version, Vec<Arc<FileMeta>>) {
+    let files: Vec<_> = (11..11 + idle + others)
+        .rev()
+        .map(|number| file(number, 64))
+        .collect();
+    let (version, last) = tree(&files);
+    mark(&last);
+    files.iter().rev().take(others as usize).for_each(mark);
+    (version, files)
+}
+
 #[test]
 fn the_newest_files_are_merged_while_level_0_waits() {
-    let settings = PickSettings::default();
-    // Four are with the compaction into the base level.
-    let files: Vec<_> = (11..=16).rev().map(|number| file(number, 64)).collect();
-    let (version, last) = tree(&files);
-    mark(&last);
-    for file in &files[2..] {
-        mark(file);
-    }
-    assert!(pick(&version, &settings).is_none(), "two are too few");
-
-    let files: Vec<_> = (11..=18).rev().map(|number| file(number, 64)).collect();
-    let (version, last) = tree(&files);
-    mark(&last);
-    for file in &files[4..] {
-        mark(file);
-    }
+    let settings = PickSettings {
+        level0_file_num_compaction_trigger: 2,
+        max_bytes_for_level_base: 1 << 30,
+        ..PickSettings::default()
+    };
+    assert!(
+        pick(&waiting(3, 4).0, &settings).is_none(),
+        "three are too few"
+    );
+    let (version, _) = waiting(4, 4);
     let plan = pick(&version, &settings).unwrap();
     assert_eq!(numbers(&plan), [18, 17, 16, 15]);
     assert_eq!((plan.output_level, plan.bottommost), (0, false));
     assert_eq!(plan.inputs.len(), 1);
+}
 
+#[test]
+fn no_file_of_level_0_overtakes_another() {
+    let settings = PickSettings {
+        level0_file_num_compaction_trigger: 2,
+        ..PickSettings::default()
+    };
+    let (version, files) = waiting(9, 2);
+    assert_eq!(pick(&version, &settings).unwrap().inputs[0].files.len(), 9);
+    // Those behind a file that is being compacted stay where they are.
+    mark(&files[5]);
+    let plan = pick(&version, &settings).unwrap();
+    assert_eq!(numbers(&plan), [21, 20, 19, 18, 17]);
     mark(&files[0]);
-    assert!(
-        pick(&version, &settings).is_none(),
-        "no file of level 0 overtakes another"
-    );
+    assert!(pick(&version, &settings).is_none());
+}
+
+#[test]
+fn merges_within_level_0_do_not_follow_one_another_for_ever() {
+    let settings = PickSettings::default();
+    let files: Vec<_> = (11..=26).rev().map(|number| file(number, 64)).collect();
+    let (version, last) = tree(&files);
+    // One is under way, over older files, and the oldest waits for it.
+    files[8..15].iter().for_each(mark);
+    assert!(pick(&version, &settings).is_none());
+    mark(&last);
+    assert!(pick(&version, &settings).is_none());
+    mark(&files[15]);
+    assert_eq!(pick(&version, &settings).unwrap().output_level, 0);
+}
+
+#[test]
+fn a_few_large_files_are_due_by_their_bytes() {
+    let settings = PickSettings::default();
+    let (version, _) = tree(&[file(11, 900)]);
+    let targets = level_targets(&version, &settings);
+    assert!(pending_compaction_bytes(&version, &settings, &targets) >= 900 << 20);
+    let plan = pick(&version, &settings).unwrap();
+    assert_eq!((plan.inputs[0].level, plan.output_level), (0, 5));
+    let (version, _) = tree(&[file(11, 200)]);
+    let targets = level_targets(&version, &settings);
+    assert_eq!(pending_compaction_bytes(&version, &settings, &targets), 0);
+    assert!(pick(&version, &settings).is_none());
 }
 
 #[test]
@@ -79,12 +123,15 @@ fn a_large_file_behind_small_ones_is_left_alone() {
     let plan = pick(&version, &PickSettings::default()).unwrap();
     assert_eq!(numbers(&plan), [18, 17, 16, 15, 14, 13]);
 
-    let settings = PickSettings {
-        max_compaction_bytes: 300 << 20,
-        ..PickSettings::default()
-    };
-    let plan = pick(&version, &settings).unwrap();
-    assert_eq!(numbers(&plan), [18, 17, 16, 15]);
+    for (max_compaction_bytes, table_bytes_max) in [(300, 1000), (1000, 300)] {
+        let settings = PickSettings {
+            max_compaction_bytes: max_compaction_bytes << 20,
+            table_bytes_max: table_bytes_max << 20,
+            ..PickSettings::default()
+        };
+        let plan = pick(&version, &settings).unwrap();
+        assert_eq!(numbers(&plan), [18, 17, 16, 15]);
+    }
 }
 
 #[test]

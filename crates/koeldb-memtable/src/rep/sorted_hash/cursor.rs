@@ -37,9 +37,11 @@ const AHEAD: usize = 12;
 /// So many bytes of a value are asked for in advance by who writes the table out. Left to itself, the processor first sees
 /// some lines come.
 const WHOLE_VALUE: usize = 4096;
+/// And of so many values.
+const WHOLE_VALUES_AHEAD: usize = 6;
 /// So many by who reads values: the processor sees the rest of a longer one come.
 const VALUE_HEAD: usize = 512;
-/// And of so many values in advance.
+/// And of so many values.
 const VALUES_AHEAD: usize = 3;
 /// The entries of the longest run in the first window: more than a short scan reads.
 const WINDOW: usize = 16;
@@ -254,9 +256,10 @@ impl SortedHashCursor {
                 self.until = last.prefix;
             }
             let tail = &mut self.tail;
+            let near_bytes = self.reads.get().near_bytes();
             self.set
                 .read_tail(&self.appended, from..=self.until, |item| {
-                    item.node.prefetch(0);
+                    item.node.prefetch(near_bytes);
                     tail.push(item);
                 });
             self.table.item_order().sort(tail);
@@ -371,6 +374,10 @@ impl SortedHashCursor {
             return;
         };
         let bytes = entry.value().len();
+        if bytes == 0 {
+            // It tells nothing of others.
+            return;
+        }
         let is_far = self.table.arena().is_far(bytes);
         self.reads.set(if is_far {
             Reads::Far
@@ -396,10 +403,10 @@ impl SortedHashCursor {
         }
     }
 
-    /// Asks for the value of an entry that was asked for before.
+    /// Asks for the value of an entry some steps ahead, that was asked for before.
     #[inline]
-    fn prefetch_value(&self, bytes: usize) {
-        let soon = self.sources[self.winner].position + VALUES_AHEAD;
+    fn prefetch_value(&self, steps: usize, bytes: usize) {
+        let soon = self.sources[self.winner].position + steps;
         if let Some(item) = self.items(self.winner).get(soon) {
             item.node.entry(self.table.arena()).prefetch_value(bytes);
         }
@@ -459,9 +466,9 @@ impl SortedHashCursor {
         let (position, ahead) = match self.direction {
             Direction::Forward => {
                 if self.takes_all {
-                    self.prefetch_value(WHOLE_VALUE);
+                    self.prefetch_value(WHOLE_VALUES_AHEAD, WHOLE_VALUE);
                 } else if self.reads.get() == Reads::Far {
-                    self.prefetch_value(VALUE_HEAD);
+                    self.prefetch_value(VALUES_AHEAD, VALUE_HEAD);
                 }
                 (position + 1, position.checked_add(1 + AHEAD))
             }
