@@ -3,7 +3,8 @@
 //! A writer that finds nobody leading leads at once, alone, with its batch borrowed. Otherwise it copies its records
 //! into the last group in line, or opens one; the opener leads the group when its turn comes, the others wait for
 //! its result. Waiting spins briefly before it parks: every blocking hand-off costs some 20 us, and a log write
-//! takes one. Spinning is limited to as many threads as there are cores to spare; members that spin help to insert.
+//! takes one. Spinning is limited to as many threads as there are cores to spare, and is shorter where there is no log to wait
+//! for; members that spin help to insert.
 //!
 //! With pipelined or unordered writes a leader behind whom somebody waits hands leadership on before it inserts, and its
 //! group takes the way through the [`Pipeline`]. A leader alone keeps it: there is nothing to overlap with.
@@ -25,6 +26,10 @@ use super::apply::{Part, SharedApply};
 use super::commit::{ActiveFamily, CommitState};
 use super::pipeline::{Pipeline, Place};
 use crate::options::DbOptions;
+
+/// How often who waits for a group without a log looks again before it sleeps. Such a group takes a microsecond or two: its
+/// leader, if it takes longer, is not running, and a processor that spins is one it cannot have.
+const SPINS_UNLOGGED: u32 = if cfg!(loom) { 1 } else { 300 };
 
 /// Bytes of records after which a group takes no more members.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -120,16 +125,33 @@ const APPLYING: u8 = 2;
 const DONE: u8 = 3;
 
 /// Where the members of a group wait.
-#[derive(Default)]
 pub(crate) struct Ticket {
     state: AtomicU8,
+    /// How often they look again before they sleep.
+    spins: u32,
     failure: OnceLock<Error>,
     /// What members that are awake can help with, from the state of that name on.
     shared: OnceLock<Arc<SharedApply>>,
     parked: Mutex<Vec<Thread>>,
 }
 
+impl Default for Ticket {
+    fn default() -> Self {
+        Ticket::new(SPINS)
+    }
+}
+
 impl Ticket {
+    fn new(spins: u32) -> Self {
+        Ticket {
+            state: AtomicU8::new(0),
+            spins,
+            failure: OnceLock::new(),
+            shared: OnceLock::new(),
+            parked: Mutex::default(),
+        }
+    }
+
     /// What came of the group, once it is done.
     pub(crate) fn outcome(&self) -> Result<()> {
         self.failure
@@ -181,7 +203,7 @@ impl Ticket {
     ) -> Result<()> {
         let reached = || self.state.load(Ordering::Acquire) >= state;
         if spinning.fetch_add(1, Ordering::Relaxed) < spinners_max {
-            for _ in 0..SPINS {
+            for _ in 0..self.spins {
                 if reached() {
                     break;
                 }
@@ -540,7 +562,11 @@ impl WriteQueue {
             group.how.sync |= how.sync;
             return (Arc::clone(ticket), false);
         }
-        let ticket = Arc::new(Ticket::default());
+        let spins = match how.disable_wal {
+            true => SPINS_UNLOGGED,
+            false => SPINS,
+        };
+        let ticket = Arc::new(Ticket::new(spins));
         line.groups.push_back(Group {
             records: Some(GroupRecords {
                 records: records.to_vec(),
