@@ -133,7 +133,8 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
     let mut scores = vec![0.0; count];
     let (files, bytes) = idle(0);
     let by_count = ratio(files, settings.level0_file_num_compaction_trigger as u64);
-    // Not only by the base level's target, or a base level that has grown too large would never have its turn.
+    // Not only by the base level's target, or a base level that has grown too large would never have its turn. (RocksDB weighs
+    // what is on its way down against the base level's score instead, which lets level 0 go first more often.)
     let base_bytes = match settings.level_compaction_dynamic_level_bytes {
         true => version
             .levels

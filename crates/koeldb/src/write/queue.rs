@@ -27,9 +27,11 @@ use super::commit::{ActiveFamily, CommitState};
 use super::pipeline::{Pipeline, Place};
 use crate::options::DbOptions;
 
-/// How often who waits for a group without a log looks again before it sleeps. Such a group takes a microsecond or two: its
-/// leader, if it takes longer, is not running, and a processor that spins is one it cannot have.
-const SPINS_UNLOGGED: u32 = if cfg!(loom) { 1 } else { 300 };
+/// How often who waits for a group that a small batch without a log opened looks again before it sleeps. Such a group takes a
+/// microsecond or two: its leader, if it takes longer, is not running, and a processor that spins is one it cannot have.
+const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
+/// The bytes of records of a small batch.
+const SMALL_BYTES: usize = 4 << 10;
 
 /// Bytes of records after which a group takes no more members.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -562,10 +564,8 @@ impl WriteQueue {
             group.how.sync |= how.sync;
             return (Arc::clone(ticket), false);
         }
-        let spins = match how.disable_wal {
-            true => SPINS_UNLOGGED,
-            false => SPINS,
-        };
+        let is_short = how.disable_wal && records.len() <= SMALL_BYTES;
+        let spins = if is_short { SPINS_SMALL } else { SPINS };
         let ticket = Arc::new(Ticket::new(spins));
         line.groups.push_back(Group {
             records: Some(GroupRecords {

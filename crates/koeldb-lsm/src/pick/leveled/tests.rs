@@ -47,7 +47,10 @@ fn waiting(idle: u64, others: u64) -> (Version, Vec<Arc<FileMeta>>) {
         .collect();
     let (version, last) = tree(&files);
     mark(&last);
-    files.iter().rev().take(others as usize).for_each(mark);
+    files
+        .iter()
+        .skip_while(|file| file.number >= 11 + others)
+        .for_each(mark);
     (version, files)
 }
 
@@ -111,6 +114,28 @@ fn a_few_large_files_are_due_by_their_bytes() {
     let targets = level_targets(&version, &settings);
     assert_eq!(pending_compaction_bytes(&version, &settings, &targets), 0);
     assert!(pick(&version, &settings).is_none());
+}
+
+#[test]
+fn level_0_due_by_its_bytes_leaves_a_larger_base_level_its_turn() {
+    let settings = PickSettings::default();
+    for level0_mib in [300, 1000] {
+        let base = file(2, 900);
+        let mut levels: Vec<Level> = (0..6).map(|_| Level::default()).collect();
+        levels[0].files = vec![file(11, level0_mib)];
+        levels[4].files = vec![Arc::clone(&base)];
+        levels[5].files = vec![file(1, 2500)];
+        let version = Version::new(KeyOrder::Bytewise, levels);
+        let targets = level_targets(&version, &settings);
+        assert_eq!(targets.base_level, 4);
+        let scores_now = scores(&version, &settings, &targets);
+        assert!(scores_now[0] >= 1.0, "{scores_now:?}");
+        assert!(scores_now[4] > scores_now[0], "{scores_now:?}");
+        assert_eq!(pick(&version, &settings).unwrap().inputs[0].level, 4);
+        // It is due still when the base level has its turn.
+        mark(&base);
+        assert!(scores(&version, &settings, &targets)[0] >= 1.0);
+    }
 }
 
 #[test]

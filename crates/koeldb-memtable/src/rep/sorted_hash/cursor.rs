@@ -368,7 +368,7 @@ impl SortedHashCursor {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn learn_from_entry(&self) {
         let Some(entry) = self.entry() else {
             return;
