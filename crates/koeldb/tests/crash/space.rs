@@ -18,7 +18,7 @@ const RESUME_WITHIN: Duration = Duration::from_secs(5);
 trait Disk {
     fn fs(&self) -> Arc<dyn FileSystem>;
     fn path(&self) -> PathBuf;
-    /// Leaves room for about so many bytes.
+    /// Leaves room for about so many bytes more than are used now.
     fn fill(&self, left: u64);
     fn free(&self);
 }
@@ -86,6 +86,7 @@ impl Disk for Mounted {
     }
 
     fn fill(&self, left: u64) {
+        self.free();
         let free = self.fs().free_space(&self.directory.path).unwrap();
         let bytes = usize::try_from(free.saturating_sub(left)).unwrap();
         match std::fs::write(self.ballast(), vec![b'b'; bytes]) {
@@ -187,7 +188,13 @@ fn cycle(
     resumes_itself: bool,
 ) -> Result<(), String> {
     disk.fill(expected.random.below(120 << 10));
-    let failed = (0..5000).find_map(|_| expected.write(db).err());
+    let failed = (1..5000).find_map(|written| {
+        if written % 500 == 0 {
+            // Compactions made room meanwhile: somebody else takes it.
+            disk.fill(0);
+        }
+        expected.write(db).err()
+    });
     let error = failed.ok_or("a full disk takes writes")?;
     if !is_for_want_of_space(&error) {
         return Err(format!("a full disk fails with: {error}"));
