@@ -120,18 +120,6 @@ fn join_small(
     }
     let all = small.len() == files.len();
     KeyRange::of(&version.order, &small)?;
-    Some(CompactionPlan {
-        reason: CompactionReason::FifoReduceNumFiles,
-        inputs: vec![CompactionInput {
-            level: 0,
-            files: small,
-        }],
-        output_level: 0,
-        target_file_bytes: u64::MAX,
-        max_grandparent_bytes: u64::MAX,
-        grandparents: Vec::new(),
-        bottommost: all,
-        trivial_move: false,
-        deletion_only: false,
-    })
+    let reason = CompactionReason::FifoReduceNumFiles;
+    Some(CompactionPlan::within_level0(reason, small, all))
 }

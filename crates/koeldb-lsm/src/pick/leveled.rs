@@ -143,8 +143,10 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
         false => 0,
     };
     let by_size = ratio(bytes, settings.max_bytes_for_level_base.max(base_bytes));
-    let is_large = bytes >= settings.max_bytes_for_level_base;
-    scores[0] = by_count.max(by_size).max(f64::from(u8::from(is_large)));
+    scores[0] = by_count.max(by_size);
+    if bytes >= settings.max_bytes_for_level_base {
+        scores[0] = scores[0].max(1.0);
+    }
     let last = count.saturating_sub(1);
     for (level, score) in scores.iter_mut().enumerate().take(last).skip(1) {
         let (_, bytes) = idle(level);
@@ -267,20 +269,9 @@ fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<Comp
         work = work_with;
         merged.push(Arc::clone(file));
     }
-    (merged.len() >= LEVEL0_MERGED_MIN).then(|| CompactionPlan {
-        reason: CompactionReason::LevelL0FilesNum,
-        inputs: vec![CompactionInput {
-            level: 0,
-            files: merged,
-        }],
-        output_level: 0,
-        target_file_bytes: u64::MAX,
-        max_grandparent_bytes: u64::MAX,
-        grandparents: Vec::new(),
-        bottommost: false,
-        trivial_move: false,
-        deletion_only: false,
-    })
+    let reason = CompactionReason::LevelL0FilesNum;
+    (merged.len() >= LEVEL0_MERGED_MIN)
+        .then(|| CompactionPlan::within_level0(reason, merged, false))
 }
 
 fn pick_from_level(

@@ -76,6 +76,25 @@ pub struct CompactionPlan {
 }
 
 impl CompactionPlan {
+    /// The plan that makes one file of level 0 of neighbouring ones; `bottommost` if they are all there is.
+    pub(crate) fn within_level0(
+        reason: CompactionReason,
+        files: Vec<Arc<FileMeta>>,
+        bottommost: bool,
+    ) -> Self {
+        CompactionPlan {
+            reason,
+            inputs: vec![CompactionInput { level: 0, files }],
+            output_level: 0,
+            target_file_bytes: u64::MAX,
+            max_grandparent_bytes: u64::MAX,
+            grandparents: Vec::new(),
+            bottommost,
+            trivial_move: false,
+            deletion_only: false,
+        }
+    }
+
     /// All input files with their levels.
     pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         self.inputs
