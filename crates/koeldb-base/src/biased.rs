@@ -1,19 +1,22 @@
-//! A value that one thread uses all the time and others rarely: its owner enters without an atomic read-modify-write.
+//! A cell biased towards one thread: its owner enters without an atomic read-modify-write.
 //!
-//! A locked instruction waits for all loads before it, so a read that begins with one cannot run beside the read
-//! before it, and a lookup in memory that is in no cache costs its whole latency. Here the owner stores a flag, looks
-//! whether somebody wants in, and uses the value. Who wants in says so, makes every thread of the process pass a
-//! memory barrier (`membarrier`, Linux 4.14), and then takes what the owner is not using: the expensive half of the
-//! usual pair of barriers is paid by the side that is rare (Dekker's algorithm with asymmetric barriers, as in
-//! userspace RCU). Where the system has no such call the owner pays a fence.
+//! A locked instruction waits for all preceding loads. A read that begins with one cannot overlap
+//! the read before it, and a lookup that misses the CPU caches then pays its full latency. Here the
+//! owner stores a flag, checks whether a taker has announced itself, and uses the value. A taker
+//! announces itself, makes every thread of the process execute a memory barrier (`membarrier`,
+//! Linux 4.14), and then takes the value if the owner is not using it. The rare side thus pays for
+//! the expensive half of the usual pair of barriers (Dekker's algorithm with asymmetric barriers,
+//! as in userspace RCU). Where the system has no such call, the owner executes a fence.
 //!
 //! Invariants, with `busy` stored by the owner alone and `wanted` by takers alone:
 //!
-//! - The owner touches the value only between storing `busy` and clearing it, having seen `wanted` clear after a
-//!   barrier behind the store.
-//! - A taker touches the value only after it stored `wanted` and, behind a barrier of all threads, saw `busy` clear;
-//!   until it clears `wanted`. So if the owner missed `wanted`, the taker sees `busy`.
-//! - There is one owner, and it and takers hold their ends exclusively: to enter is to borrow the end.
+//! - The owner touches the value only between storing `busy` and clearing it, having seen `wanted`
+//!   clear after a barrier that follows the store.
+//! - A taker touches the value only after it stored `wanted`, executed a barrier on all threads and
+//!   saw `busy` clear; and only until it clears `wanted`. So if the owner missed `wanted`, the
+//!   taker sees `busy`.
+//! - There is one owner. The owner and each taker hold their ends exclusively: entering borrows the
+//!   end mutably.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,7 +26,7 @@ use std::sync::atomic::compiler_fence;
 
 use crate::sync::{AtomicBool, Ordering, UnsafeCell, fence};
 
-/// Whether threads of this process can be made to pass a barrier from outside.
+/// Registers the process for `membarrier`; false if the system has no such call.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn register() -> bool {
     use std::sync::OnceLock;
@@ -39,7 +42,8 @@ fn register() -> bool {
     false
 }
 
-/// Makes every running thread of the process pass a full barrier; whether it did.
+/// Makes every running thread of the process execute a full barrier; returns whether the system did
+/// so.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn all_threads_pass_a_barrier() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
@@ -53,22 +57,22 @@ fn all_threads_pass_a_barrier() -> bool {
 }
 
 struct Shared<T> {
-    /// The owner is inside. Stored by it alone.
+    /// The owner is using the value. Only the owner stores it.
     busy: AtomicBool,
-    /// A taker wants in, or is.
+    /// A taker is using the value, or has announced itself.
     wanted: AtomicBool,
-    /// Takers make all threads pass a barrier, so that the owner needs none.
+    /// Takers execute a barrier on all threads, so the owner needs none.
     asymmetric: bool,
     value: UnsafeCell<Option<T>>,
 }
 
 #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
-// SAFETY: the value is reached by the owner or by a taker, never by both at once (the module's invariants), and goes
-// from thread to thread in between, which `T: Send` allows.
+// SAFETY: the owner or a taker accesses the value, never both concurrently (the module's
+// invariants), and the value moves between threads in between, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// The owner's half of the pair of barriers.
+    /// The owner's half of the pair of barriers: a compiler fence if takers use `membarrier`.
     #[inline]
     fn light_barrier(&self) {
         if self.asymmetric {
@@ -79,17 +83,17 @@ impl<T> Shared<T> {
     }
 }
 
-/// The owner's end. One thread at a time has it.
+/// The owner's end, held by one thread at a time.
 pub struct Owner<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The end of those who rarely want the value.
+/// The takers' end, for threads that rarely need the value.
 pub struct Taker<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Both ends of an empty cell.
+/// Creates an empty cell and returns both of its ends.
 #[must_use]
 pub fn biased<T>() -> (Owner<T>, Taker<T>) {
     let shared = Arc::new(Shared {
@@ -105,20 +109,23 @@ pub fn biased<T>() -> (Owner<T>, Taker<T>) {
 }
 
 impl<T> Owner<T> {
-    /// Whether the takers' end is gone.
+    /// Whether the takers' end was dropped.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Enters, unless a taker is inside. A taker may pass over an owner that it turned away, which then still has its value.
+    /// Enters, unless a taker is inside.
+    ///
+    /// A taker may leave the value with an owner that it turned away; the owner then still has its
+    /// value.
     #[inline]
     #[must_use]
     pub fn enter(&mut self) -> Option<Entered<'_, T>> {
         let shared = &*self.shared;
         shared.busy.store(true, Ordering::Relaxed);
         shared.light_barrier();
-        // Acquires what the last taker left.
+        // Acquires what the last taker stored.
         if shared.wanted.load(Ordering::Acquire) {
             shared.busy.store(false, Ordering::Release);
             return None;
@@ -130,10 +137,10 @@ impl<T> Owner<T> {
     }
 }
 
-/// The owner, inside.
+/// The owner's exclusive access to the value; dropping it leaves the cell.
 pub struct Entered<'o, T> {
     owner: &'o mut Owner<T>,
-    /// Shared by threads, it shares the value.
+    /// Sharing this between threads shares the value, so it must be as `Sync` as the value.
     _value: PhantomData<&'o mut Option<T>>,
 }
 
@@ -144,7 +151,8 @@ impl<T> Deref for Entered<'_, T> {
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref(&self) -> &Option<T> {
         self.owner.shared.value.with_mut(|value| {
-            // SAFETY: `Owner::enter` made this value, which borrows the only owner, and no taker comes in before it is dropped.
+            // SAFETY: `Owner::enter` created this guard, which borrows the only owner, and no taker
+            // enters before the guard is dropped.
             unsafe { &*value }
         })
     }
@@ -155,7 +163,7 @@ impl<T> DerefMut for Entered<'_, T> {
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref_mut(&mut self) -> &mut Option<T> {
         self.owner.shared.value.with_mut(|value| {
-            // SAFETY: as in `deref`; the reference borrows the one `Entered` there is.
+            // SAFETY: as in `deref`; the reference borrows the only `Entered`.
             unsafe { &mut *value }
         })
     }
@@ -166,13 +174,14 @@ impl<T> Drop for Entered<'_, T> {
     fn drop(&mut self) {
         let shared = &*self.owner.shared;
         shared.busy.store(false, Ordering::Release);
-        // What the owner looks at next is not older than what a taker did that still saw it inside.
+        // The owner's next loads are not older than the stores of a taker that still saw it inside.
         shared.light_barrier();
     }
 }
 
-/// Takes the values of all owners that are not inside. An owner that is inside sees, once it is out, everything that
-/// was done before this was called.
+/// Takes the values of all owners that are not inside.
+///
+/// After an owner that is inside leaves, it sees everything that was done before this call.
 #[must_use]
 pub fn take_idle<T>(takers: &mut [Taker<T>]) -> Vec<T> {
     for taker in takers.iter() {
@@ -183,7 +192,7 @@ pub fn take_idle<T>(takers: &mut [Taker<T>]) -> Vec<T> {
     let passed = !is_asymmetric || takers.is_empty() || all_threads_pass_a_barrier();
     let mut taken = Vec::new();
     for taker in takers.iter_mut() {
-        // Without a barrier nothing is known of the owner; it keeps its value until it comes back.
+        // Without a barrier the owner's state is unknown: it keeps its value until it returns.
         if passed && !taker.shared.busy.load(Ordering::Acquire) {
             taken.extend(taker.take());
         }
@@ -193,18 +202,20 @@ pub fn take_idle<T>(takers: &mut [Taker<T>]) -> Vec<T> {
 }
 
 impl<T> Taker<T> {
-    /// Whether the owner's end is gone.
+    /// Whether the owner's end was dropped.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the value. To be called by [`take_idle`] alone, which made sure that the owner is not inside.
+    /// Takes the value. Only [`take_idle`] may call this, after it made sure that the owner is not
+    /// inside.
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn take(&mut self) -> Option<T> {
         self.shared.value.with_mut(|value| {
-            // SAFETY: `wanted` is stored and `busy` was seen clear behind a barrier of all threads, so the owner stays
-            // outside; this end is borrowed exclusively, so no other taker is inside.
+            // SAFETY: `wanted` is stored and `busy` was seen clear after a barrier on all threads,
+            // so the owner stays outside; this end is borrowed exclusively, so no other taker is
+            // inside.
             unsafe { &mut *value }.take()
         })
     }
@@ -255,7 +266,8 @@ mod tests {
         assert!(takers[0].is_orphaned());
     }
 
-    /// Owners put numbers in and count them off, takers take them: each number is counted once.
+    /// Owners store numbers and count them as they remove them; takers take them. Each is counted
+    /// once.
     #[test]
     fn nothing_is_taken_twice_or_from_under_an_owner() {
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 100_000 };
@@ -294,7 +306,7 @@ mod tests {
         assert_eq!(counted.into_inner(), ROUNDS * (ROUNDS - 1));
     }
 
-    /// A taker that finds the owner inside has told it: the owner sees so behind its stay.
+    /// After an owner that a taker found inside leaves, it sees what the taker announced.
     #[test]
     fn an_owner_that_was_passed_over_knows_afterwards() {
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 50_000 };
@@ -311,7 +323,7 @@ mod tests {
                         *inside = Some(number);
                     }
                     let newer = announced.load(Ordering::Relaxed);
-                    // What was announced during the stay is taken back by the owner itself.
+                    // The owner itself reverts what was announced while it was inside.
                     if newer != number
                         && let Some(mut inside) = owner.enter()
                     {

@@ -1,8 +1,8 @@
-//! Fixed-width and variable-length integers and length-prefixed slices, as every file of the engine uses them.
+//! Fixed-width integers, varints and length-prefixed slices, as all files of the engine use them.
 //!
-//! Everything is little-endian. Varints are LEB128: seven bits a byte, least significant group first, bit 7
-//! set when more follows; at most 5 bytes for 32 bits and 10 for 64. Over-long forms are read, never
-//! written; bits beyond the type are corruption (`docs/formats/README.md`).
+//! Everything is little-endian. Varints are LEB128: seven bits per byte, least significant group
+//! first, bit 7 set if more follow; at most 5 bytes for 32 bits and 10 for 64. Over-long encodings
+//! are read, never written; bits beyond the type are corruption (`docs/formats/README.md`).
 //!
 //! `take_*` functions consume from the front of a slice; they never read past it.
 #![deny(
@@ -13,13 +13,13 @@
 
 use crate::error::{Error, Result};
 
-// Miri goes through the tests of decoders as on a 32-bit machine: they hand no number on that does not fit.
+// Miri runs the decoder tests as on a 32-bit machine: they pass on no number that does not fit.
 const _: () = assert!(
     usize::BITS == 64 || cfg!(miri),
     "KoelDB supports 64-bit targets only"
 );
 
-/// A 64-bit number as an index in memory. Lossless: only 64-bit targets are supported.
+/// Converts a 64-bit number to an index in memory; lossless, as only 64-bit targets are supported.
 #[inline]
 #[must_use]
 #[expect(
@@ -30,7 +30,7 @@ pub const fn to_usize(value: u64) -> usize {
     value as usize
 }
 
-/// A length in memory as the 32-bit number that formats store, or an error that names `what`.
+/// Converts a length to the 32-bit number that formats store; the error names `what`.
 ///
 /// # Errors
 /// `InvalidArgument` if `len` does not fit.
@@ -74,14 +74,14 @@ pub fn put_varint64(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// The bytes a varint takes.
+/// The number of bytes of `value` as a varint.
 #[must_use]
 pub fn varint_len(value: u64) -> usize {
     let bits = 64_u32.saturating_sub((value | 1).leading_zeros());
     bits.div_ceil(7) as usize
 }
 
-/// Appends a varint length and the bytes.
+/// Appends the length as a varint, then the bytes.
 ///
 /// # Panics
 /// If the slice is longer than 4 GiB; callers check lengths where data enters the engine.
@@ -94,7 +94,7 @@ pub fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A signed number as an unsigned one whose size follows its magnitude.
+/// Maps a signed number to an unsigned one, so that small magnitudes stay small.
 #[must_use]
 #[expect(clippy::cast_sign_loss, reason = "the bits are the format")]
 pub fn zigzag(value: i64) -> u64 {
@@ -108,7 +108,7 @@ pub fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ ((value & 1) as i64).wrapping_neg()
 }
 
-/// Decodes a varint of up to 32 bits: the value and the bytes it took; `None` if malformed or cut off.
+/// Decodes a varint of up to 32 bits into its value and length; `None` if malformed or truncated.
 #[inline]
 #[must_use]
 pub fn decode_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -120,7 +120,7 @@ pub fn decode_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
     Some((u32::try_from(value).ok()?, len))
 }
 
-/// Decodes a varint of up to 64 bits: the value and the bytes it took; `None` if malformed or cut off.
+/// Decodes a varint of up to 64 bits into its value and length; `None` if malformed or truncated.
 #[inline]
 #[must_use]
 pub fn decode_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -149,21 +149,21 @@ fn decode_varint_slow(bytes: &[u8], max: usize) -> Option<(u64, usize)> {
     None
 }
 
-/// Reads a 16-bit number at `offset`, if the slice has it.
+/// Reads a 16-bit number at `offset`; `None` if it is out of bounds.
 #[inline]
 #[must_use]
 pub fn fixed16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// Reads a 32-bit number at `offset`, if the slice has it.
+/// Reads a 32-bit number at `offset`; `None` if it is out of bounds.
 #[inline]
 #[must_use]
 pub fn fixed32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// Reads a 64-bit number at `offset`, if the slice has it.
+/// Reads a 64-bit number at `offset`; `None` if it is out of bounds.
 #[inline]
 #[must_use]
 pub fn fixed64_at(bytes: &[u8], offset: usize) -> Option<u64> {
@@ -173,7 +173,7 @@ pub fn fixed64_at(bytes: &[u8], offset: usize) -> Option<u64> {
 /// Consumes `count` bytes.
 ///
 /// # Errors
-/// `Corruption` if fewer are left; nothing is consumed then.
+/// `Corruption` if fewer bytes remain; nothing is consumed then.
 pub fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     match input.split_at_checked(count) {
         Some((taken, rest)) => {
@@ -190,7 +190,7 @@ pub fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
 /// Consumes one byte.
 ///
 /// # Errors
-/// `Corruption` if none is left.
+/// `Corruption` if no byte remains.
 pub fn take_u8(input: &mut &[u8]) -> Result<u8> {
     let (&first, rest) = input
         .split_first()
@@ -202,7 +202,7 @@ pub fn take_u8(input: &mut &[u8]) -> Result<u8> {
 /// Consumes a 32-bit number.
 ///
 /// # Errors
-/// `Corruption` if fewer than 4 bytes are left.
+/// `Corruption` if fewer than 4 bytes remain.
 pub fn take_fixed32(input: &mut &[u8]) -> Result<u32> {
     let value = fixed32_at(input, 0).ok_or_else(|| truncated("fixed32"))?;
     take_bytes(input, 4)?;
@@ -212,7 +212,7 @@ pub fn take_fixed32(input: &mut &[u8]) -> Result<u32> {
 /// Consumes a 64-bit number.
 ///
 /// # Errors
-/// `Corruption` if fewer than 8 bytes are left.
+/// `Corruption` if fewer than 8 bytes remain.
 pub fn take_fixed64(input: &mut &[u8]) -> Result<u64> {
     let value = fixed64_at(input, 0).ok_or_else(|| truncated("fixed64"))?;
     take_bytes(input, 8)?;
@@ -222,7 +222,7 @@ pub fn take_fixed64(input: &mut &[u8]) -> Result<u64> {
 /// Consumes a varint of up to 32 bits.
 ///
 /// # Errors
-/// `Corruption` if it is cut off, longer than 5 bytes, or beyond 32 bits.
+/// `Corruption` if it is truncated, longer than 5 bytes, or exceeds 32 bits.
 pub fn take_varint32(input: &mut &[u8]) -> Result<u32> {
     let (value, len) = decode_varint32(input).ok_or_else(|| truncated("varint32"))?;
     take_bytes(input, len)?;
@@ -232,17 +232,17 @@ pub fn take_varint32(input: &mut &[u8]) -> Result<u32> {
 /// Consumes a varint of up to 64 bits.
 ///
 /// # Errors
-/// `Corruption` if it is cut off, longer than 10 bytes, or beyond 64 bits.
+/// `Corruption` if it is truncated, longer than 10 bytes, or exceeds 64 bits.
 pub fn take_varint64(input: &mut &[u8]) -> Result<u64> {
     let (value, len) = decode_varint64(input).ok_or_else(|| truncated("varint64"))?;
     take_bytes(input, len)?;
     Ok(value)
 }
 
-/// Consumes a varint length and as many bytes.
+/// Consumes a length-prefixed slice: a varint length and as many bytes.
 ///
 /// # Errors
-/// `Corruption` if the length is malformed or beyond what is left.
+/// `Corruption` if the length is malformed or exceeds the remaining bytes.
 pub fn take_length_prefixed<'a>(input: &mut &'a [u8]) -> Result<&'a [u8]> {
     let len = take_varint32(input)?;
     take_bytes(input, len as usize)

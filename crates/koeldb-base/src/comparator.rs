@@ -1,13 +1,14 @@
 //! The order of user keys: the trait users implement and the enum the engine compares with.
 //!
-//! The engine never calls a comparator through `dyn` for the built-in orders: [`KeyOrder`] recognises them
-//! once, when the option is set, and matches on every comparison.
+//! The engine never calls a comparator through `dyn` for the built-in orders: [`KeyOrder`]
+//! recognises them when the option is set, and matches on every comparison.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::key::{FOOTER_BYTES, footer_of};
+use crate::sabotage::{Sabotage, is_on};
 
 /// A total order of user keys. Its name is stored with the data: opening under another name fails.
 pub trait Comparator: Send + Sync + 'static {
@@ -27,15 +28,20 @@ pub trait Comparator: Send + Sync + 'static {
         let _ = key;
     }
 
-    /// The smallest key that begins with `prefix` and the smallest key behind all that do (`None`: the end),
-    /// if keys of one prefix are neighbours in this order.
+    /// The range of keys that begin with `prefix`; `None` if this order does not keep them
+    /// adjacent.
+    ///
+    /// The bounds are the smallest key with the prefix and the smallest key after all keys with it
+    /// (`None`: the end).
     fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         let _ = prefix;
         None
     }
 
-    /// Whether keys that compare as equal have the same bytes. What hashes keys, such as some memtables, works only with
-    /// orders that say so; the default does not.
+    /// Whether keys that compare as equal have the same bytes.
+    ///
+    /// Filters, and structures that hash keys, such as some memtables, are used only with
+    /// comparators that return true. The default is false.
     fn equal_keys_have_equal_bytes(&self) -> bool {
         false
     }
@@ -58,7 +64,7 @@ pub struct ReverseBytewiseComparator;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uint64Comparator;
 
-/// The smallest key behind all keys that begin with `prefix`, in bytewise order.
+/// The smallest key after all keys that begin with `prefix`, in bytewise order.
 fn bytewise_prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -159,8 +165,10 @@ impl Comparator for Uint64Comparator {
     }
 }
 
-/// Keys of 8 bytes as integers; keys of any other length, which the write path refuses, come after them
-/// in bytewise order, so that the order is total whatever a file holds.
+/// Compares keys of 8 bytes as integers.
+///
+/// Keys of any other length, which the write path refuses, sort after them in bytewise order, so
+/// that the order is total for any file content.
 fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
     match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
         (Ok(a), Ok(b)) => u64::from_le_bytes(a).cmp(&u64::from_le_bytes(b)),
@@ -170,7 +178,7 @@ fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The first eight bytes as a number whose order is that of the bytes, zeros behind a shorter key.
+/// The first eight bytes as a number that sorts like the bytes; a shorter key is padded with zeros.
 #[inline]
 #[must_use]
 pub fn first_bytes(key: &[u8]) -> u64 {
@@ -180,7 +188,9 @@ pub fn first_bytes(key: &[u8]) -> u64 {
     }
 }
 
-/// The same of fewer than eight bytes: the first and the last ones of a power of two, which may overlap.
+/// [`first_bytes`] of a key shorter than eight bytes.
+///
+/// Combines overlapping loads of its first and last bytes, each a power of two long.
 #[inline]
 fn short_number(key: &[u8]) -> u64 {
     let bits = u32::try_from(key.len()).map_or(u64::BITS, |bytes| bytes.saturating_mul(8));
@@ -208,12 +218,12 @@ pub enum KeyOrder {
     ReverseBytewise,
     /// [`Uint64Comparator`].
     Uint64,
-    /// The user's own.
+    /// A user-defined comparator.
     Custom(Arc<dyn Comparator>),
 }
 
 impl KeyOrder {
-    /// The order of `comparator`; a built-in one is recognised.
+    /// The order of `comparator`; recognises the built-in ones.
     pub fn new(comparator: impl Comparator) -> Self {
         comparator
             .builtin()
@@ -232,7 +242,7 @@ impl KeyOrder {
         .find(|order| order.name() == name)
     }
 
-    /// The comparator behind the order.
+    /// The comparator of this order.
     #[must_use]
     pub fn comparator(&self) -> &dyn Comparator {
         match self {
@@ -243,7 +253,7 @@ impl KeyOrder {
         }
     }
 
-    /// The name recorded with the data.
+    /// The name stored with the data.
     #[must_use]
     pub fn name(&self) -> &str {
         self.comparator().name()
@@ -267,8 +277,8 @@ impl KeyOrder {
         }
     }
 
-    /// A number that begins the comparison of a user key: of two keys whose heads differ, the one with the smaller head
-    /// comes first.
+    /// A fixed-width prefix for fast comparisons: if two heads differ, they sort like their user
+    /// keys.
     #[inline]
     #[must_use]
     pub fn head(&self, key: &[u8]) -> u64 {
@@ -280,8 +290,34 @@ impl KeyOrder {
         }
     }
 
-    /// Compares two internal keys: by user key, then newest first. A slice shorter than a footer counts as a
-    /// user key with footer 0; decoders refuse such keys before they get here.
+    /// Whether two user keys are the same key.
+    #[inline]
+    #[must_use]
+    pub fn equal(&self, a: &[u8], b: &[u8]) -> bool {
+        match self {
+            KeyOrder::Custom(comparator) if !is_on(Sabotage::KeysEqualByBytes) => {
+                comparator.compare(a, b).is_eq()
+            }
+            _ => a == b,
+        }
+    }
+
+    /// Whether keys that compare as equal have the same bytes; hashes of keys are used only then.
+    #[inline]
+    #[must_use]
+    pub fn equal_keys_have_equal_bytes(&self) -> bool {
+        match self {
+            KeyOrder::Custom(comparator) if !is_on(Sabotage::KeysEqualByBytes) => {
+                comparator.equal_keys_have_equal_bytes()
+            }
+            _ => true,
+        }
+    }
+
+    /// Compares two internal keys: by user key ascending, then newest first.
+    ///
+    /// A slice shorter than a footer counts as a user key with footer 0; decoders refuse such keys
+    /// earlier.
     #[inline]
     #[must_use]
     pub fn compare_internal(&self, a: &[u8], b: &[u8]) -> Ordering {

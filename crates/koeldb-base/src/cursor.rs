@@ -1,27 +1,29 @@
-//! Cursors over internal entries, and the value that climbs out of a reader whose block is not there.
+//! Cursors over internal entries, and the fault that a read returns when a block is not available.
 //!
-//! A reader asks a block source; when the source would have to wait, it returns [`Fault::Suspend`], which
-//! climbs through `?` as an error does. In the blocking build the suspension type is [`Blocking`], which has
-//! no values, so the compiler removes every such branch.
+//! A reader requests blocks from a block source. A source that would have to wait returns
+//! [`Fault::Suspend`], which propagates through `?` like an error. In blocking builds of a reader
+//! the suspension type is [`Blocking`], which has no values, so the compiler removes every such
+//! branch.
 //!
-//! Invariants of every [`Cursor`]: entries come in internal-key order; after an error the cursor is not valid
-//! and the next positioning call starts afresh; "not valid" without an error means the end. A step that
-//! suspended left the cursor where the same call, made again, completes it.
+//! Invariants of every [`Cursor`]: entries come in internal-key order. After an error the cursor is
+//! invalid, and the next positioning call starts over. An invalid cursor without an error is at
+//! the end. A step that suspended leaves the cursor in a state where repeating the same call
+//! completes it.
 
 use std::convert::Infallible;
 
 use crate::error::Error;
 use crate::pinned::PinnedSlice;
 
-/// The suspension type of sources that wait in place.
+/// The suspension type of sources that block.
 pub type Blocking = Infallible;
 
-/// Why a read could not go on: an error, or a block that has to be fetched first.
+/// The reason that a read stopped: an error, or a block that has to be fetched first.
 #[derive(Debug)]
 pub enum Fault<S> {
     /// The read failed.
     Error(Error),
-    /// The read goes on when what it needs has arrived.
+    /// The read can resume once the blocks that it needs have arrived.
     Suspend(S),
 }
 
@@ -41,21 +43,21 @@ impl From<Fault<Blocking>> for Error {
 }
 
 impl Fault<Blocking> {
-    /// The same error for a reader that can suspend; lets blocking cursors stand beside suspending ones.
+    /// Converts the error for a reader that can suspend, to mix blocking and suspending cursors.
     pub fn widen<S>(self) -> Fault<S> {
         Fault::Error(self.into())
     }
 }
 
-/// A position in a sorted sequence of (internal key, value); lends the entry it stands on.
+/// A position in a sorted sequence of (internal key, value); lends the current entry.
 ///
 /// # Errors
-/// Every positioning call fails with what its source failed with, and leaves the cursor invalid.
+/// Every positioning call returns the error of its source and leaves the cursor invalid.
 pub trait Cursor {
-    /// [`Blocking`], or what a suspended read waits for.
+    /// [`Blocking`], or a description of the data that a suspended read waits for.
     type Suspend;
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     fn valid(&self) -> bool;
 
     /// Moves to the first entry.
@@ -106,7 +108,7 @@ pub trait Cursor {
     /// The value of the entry. The cursor must be valid.
     fn value(&self) -> &[u8];
 
-    /// The value of the entry, owned: without a copy where the source can be pinned.
+    /// The value of the entry, owned; not copied if the source can be pinned.
     fn pinned_value(&self) -> PinnedSlice {
         PinnedSlice::copy_of(self.value())
     }

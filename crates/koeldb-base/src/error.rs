@@ -1,7 +1,7 @@
-//! One opaque error: a coarse kind a caller can act on, a message a person can read, and what it concerns.
+//! The error type: a coarse kind a caller can act on, a readable message, and the file it concerns.
 //!
-//! `Error` is one pointer wide and cheap to clone, because one failed block answers many keys and one
-//! background error answers many writers. Absence is never an error: it is `Ok(None)`.
+//! `Error` is one pointer wide and cheap to clone, because one failed block fails many keys and one
+//! background error fails many writers. Absence is never an error: it is `Ok(None)`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Any error a plug-in may return.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// What went wrong, as coarse as a caller can act on: the codes of RocksDB's `Status`.
+/// The coarse category of an error, for callers to act on: the codes of RocksDB's `Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Stored bytes are not what was written, or do not follow their format.
+    /// Stored bytes differ from those written, or violate their format.
     Corruption,
     /// The request is understood and deliberately not supported.
     NotSupported,
@@ -25,31 +25,31 @@ pub enum ErrorKind {
     InvalidArgument,
     /// The operating system or the device failed.
     IoError,
-    /// A read needs operands of a merge that has no operator or is under way.
+    /// A read needs merge operands but no merge operator is configured, or a merge is in progress.
     MergeInProgress,
-    /// The answer is not available under the restrictions given (read tier, no slow-down).
+    /// The answer is not available under the restrictions given (read tier, no slowdown).
     Incomplete,
     /// The database is closing or closed.
     ShutdownInProgress,
     /// A deadline passed.
     TimedOut,
-    /// The operation was given up.
+    /// The operation was aborted.
     Aborted,
-    /// Somebody else holds what the operation needs.
+    /// Another user holds a resource that the operation needs.
     Busy,
-    /// What was asked for has expired.
+    /// The requested object has expired.
     Expired,
-    /// A conflict: the same operation may succeed when repeated.
+    /// A conflict: the same operation may succeed when retried.
     TryAgain,
     /// The column family was dropped.
     ColumnFamilyDropped,
     /// A memory limit was reached.
     MemoryLimit,
-    /// A thing that had to exist does not.
+    /// A required object does not exist.
     NotFound,
 }
 
-/// What narrows an [`ErrorKind`] down, where a caller can act on it.
+/// Refines an [`ErrorKind`] where a caller can act on the difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorDetail {
@@ -59,7 +59,7 @@ pub enum ErrorDetail {
     PathNotFound,
     /// A merge operator failed.
     MergeOperatorFailed,
-    /// A lock is held by somebody else.
+    /// Another holder has the lock.
     LockHeld,
     /// A stored checksum differs from the computed one.
     ChecksumMismatch,
@@ -72,20 +72,20 @@ pub enum ErrorDetail {
 /// Whether a failed write may still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteOutcome {
-    /// Nothing was written; the same call may be made again.
+    /// Nothing was written; the call may be retried.
     NotApplied,
-    /// The log step had begun: never visible through this handle, wholly there or wholly absent after the
-    /// next open.
+    /// The log write had begun. The write never becomes visible through this handle, and is wholly
+    /// present or wholly absent after the next open.
     Indeterminate,
 }
 
-/// How far an error reaches (`docs/reliability.md`, background-error states).
+/// The extent of an error's effect (`docs/reliability.md`, background-error states).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Severity {
-    /// The call alone is affected.
+    /// Only the failed call is affected.
     #[default]
     None,
-    /// Background work may be limited, writes go on.
+    /// Background work may be limited; writes continue.
     Soft,
     /// Writes are refused until the database resumes.
     Hard,
@@ -95,7 +95,7 @@ pub enum Severity {
     Unrecoverable,
 }
 
-/// The file an error is about.
+/// The file that an error concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileContext {
@@ -103,7 +103,7 @@ pub struct FileContext {
     pub path: PathBuf,
     /// The offset in bytes, where one is known.
     pub offset: Option<u64>,
-    /// What was being done: "open", "read", "sync".
+    /// The failed operation: "open", "read", "sync".
     pub operation: &'static str,
 }
 
@@ -127,7 +127,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind` caused by `source`; for plug-ins.
+    /// Creates an error of `kind` caused by `source`; for plug-ins.
     pub fn new(kind: ErrorKind, source: impl Into<BoxError>) -> Self {
         let source: Arc<dyn std::error::Error + Send + Sync> = Arc::from(source.into());
         let mut error = Self::message_only(kind, source.to_string());
@@ -155,27 +155,27 @@ impl Error {
         change(Arc::make_mut(&mut self.inner));
     }
 
-    /// Stored bytes are wrong. `message` says what was expected and what was found.
+    /// Creates a corruption error. `message` names the expected and the found value.
     pub fn corruption(message: impl Into<String>) -> Self {
         Self::message_only(ErrorKind::Corruption, message.into())
     }
 
-    /// The request is not supported.
+    /// Creates an error for an unsupported request.
     pub fn not_supported(message: impl Into<String>) -> Self {
         Self::message_only(ErrorKind::NotSupported, message.into())
     }
 
-    /// An argument is wrong. `message` names it and its legal values.
+    /// Creates an error for an invalid argument. `message` names it and its legal values.
     pub fn invalid_argument(message: impl Into<String>) -> Self {
         Self::message_only(ErrorKind::InvalidArgument, message.into())
     }
 
-    /// An error of any kind with a message.
+    /// Creates an error of any kind with a message.
     pub fn with_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::message_only(kind, message.into())
     }
 
-    /// An operating-system error met during `operation` on `path`.
+    /// Creates an error from an operating-system error met during `operation` on `path`.
     pub fn io(source: std::io::Error, operation: &'static str, path: &Path) -> Self {
         let mut error = Self::message_only(ErrorKind::IoError, source.to_string());
         let raw_os_error = source.raw_os_error();
@@ -199,7 +199,7 @@ impl Error {
         error
     }
 
-    /// Says which file the error is about, unless it says so already.
+    /// Sets the file that the error concerns, unless it is set already.
     #[must_use]
     pub fn in_file(mut self, path: &Path, offset: Option<u64>, operation: &'static str) -> Self {
         if self.inner.file.is_none() {
@@ -214,28 +214,28 @@ impl Error {
         self
     }
 
-    /// Puts what was being done in front of the message.
+    /// Prefixes the message with the operation that failed.
     #[must_use]
     pub fn context(mut self, what: impl fmt::Display) -> Self {
         self.edit(|inner| inner.message = format!("{what}: {}", inner.message));
         self
     }
 
-    /// Adds what a caller can act on.
+    /// Sets the detail.
     #[must_use]
     pub fn with_detail(mut self, detail: ErrorDetail) -> Self {
         self.edit(|inner| inner.detail = Some(detail));
         self
     }
 
-    /// Says whether a failed write may still take effect.
+    /// Sets whether a failed write may still take effect.
     #[must_use]
     pub fn with_outcome(mut self, outcome: WriteOutcome) -> Self {
         self.edit(|inner| inner.outcome = Some(outcome));
         self
     }
 
-    /// Says how far the error reaches.
+    /// Sets the severity.
     #[must_use]
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.edit(|inner| inner.severity = severity);
@@ -248,13 +248,13 @@ impl Error {
         self.inner.kind
     }
 
-    /// What narrows the kind down.
+    /// The detail that refines the kind.
     #[must_use]
     pub fn detail(&self) -> Option<ErrorDetail> {
         self.inner.detail
     }
 
-    /// For a failed write, whether it may still take effect; `None` if this was no write.
+    /// Whether a failed write may still take effect; `None` if the operation was not a write.
     #[must_use]
     pub fn write_outcome(&self) -> Option<WriteOutcome> {
         self.inner.outcome
@@ -266,13 +266,13 @@ impl Error {
         self.inner.retryable
     }
 
-    /// How far the error reaches.
+    /// The severity.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.inner.severity
     }
 
-    /// The file the error is about.
+    /// The file that the error concerns.
     #[must_use]
     pub fn file(&self) -> Option<&FileContext> {
         self.inner.file.as_ref()
@@ -284,7 +284,7 @@ impl Error {
         &self.inner.message
     }
 
-    /// The operating system's number of the error.
+    /// The operating system's error number.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.inner.raw_os_error
@@ -304,7 +304,7 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// The words RocksDB begins a message of this kind with.
+    /// The words with which RocksDB begins a message of this kind.
     #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {

@@ -1,11 +1,11 @@
-//! The names of the files of a database directory.
+//! Names of the files in a database directory.
 //!
-//! Numbers are printed with at least six digits and parsed as plain decimal numbers. A name that this grammar
-//! does not produce is nobody's: it is ignored and never deleted (`docs/formats/directory.md`).
+//! Numbers are printed with at least six digits and parsed as plain decimal numbers. Files with any
+//! other name are ignored and never deleted (`docs/formats/directory.md`).
 
 use std::path::{Path, PathBuf};
 
-/// The number all numbered files of a directory are told apart by.
+/// The number that identifies a numbered file of a directory.
 pub type FileNumber = u64;
 
 /// A recognised file of a database directory.
@@ -13,7 +13,7 @@ pub type FileNumber = u64;
 pub enum FileKind {
     /// `CURRENT`: names the live MANIFEST.
     Current,
-    /// `IDENTITY`: the id of the database.
+    /// `IDENTITY`: holds the id of the database.
     Identity,
     /// `LOCK`.
     Lock,
@@ -40,7 +40,7 @@ fn number(digits: &str) -> Option<FileNumber> {
     digits.parse().ok()
 }
 
-/// Recognises a file by its name; `None` for names that are not ours.
+/// Recognises a file by its name; `None` for other names.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {
@@ -119,13 +119,13 @@ pub fn temporary(directory: &Path, number: FileNumber) -> PathBuf {
     directory.join(format!("{number:06}.dbtmp"))
 }
 
-/// The path of the file that names the live MANIFEST.
+/// The path of CURRENT, which names the live MANIFEST.
 #[must_use]
 pub fn current(directory: &Path) -> PathBuf {
     directory.join("CURRENT")
 }
 
-/// The path of the file with the id of the database.
+/// The path of IDENTITY, which holds the id of the database.
 #[must_use]
 pub fn identity(directory: &Path) -> PathBuf {
     directory.join("IDENTITY")

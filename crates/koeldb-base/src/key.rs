@@ -1,13 +1,15 @@
-//! Internal keys: a user key followed by 8 bytes that carry the sequence number and the kind of entry.
+//! Internal keys: a user key followed by 8 bytes that carry the sequence number and the kind of
+//! entry.
 //!
 //! ```text
 //! internal key = user key ‖ fixed64( (sequence number << 8) | value type )
 //! ```
 //!
-//! The order is user key ascending, then footer descending: newer entries first. Numbers and meanings are
-//! RocksDB's (`db/dbformat.h`; `docs/formats/keys.md`).
+//! The order is user key ascending, then footer descending: newer entries first. Numbers and
+//! meanings are RocksDB's (`db/dbformat.h`; `docs/formats/keys.md`).
 
 use crate::error::{Error, Result};
+use crate::sabotage::{Sabotage, is_on};
 
 /// The position of a write in the history of the database. 56 bits are used.
 pub type SeqNo = u64;
@@ -15,7 +17,7 @@ pub type SeqNo = u64;
 /// The largest sequence number.
 pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
-/// The bytes an internal key has behind the user key.
+/// The length of the footer, which follows the user key.
 pub const FOOTER_BYTES: usize = 8;
 
 /// The kind of an entry.
@@ -28,11 +30,11 @@ pub enum ValueType {
     Value = 0x01,
     /// An operand for the merge operator.
     Merge = 0x02,
-    /// The key, written once, is deleted.
+    /// A single deletion, for a key that was written once.
     SingleDeletion = 0x07,
     /// A range of keys is deleted; the value is the exclusive end.
     RangeDeletion = 0x0f,
-    /// The value lives in a blob file.
+    /// The value is stored in a blob file.
     BlobIndex = 0x11,
     /// A deletion with a user-defined timestamp.
     DeletionWithTimestamp = 0x14,
@@ -43,10 +45,11 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The largest type: a seek key with it stands before every entry of its user key and sequence number.
+    /// The largest type: a seek key with it sorts before all entries of its user key and sequence
+    /// number.
     pub const FOR_SEEK: ValueType = ValueType::ValuePreferredSeqno;
 
-    /// The type a stored byte means, if it may stand in a table or memtable.
+    /// Decodes a type byte; `None` if it may not occur in a table or memtable.
     #[inline]
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
@@ -74,15 +77,21 @@ impl ValueType {
     }
 }
 
-/// The footer of an internal key as a number.
+/// Packs a sequence number and a type into the footer of an internal key.
 #[inline]
 #[must_use]
 pub const fn pack(seqno: SeqNo, value_type: ValueType) -> u64 {
     (seqno << 8) | value_type as u64
 }
 
-/// The footer of the range-tombstone sentinel: as upper boundary of a file it excludes its user key.
+/// The footer of the range-tombstone sentinel: as a file's upper boundary it excludes its user key.
 pub const RANGE_DELETION_SENTINEL: u64 = pack(MAX_SEQNO, ValueType::RangeDeletion);
+
+/// The type that sorts before all others (`kTypeMaxValid` of RocksDB).
+///
+/// No entry has it, but the bound of a file may, where a range tombstone was cut between two
+/// versions of a key.
+const TYPE_OF_CUT: u8 = 0x1a;
 
 /// Splits an internal key into user key and footer. A shorter slice is all user key, with footer 0.
 #[inline]
@@ -108,7 +117,7 @@ pub fn seqno(internal: &[u8]) -> SeqNo {
     footer_of(internal).1 >> 8
 }
 
-/// The encoded internal key.
+/// Encodes an internal key.
 #[must_use]
 pub fn encode(user_key: &[u8], seqno: SeqNo, value_type: ValueType) -> Vec<u8> {
     let mut out = Vec::with_capacity(user_key.len() + FOOTER_BYTES);
@@ -123,19 +132,19 @@ pub fn encode_into(out: &mut Vec<u8>, user_key: &[u8], seqno: SeqNo, value_type:
     out.extend_from_slice(&pack(seqno, value_type).to_le_bytes());
 }
 
-/// An internal key taken apart.
+/// A decoded internal key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InternalKey<'a> {
-    /// What the user wrote.
+    /// The key that the user wrote.
     pub user_key: &'a [u8],
-    /// When it was written.
+    /// The sequence number of the write.
     pub seqno: SeqNo,
-    /// What was done.
+    /// The kind of write.
     pub value_type: ValueType,
 }
 
 impl<'a> InternalKey<'a> {
-    /// Takes an encoded internal key apart.
+    /// Decodes an internal key.
     ///
     /// # Errors
     /// `Corruption` if it is shorter than a footer or of an unknown type.
@@ -154,7 +163,19 @@ impl<'a> InternalKey<'a> {
         }
     }
 
-    /// The encoded internal key.
+    /// Checks that `internal` is a valid bound of a file: an internal key, or a position before
+    /// one.
+    ///
+    /// # Errors
+    /// See [`InternalKey::parse`].
+    pub fn check_bound(internal: &[u8]) -> Result<()> {
+        match internal.last_chunk::<FOOTER_BYTES>() {
+            Some([TYPE_OF_CUT, ..]) if !is_on(Sabotage::CutBoundRefused) => Ok(()),
+            _ => InternalKey::parse(internal).map(drop),
+        }
+    }
+
+    /// Encodes the internal key.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         encode(self.user_key, self.seqno, self.value_type)

@@ -1,16 +1,20 @@
-//! The words all layers of KoelDB speak: keys and their order, cursors, look-ups, merge operators, coding,
-//! checksums, codecs, errors and counters.
+//! Types that all layers of KoelDB share: keys, cursors, lookups, coding, checksums, codecs,
+//! errors, counters.
 //!
-//! Its job is vocabulary: it opens no file, starts no thread and holds no global state. Everything here is
-//! `Send`, and `Sync` where it is shared.
+//! The crate opens no file, starts no thread and holds no global state. All types are `Send`, and
+//! `Sync` where they are shared.
 //!
-//! - [`error`]: the one error type. [`pinned`]: values that outlive their read.
-//! - [`key`], [`comparator`], [`prefix`], [`range_del`]: what is stored and how it is ordered and hidden.
-//! - [`cursor`], [`lookup`]: how a scan and a point read travel through runs of entries.
-//! - [`coding`], [`checksum`], [`codec`]: bytes. [`file_name`]: the names in a database directory.
-//! - [`merge_operator`]: user code that combines values. [`stats`]: counters. [`sabotage`]: bugs on purpose.
-//! - [`limits`]: bounds on what files may ask for.
-//! - [`biased`]: a value that its thread reaches without a locked instruction. [`sync`]: what models replace.
+//! - [`error`]: the error type. [`pinned`]: values that outlive their read.
+//! - [`key`], [`comparator`], [`prefix`], [`range_del`]: internal keys, their order, and range
+//!   tombstones.
+//! - [`cursor`], [`lookup`]: scans and point reads over sorted runs of entries.
+//! - [`coding`], [`checksum`], [`codec`]: encoding. [`file_name`]: file names of a database
+//!   directory.
+//! - [`entity`]: values with named columns. [`merge_operator`]: user code that combines values.
+//!   [`stats`]: counters. [`sabotage`]: deliberate bugs.
+//! - [`limits`]: bounds on sizes that files declare.
+//! - [`biased`]: a cell that its thread reaches without a locked instruction. [`sync`]:
+//!   synchronization primitives that Loom models replace.
 
 pub mod biased;
 pub mod checksum;
@@ -18,6 +22,7 @@ pub mod codec;
 pub mod coding;
 pub mod comparator;
 pub mod cursor;
+pub mod entity;
 pub mod error;
 pub mod file_name;
 pub mod key;

@@ -1,22 +1,23 @@
-//! How much of what files say is believed.
+//! Bounds on the sizes that files may declare.
 
-/// Bounds on what a file may ask for. What is beyond them is an error before memory is taken for it.
+/// Bounds on the sizes that a file may declare. Larger values are errors, before memory is
+/// allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest block of a table, decompressed, in bytes.
+    /// The largest decompressed block of a table, in bytes.
     pub block_bytes: usize,
-    /// The longest dictionary of a table, in bytes.
+    /// The largest compression dictionary of a table, in bytes.
     pub dictionary_bytes: u64,
-    /// The longest record of a log, in bytes.
+    /// The largest record of a log, in bytes.
     pub record_bytes: u64,
-    /// The most column families.
+    /// The largest number of column families.
     pub family_count: usize,
-    /// The longest OPTIONS file, in bytes.
+    /// The largest OPTIONS file, in bytes.
     pub options_bytes: u64,
 }
 
 impl Limits {
-    /// For databases of one's own.
+    /// Limits for trusted databases.
     pub const NORMAL: Limits = Limits {
         block_bytes: u32::MAX as usize,
         dictionary_bytes: 256 << 20,
@@ -25,7 +26,7 @@ impl Limits {
         options_bytes: 256 << 20,
     };
 
-    /// For files that anybody may have made.
+    /// Limits for files from untrusted sources.
     pub const UNTRUSTED: Limits = Limits {
         block_bytes: 256 << 20,
         dictionary_bytes: 16 << 20,
@@ -34,6 +35,11 @@ impl Limits {
         options_bytes: 4 << 20,
     };
 }
+
+/// The maximum size of a user key and its value together, in bytes.
+///
+/// A block or a log record that contains only them is within [`Limits::NORMAL`].
+pub const ENTRY_BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 
 impl Default for Limits {
     fn default() -> Self {

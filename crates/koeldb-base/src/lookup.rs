@@ -1,15 +1,16 @@
-//! The state of one point read: it visits runs newest first and collects the answer.
+//! The state of one point read, which visits sorted runs newest first and collects the answer.
 //!
-//! A [`Lookup`] travels down through memtables and tables. Each run first raises the sequence number of the
-//! newest range tombstone over the key, then offers its entries of the key, newest first, until the look-up is
-//! settled. Merge operands are collected as pinned slices and combined once, in [`Lookup::finish`].
+//! A [`Lookup`] travels down through memtables and tables. Each run first raises the sequence
+//! number of the newest range tombstone over the key, then offers its entries of the key, newest
+//! first, until the lookup is settled. Merge operands are collected as pinned slices and combined
+//! once, in [`Lookup::finish`].
 //!
-//! [`Lookup::checkpoint`] marks the end of a run. A run that suspended half-way is searched again from its
-//! start after [`Lookup::rewind`], so nothing is counted twice.
+//! [`Lookup::checkpoint`] marks the end of a run. A run that suspended midway is searched again
+//! from its start after [`Lookup::rewind`], so that no operand is counted twice.
 
 use std::cell::Cell;
 
-use crate::coding;
+use crate::entity::default_column;
 use crate::error::{Error, Result};
 use crate::key::{FOOTER_BYTES, SeqNo, ValueType, pack};
 use crate::merge_operator::{MergeOperator, merge_values};
@@ -31,7 +32,7 @@ enum KeyStorage {
 }
 
 impl SeekKey {
-    /// The internal key that stands before all entries of `user_key` visible at `seqno`.
+    /// The internal key that sorts before all entries of `user_key` visible at `seqno`.
     #[inline]
     #[must_use]
     pub fn new(user_key: &[u8], seqno: SeqNo) -> Self {
@@ -52,7 +53,7 @@ impl SeekKey {
         SeekKey { user_len, storage }
     }
 
-    /// Makes this the seek key of another user key.
+    /// Replaces this by the seek key of another user key.
     #[inline]
     fn set(&mut self, user_key: &[u8], seqno: SeqNo) {
         let user_len = user_key.len();
@@ -88,7 +89,7 @@ impl SeekKey {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing but merge operands was seen so far.
+    /// Only merge operands were found so far.
     Searching,
     /// A value ends the search.
     Found(PinnedSlice),
@@ -97,7 +98,7 @@ enum State {
 }
 
 impl State {
-    /// The value that ended the search, if one did.
+    /// The value that ended the search, if any.
     #[inline]
     fn value(self) -> Option<PinnedSlice> {
         match self {
@@ -107,7 +108,7 @@ impl State {
     }
 }
 
-/// One point read under way.
+/// A point read in progress.
 #[derive(Debug)]
 pub struct Lookup {
     key: SeekKey,
@@ -121,7 +122,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// A read of `user_key` that sees entries up to `snapshot`.
+    /// Begins a read of `user_key` that sees entries up to `snapshot`.
     #[inline]
     #[must_use]
     pub fn new(user_key: &[u8], snapshot: SeqNo) -> Self {
@@ -137,7 +138,7 @@ impl Lookup {
         }
     }
 
-    /// Begins a read of another key in the memory of this one, whose answer was taken.
+    /// Begins a read of another key, reusing this lookup's memory. Its answer must have been taken.
     #[inline]
     pub fn restart(&mut self, user_key: &[u8], snapshot: SeqNo) {
         self.key.set(user_key, snapshot);
@@ -157,7 +158,7 @@ impl Lookup {
         self.key.user()
     }
 
-    /// The internal key that stands before every visible entry.
+    /// The internal key that sorts before every visible entry of the user key.
     #[inline]
     #[must_use]
     pub fn seek_key(&self) -> &[u8] {
@@ -171,7 +172,7 @@ impl Lookup {
         self.snapshot
     }
 
-    /// The hash that filters use, computed once for all files.
+    /// The key's hash for filters, computed once for all files.
     #[inline]
     pub fn filter_hash(&self) -> u64 {
         match self.filter_hash.get() {
@@ -184,17 +185,20 @@ impl Lookup {
         }
     }
 
-    /// Notes a range tombstone over the key; called by a run before it offers entries.
+    /// Records a range tombstone over the key; a run calls this before it offers entries.
     #[inline]
     pub fn cover(&mut self, seqno: SeqNo) {
         self.tombstone_seqno = self.tombstone_seqno.max(seqno);
     }
 
-    /// Takes an entry of the key, which must be visible and older than all taken before, and says whether the
-    /// search may stop. `pin` makes `value` outlive the run; it is called for what is kept.
+    /// Adds an entry of the key; returns whether the search may stop.
+    ///
+    /// The entry must be visible and older than all entries added before. `pin` creates a value
+    /// that outlives the run; it is called only for values that are kept.
     ///
     /// # Errors
-    /// `NotSupported` for kinds of entry that need features not built in; `Corruption` for a malformed value.
+    /// `NotSupported` for kinds of entry that need features not built in; `Corruption` for a
+    /// malformed value.
     #[inline]
     pub fn offer(
         &mut self,
@@ -214,7 +218,7 @@ impl Lookup {
         self.offer_other(value_type, pin)
     }
 
-    /// As [`Lookup::offer`] for what is no plain value and not covered.
+    /// [`Lookup::offer`] for an entry other than a plain value that no range tombstone covers.
     #[inline(never)]
     fn offer_other(
         &mut self,
@@ -232,18 +236,10 @@ impl Lookup {
             }
             ValueType::WideColumnEntity => self.state = State::Found(default_column(&pin())?),
             ValueType::ValuePreferredSeqno => {
-                let value = pin();
-                let end = value.len().checked_sub(8).ok_or_else(|| {
-                    Error::corruption(
-                        "value with a preferred sequence number is shorter than 8 bytes",
-                    )
-                })?;
-                self.state = State::Found(value.subslice(0..end));
+                self.state = State::Found(without_preferred_seqno(&pin())?);
             }
             ValueType::BlobIndex => {
-                return Err(Error::not_supported(
-                    "the value lives in a blob file, which this release does not read",
-                ));
+                return Err(blob_not_supported());
             }
             ValueType::RangeDeletion => {
                 return Err(Error::corruption("range tombstone among point entries"));
@@ -259,40 +255,42 @@ impl Lookup {
         !matches!(self.state, State::Searching)
     }
 
-    /// Marks a run as searched whole.
+    /// Marks the current run as fully searched.
     #[inline]
     pub fn checkpoint(&mut self) {
         self.operands_at_checkpoint = self.operands.len();
         self.runs_searched += 1;
     }
 
-    /// Marks the beginning of a run that has `runs` others above it: where a search goes on if this one suspends. As
-    /// [`Lookup::checkpoint`] for those who visit runs without one between them.
+    /// Marks the start of the run with index `runs`, where the search resumes if it suspends.
+    ///
+    /// Replaces [`Lookup::checkpoint`] in searches that skip runs.
     #[inline]
     pub fn begin_run(&mut self, runs: usize) {
         self.operands_at_checkpoint = self.operands.len();
         self.runs_searched = runs;
     }
 
-    /// Forgets what a suspended run offered; it will be searched again.
+    /// Discards the entries of a suspended run, which will be searched again.
     pub fn rewind(&mut self) {
         self.operands.truncate(self.operands_at_checkpoint);
         self.state = State::Searching;
     }
 
-    /// The runs searched whole so far.
+    /// The number of fully searched runs.
     #[must_use]
     pub fn runs_searched(&self) -> usize {
         self.runs_searched
     }
 
-    /// Combines what was collected into the answer.
+    /// Combines the collected entries into the answer.
     ///
     /// # Errors
-    /// What the merge operator failed with, or `NotSupported` if operands were found and there is none.
+    /// The error of the merge operator, or `NotSupported` if operands were found without an
+    /// operator.
     #[inline]
     pub fn finish(self, operator: Option<&dyn MergeOperator>) -> Result<Option<PinnedSlice>> {
-        // Taken apart, so that nothing is copied but the value.
+        // Destructures `self` so that only the value is copied.
         let Lookup {
             key,
             state,
@@ -305,10 +303,10 @@ impl Lookup {
         merged(key, state, operands, operator)
     }
 
-    /// As [`Lookup::finish`]; the look-up is left empty, for [`Lookup::restart`].
+    /// Computes [`Lookup::finish`] in place; leaves the lookup empty for [`Lookup::restart`].
     ///
     /// # Errors
-    /// As [`Lookup::finish`].
+    /// See [`Lookup::finish`].
     #[inline]
     pub fn take_answer(
         &mut self,
@@ -323,7 +321,7 @@ impl Lookup {
     }
 }
 
-/// What was collected for a key, operands among it, combined.
+/// Merges the collected operands with the base value.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "what is passed by reference has an address, for which every look-up would be copied"
@@ -341,50 +339,24 @@ fn merged(
     Ok(Some(PinnedSlice::from(merged)))
 }
 
-/// The value of the anonymous column of a wide-column entity (`docs/formats/keys.md`), empty if it has
-/// none.
+/// The value of an entry of type [`ValueType::ValuePreferredSeqno`].
 ///
 /// # Errors
-/// `Corruption` if the entity is malformed, `NotSupported` for versions that refer to blobs.
-pub fn default_column(entity: &PinnedSlice) -> Result<PinnedSlice> {
-    let mut input = entity.as_slice();
-    match coding::take_varint32(&mut input)? {
-        1 => {}
-        version => {
-            return Err(Error::not_supported(format!(
-                "wide-column entity of version {version}"
-            )));
-        }
+/// `Corruption` if there is no room for the sequence number.
+pub fn without_preferred_seqno(value: &PinnedSlice) -> Result<PinnedSlice> {
+    match value.len().checked_sub(size_of::<SeqNo>()) {
+        Some(end) => Ok(value.subslice(0..end)),
+        None => Err(Error::corruption(
+            "value with a preferred sequence number is shorter than 8 bytes",
+        )),
     }
-    let count = coding::take_varint32(&mut input)?;
-    let mut default_len = None;
-    let mut values_len = 0_u64;
-    let mut previous: Option<&[u8]> = None;
-    for _ in 0..count {
-        let name = coding::take_length_prefixed(&mut input)?;
-        let len = coding::take_varint32(&mut input)?;
-        if previous.is_some_and(|previous| previous >= name) {
-            return Err(Error::corruption(
-                "wide-column entity whose columns are not in order",
-            ));
-        }
-        previous = Some(name);
-        if name.is_empty() {
-            default_len = Some(len as usize);
-        }
-        values_len += u64::from(len);
-    }
-    if values_len != input.len() as u64 {
-        return Err(Error::corruption(format!(
-            "wide-column entity declares {values_len} bytes of values and has {}",
-            input.len()
-        )));
-    }
-    let start = entity.len() - input.len();
-    Ok(match default_len {
-        Some(len) => entity.subslice(start..start + len),
-        None => PinnedSlice::default(),
-    })
+}
+
+/// The error for an entry of type [`ValueType::BlobIndex`].
+#[cold]
+#[must_use]
+pub fn blob_not_supported() -> Error {
+    Error::not_supported("the value lives in a blob file, which this release does not read")
 }
 
 #[cfg(test)]
@@ -424,12 +396,5 @@ mod tests {
         lookup.cover(5);
         assert!(lookup.offer(5, ValueType::Value, || value(b"new")).unwrap());
         assert!(lookup.finish(None).unwrap().is_some());
-    }
-
-    #[test]
-    fn the_default_column_is_found_in_an_entity() {
-        let entity = value(b"\x01\x02\x00\x02\x01a\x03vvxyz");
-        assert_eq!(&default_column(&entity).unwrap()[..], b"vv");
-        assert!(default_column(&value(b"\x01\x01\x00\x09vv")).is_err());
     }
 }

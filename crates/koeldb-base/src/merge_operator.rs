@@ -1,21 +1,26 @@
-//! Merge operators: how a write that only says "change the value so" becomes a value.
+//! Merge operators, which combine a value with operands written by `Merge`.
 //!
-//! Operands are collected newest first by readers and handed to operators oldest first. The engine lends the
-//! result buffer and reuses it. Names are RocksDB's, because table properties and OPTIONS files record them.
+//! Readers collect operands newest first and pass them to operators oldest first. The engine lends
+//! the result buffer and reuses it. Names are RocksDB's, because table properties and OPTIONS files
+//! record them.
 
 use std::sync::Arc;
 
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
+use crate::limits::ENTRY_BYTES_MAX;
+use crate::sabotage::{Sabotage, is_on};
 
-/// Turns an existing value and operands into a new value.
+/// Combines an existing value and operands into a new value.
 pub trait MergeOperator: Send + Sync + 'static {
     /// The name recorded in table properties.
     fn name(&self) -> &str;
 
-    /// Writes the merged value into `result`, which is empty. `existing` is `None` if the key has no value.
+    /// Writes the merged value into `result`, which is empty. `existing` is `None` if the key has
+    /// no value.
     ///
     /// # Errors
-    /// Whatever makes the operands unusable; the read or compaction then fails with it as its source.
+    /// Any reason that makes the operands unusable; the read or compaction then fails with it as
+    /// its source.
     fn full_merge(
         &self,
         key: &[u8],
@@ -24,10 +29,10 @@ pub trait MergeOperator: Send + Sync + 'static {
         result: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
 
-    /// May write one operand equal to all `operands` into `result` and say `true`; `false` leaves them apart.
+    /// Combines `operands` into one in `result`; returns false to keep them separate.
     ///
     /// # Errors
-    /// As [`MergeOperator::full_merge`].
+    /// See [`MergeOperator::full_merge`].
     fn partial_merge(
         &self,
         key: &[u8],
@@ -80,7 +85,7 @@ pub struct MergeOperands<'a> {
 }
 
 impl<'a> MergeOperands<'a> {
-    /// Operands as readers collect them: newest first.
+    /// Wraps operands in the order in which readers collect them: newest first.
     #[must_use]
     pub fn from_newest_first(operands: &'a [&'a [u8]]) -> Self {
         MergeOperands {
@@ -88,13 +93,13 @@ impl<'a> MergeOperands<'a> {
         }
     }
 
-    /// How many there are.
+    /// The number of operands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.newest_first.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operands.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.newest_first.is_empty()
@@ -115,10 +120,10 @@ impl<'a> IntoIterator for MergeOperands<'a> {
     }
 }
 
-/// An operator from a function of two values that may be applied in any grouping: sums, unions, maxima.
+/// Creates an operator from an associative function of two values: sums, unions, maxima.
 ///
-/// `merge(key, older, newer, result)` writes what the two make into `result`, which is empty; an only operand is the
-/// value itself.
+/// `merge(key, older, newer, result)` writes the combination of the two into `result`, which is
+/// empty. A single operand without a base value becomes the value unchanged.
 pub fn associative_merge<F>(name: impl Into<String>, merge: F) -> impl MergeOperator
 where
     F: Fn(&[u8], &[u8], &[u8], &mut Vec<u8>) -> Result<(), BoxError> + Send + Sync + 'static,
@@ -174,7 +179,8 @@ where
 /// Runs `operator`, catching a panic, and returns the merged value.
 ///
 /// # Errors
-/// `NotSupported` without an operator; `Corruption` with detail `MergeOperatorFailed` if it fails or panics.
+/// `NotSupported` without an operator; `Corruption` with detail `MergeOperatorFailed` if it fails
+/// or panics.
 pub fn merge_values(
     operator: Option<&dyn MergeOperator>,
     key: &[u8],
@@ -191,13 +197,30 @@ pub fn merge_values(
             &mut result,
         )
     })?;
+    check_merged(operator, key.len(), result.len())?;
     Ok(result)
 }
 
-/// Runs the partial merge of `operator`: one operand equal to all, or `None` if they stay apart.
+/// Refuses a merged value that no table can hold.
+fn check_merged(operator: &dyn MergeOperator, key_bytes: usize, bytes: usize) -> Result<()> {
+    if fits(key_bytes, bytes) {
+        return Ok(());
+    }
+    Err(Error::corruption(format!(
+        "merge operator {} made a value that is too large: {bytes} bytes, at most {ENTRY_BYTES_MAX} with its key",
+        operator.name()
+    ))
+    .with_detail(ErrorDetail::MergeOperatorFailed))
+}
+
+fn fits(key_bytes: usize, bytes: usize) -> bool {
+    is_on(Sabotage::MergedValuesUnbounded) || key_bytes.saturating_add(bytes) <= ENTRY_BYTES_MAX
+}
+
+/// Runs the partial merge of `operator`; `None` if the operands stay separate.
 ///
 /// # Errors
-/// As [`merge_values`].
+/// See [`merge_values`].
 pub fn merge_operands(
     operator: Option<&dyn MergeOperator>,
     key: &[u8],
@@ -212,7 +235,8 @@ pub fn merge_operands(
             &mut result,
         )
     })?;
-    Ok(merged.then_some(result))
+    // Operands that are too large together stay apart.
+    Ok((merged && fits(key.len(), result.len())).then_some(result))
 }
 
 fn require(operator: Option<&dyn MergeOperator>) -> Result<&dyn MergeOperator> {
@@ -247,7 +271,7 @@ pub struct StringAppend {
 }
 
 impl StringAppend {
-    /// Joins with `delimiter`, of any length.
+    /// Creates an operator that joins with `delimiter`, of any length.
     #[must_use]
     pub fn new(delimiter: impl Into<Vec<u8>>) -> Self {
         StringAppend {
@@ -308,7 +332,8 @@ impl MergeOperator for StringAppend {
     }
 }
 
-/// `UInt64AddOperator`: adds little-endian 64-bit numbers, wrapping; a value of another length counts as 0.
+/// `UInt64AddOperator`: adds little-endian 64-bit numbers, wrapping; values of other lengths count
+/// as 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uint64Add;
 
@@ -379,7 +404,7 @@ impl MergeOperator for PutNewest {
     }
 }
 
-/// `MaxOperator`: the bytewise largest of value and operands.
+/// `MaxOperator`: the largest of value and operands in bytewise order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Max;
 
@@ -415,7 +440,7 @@ impl MergeOperator for Max {
     }
 }
 
-/// `BytesXOR`: value and operands xored, the shorter padded with zeros.
+/// `BytesXOR`: XORs value and operands, the shorter padded with zeros.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BytesXor;
 
@@ -453,8 +478,9 @@ impl MergeOperator for BytesXor {
     }
 }
 
-/// The built-in operator with this id: a name RocksDB writes, or one of its nicknames; `delimiter` is for
-/// `stringappend`.
+/// The built-in operator with this id: a name that RocksDB records, or one of its nicknames.
+///
+/// `delimiter` applies to `stringappend`.
 #[must_use]
 pub fn by_id(id: &str, delimiter: Option<&str>) -> Option<Arc<dyn MergeOperator>> {
     Some(match id {
@@ -473,6 +499,16 @@ pub fn by_id(id: &str, delimiter: Option<&str>) -> Option<Arc<dyn MergeOperator>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_merged_value_that_no_table_can_hold_is_an_error() {
+        let operator = StringAppend::new(",");
+        check_merged(&operator, 10, ENTRY_BYTES_MAX - 10).unwrap();
+        let error = check_merged(&operator, 10, ENTRY_BYTES_MAX - 9).unwrap_err();
+        assert_eq!(error.detail(), Some(ErrorDetail::MergeOperatorFailed));
+        assert!(error.to_string().contains("StringAppend"), "{error}");
+        check_merged(&operator, usize::MAX, usize::MAX).unwrap_err();
+    }
 
     #[test]
     fn operands_apply_oldest_first() {

@@ -1,10 +1,10 @@
 //! Values that outlive the read that found them, without a copy.
 //!
-//! A [`PinnedSlice`] is 24 bytes: up to 16 bytes lie inside it; a longer value is a position and a reference
-//! to the [`Buffer`] it lies in — a block, a memtable's arena, a mapped file, or its own memory after a merge.
-//! Small values never touch a shared reference count: cloning one that two threads share costs more than a
-//! batched lookup. They are two whole words: what is stored in pieces of one size and taken in others waits until
-//! everything before it is done.
+//! A [`PinnedSlice`] is 24 bytes. Up to 16 bytes are stored inline; a longer value is a position
+//! and a reference to the [`Buffer`] that contains it: a block, a memtable's arena, a mapped file,
+//! or its own memory after a merge. Small values never touch a shared reference count: cloning one
+//! that two threads share costs more than a batched lookup. The inline bytes are two whole words:
+//! loads whose size differs from that of the stores before them stall on store forwarding.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use crate::coding::to_usize;
 
-/// Memory that is not a vector of its own but stays put and unchanged as long as the region lives: an arena, a
+/// Memory outside a vector that stays in place and unchanged while the region lives: an arena, a
 /// mapped file.
 pub trait Region: Send + Sync + 'static {
-    /// The `len` bytes at `start`, a position that the region itself handed out.
+    /// The `len` bytes at `start`, a position that the region itself returned.
     fn bytes(&self, start: u64, len: u32) -> &[u8];
 }
 
@@ -26,13 +26,13 @@ enum Storage {
     Region(Box<dyn Region>),
 }
 
-/// Immutable shared bytes that values are pinned in.
+/// Immutable shared bytes that pinned values refer to.
 pub struct Buffer {
     storage: Storage,
 }
 
 impl Buffer {
-    /// A buffer of its own memory.
+    /// Creates a buffer that owns `bytes`.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         Buffer {
@@ -40,7 +40,7 @@ impl Buffer {
         }
     }
 
-    /// A buffer over a region.
+    /// Creates a buffer over a region.
     #[must_use]
     pub fn from_region(region: impl Region) -> Self {
         Buffer {
@@ -86,12 +86,12 @@ impl fmt::Debug for Buffer {
 
 const INLINE_BYTES: usize = 16;
 
-/// Bytes that begin where a word does.
+/// Inline bytes, aligned to a word.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Words([u8; INLINE_BYTES]);
 
-/// The variant and the length are halves of the first word.
+/// The discriminant and the length are halves of the first word.
 #[derive(Clone)]
 #[repr(u32)]
 enum Repr {
@@ -106,7 +106,7 @@ enum Repr {
     },
 }
 
-/// Up to 16 bytes as a little-endian number, zeros behind them.
+/// Up to 16 bytes as a little-endian number, padded with zeros.
 #[inline(never)]
 fn copied(value: &[u8]) -> u128 {
     let mut bytes = [0; INLINE_BYTES];
@@ -114,7 +114,7 @@ fn copied(value: &[u8]) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// 4 to 16 bytes as a little-endian number: two ends that overlap.
+/// 4 to 16 bytes as a little-endian number, from two overlapping loads.
 #[inline]
 fn number_of(value: &[u8]) -> Option<u128> {
     let behind = |bytes: usize| 8 * (value.len() - bytes);
@@ -133,7 +133,8 @@ fn number_of(value: &[u8]) -> Option<u128> {
     }
 }
 
-/// A value, uncopied where it is long: `Deref<Target = [u8]>`, cheap to clone, independent of the database.
+/// A value, not copied if long: `Deref<Target = [u8]>`, cheap to clone, independent of the
+/// database.
 #[derive(Clone)]
 pub struct PinnedSlice {
     repr: Repr,
@@ -143,7 +144,7 @@ const _: () = assert!(size_of::<PinnedSlice>() == 24);
 const _: () = assert!(size_of::<Option<PinnedSlice>>() == 24);
 
 impl PinnedSlice {
-    /// The `len` bytes at `start` of `owner`; short ones are copied inside.
+    /// Pins the `len` bytes at `start` of `owner`; short values are copied inline.
     #[inline]
     #[must_use]
     pub fn pin(owner: &Arc<Buffer>, start: u64, len: u32) -> Self {
@@ -160,7 +161,8 @@ impl PinnedSlice {
         }
     }
 
-    /// `bytes`, which lie at `start` of `owner`; short ones are copied inside without a look at the owner.
+    /// Pins `bytes`, which are located at `start` of `owner`; short values are copied without
+    /// touching the owner.
     ///
     /// # Panics
     /// If there are 4 GiB or more.
@@ -175,7 +177,7 @@ impl PinnedSlice {
         Self::pin(owner, start, len)
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     ///
     /// # Panics
     /// If there are 4 GiB or more; the write path refuses such values.

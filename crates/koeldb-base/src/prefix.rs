@@ -1,8 +1,8 @@
-//! Prefix extractors: the part of a key that filters and hash indexes may be built over.
+//! Prefix extractors, which select the part of a key for prefix filters and hash indexes.
 
 use std::sync::Arc;
 
-/// Cuts the prefix from a user key. Its name is recorded in table properties.
+/// Extracts the prefix of a user key. Its name is recorded in table properties.
 pub trait PrefixExtractor: Send + Sync + 'static {
     /// The recorded name.
     fn name(&self) -> &str;
@@ -10,7 +10,7 @@ pub trait PrefixExtractor: Send + Sync + 'static {
     /// The prefix; `None` if the key is outside the domain.
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 
-    /// The length all prefixes have, if they have one.
+    /// The length of all prefixes, if it is fixed.
     fn fixed_len(&self) -> Option<usize> {
         None
     }
@@ -24,7 +24,7 @@ pub struct FixedPrefix {
 }
 
 impl FixedPrefix {
-    /// Prefixes of `len` bytes.
+    /// Creates an extractor of prefixes of `len` bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         FixedPrefix {
@@ -56,7 +56,7 @@ pub struct CappedPrefix {
 }
 
 impl CappedPrefix {
-    /// Prefixes of at most `max` bytes.
+    /// Creates an extractor of prefixes of at most `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
         CappedPrefix {

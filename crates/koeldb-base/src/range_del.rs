@@ -1,36 +1,97 @@
-//! Range tombstones: sorted, cut into fragments that do not overlap, and asked which of them hides a key.
+//! Range tombstones, cut into sorted non-overlapping fragments.
 //!
-//! A tombstone `[start, end)` of sequence number `s` hides entries of keys inside with a smaller sequence
-//! number. The tombstones of one memtable or table overlap at will; [`FragmentedTombstones`] cuts them at
-//! every start and end, so that each fragment has one list of sequence numbers, newest first, and a look-up
-//! is one binary search.
+//! A tombstone `[start, end)` of sequence number `s` hides entries of keys inside with a smaller
+//! sequence number. The tombstones of one memtable or table may overlap; [`FragmentedTombstones`]
+//! cuts them at every start and end, so that each fragment has one list of sequence numbers, newest
+//! first, and a lookup is one binary search.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::comparator::KeyOrder;
-use crate::key::SeqNo;
+use crate::key::{RANGE_DELETION_SENTINEL, SeqNo, footer_of, user_key};
+use crate::sabotage::{Sabotage, is_on};
 
 /// A deleted range of user keys, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstone {
     /// The first deleted key.
     pub start: Vec<u8>,
-    /// The first key behind the range.
+    /// The exclusive end of the range.
     pub end: Vec<u8>,
-    /// When it was written.
+    /// The sequence number of the deletion.
     pub seqno: SeqNo,
 }
 
-/// A range in which the same tombstones apply.
+/// A position between user keys: before all entries of `key`, or behind them.
+#[derive(Clone, Copy)]
+struct Border<'a> {
+    key: &'a [u8],
+    is_behind: bool,
+}
+
+impl<'a> Border<'a> {
+    fn before(key: &'a [u8]) -> Self {
+        Border {
+            key,
+            is_behind: false,
+        }
+    }
+
+    fn behind(key: &'a [u8]) -> Self {
+        Border {
+            key,
+            is_behind: true,
+        }
+    }
+
+    fn compare(self, order: &KeyOrder, other: Border<'_>) -> Ordering {
+        order
+            .compare(self.key, other.key)
+            .then(self.is_behind.cmp(&other.is_behind))
+    }
+}
+
+/// A range of keys covered by the same tombstones.
+///
+/// Tombstones as written include their start and exclude their end. Clipping to a file whose
+/// largest key is a point key includes the end ([`FragmentedTombstones::clipped_to_file`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The first key of the fragment.
+    /// Where the fragment begins.
     pub start: Vec<u8>,
-    /// The first key behind it.
+    /// Whether the fragment excludes its start.
+    pub excludes_start: bool,
+    /// Where the fragment ends.
     pub end: Vec<u8>,
-    /// The sequence numbers of the tombstones that apply, newest first; never empty.
+    /// Whether the fragment includes its end.
+    pub includes_end: bool,
+    /// The sequence numbers of the tombstones over the fragment, newest first; never empty.
     pub seqnos: Vec<SeqNo>,
+}
+
+impl Fragment {
+    fn from(&self) -> Border<'_> {
+        Border {
+            key: &self.start,
+            is_behind: self.excludes_start,
+        }
+    }
+
+    fn to(&self) -> Border<'_> {
+        Border {
+            key: &self.end,
+            is_behind: self.includes_end,
+        }
+    }
+}
+
+/// An input range of the fragmenter, and the sequence numbers of the tombstones over it.
+struct Span<'a> {
+    from: Border<'a>,
+    to: Border<'a>,
+    seqnos: &'a [SeqNo],
 }
 
 /// The tombstones of one memtable or table, in fragments.
@@ -42,51 +103,62 @@ pub struct FragmentedTombstones {
 }
 
 impl FragmentedTombstones {
-    /// Cuts `tombstones`, given in any order, into fragments. Empty and inverted ranges are dropped.
+    /// Cuts `tombstones`, given in any order, into fragments. Empty and inverted ranges are
+    /// dropped.
     ///
     /// Takes O(n log n) for n tombstones that overlap little.
     #[must_use]
-    pub fn new(order: &KeyOrder, mut tombstones: Vec<RangeTombstone>) -> Self {
-        tombstones.retain(|t| order.compare(&t.start, &t.end) == Ordering::Less);
-        tombstones.sort_by(|a, b| order.compare(&a.start, &b.start));
-        let mut edges: Vec<&[u8]> = tombstones
-            .iter()
-            .flat_map(|t| [t.start.as_slice(), t.end.as_slice()])
-            .collect();
-        edges.sort_by(|a, b| order.compare(a, b));
-        edges.dedup_by(|a, b| order.compare(a, b) == Ordering::Equal);
+    pub fn new(order: &KeyOrder, tombstones: &[RangeTombstone]) -> Self {
+        let spans = tombstones.iter().map(|tombstone| Span {
+            from: Border::before(&tombstone.start),
+            to: Border::before(&tombstone.end),
+            seqnos: std::slice::from_ref(&tombstone.seqno),
+        });
+        Self::of_spans(order, spans.collect())
+    }
+
+    fn of_spans(order: &KeyOrder, mut spans: Vec<Span<'_>>) -> Self {
+        spans.retain(|span| span.from.compare(order, span.to).is_lt());
+        spans.sort_by(|a, b| a.from.compare(order, b.from));
+        let mut borders: Vec<Border<'_>> =
+            spans.iter().flat_map(|span| [span.from, span.to]).collect();
+        borders.sort_by(|a, b| a.compare(order, *b));
+        borders.dedup_by(|a, b| a.compare(order, *b).is_eq());
 
         let mut fragments: Vec<Fragment> = Vec::new();
-        let mut active: Vec<&RangeTombstone> = Vec::new();
-        let mut upcoming = tombstones.iter().peekable();
-        for pair in edges.windows(2) {
-            let (start, end) = (pair[0], pair[1]);
-            active.retain(|t| order.compare(&t.end, start) == Ordering::Greater);
-            while let Some(next) =
-                upcoming.next_if(|t| order.compare(&t.start, start) != Ordering::Greater)
-            {
+        let mut active: Vec<&Span<'_>> = Vec::new();
+        let mut upcoming = spans.iter().peekable();
+        for pair in borders.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            active.retain(|span| span.to.compare(order, from).is_gt());
+            while let Some(next) = upcoming.next_if(|span| span.from.compare(order, from).is_le()) {
                 active.push(next);
             }
             if active.is_empty() {
                 continue;
             }
-            let seqnos: BTreeSet<SeqNo> = active.iter().map(|t| t.seqno).collect();
-            let seqnos: Vec<SeqNo> = seqnos.into_iter().rev().collect();
+            let seqnos: BTreeSet<SeqNo> = active
+                .iter()
+                .flat_map(|span| span.seqnos)
+                .copied()
+                .collect();
             fragments.push(Fragment {
-                start: start.to_vec(),
-                end: end.to_vec(),
-                seqnos,
+                start: from.key.to_vec(),
+                excludes_start: from.is_behind,
+                end: to.key.to_vec(),
+                includes_end: to.is_behind,
+                seqnos: seqnos.into_iter().rev().collect(),
             });
         }
-        let seqno_max = tombstones.iter().map(|t| t.seqno).max().unwrap_or(0);
+        let seqnos = spans.iter().flat_map(|span| span.seqnos).copied();
         FragmentedTombstones {
             order: order.clone(),
             fragments,
-            seqno_max,
+            seqno_max: seqnos.max().unwrap_or(0),
         }
     }
 
-    /// Whether nothing is deleted.
+    /// Whether there are no tombstones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fragments.is_empty()
@@ -104,20 +176,22 @@ impl FragmentedTombstones {
         self.seqno_max
     }
 
-    /// The newest tombstone over `user_key` that `snapshot` sees: its sequence number, or 0 if there is none.
+    /// The sequence number of the newest tombstone over `user_key` visible at `snapshot`; 0 if
+    /// none.
     #[inline]
     #[must_use]
     pub fn covering_seqno(&self, user_key: &[u8], snapshot: SeqNo) -> SeqNo {
+        let key = Border::before(user_key);
         let behind = self
             .fragments
-            .partition_point(|f| self.order.compare(&f.start, user_key) != Ordering::Greater);
+            .partition_point(|fragment| fragment.from().compare(&self.order, key).is_le());
         let Some(fragment) = behind
             .checked_sub(1)
             .and_then(|index| self.fragments.get(index))
         else {
             return 0;
         };
-        if self.order.compare(user_key, &fragment.end) != Ordering::Less {
+        if fragment.to().compare(&self.order, key).is_le() {
             return 0;
         }
         fragment
@@ -128,41 +202,80 @@ impl FragmentedTombstones {
             .unwrap_or(0)
     }
 
-    /// The fragments cut down to user keys in `[from, to)`; an absent bound does not cut.
+    /// The fragments clipped to user keys in `[from, to)`; an absent bound does not clip.
     #[must_use]
     pub fn clipped(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Self {
+        self.clipped_to(from.map(Border::before), to.map(Border::before))
+    }
+
+    /// The fragments clipped to the bounds of a file, its smallest and largest internal key. Both
+    /// user keys belong to the file, unless `largest` is a range-tombstone sentinel.
+    ///
+    /// RocksDB writes a tombstone unclipped into every table that it overlaps, so only the bounds
+    /// of the file say where it ends. A bound may lie between two versions of one user key. The
+    /// next table then holds the older versions and the same tombstones, so including the whole
+    /// key is correct (RocksDB 11.9, `CompactionOutputs::AddRangeDels`).
+    #[must_use]
+    pub fn clipped_to_file(&self, smallest: &[u8], largest: &[u8]) -> Self {
+        let (last, footer) = footer_of(largest);
+        let is_sentinel = footer == RANGE_DELETION_SENTINEL;
+        let to = if is_sentinel {
+            Border::before(last)
+        } else {
+            Border::behind(last)
+        };
+        let is_cut = is_sentinel || !is_on(Sabotage::TombstonesPastFile);
+        self.clipped_to(
+            Some(Border::before(user_key(smallest))),
+            is_cut.then_some(to),
+        )
+    }
+
+    fn clipped_to(&self, from: Option<Border<'_>>, to: Option<Border<'_>>) -> Self {
+        let order = &self.order;
         let first = from.map_or(0, |from| {
             self.fragments
-                .partition_point(|f| self.order.compare(&f.end, from) != Ordering::Greater)
+                .partition_point(|fragment| fragment.to().compare(order, from).is_le())
         });
         let mut fragments = Vec::new();
         for fragment in &self.fragments[first..] {
-            if to.is_some_and(|to| self.order.compare(&fragment.start, to) != Ordering::Less) {
+            if to.is_some_and(|to| fragment.from().compare(order, to).is_ge()) {
                 break;
             }
             let mut fragment = fragment.clone();
             if let Some(from) = from
-                && self.order.compare(&fragment.start, from) == Ordering::Less
+                && fragment.from().compare(order, from).is_lt()
             {
-                fragment.start = from.to_vec();
+                fragment.start = from.key.to_vec();
+                fragment.excludes_start = from.is_behind;
             }
             if let Some(to) = to
-                && self.order.compare(&fragment.end, to) == Ordering::Greater
+                && fragment.to().compare(order, to).is_gt()
             {
-                fragment.end = to.to_vec();
+                fragment.end = to.key.to_vec();
+                fragment.includes_end = to.is_behind;
             }
             fragments.push(fragment);
         }
         FragmentedTombstones {
-            order: self.order.clone(),
+            order: order.clone(),
             fragments,
             seqno_max: self.seqno_max,
         }
     }
 
-    /// The fragments as tombstones, one for each sequence number.
+    /// The fragments as tombstones that can be written, one for each sequence number.
+    ///
+    /// A written tombstone includes its start and excludes its end. A fragment that excludes its
+    /// start is written from that key on, because all its tombstones cover the key too. The end of
+    /// a fragment that includes it is covered by the next fragment or left out.
     pub fn tombstones(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
-        self.fragments.iter().flat_map(|fragment| {
+        let order = &self.order;
+        let writable = self
+            .fragments
+            .iter()
+            .filter(|fragment| order.compare(&fragment.start, &fragment.end).is_lt());
+        writable.flat_map(|fragment| {
             fragment.seqnos.iter().map(|&seqno| RangeTombstone {
                 start: fragment.start.clone(),
                 end: fragment.end.clone(),
@@ -172,9 +285,26 @@ impl FragmentedTombstones {
     }
 }
 
+/// The union of the tombstones of several tables or memtables; `None` if there are no tombstones.
+#[must_use]
+pub fn union_of(
+    order: &KeyOrder,
+    lists: &[Arc<FragmentedTombstones>],
+) -> Option<FragmentedTombstones> {
+    let fragments = lists.iter().flat_map(|list| &list.fragments);
+    let spans = fragments.map(|fragment| Span {
+        from: fragment.from(),
+        to: fragment.to(),
+        seqnos: &fragment.seqnos,
+    });
+    let union = FragmentedTombstones::of_spans(order, spans.collect());
+    (!union.is_empty()).then_some(union)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::{MAX_SEQNO, ValueType, encode};
     use proptest::prelude::*;
 
     fn tombstone() -> impl Strategy<Value = RangeTombstone> {
@@ -185,6 +315,28 @@ mod tests {
         })
     }
 
+    /// The newest tombstone over `key`, by linear search.
+    fn hidden_by(
+        order: &KeyOrder,
+        tombstones: &[RangeTombstone],
+        key: &[u8],
+        snapshot: SeqNo,
+    ) -> SeqNo {
+        let covering = tombstones
+            .iter()
+            .filter(|t| order.compare(&t.start, key).is_le() && order.compare(key, &t.end).is_lt());
+        let visible = covering.map(|t| t.seqno).filter(|&seqno| seqno <= snapshot);
+        visible.max().unwrap_or(0)
+    }
+
+    fn order_of(reverse: bool) -> KeyOrder {
+        if reverse {
+            KeyOrder::ReverseBytewise
+        } else {
+            KeyOrder::Bytewise
+        }
+    }
+
     proptest! {
         #[test]
         fn fragments_hide_what_the_tombstones_hide(
@@ -192,20 +344,56 @@ mod tests {
             snapshot in 0..9_u64,
             reverse: bool,
         ) {
-            let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
-            let fragmented = FragmentedTombstones::new(&order, tombstones.clone());
+            let order = order_of(reverse);
+            let fragmented = FragmentedTombstones::new(&order, &tombstones);
             for key in 0..13_u8 {
-                let expected = tombstones
-                    .iter()
-                    .filter(|t| order.compare(&t.start, &[key]).is_le() && order.compare(&[key], &t.end).is_lt())
-                    .map(|t| t.seqno)
-                    .filter(|&seqno| seqno <= snapshot)
-                    .max()
-                    .unwrap_or(0);
+                let expected = hidden_by(&order, &tombstones, &[key], snapshot);
                 prop_assert_eq!(fragmented.covering_seqno(&[key], snapshot), expected);
             }
             for pair in fragmented.fragments().windows(2) {
                 prop_assert!(order.compare(&pair[0].end, &pair[1].start).is_le());
+            }
+        }
+
+        #[test]
+        fn files_that_share_a_key_hide_together_what_was_hidden(
+            tombstones in prop::collection::vec(tombstone(), 0..12),
+            cuts in prop::collection::btree_set((0..12_u8, any::<bool>()), 0..4),
+            snapshot in 0..9_u64,
+            reverse: bool,
+        ) {
+            let order = order_of(reverse);
+            let whole = FragmentedTombstones::new(&order, &tombstones);
+            let at = |key: u8| if reverse { 11 - key } else { key };
+            // Files end at cuts. A shared key belongs to both neighbours, another one to the next.
+            let point = |key: u8| encode(&[at(key)], 1, ValueType::Value);
+            let sentinel = |key: u8| encode(&[at(key)], MAX_SEQNO, ValueType::RangeDeletion);
+            let mut smallest = point(0);
+            let mut files = Vec::new();
+            for &(key, shared) in &cuts {
+                let largest = if shared { point(key) } else { sentinel(key) };
+                files.push(Arc::new(whole.clipped_to_file(&smallest, &largest)));
+                smallest = point(key);
+            }
+            files.push(Arc::new(whole.clipped_to_file(&smallest, &point(11))));
+            let union = union_of(&order, &files);
+            let written: Vec<_> = union.iter().flat_map(FragmentedTombstones::tombstones).collect();
+            for key in 0..12_u8 {
+                let expected = hidden_by(&order, &tombstones, &[key], snapshot);
+                let covering = |list: &FragmentedTombstones| list.covering_seqno(&[key], snapshot);
+                prop_assert_eq!(files.iter().map(|file| covering(file)).max(), Some(expected));
+                prop_assert_eq!(union.as_ref().map_or(0, covering), expected);
+                if key != at(11) {
+                    prop_assert_eq!(hidden_by(&order, &written, &[key], snapshot), expected);
+                }
+            }
+            for (file, (key, shared)) in files.iter().zip(cuts) {
+                for behind in key + 1..12 {
+                    prop_assert_eq!(file.covering_seqno(&[at(behind)], snapshot), 0);
+                }
+                if !shared {
+                    prop_assert_eq!(file.covering_seqno(&[at(key)], snapshot), 0);
+                }
             }
         }
     }

@@ -1,128 +1,198 @@
-//! Deliberate bugs, by which the tests are tested.
+//! Deliberate bugs that check whether the tests catch them.
 //!
-//! In a build with `--cfg koeldb_sabotage`, the environment variable `KOELDB_SABOTAGE` names a switch, and the engine has that
-//! bug. In every other build all switches are off by the time the code is compiled, and nothing of them is left in it.
-//! `.ci/sabotage` builds once, runs the suites with each switch, and says which were caught.
+//! In a build with `--cfg koeldb_sabotage`, the environment variable `KOELDB_SABOTAGE` names a
+//! switch, and the engine has that bug. In every other build all switches are compile-time false
+//! and leave no code behind. `.ci/sabotage` builds once, runs the suites with each switch, and
+//! reports which were caught.
 
 macro_rules! switches {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A bug that can be had on purpose.
+        /// A deliberate bug that the environment can enable.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Sabotage {
             $($(#[$doc])* $name,)*
         }
 
         impl Sabotage {
-            /// All of them.
+            /// All switches.
             pub const ALL: &'static [Sabotage] = &[$(Sabotage::$name,)*];
         }
     };
 }
 
 switches! {
-    // What is made durable, and in which order.
+    // Durability and its order.
 
     /// The rename of a small file is not made durable.
     UnsyncedDirectoryOfCurrent,
-    /// New tables are synced, their names are not.
+    /// New tables are synced, their directory entries are not.
     UnsyncedDirectoryOfTables,
-    /// A new MANIFEST is synced, its name is not.
+    /// A new MANIFEST is synced, its directory entry is not.
     UnsyncedDirectoryOfManifest,
-    /// A new log is synced, its name is not.
+    /// A new log is synced, its directory entry is not.
     UnsyncedDirectoryOfLog,
     /// Tables are not synced.
     UnsyncedTable,
-    /// Edits are appended to the MANIFEST and not synced.
+    /// Edits are appended to the MANIFEST but not synced.
     UnsyncedManifest,
-    /// A write that asked for a sync is acknowledged without one.
+    /// A write with `sync` is acknowledged without one.
     UnsyncedLog,
-    /// CURRENT names a new MANIFEST before that is written.
+    /// CURRENT names a new MANIFEST before the MANIFEST is written.
     CurrentBeforeManifest,
     /// A failed sync of a log or MANIFEST counts as done.
     IgnoredSyncError,
     /// A failed append to a log or MANIFEST counts as done.
     IgnoredAppendError,
-    /// A younger log is synced while older ones are not.
+    /// A newer log is synced before older ones.
     YoungerLogFirst,
-    /// A flush is recorded while the logs behind it may be lost for other families.
+    /// A flush is recorded while other families may still lose the logs after it.
     FlushAheadOfLogs,
-    /// A log that is closed while those before it are synced counts as behind the flush.
+    /// A log that is closed during the sync of older ones counts as newer than the flush.
     FlushAheadOfClosedLog,
-    /// A close leaves the end of the log unsynced.
+    /// Closing leaves the end of the log unsynced.
     CloseWithoutSync,
+    /// A log that only announces its compression counts as one with batches.
+    AnnouncementCounted,
 
-    // Files that go or come at the wrong time.
+    // Files that are created or removed at the wrong time.
 
-    /// A log is removed when one family does not need it.
+    /// A log is removed as soon as one family does not need it.
     LogRemovedEarly,
-    /// A family's recorded log number is past what it has not flushed.
+    /// Which logs may be removed follows from log numbers that were not recorded.
+    UnrecordedLogNumber,
+    /// The deletion of tracked logs is recorded in the edit that adds a table.
+    LogsDeletedWithTables,
+    /// A family's recorded log number is past data that it has not flushed.
     LogNumberAhead,
     /// The inputs of a compaction are removed before its edit is durable.
     InputsRemovedBeforeEdit,
-    /// After a failed change of the MANIFEST files are removed as if its outcome were known.
+    /// After a MANIFEST write of unknown outcome, files are removed as if the outcome were known.
     ForgottenUncertainty,
-    /// Recovery removes the old logs before it has recorded what was in them.
+    /// Recovery removes the old logs before it has recorded their contents.
     LogsRemovedBeforeRecoveryEdit,
-    /// Files in the directory do not keep their numbers from being used again.
+    /// Numbers of files in the directory may be reused.
     FileNumberReused,
-    /// A damaged log is not kept.
+    /// A damaged log is not archived.
     DamagedLogNotArchived,
 
     // Recovery.
 
-    /// Sequence numbers begin again below what was recovered.
+    /// Sequence numbers restart below the recovered ones.
     SeqnoReused,
-    /// A log is replayed though the end of the one before is missing.
+    /// A log is replayed although the end of the preceding log is missing.
     HoleAccepted,
-    /// A family with tables from behind the damage is opened with others from before it.
+    /// A family with tables newer than the damage is opened beside families older than it.
     InconsistencyAccepted,
-    /// After a stop nothing says in the new log that it continues.
+    /// After recovery stopped at damage, the new log has no mark that it continues.
     NoMarkAfterDamage,
+    /// The comparators of dropped families are compared too.
+    DroppedComparatorCompared,
+    /// A database with blob files is opened for writing.
+    BlobFilesForgotten,
+    /// A bound of a file that lies between two versions of a key counts as damage.
+    CutBoundRefused,
+    /// Synced batches behind a gap that no crash explains are put into the archive.
+    GapArchived,
+    /// A log that is retained for a prepared transaction is passed over.
+    PreparedDropped,
     /// One entry in seven is not replayed.
     EntryNotReplayed,
-    /// Checksums of log records are not compared.
+    /// Checksums of log records are not verified.
     LogChecksumSkipped,
+    /// Damage of the last record of a log or MANIFEST passes for a torn write.
+    DamageTakenForTear,
 
     // Errors and visibility.
 
-    /// Members of a group are told of success though the log failed.
+    /// Members of a write group are told of success although the log write failed.
     FollowersNotTold,
     /// Writes become visible before they are in the memtables.
     PublishedEarly,
-    /// A resume takes writes again without flushing past the log that failed.
+    /// A resume accepts writes without flushing past the failed log.
     ResumeWithoutFlush,
-    /// A background job that failed tells nobody.
+    /// A write that gives up during a slowdown leaves its debt to later writes.
+    StallDebtKept,
+    /// A log that cannot be created fails one write and stores no error.
+    LogCreationErrorNotStored,
+    /// The slots of ended threads stay until the next install of a super-version.
+    SlotsOfEndedThreadsKept,
+    /// A forked child unmaps the memory of a ring that its parent created.
+    InheritedRingUnmapped,
+    /// Values pinned in a memtable keep its memory without its charge.
+    PinnedValuesNotCharged,
+    /// Obsolete tables stay when their last reader goes.
+    ObsoleteTablesKept,
+    /// A batch of any length reaches the log.
+    BatchesUnbounded,
+    /// A merge may make a value of any length.
+    MergedValuesUnbounded,
+    /// A repair orders tables by their largest sequence number alone.
+    RepairedTablesTangled,
+    /// A job for which the system refuses a thread runs nowhere.
+    JobsNotHelped,
+    /// A failed background job is not reported.
     BackgroundErrorSwallowed,
-    /// The lock on the directory excludes nobody.
+    /// The directory lock excludes no other process.
     LockExcludesNobody,
-    /// The lock on the directory is of a kind that RocksDB does not see.
+    /// The directory lock is of a kind that RocksDB does not observe.
     LockUnknownToRocksDb,
-    /// A read-only open removes what looks like orphans.
+    /// A read-only open removes apparently obsolete files.
     ReadOnlyRemoves,
 
     // Wrong answers.
 
-    /// Compactions do not know of snapshots.
+    /// Compactions ignore snapshots.
     SnapshotUnknown,
-    /// The boundary between what a snapshot sees and what not is off by one.
+    /// The visibility boundary of a snapshot is off by one.
     SnapshotOffByOne,
-    /// A deletion is dropped though the key exists further down.
+    /// A deletion is dropped although the key exists on a lower level.
     LostTombstone,
-    /// A range deletion is dropped though its keys exist further down.
+    /// A range deletion is dropped although its keys exist on a lower level.
     LostRangeTombstone,
-    /// A single deletion is dropped where a newer entry hides it.
+    /// FIFO compaction decides as if there were no deeper levels.
+    FifoForgetsDeeperLevels,
+    /// The outputs of compactions have the age of their files, not of their entries.
+    AgesForgotten,
+    /// Range tombstones are not clipped to a file whose largest key is a point key.
+    TombstonesPastFile,
+    /// Keys are the same only if their bytes are, whatever the comparator says.
+    KeysEqualByBytes,
+    /// A merge onto a wide-column entity leaves its default column alone.
+    MergeDropsColumns,
+    /// A lookup that suspended searches finished runs again.
+    RunSearchedAgain,
+    /// An iterator leaves its range at the end opposite to its start.
+    IteratorLeavesRange,
+    /// A single deletion is dropped although a newer entry hides it.
     LostSingleDeletion,
-    /// Sequence numbers become zero above the last level.
+    /// Sequence numbers are zeroed above the last level.
     SeqnoZeroedEarly,
-    /// Operands are folded as if nothing were below them.
+    /// Operands are merged as if no older entry existed.
     MergeWithoutBase,
-    /// Checksums of blocks are not compared.
+    /// Block checksums are not verified.
     BlockChecksumSkipped,
-    /// A filter denies one key in sixteen that it has.
+    /// A filter denies one in sixteen keys that it contains.
     FilterDenies,
+    /// A flush that a drop overtakes takes the memtables from the family's handles.
+    DroppedFamilyForgotten,
+
+    // Options.
+
+    /// Values that RocksDB wrote to an OPTIONS file are refused as if they were set in code.
+    LoadedValuesRefused,
+    /// Every family has the compaction filter of the database.
+    FilterOfEveryFamily,
+    /// An open without the directory of the logs finds no logs, and goes on.
+    LogsElsewhereForgotten,
+    /// The directory of the logs is taken from OPTIONS whoever uses it.
+    LogsOfTheOriginalTaken,
+    /// The recorded directory is used although it is the database's own before it was moved.
+    OwnDirectoryTakenForLogs,
+    /// LOG need not name the directory of the logs that is in OPTIONS.
+    AnyLogFileBelieved,
 }
 
-/// Whether the engine is to have the bug.
+/// Whether the bug is enabled.
 #[cfg(not(koeldb_sabotage))]
 #[inline(always)]
 #[must_use]
@@ -130,10 +200,10 @@ pub const fn is_on(_: Sabotage) -> bool {
     false
 }
 
-/// Whether the engine is to have the bug.
+/// Whether the bug is enabled.
 ///
 /// # Panics
-/// If the environment names no switch of these.
+/// If the environment names an unknown switch.
 #[cfg(koeldb_sabotage)]
 #[must_use]
 pub fn is_on(which: Sabotage) -> bool {

@@ -1,8 +1,9 @@
-//! The atomics, locks and threads of code that models go through: the standard library's, or Loom's where models are
-//! built (`--cfg loom`).
+//! Atomics, locks and threads for code with Loom models: the standard library's, or Loom's under
+//! `--cfg loom`.
 //!
-//! A module whose steps are to be interleaved takes its shared state from here, and nothing else in it knows of models.
-//! Under `--cfg loom` such code runs inside `explore` alone. Reference counts stay the standard library's.
+//! A module whose steps are to be interleaved takes its shared state from here, and contains
+//! nothing else about models. Under `--cfg loom` such code runs only inside `explore`. Reference
+//! counts remain the standard library's.
 
 pub use std::sync::atomic::Ordering;
 
@@ -27,7 +28,7 @@ pub use loom::{
 #[doc(hidden)]
 pub use loom;
 
-/// Loom's, which takes no `const`.
+/// Loom's `thread_local!`, which does not accept `const`.
 #[cfg(loom)]
 #[macro_export]
 #[doc(hidden)]
@@ -48,27 +49,28 @@ pub use loom::cell::UnsafeCell;
 #[cfg(not(loom))]
 pub use PlainCell as UnsafeCell;
 
-/// The standard cell behind the interface of Loom's, which notices accesses that overlap; in models, too.
+/// The standard cell with the interface of Loom's, which detects overlapping accesses; plain in
+/// models too.
 #[derive(Debug, Default)]
 pub struct PlainCell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> PlainCell<T> {
-    /// A cell around `value`.
+    /// Creates a cell around `value`.
     pub const fn new(value: T) -> Self {
         PlainCell(std::cell::UnsafeCell::new(value))
     }
 
-    /// Lends the address; whoever writes through it must be alone.
+    /// Lends the address; a caller that writes through it needs exclusive access.
     #[inline]
     pub fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
         access(self.0.get())
     }
 }
 
-/// How often a thread that waits looks again before it sleeps; in models once, which shows what twice would.
+/// Spin iterations before a waiting thread sleeps; one in models, as more add no behaviour.
 pub const SPINS: u32 = if cfg!(loom) { 1 } else { 2_000 };
 
-/// How many threads run at once; two in models, so that there are some that spin and some that do not.
+/// The number of hardware threads; two in models, so that some threads spin and some do not.
 #[must_use]
 pub fn cores() -> usize {
     match cfg!(loom) {
@@ -77,7 +79,7 @@ pub fn cores() -> usize {
     }
 }
 
-/// Locks, also if somebody panicked under the lock: what is guarded is whole between any two steps.
+/// Locks, ignoring poisoning: the guarded state is consistent between any two steps.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
@@ -85,7 +87,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// [`lock`] for what no model interleaves: the standard library's mutex, in models, too.
+/// [`lock`] for the standard library's mutex in code that no model interleaves, in models too.
 #[inline]
 pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
@@ -93,17 +95,18 @@ pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A model has no clock: the time is over whenever another thread has had its turn.
+/// A model has no clock: the timeout expires once another thread has run.
 #[cfg(loom)]
 pub fn park_timeout(_: std::time::Duration) {
     yield_now();
 }
 
-/// Runs `model` under every interleaving of its threads with up to three preemptions, with four under `KOELDB_FLOORS=long`,
-/// and says how many there were.
+/// Runs `model` under every interleaving of its threads with up to three preemptions.
+///
+/// `KOELDB_FLOORS=long` allows four. Prints the number of interleavings.
 ///
 /// # Panics
-/// If the model panics under one of them, or its threads wait for each other.
+/// If the model panics under one of them, or its threads deadlock.
 #[cfg(loom)]
 pub fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The handle and its shards.
+//! The cache handle and its shards.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -9,12 +9,12 @@ use koeldb_base::{Error, ErrorKind, Result};
 use crate::shard::{Refused, Shard};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard};
 
-/// A shard is not made smaller than this by default.
+/// The smallest shard size chosen by default.
 const SHARD_BYTES_MIN: u64 = 512 << 10;
 const SHARD_BITS_DEFAULT_MAX: u32 = 6;
 const SHARD_BITS_MAX: u32 = 20;
 
-/// What an entry is found by: a file, under a number from [`Cache::new_id`], and an offset in it.
+/// The key of an entry: a file, numbered by [`Cache::new_id`], and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     /// The file.
@@ -24,7 +24,7 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// A hash whose bits are all good: the halves of a product of both parts.
+    /// A well-mixed hash: the XORed halves of a 128-bit product of both parts.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the product apart")]
     pub(crate) fn hash(self) -> u64 {
@@ -35,24 +35,24 @@ impl CacheKey {
     }
 }
 
-/// How dearly an entry is kept.
+/// The eviction priority of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
-    /// Longest: indexes and filters.
+    /// Kept longest: indexes and filters.
     High,
-    /// As usual: data.
+    /// Normal: data.
     #[default]
     Low,
-    /// Shortest: what is unlikely to be asked for again.
+    /// Kept shortest: entries unlikely to be used again.
     Bottom,
 }
 
-/// Which entry goes first.
+/// The eviction policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CachePolicy {
-    /// The one used longest ago, low priorities before high ones.
+    /// Least recently used first, low priorities before high ones.
     Lru,
-    /// One that proved of little use; a scan does not push out what is asked for again and again. The default.
+    /// S3-FIFO, which resists scans: a scan does not evict entries in repeated use. The default.
     #[default]
     Clock,
 }
@@ -60,18 +60,19 @@ pub enum CachePolicy {
 /// The settings of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// How many bytes of charges are kept, [`Cache::ENTRY_OVERHEAD`] for each entry included.
+    /// The total of charges, including [`Cache::ENTRY_OVERHEAD`] for each entry.
     pub capacity_bytes: u64,
-    /// The logarithm of the number of shards, at most 20; `None` for as many as leave 512 KiB to each, at most
-    /// 64 shards.
+    /// The base-2 logarithm of the number of shards, at most 20.
+    ///
+    /// `None` chooses as many shards as leave at least 512 KiB to each, up to 64.
     pub shard_bits: Option<u32>,
-    /// Whether an insertion is refused if nothing can be evicted for it; otherwise the capacity is exceeded
-    /// while entries are pinned.
+    /// Whether an insertion fails if nothing can be evicted for it; otherwise pinned entries may
+    /// exceed the capacity.
     pub strict_capacity: bool,
-    /// LRU: the share of the capacity in which entries of high priority, and entries that were asked for, are
-    /// kept before others; 0 for no difference.
+    /// LRU: the share of the capacity reserved for entries of high priority and entries that were
+    /// hit; 0 disables the distinction.
     pub high_priority_ratio: f64,
-    /// Which entry goes first.
+    /// The eviction policy.
     pub policy: CachePolicy,
 }
 
@@ -100,27 +101,27 @@ impl CacheOptions {
     }
 }
 
-/// How often a cache was asked, and what came of it.
+/// Operation counts of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Look-ups that found an entry.
+    /// Lookups that found an entry.
     pub hits: u64,
-    /// Look-ups that found none.
+    /// Lookups that found no entry.
     pub misses: u64,
-    /// Entries taken in.
+    /// Entries inserted.
     pub inserts: u64,
-    /// Entries that made room for others.
+    /// Entries evicted.
     pub evictions: u64,
 }
 
-/// A cache. Clones are handles to the same.
+/// A cache. Clones are handles to the same one.
 pub struct Cache<T> {
     inner: Arc<Inner<T>>,
 }
 
 struct Inner<T> {
     shards: Box<[Padded<T>]>,
-    /// Bits of the hash below those that choose the shard.
+    /// The position of the hash bits that choose the shard.
     shard_shift: u32,
     strict_capacity: bool,
     capacity: AtomicU64,
@@ -134,7 +135,7 @@ struct Padded<T>(Mutex<Shard<T>>);
 impl<T> Padded<T> {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Shard<T>> {
-        // Nothing that may panic by a user's fault runs under the lock.
+        // No user code that may panic runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,10 +149,10 @@ impl<T> Clone for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    /// What each entry is charged for its place in the cache, in bytes.
+    /// The charge of each entry for the cache's own memory, in bytes.
     pub const ENTRY_OVERHEAD: u64 = 80;
 
-    /// An empty cache.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new(options: &CacheOptions) -> Self {
         let bits = options.shard_bits();
@@ -171,13 +172,13 @@ impl<T> Cache<T> {
         }
     }
 
-    /// A number that no other file in this cache has.
+    /// Returns a file number that is unique in this cache.
     #[must_use]
     pub fn new_id(&self) -> u64 {
         self.inner.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The entry under `key`, which is pinned as long as it is held.
+    /// Finds the entry with `key`; the returned reference pins it.
     #[inline]
     #[must_use]
     pub fn get(&self, key: &CacheKey) -> Option<Arc<T>> {
@@ -185,14 +186,16 @@ impl<T> Cache<T> {
         self.shard(hash).lock().get(key, hash)
     }
 
-    /// Puts an entry under `key` in place of an older one, and evicts others until all fit. `charge` is what
-    /// the value takes in bytes, to which [`Cache::ENTRY_OVERHEAD`] is added.
+    /// Inserts an entry, replacing an older one, and evicts others until all fit.
     ///
-    /// An entry larger than a shard is not kept. Unless the capacity is strict, that is no error, and entries
-    /// that are pinned may exceed the capacity.
+    /// `charge` is the memory of the value in bytes, to which [`Cache::ENTRY_OVERHEAD`] is added.
+    ///
+    /// An entry larger than a shard is not kept. Unless the capacity is strict, that is no error,
+    /// and pinned entries may exceed the capacity.
     ///
     /// # Errors
-    /// `MemoryLimit` if the capacity is strict and not enough can be evicted; the older entry is gone then.
+    /// `MemoryLimit` if the capacity is strict and not enough can be evicted; the older entry is
+    /// then gone.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -216,21 +219,23 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Whether it is worth the trouble to put in what a long scan passes by, for which `key` stands: always while there
-    /// is room, and one time in 64 when that would push out something else. So a pass through more than the cache
-    /// holds costs little and leaves a part of itself, and passes over what would fit end up in the cache.
+    /// Whether to insert an entry that a long scan passes by: always if there is room, otherwise 1
+    /// in 64.
+    ///
+    /// `key` selects the shard. A scan over more than the cache holds thus costs little and leaves
+    /// a part of itself, and repeated scans over a range that fits end up in the cache.
     #[must_use]
     pub fn admits_passing(&self, key: &CacheKey) -> bool {
         self.shard(key.hash()).lock().admits_passing()
     }
 
-    /// Takes the entry under `key` out; whoever holds it keeps it.
+    /// Removes the entry with `key`; pinned references stay valid.
     pub fn remove(&self, key: &CacheKey) -> Option<Arc<T>> {
         let hash = key.hash();
         self.shard(hash).lock().remove(key, hash)
     }
 
-    /// Changes the capacity, evicting what does not fit any more.
+    /// Changes the capacity and evicts entries that no longer fit.
     pub fn set_capacity(&self, bytes: u64) {
         self.inner.capacity.store(bytes, Ordering::Relaxed);
         let share = bytes.div_ceil(self.inner.shards.len() as u64);
@@ -246,13 +251,13 @@ impl<T> Cache<T> {
         self.inner.capacity.load(Ordering::Relaxed)
     }
 
-    /// The bytes that all entries are charged for.
+    /// The total charge of all entries in bytes.
     #[must_use]
     pub fn usage(&self) -> u64 {
         self.sum(Shard::usage)
     }
 
-    /// The bytes that pinned entries are charged for. Looks at every entry.
+    /// The total charge of pinned entries in bytes. Visits every entry.
     #[must_use]
     pub fn pinned_usage(&self) -> u64 {
         self.sum(Shard::pinned_usage)
@@ -270,7 +275,7 @@ impl<T> Cache<T> {
         self.len() == 0
     }
 
-    /// How often the cache was asked, and what came of it.
+    /// The operation counts.
     #[must_use]
     pub fn counts(&self) -> CacheCounts {
         CacheCounts {

@@ -1,10 +1,12 @@
-//! S3-FIFO: three queues and no moving on a hit (Yang et al., "FIFO queues are all you need for cache
-//! eviction", SOSP 2023).
+//! S3-FIFO eviction: queues without movement on a hit.
 //!
-//! New entries queue in a *small* list. Those asked for while there go on to the *main* list; the others leave
-//! soon, so a scan passes through without touching the main list. What left is remembered by its tag, and goes
-//! to the main list at once if it comes back. An entry at the end of the main list that was asked for gets
-//! another round for each time. A hit only counts up to three.
+//! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
+//!
+//! New entries enter a *small* queue. Entries that are hit there move on to the *main* queue; the
+//! others are evicted soon, so a scan passes through without touching the main queue. The tags of
+//! entries evicted from the small queue are remembered; such an entry enters the main queue
+//! directly if it returns. An entry at the end of the main queue gets another round for each hit. A
+//! hit only increments a counter, up to three.
 
 use crate::cache::Priority;
 use crate::entry::{Entries, Place};
@@ -17,11 +19,13 @@ const MAIN: u8 = 1;
 
 const HEAT_MAX: u8 = 3;
 
-/// The share of the capacity that the small list may take before it is evicted from.
+/// The small queue is evicted from if it exceeds the capacity divided by this.
 const SMALL_SHARE: u64 = 10;
 
-/// As many tags as entries, divided by this, are believed. The paper takes the main list's length; half of it
-/// gains 0.5 points of hits on Zipf 0.9 with a third of the keys in the cache.
+/// The ghost window is the number of entries divided by this.
+///
+/// The paper uses the main queue's length; half of it gains 0.5 points of hit rate on Zipf 0.9 with
+/// a third of the keys in the cache.
 const GHOST_DIVISOR: usize = 2;
 
 pub(crate) struct Clock {
@@ -45,7 +49,7 @@ impl Clock {
         self.small_bytes_max = capacity / SMALL_SHARE;
     }
 
-    /// Follows the index's growth with the number of tags remembered.
+    /// Resizes the ghost table with the index.
     pub(crate) fn resize(&mut self, bucket_count: usize) {
         self.ghosts.resize(bucket_count);
     }
@@ -79,7 +83,7 @@ impl Clock {
         }
     }
 
-    /// Takes the next entry to go out of its list; `None` if all are pinned, or too many.
+    /// Removes the next victim from its queue; `None` if all are pinned, or too many.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,

@@ -1,37 +1,38 @@
-//! Entries, and the places they lie at.
+//! Cache entries and the slots that hold them.
 
 use std::ops::{Index, IndexMut};
 
 use crate::cache::{CacheKey, Priority};
 use crate::sync::Arc;
 
-/// The place of an entry in its shard.
+/// The slot of an entry in its shard.
 pub(crate) type Place = u32;
 
-/// No place.
+/// No slot.
 pub(crate) const NOWHERE: Place = u32::MAX;
 
-/// An entry with what the policies keep about it.
+/// An entry with its policy state.
 pub(crate) struct Entry<T> {
     pub(crate) key: CacheKey,
-    /// Absent at a free place.
+    /// `None` in a free slot.
     pub(crate) value: Option<Arc<T>>,
     pub(crate) charge: u64,
     /// The part of the hash by which the index finds the entry.
     pub(crate) tag: u32,
     /// The neighbour towards the head of the list.
     pub(crate) newer: Place,
-    /// The neighbour towards the tail of the list; at a free place, the next free one.
+    /// The neighbour towards the tail of the list; in a free slot, the next free one.
     pub(crate) older: Place,
-    /// The list, by the policy's own numbering.
+    /// The list that contains the entry, as numbered by the policy.
     pub(crate) list: u8,
-    /// Clock: how often the entry was asked for, up to 3. LRU: whether it was.
+    /// S3-FIFO: the number of hits, up to 3. LRU: whether the entry was hit.
     pub(crate) heat: u8,
     pub(crate) priority: Priority,
 }
 
 impl<T> Entry<T> {
-    /// Whether somebody outside of the cache holds the value. Under the shard's lock a false stays false.
+    /// Whether the value has references outside the cache. Under the shard's lock, false stays
+    /// false.
     pub(crate) fn is_pinned(&self) -> bool {
         self.value
             .as_ref()
@@ -63,7 +64,7 @@ impl<T> Entries<T> {
         self.places.iter().filter(|entry| entry.value.is_some())
     }
 
-    /// Finds a place for an entry; `None` if there are too many.
+    /// Stores an entry in a free slot; `None` if there are too many.
     pub(crate) fn put(&mut self, entry: Entry<T>) -> Option<Place> {
         let place = if self.free == NOWHERE {
             let place = u32::try_from(self.places.len()).ok()?;
@@ -82,7 +83,7 @@ impl<T> Entries<T> {
         Some(place)
     }
 
-    /// Frees a place; the caller drops the value, outside of the lock.
+    /// Frees a slot; the caller drops the value outside the lock.
     pub(crate) fn take(&mut self, place: Place) -> Option<Arc<T>> {
         let free = self.free;
         let entry = &mut self[place];

@@ -1,13 +1,13 @@
-//! The memory of what was sent away: tags without entries.
+//! The ghost table of S3-FIFO: tags of evicted entries.
 //!
-//! A tag lies in one of four neighbouring buckets, with the time it was added at; time counts additions. The
-//! oldest of the four makes room. Forgetting early and mistaking one tag for another cost a worse choice, no
-//! more.
+//! A tag is stored in one of four neighbouring buckets, with the time it was added; time counts
+//! additions. A new tag replaces the oldest of the four. Forgetting early and confusing tags merely
+//! lead to a worse eviction choice.
 
 const GROUP: usize = 4;
 
 pub(crate) struct Ghosts {
-    /// The tag above, the time below.
+    /// The tag in the high half, the time in the low half.
     buckets: Vec<u64>,
     now: u32,
 }
@@ -20,8 +20,9 @@ impl Ghosts {
         }
     }
 
-    /// Makes room for some `count` tags, a power of two and not less than before. A group's tags go to groups of
-    /// their own size, so none is lost.
+    /// Resizes to about `count` tags, a power of two that is not smaller than before.
+    ///
+    /// The tags of a group move to groups of its own, so none is lost.
     pub(crate) fn resize(&mut self, count: usize) {
         let empty = vec![0; count.max(GROUP)];
         let old = std::mem::replace(&mut self.buckets, empty);
@@ -35,7 +36,7 @@ impl Ghosts {
         self.put(u64::from(tag) << 32 | u64::from(self.now));
     }
 
-    /// Whether `tag` is among the last `window` added; it is forgotten.
+    /// Whether `tag` is among the last `window` added; removes it if found.
     pub(crate) fn recall(&mut self, tag: u32, window: usize) -> bool {
         let group = self.group(tag);
         let Some(at) = (group..group + GROUP).find(|&at| tag_of(self.buckets[at]) == tag) else {

@@ -1,20 +1,21 @@
-//! From hashes to places: open addressing with linear probing.
+//! The hash index from tags to slots: open addressing with linear probing.
 //!
-//! A bucket holds a tag, 32 bits of the hash, and a place plus one; 0 is empty. The tag decides where a bucket
-//! belongs, so that neither growing nor removing looks at entries. Removal shifts later buckets back, so there
-//! are no tombstones and a search ends at the first empty bucket.
+//! A bucket holds a tag, which is 32 bits of the hash, and a slot number plus one; 0 is empty. The
+//! tag determines a bucket's home, so that neither growing nor removing accesses entries. Removal
+//! shifts later buckets back, so there are no tombstones and a search ends at the first empty
+//! bucket.
 
 use crate::entry::Place;
 
 const BUCKETS_MIN: usize = 16;
 
 pub(crate) struct Index {
-    /// A power of two of them, at most three quarters taken.
+    /// A power of two of buckets, at most three quarters full.
     buckets: Vec<u64>,
     len: usize,
 }
 
-/// The part of a hash that the index uses. The highest bits chose the shard.
+/// The part of a hash that the index uses. The highest bits choose the shard.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "a part of the hash")]
 pub(crate) fn tag_of(hash: u64) -> u32 {
@@ -52,7 +53,7 @@ impl Index {
         self.buckets.len()
     }
 
-    /// The place under `wanted` that satisfies `is_it`.
+    /// The slot with tag `wanted` that satisfies `is_it`.
     #[inline]
     pub(crate) fn find(&self, wanted: u32, is_it: impl Fn(Place) -> bool) -> Option<Place> {
         let mask = self.buckets.len() - 1;
@@ -69,7 +70,7 @@ impl Index {
         }
     }
 
-    /// Adds a place that is not there yet; true if there are more buckets now.
+    /// Adds a slot that is not in the index; returns true if the number of buckets grew.
     pub(crate) fn insert(&mut self, tag: u32, place: Place) -> bool {
         let grows = (self.len + 1) * 4 > self.buckets.len() * 3;
         if grows {
@@ -94,7 +95,7 @@ impl Index {
         self.buckets[at] = bucket;
     }
 
-    /// Removes a place that is there.
+    /// Removes a slot that is in the index.
     pub(crate) fn remove(&mut self, tag_of_place: u32, place_removed: Place) {
         let wanted = bucket(tag_of_place, place_removed);
         let mask = self.buckets.len() - 1;
@@ -110,7 +111,7 @@ impl Index {
             if bucket == 0 {
                 break;
             }
-            // A bucket may move back to the hole unless that lies in front of where it belongs.
+            // A bucket may move back to the hole unless the hole lies before its home.
             let home = tag(bucket) as usize & mask;
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.buckets[hole] = bucket;
@@ -134,7 +135,7 @@ mod tests {
             let mut index = Index::new();
             let mut model: HashMap<Place, u32> = HashMap::new();
             for (insert, tag, place) in steps {
-                // Few homes, so that probing sequences run into each other and around the end.
+                // Few homes, so that probe sequences collide and wrap around.
                 let tag = tag % 5 * 7 + 13;
                 if insert {
                     model.entry(place).or_insert_with(|| {

@@ -1,17 +1,19 @@
 //! KoelDB's cache of charged, reference-counted entries.
 //!
-//! Its job is to keep what was dear to get, within a number of bytes, and to choose what goes. What the entries
-//! are — blocks, rows, blobs — and how they are got is left to others: an entry is an [`Arc`](std::sync::Arc)
+//! It keeps expensive values within a number of bytes, and chooses which to evict. It does not
+//! interpret entries (blocks, rows, blobs) or load them: an entry is an [`Arc`](std::sync::Arc)
 //! with a charge.
 //!
 //! - [`cache`](Cache): the handle; shards and their locks.
-//! - `shard`: entries, the index that finds them, what they weigh.
-//! - `policy`: which entry goes next: `clock`, which resists scans, or `lru`, with pools by [`Priority`].
-//!   Both are lists through the entries (`list`); a clock also remembers what it sent away (`ghost`).
+//! - `shard`: entries, the index that finds them, their total charge.
+//! - `policy`: the eviction policy: `clock` is S3-FIFO, which resists scans; `lru` has pools by
+//!   [`Priority`]. Both are lists through the entries (`list`); S3-FIFO also remembers evicted tags
+//!   (`ghost`).
 //!
-//! Any number of threads may use a cache. A hit takes the lock of one shard for a few nanoseconds, clones an
-//! `Arc`, allocates nothing and writes to no other memory that threads share. Values are dropped outside of
-//! locks. An entry that somebody holds is *pinned*: it is not evicted, and its bytes keep counting.
+//! Any number of threads may use a cache concurrently. A hit takes the lock of one shard for a few
+//! nanoseconds, clones an `Arc`, allocates nothing and writes to no other shared memory. Values are
+//! dropped outside the locks. An entry with outside references is *pinned*: it is not evicted, and
+//! its bytes keep counting.
 
 mod cache;
 mod clock;

@@ -1,10 +1,10 @@
-//! Lists that run through the entries.
+//! Intrusive doubly linked lists of entries.
 
 use crate::entry::{Entries, NOWHERE, Place};
 
 /// A list from the newest entry at its head to the oldest at its tail.
 pub(crate) struct List {
-    /// The number entries carry that are in this list.
+    /// The list number stored in its entries.
     id: u8,
     head: Place,
     tail: Place,
@@ -27,7 +27,7 @@ impl List {
         self.len
     }
 
-    /// The charges of all entries in the list.
+    /// The total charge of its entries.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -52,7 +52,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes an entry of this list out.
+    /// Removes an entry of this list.
     pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
         let entry = &entries[place];
         debug_assert_eq!(entry.list, self.id, "the entry is in this list");
@@ -71,7 +71,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// Makes an entry of this list its newest.
+    /// Moves an entry of this list to its head.
     pub(crate) fn renew<T>(&mut self, entries: &mut Entries<T>, place: Place) {
         if self.head != place {
             self.unlink(entries, place);

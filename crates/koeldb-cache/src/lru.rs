@@ -1,9 +1,10 @@
-//! Least recently used first, in three pools.
+//! LRU eviction in three pools.
 //!
-//! Entries of high priority, and entries that were asked for, lie in the *high* pool, which keeps to its share
-//! of the capacity: what exceeds it moves on to the head of the *low* pool, where other entries begin. Entries
-//! of bottom priority begin in the *bottom* pool. Eviction empties the bottom pool first, then the low one.
-//! Without a share for the high pool there is one list, and one for the bottom (RocksDB `cache/lru_cache.cc`).
+//! Entries of high priority, and entries that were hit, are in the *high* pool, which is limited to
+//! its share of the capacity: the excess moves on to the head of the *low* pool, where other
+//! entries start. Entries of bottom priority start in the *bottom* pool. Eviction empties the
+//! bottom pool first, then the low one. Without a share for the high pool there is one list, and
+//! one for the bottom (RocksDB `cache/lru_cache.cc`).
 
 use crate::cache::Priority;
 use crate::entry::{Entries, Place};
@@ -73,7 +74,7 @@ impl Lru {
         self.pools[pool].unlink(entries, place);
     }
 
-    /// Takes the next entry to go out of its pool; `None` if all are pinned, or too many.
+    /// Removes the next victim from its pool; `None` if all are pinned, or too many.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
@@ -86,7 +87,7 @@ impl Lru {
                     pool.unlink(entries, place);
                     return Some(place);
                 }
-                // In use right now, so used most recently.
+                // It is in use, so it counts as most recently used.
                 pool.renew(entries, place);
                 patience.lose()?;
             }
@@ -94,7 +95,7 @@ impl Lru {
         None
     }
 
-    /// Moves what the high pool has too much to the low pool.
+    /// Moves the excess of the high pool to the low pool.
     fn overflow<T>(&mut self, entries: &mut Entries<T>) {
         while self.pools[HIGH].bytes() > self.high_bytes_max {
             let Some(place) = self.pools[HIGH].tail() else {

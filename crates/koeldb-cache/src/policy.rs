@@ -1,15 +1,16 @@
-//! Which entry goes next: a closed choice.
+//! The eviction policy of a shard: S3-FIFO or LRU.
 
 use crate::cache::{CacheOptions, CachePolicy};
 use crate::clock::Clock;
 use crate::entry::{Entries, Place};
 use crate::lru::Lru;
 
-/// How many pinned entries one insertion passes by before it gives up. They move to the head of their list on
-/// the way, so the next insertion goes on behind them.
+/// The number of pinned entries that one insertion skips before it gives up.
+///
+/// They move to the head of their list on the way, so the next insertion continues after them.
 const PATIENCE: u32 = 1024;
 
-/// What is left of the effort to find an entry that can go.
+/// The remaining number of pinned entries that an eviction may skip.
 pub(crate) struct Patience(u32);
 
 impl Patience {
@@ -17,7 +18,7 @@ impl Patience {
         Patience(PATIENCE)
     }
 
-    /// A pinned entry was met; `None` when that was one too many.
+    /// Counts a skipped pinned entry; `None` once the budget is exhausted.
     pub(crate) fn lose(&mut self) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
         Some(())

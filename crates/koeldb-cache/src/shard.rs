@@ -1,6 +1,7 @@
-//! One shard: its entries, the index that finds them, what they weigh, and the policy that lets them go.
+//! A cache shard: its entries, their index, their total charge, and the eviction policy.
 //!
-//! Everything here runs under the shard's lock; values that leave are handed out to be dropped outside of it.
+//! Everything here runs under the shard's lock; evicted values are returned to be dropped outside
+//! it.
 
 use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
 use crate::entry::{Entries, Entry, NOWHERE, Place};
@@ -8,14 +9,17 @@ use crate::index::{Index, tag_of};
 use crate::policy::{Patience, Policy};
 use crate::sync::Arc;
 
-/// A shard has room while one part in so many is free; less than that may be left by an entry that did not fit.
+/// A shard has room while more than this fraction of it (1/16) is free.
+///
+/// A smaller remainder may be left by an entry that did not fit.
 const FREE_SHARE: u64 = 16;
 
-/// Of those that pass through a full shard one in so many is taken in (bimodal insertion; Qureshi et al., "Adaptive
-/// insertion policies for high performance caching", ISCA 2007).
+/// One in this many passing entries is admitted to a full shard (bimodal insertion).
+///
+/// Source: Qureshi et al., "Adaptive insertion policies for high performance caching", ISCA 2007.
 const PASSING_PER_ENTRY: u32 = 64;
 
-/// An entry was not taken in.
+/// The error of a refused insertion.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Refused;
 
@@ -26,11 +30,11 @@ pub(crate) struct Shard<T> {
     usage: u64,
     capacity: u64,
     policy: Policy,
-    /// Counts what asked to be put in while it passed.
+    /// Counts the passing entries that asked for admission.
     passing: u32,
 }
 
-/// Values on their way out. The first needs no allocation, and most often there is no other.
+/// Evicted values. The first needs no allocation, and usually it is the only one.
 pub(crate) struct Evicted<T> {
     first: Option<Arc<T>>,
     others: Vec<Arc<T>>,
@@ -77,8 +81,10 @@ impl<T> Shard<T> {
         self.entries[place].value.clone()
     }
 
-    /// Puts an entry in, or says that it could not: it is larger than the shard, or the capacity is strict and
-    /// not enough can go. An older entry under the key is gone in any case.
+    /// Inserts an entry, or refuses it.
+    ///
+    /// It is refused if it is larger than the shard, or if the capacity is strict and not enough
+    /// can be evicted. An older entry with the key is removed in any case.
     pub(crate) fn insert(
         &mut self,
         key: CacheKey,
@@ -123,7 +129,8 @@ impl<T> Shard<T> {
         (evicted, Ok(()))
     }
 
-    /// Whether an entry that is unlikely to be asked for again is to be put in: there is room, or it is its turn.
+    /// Whether to insert an entry that is unlikely to be used again: there is room, or it is its
+    /// turn.
     pub(crate) fn admits_passing(&mut self) -> bool {
         if self.capacity.saturating_sub(self.usage) > self.capacity / FREE_SHARE {
             return true;
@@ -169,7 +176,7 @@ impl<T> Shard<T> {
             .find(tag_of(hash), |place| self.entries[place].key == *key)
     }
 
-    /// Evicts until `bytes` more fit, or nothing can go.
+    /// Evicts until `bytes` more fit, or nothing can be evicted.
     fn make_room(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
         let mut patience = Patience::new();
         while self.usage.saturating_add(bytes) > self.capacity {
@@ -181,7 +188,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Frees the place of an entry that is in no list any more.
+    /// Frees the slot of an entry that is in no list any more.
     fn release(&mut self, place: Place) -> Option<Arc<T>> {
         let entry = &self.entries[place];
         self.usage -= entry.charge;

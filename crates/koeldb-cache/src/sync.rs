@@ -1,4 +1,4 @@
-//! The atomics, locks and reference counts that models replace: the standard library's, or Loom's when the models are built.
+//! Synchronization primitives of the cache: the standard library's, or Loom's in models.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic::AtomicU64};

@@ -1,4 +1,6 @@
-//! Writes the seeds of fuzz targets: `seeds CORPUS [TARGET...]` makes a folder for each target, by default for all.
+//! Writes the seeds of fuzz targets: `seeds CORPUS [TARGET...]`.
+//!
+//! Creates a folder for each target, by default for all.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Files whose bytes are at hand.
+//! In-memory files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct BytesFile {
 }
 
 impl BytesFile {
-    /// A file with these bytes.
+    /// Creates a file with these bytes.
     #[must_use]
     pub fn new(path: impl AsRef<Path>, bytes: impl Into<Vec<u8>>) -> Arc<Self> {
         Arc::new(BytesFile {
@@ -25,7 +25,7 @@ impl BytesFile {
         })
     }
 
-    /// Where reads began and how much they asked for, so far.
+    /// The offsets and lengths of all reads so far.
     #[must_use]
     pub fn reads(&self) -> Vec<(u64, usize)> {
         let reads = self.reads.lock();
@@ -61,10 +61,10 @@ impl RandomAccessFile for BytesFile {
     }
 }
 
-/// Gives a file in memory these bytes, whether it was there or not.
+/// Writes a file of an in-memory file system, replacing an existing one.
 ///
 /// # Errors
-/// If the path has no directory.
+/// If the path's directory does not exist.
 pub fn put_file(fs: &MemoryFileSystem, path: &Path, bytes: &[u8]) -> Result<()> {
     if fs.exists(path)? {
         fs.remove_file(path)?;

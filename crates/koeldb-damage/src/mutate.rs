@@ -1,8 +1,8 @@
-//! Bytes changed at random, with a liking for what numbers break at.
+//! Random changes of bytes, with a preference for boundary values.
 
 use koeldb_testkit::Random;
 
-/// Numbers at which decoders break: ends of ranges, and one beside them.
+/// Numbers at which decoders break: ends of ranges, and their neighbours.
 const NUMBERS: [u64; 14] = [
     0,
     1,
@@ -20,12 +20,12 @@ const NUMBERS: [u64; 14] = [
     u64::MAX,
 ];
 
-/// A place in `0..len`; 0 if that is empty.
+/// An index in `0..len`; 0 if that is empty.
 fn place(random: &mut Random, len: usize) -> usize {
     usize::try_from(random.below(len as u64)).unwrap_or(0)
 }
 
-/// A number that decoders break at, or any.
+/// A boundary value or a random number.
 fn number(random: &mut Random) -> u64 {
     match random.below(4) {
         0 => random.draw(),
@@ -34,7 +34,7 @@ fn number(random: &mut Random) -> u64 {
     }
 }
 
-/// A number as it is stored: of one, two, four or eight bytes, or of as many as it takes.
+/// A number in stored form: of one, two, four or eight bytes, or a varint.
 fn stored(random: &mut Random) -> Vec<u8> {
     let number = number(random);
     match random.below(5) {
@@ -50,7 +50,7 @@ fn stored(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Changes `bytes` in one place, and leaves their number as it is.
+/// Changes `bytes` in one place, without changing their length.
 pub fn in_place(random: &mut Random, bytes: &mut [u8]) {
     if bytes.is_empty() {
         return;
@@ -73,7 +73,7 @@ pub fn in_place(random: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-/// Changes `bytes` in one place, in whatever way; `other` lends what might fit.
+/// Changes `bytes` in one place in any way; `other` provides bytes to insert.
 pub fn anyhow(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     let at = place(random, bytes.len() + 1);
     match random.below(8) {

@@ -1,8 +1,8 @@
-//! Checksums made to match again.
+//! Recomputes the checksums of changed files.
 //!
-//! Where the blocks of a valid table lie is found out by watching it being verified. Changes that leave the length of
-//! the file as it is can then be sealed: each block's trailer gets the checksum of what the block now is, and so do the
-//! records of logs, by being written again.
+//! The positions of a valid table's blocks are found by watching its verification. Changes that
+//! leave the length of the file unchanged can then be sealed: each block's trailer gets the
+//! checksum of the changed block, and likewise the records of logs, by writing them again.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use koeldb_table::reader::TableReadContext;
 
 use crate::bytes_file::BytesFile;
 
-/// The bytes behind a block: its codec and its checksum.
+/// The size of a block trailer: codec and checksum.
 const TRAILER_BYTES: usize = 5;
 
-/// A valid table and where its blocks lie.
+/// A valid table and the positions of its blocks.
 #[derive(Clone, Debug)]
 pub struct SealedTable {
     bytes: Vec<u8>,
@@ -26,13 +26,13 @@ pub struct SealedTable {
 }
 
 impl SealedTable {
-    /// Looks at a table that is opened as `context` says.
+    /// Finds the blocks of a table that is opened with `context`.
     ///
     /// # Errors
     /// If the table is not valid.
     pub fn new(bytes: Vec<u8>, context: &TableReadContext) -> Result<Self> {
         let file = BytesFile::new("/000007.sst", bytes.clone());
-        // With a tail of one byte nothing but the footer is read ahead.
+        // With a tail of one byte only the footer is read ahead.
         let context = TableReadContext {
             tail_bytes: 1,
             ..context.clone()
@@ -63,7 +63,7 @@ impl SealedTable {
         })
     }
 
-    /// The file as it was.
+    /// The original file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -75,13 +75,13 @@ impl SealedTable {
         &self.blocks
     }
 
-    /// The footer as it was.
+    /// The original footer.
     #[must_use]
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// Makes the trailers of changed `bytes`, of the same length, match again.
+    /// Recomputes the trailers of changed `bytes`, of the same length.
     pub fn seal(&self, bytes: &mut [u8]) {
         for &handle in &self.blocks {
             if let Some((at, sum)) = trailer(bytes, self.footer.checksum, handle) {
@@ -101,7 +101,7 @@ impl SealedTable {
     }
 }
 
-/// Where the checksum of a block is stored, and what it must be.
+/// The position of a block's checksum, and its correct value.
 fn trailer(
     bytes: &[u8],
     checksum: ChecksumContext,

@@ -1,4 +1,4 @@
-//! Valid inputs: small tables in every setting, logs, edits, and the files that RocksDB wrote.
+//! Valid inputs: small tables in every setting, logs, edits, and files that RocksDB wrote.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use koeldb_table::plain::builder::PlainWriteOptions;
 use koeldb_table::plain::format::Encoding;
 use koeldb_table::reader::TableReadContext;
 
-/// The length of the prefixes that tables here know.
+/// The prefix length of the tables.
 pub const PREFIX_BYTES: usize = 3;
 
-/// How every table here may be opened: the extractor does not matter where none was used.
+/// The context that opens every table: an extractor does not matter to tables written without one.
 #[must_use]
 pub fn read_context() -> TableReadContext {
     TableReadContext {
@@ -36,15 +36,15 @@ pub fn read_context() -> TableReadContext {
 /// A small table.
 #[derive(Clone, Debug)]
 pub struct TableSeed {
-    /// The setting it shows.
+    /// The setting it demonstrates.
     pub name: String,
     /// The file.
     pub bytes: Vec<u8>,
-    /// Whether every byte of it is covered by a checksum.
+    /// Whether checksums cover every byte of it.
     pub checksummed: bool,
 }
 
-/// Entries of every kind; `simple` ones fit in a cuckoo table.
+/// Entries of every kind; `simple` ones fit into a cuckoo table.
 fn entries(count: u64, simple: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries: Vec<_> = (0..count)
         .map(|number| {
@@ -94,7 +94,7 @@ fn build(context: &TableBuildContext, simple: bool, tombstones: bool) -> Result<
     fs.read_all(path, 1 << 30, Purpose::Read)
 }
 
-/// What every setting here has in common: several blocks, prefixes.
+/// The common base of all settings: several blocks, prefixes.
 fn base() -> TableBuildContext {
     TableBuildContext {
         format: BlockBasedWriteOptions {
@@ -112,7 +112,7 @@ fn base() -> TableBuildContext {
     }
 }
 
-/// The block-based settings: every format version, checksum, codec, index and filter, and the rest one by one.
+/// The block-based settings: every format version, checksum, codec, index and filter, and others.
 fn block_based() -> Vec<(String, TableBuildContext)> {
     let mut settings = Vec::new();
     let mut add = |name: String, change: &dyn Fn(&mut TableBuildContext)| {
@@ -246,7 +246,7 @@ fn other_formats(checksums: bool) -> Vec<(&'static str, WriteFormat)> {
     ]
 }
 
-/// The log of these records.
+/// Encodes a log of these records.
 ///
 /// # Errors
 /// `NotSupported` if the codec is not built in.
@@ -262,13 +262,13 @@ pub fn log(records: &[Vec<u8>], compression: WalCompression) -> Result<Vec<u8>> 
     fs.read_all(path, 1 << 30, Purpose::Read)
 }
 
-/// The folder of directories that RocksDB wrote.
+/// The folder of the golden directories, which RocksDB wrote.
 #[must_use]
 pub fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden")
 }
 
-/// The files below the golden directory whose name `wanted` likes, if they have at most `bytes_max` bytes, by path.
+/// The golden files of at most `bytes_max` bytes whose name satisfies `wanted`, by path.
 ///
 /// # Panics
 /// If they cannot be read.
@@ -278,7 +278,7 @@ pub fn golden_files(bytes_max: u64, wanted: impl Fn(&str) -> bool) -> Vec<(PathB
     let mut files = Vec::new();
     for folder in fs.list(&golden()).expect("golden directories") {
         let folder = golden().join(folder.name);
-        // What is no folder has no entries.
+        // Entries that are not folders are skipped.
         for entry in fs.list(&folder).unwrap_or_default() {
             let path = folder.join(&entry.name);
             let len = fs.metadata(&path).map_or(u64::MAX, |metadata| metadata.len);

@@ -1,7 +1,7 @@
-//! Memory at the alignment that direct I/O asks for.
+//! Memory at the alignment that direct I/O requires.
 //!
-//! Invariants: `pointer` comes from `alloc_zeroed` with `layout` and is freed once, by the owner; all
-//! `layout.size()` bytes are initialized from the start.
+//! Invariants: `pointer` comes from `alloc_zeroed` with `layout` and is freed once, by the owner;
+//! all `layout.size()` bytes are initialized from the start.
 #![expect(
     unsafe_code,
     reason = "std offers no vector of a chosen alignment; direct reads need one"
@@ -14,10 +14,11 @@ use std::ptr::NonNull;
 
 use koeldb_base::{Error, Result};
 
-/// The alignment that direct I/O uses throughout: a page, and a multiple of every sector size in use.
+/// The alignment that direct I/O uses throughout: a page, and a multiple of every sector size in
+/// use.
 pub const DIRECT_ALIGNMENT: usize = 4096;
 
-/// A fixed-size, zeroed piece of memory at a chosen alignment; `Deref`s to its bytes.
+/// A fixed-size, zeroed allocation at a chosen alignment; `Deref`s to its bytes.
 pub struct AlignedBuffer {
     pointer: NonNull<u8>,
     layout: Layout,
@@ -29,10 +30,11 @@ unsafe impl Send for AlignedBuffer {}
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
-    /// Zeroed memory of at least `bytes` bytes, rounded up to a multiple of `alignment`; at least one multiple.
+    /// Allocates at least `bytes` zeroed bytes, rounded up to a multiple of `alignment`; at least
+    /// one multiple.
     ///
     /// # Errors
-    /// `InvalidArgument` if `alignment` is no power of two or the size is beyond the address space.
+    /// `InvalidArgument` if `alignment` is no power of two or the size exceeds the address space.
     pub fn new(bytes: usize, alignment: usize) -> Result<Self> {
         let layout = bytes
             .max(1)

@@ -1,6 +1,7 @@
-//! Time, so that a test can own it.
+//! Clocks, as a trait, so that tests control time.
 //!
-//! Timeouts, rates and back-off read the monotonic clock; the wall clock is for hints that end up in files.
+//! Timeouts, rates and back-off read the monotonic clock; the wall clock is for hints that are
+//! stored in files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +9,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where time comes from. Shared by threads.
+/// A source of time, shared by threads.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Time since some fixed moment; never goes back.
+    /// Time since some fixed moment; never decreases.
     fn now(&self) -> Duration;
 
-    /// Microseconds since 1970 as the machine believes them to be; may jump.
+    /// Microseconds since 1970 by the machine's wall clock; may jump.
     fn unix_micros(&self) -> u64;
 
-    /// What [`Clock::now`] will be as far from now as `instant` is; now, if it has passed.
+    /// Converts `instant` to a time of [`Clock::now`]; an instant in the past becomes the current
+    /// time.
     #[expect(
         clippy::disallowed_methods,
         reason = "an instant says nothing but how far it is"
@@ -29,7 +31,7 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Returns after `duration` has passed on this clock.
     fn sleep(&self, duration: Duration);
 
-    /// The time for which the calling thread has had a processor; zero where that is not known.
+    /// The CPU time of the calling thread; zero where it is not known.
     fn thread_cpu(&self) -> Duration {
         Duration::ZERO
     }
@@ -59,7 +61,7 @@ impl Clock for SystemClock {
         std::thread::sleep(duration);
     }
 
-    /// As Linux tells it, in a file whose first number is in nanoseconds.
+    /// Reads the CPU time from a Linux file, whose first number is in nanoseconds.
     fn thread_cpu(&self) -> Duration {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat");
         let nanos = text
@@ -77,10 +79,10 @@ fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A clock that stands still until it is moved; clones are handles of one clock.
+/// A clock that moves only when told to; clones are handles to the same clock.
 ///
-/// A sleeper does not wait: it moves the clock to the moment it wanted to see. Sleeps that began together
-/// therefore pass together.
+/// A sleeper does not wait: it advances the clock to the time it sleeps until. Sleeps that began
+/// together therefore end together.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     shared: Arc<ManualState>,
@@ -93,7 +95,7 @@ struct ManualState {
 }
 
 impl ManualClock {
-    /// A clock at zero, which is the beginning of 2020 on the wall.
+    /// Creates a clock at zero; its wall clock is at the beginning of 2020.
     #[must_use]
     pub fn new() -> Self {
         ManualClock {
@@ -104,14 +106,14 @@ impl ManualClock {
         }
     }
 
-    /// Moves both clocks on.
+    /// Advances both clocks.
     pub fn advance(&self, duration: Duration) {
         self.shared
             .nanos
             .fetch_add(saturating_nanos(duration), Ordering::AcqRel);
     }
 
-    /// Sets the wall clock, back or forth, and leaves the monotonic one alone.
+    /// Sets the wall clock, forwards or backwards, and leaves the monotonic clock unchanged.
     pub fn set_unix_micros(&self, micros: u64) {
         let elapsed = saturating_micros(self.now());
         self.shared

@@ -1,11 +1,12 @@
-//! A file system that fails where it is told to.
+//! A file system that injects faults.
 //!
-//! A [`FaultRule`] says which calls it is about, at which of them it strikes, and what happens then. Rules come and
-//! go while the file system is in use. Every injected fault has a number; it is in the text of the error, and the
-//! last [`LOG_LIMIT`] are kept for the report of a failed test.
+//! A [`FaultRule`] selects calls, the occurrences at which it strikes, and the action. Rules may be
+//! added and removed while the file system is in use. Every injected fault has a number, which is
+//! in the text of the error; the last [`LOG_LIMIT`] injections are kept for the report of a failed
+//! test.
 //!
-//! Faults strike calls, above the file's buffer: a failed append is one of which nothing reached the file below, a
-//! torn one has handed down a part. Reads through a mapping are no calls.
+//! Faults strike calls above the file's buffer: after a failed append, no byte of it has reached
+//! the file below; after a torn one, a part of it has. Reads through a mapping are not calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -24,13 +25,13 @@ use crate::file::{FileSystem, Purpose, RandomAccessFile, WritableFile};
 use crate::layer::{Call, Layer, Layered, Operation};
 use crate::random::Random;
 
-/// How many injections the log keeps.
+/// The number of injections that the log keeps.
 pub const LOG_LIMIT: usize = 10_000;
 
-/// Fails, spoils and delays calls by rules.
+/// Fails, corrupts and delays calls by rules.
 pub type FaultFileSystem = Layered<Faults>;
 
-/// The way in which a call fails.
+/// The operating-system error with which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
@@ -38,15 +39,15 @@ pub enum Failure {
     Device,
     /// The device is full (`ENOSPC`).
     NoSpace,
-    /// The quota is used up (`EDQUOT`).
+    /// The quota is exceeded (`EDQUOT`).
     Quota,
-    /// The file is as large as files get (`EFBIG`).
+    /// The file has reached the maximum size (`EFBIG`).
     FileTooLarge,
     /// Too many files are open (`EMFILE`).
     TooManyFiles,
-    /// There is no memory (`ENOMEM`).
+    /// Memory is exhausted (`ENOMEM`).
     NoMemory,
-    /// It is not allowed (`EACCES`).
+    /// Permission is denied (`EACCES`).
     PermissionDenied,
     /// The file system is read-only (`EROFS`).
     ReadOnly,
@@ -85,31 +86,31 @@ impl Failure {
     }
 }
 
-/// What happens to a call that a rule strikes. An action that means nothing for a call lets it pass.
+/// The effect on a call that a rule strikes. An action that does not apply to a call has no effect.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum FaultAction {
-    /// The call fails and does nothing.
+    /// The call fails without effect.
     Fail(Failure),
-    /// The call does its work and reports failure.
+    /// The call takes effect but reports failure.
     FailAfter(Failure),
-    /// An append hands a random part of its bytes to the operating system and fails.
+    /// An append passes a random part of its bytes to the operating system and fails.
     TornWrite(Failure),
-    /// A read returns fewer bytes than there are.
+    /// A read returns fewer bytes than are available.
     ShortRead,
-    /// A read returns the bytes of another place in the file.
+    /// A read returns the bytes at a different offset of the file.
     MisplacedRead,
-    /// So many bits of what a read returns are flipped.
+    /// The given number of bits in the result of a read are flipped.
     FlipReadBits(u32),
-    /// So many bits of what an append was given are flipped.
+    /// The given number of bits in the appended bytes are flipped.
     FlipWrittenBits(u32),
-    /// A sync succeeds and does nothing: a lie that tests must find out.
+    /// A sync succeeds without effect: a lie that tests must detect.
     DropSync,
-    /// The call takes so much longer. Other rules may strike it as well.
+    /// The call takes this much longer. Other rules may strike it too.
     Delay(Duration),
     /// The calling thread panics.
     Panic,
-    /// The function is called before the call proceeds, to take a crash image for instance.
+    /// The function runs before the call proceeds, for example to take a crash image.
     Call(Arc<dyn Fn(&Injection) + Send + Sync>),
 }
 
@@ -160,7 +161,8 @@ enum When {
     Chance { per_million: u32 },
 }
 
-/// Which calls, when, and what then. Every call is meant until the rule is narrowed down.
+/// A rule that selects calls, occurrences and an action. It matches every call until it is
+/// narrowed.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     action: FaultAction,
@@ -174,7 +176,7 @@ pub struct FaultRule {
 }
 
 impl FaultRule {
-    /// Does `action` to every call it suits.
+    /// Applies `action` to every matching call.
     #[must_use]
     pub fn new(action: FaultAction) -> Self {
         FaultRule {
@@ -189,26 +191,26 @@ impl FaultRule {
         }
     }
 
-    /// Fails calls and lets them do nothing.
+    /// Fails calls without effect.
     #[must_use]
     pub fn fail(failure: Failure) -> Self {
         Self::new(FaultAction::Fail(failure))
     }
 
-    /// Only these kinds of calls.
+    /// Matches only these kinds of calls.
     #[must_use]
     pub fn on(mut self, operations: &[Operation]) -> Self {
         self.operations = operations.to_vec();
         self
     }
 
-    /// Only syncs, of files and directories.
+    /// Matches only syncs of files and directories.
     #[must_use]
     pub fn on_syncs(self) -> Self {
         self.on(&[Operation::SyncData, Operation::SyncAll, Operation::SyncDir])
     }
 
-    /// Only calls that change something or make it durable.
+    /// Matches only calls that change something or make it durable.
     #[must_use]
     pub fn on_mutations(self) -> Self {
         self.on(&[
@@ -230,56 +232,57 @@ impl FaultRule {
         ])
     }
 
-    /// Only on this behalf. Calls on paths (renames, removals, directories) have none and are out.
+    /// Matches only calls with this purpose. Calls on paths (renames, removals, directories) have
+    /// none and never match.
     #[must_use]
     pub fn purpose(mut self, purpose: Purpose) -> Self {
         self.purpose = Some(purpose);
         self
     }
 
-    /// Only paths that end so; of a rename or link, either path.
+    /// Matches only paths with this suffix; for a rename or link, either path.
     #[must_use]
     pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
         self.suffix = Some(suffix.into());
         self
     }
 
-    /// Only files of a database of this kind, by name; of a rename or link, either name.
+    /// Matches only database files of this kind, by name; for a rename or link, either name.
     #[must_use]
     pub fn kind(mut self, kind: fn(FileKind) -> bool) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Only while the flag is set; calls at other times are not counted.
+    /// Matches only while the flag is set; other calls are not counted.
     #[must_use]
     pub fn only_while(mut self, flag: Arc<AtomicBool>) -> Self {
         self.active = Some(flag);
         self
     }
 
-    /// Only the `n`-th such call, counted from 1.
+    /// Strikes only the `n`-th matching call, counted from 1.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// The `n`-th such call, counted from 1, and all after it.
+    /// Strikes the `n`-th matching call, counted from 1, and all later ones.
     #[must_use]
     pub fn from_nth(mut self, n: u64) -> Self {
         self.when = When::From(n);
         self
     }
 
-    /// Each such call with this chance of a million; the file system's seed decides.
+    /// Strikes each matching call with this probability in a million, seeded by the file system.
     #[must_use]
     pub fn chance(mut self, per_million: u32) -> Self {
         self.when = When::Chance { per_million };
         self
     }
 
-    /// At most so many times.
+    /// Strikes at most this many times.
     #[must_use]
     pub fn limit(mut self, times: u64) -> Self {
         self.limit = times;
@@ -311,14 +314,14 @@ impl FaultRule {
     }
 }
 
-/// Names a rule that was added.
+/// Identifies an added rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(u64);
 
 /// A fault that was injected.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// Its number, from 1; "injected fault 1" is in the text of the error.
+    /// Its number, from 1; the text of the error contains "injected fault 1".
     pub id: u64,
     /// The rule that struck.
     pub rule: RuleId,
@@ -326,9 +329,9 @@ pub struct Injection {
     pub operation: Operation,
     /// The call's path.
     pub path: PathBuf,
-    /// On whose behalf the call was made.
+    /// The purpose of the call.
     pub purpose: Option<Purpose>,
-    /// What was done to it.
+    /// The action taken.
     pub action: FaultAction,
 }
 
@@ -356,12 +359,13 @@ pub struct Faults {
 }
 
 impl FaultFileSystem {
-    /// Without rules, `below` as it is. `seed` decides about chances, bits and torn ends.
+    /// Creates a fault layer without rules over `below`. `seed` decides probabilities, bits and
+    /// torn ends.
     pub fn new(below: Arc<dyn FileSystem>, seed: u64) -> Self {
         Self::with_clock(below, seed, Arc::new(SystemClock))
     }
 
-    /// As [`FaultFileSystem::new`], with delays on `clock`.
+    /// Creates the layer like [`FaultFileSystem::new`], with delays on `clock`.
     pub fn with_clock(below: Arc<dyn FileSystem>, seed: u64, clock: Arc<dyn Clock>) -> Self {
         Layered::with_layer(
             below,
@@ -378,7 +382,7 @@ impl FaultFileSystem {
         )
     }
 
-    /// Adds a rule. Of several that would strike the same call, the one added first does.
+    /// Adds a rule. If several rules would strike the same call, the oldest does.
     pub fn add_rule(&self, rule: FaultRule) -> RuleId {
         let mut book = self.layer().book();
         let id = RuleId(book.next_rule);
@@ -404,19 +408,19 @@ impl FaultFileSystem {
         self.layer().book().rules.clear();
     }
 
-    /// How many calls a rule was about, struck or not; 0 once it is removed.
+    /// The number of calls that a rule matched, struck or not; 0 once it is removed.
     #[must_use]
     pub fn match_count(&self, id: RuleId) -> u64 {
         self.layer().book().rules.get(&id).map_or(0, |r| r.matches)
     }
 
-    /// How many faults were injected by all rules.
+    /// The number of faults that all rules injected.
     #[must_use]
     pub fn injection_count(&self) -> u64 {
         self.layer().book().injections
     }
 
-    /// The last injections, oldest first.
+    /// The most recent injections, oldest first.
     #[must_use]
     pub fn injections(&self) -> Vec<Injection> {
         self.layer().book().log.iter().cloned().collect()
@@ -424,7 +428,7 @@ impl FaultFileSystem {
 }
 
 impl RuleBook {
-    /// What strikes the call: any number of delays and functions, and at most one of the others, last.
+    /// The injections for a call: any number of delays and functions, and at most one other, last.
     fn strike(&mut self, call: &Call<'_>) -> Vec<Injection> {
         let mut struck = Vec::new();
         for (&id, active) in &mut self.rules {
@@ -483,9 +487,10 @@ impl Faults {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Delays, calls, panics and failures are dealt with here; what is left is for the caller to do.
+    /// Performs delays, functions, panics and failures; returns the action that the caller must
+    /// perform.
     fn strike(&self, call: &Call<'_>) -> Result<Option<Injection>> {
-        // Advice cannot fail, and would only shift the count of calls that can.
+        // Advice cannot fail, and counting it would only shift the count of calls that can.
         if call.operation == Operation::Prefetch {
             return Ok(None);
         }
@@ -517,7 +522,7 @@ impl Faults {
     }
 }
 
-/// Reports failure of a call that was made.
+/// Reports failure of a call that took effect.
 fn fail_after<T>(injection: Option<&Injection>, call: &Call<'_>, result: Result<T>) -> Result<T> {
     match injection.map(|injection| (injection, &injection.action)) {
         Some((injection, FaultAction::FailAfter(failure))) => {

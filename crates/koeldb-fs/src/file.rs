@@ -1,8 +1,8 @@
-//! The traits all storage goes through.
+//! The traits of all storage access.
 //!
-//! Operations carry a [`Purpose`], so that faults can be aimed and I/O can be accounted. Errors are
-//! [`Error::io`] with path and operation; bytes that should be there and are not are an I/O error, never an
-//! early end of file.
+//! Operations carry a [`Purpose`], so that faults can target them and I/O can be accounted for.
+//! Errors are [`Error::io`] with path and operation; missing bytes are an I/O error, never an early
+//! end of file.
 
 use std::fmt;
 #[cfg(unix)]
@@ -14,7 +14,7 @@ use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
 use crate::read_driver::ReadBackend;
 
-/// On whose behalf an operation is made.
+/// The purpose of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Purpose {
     /// A user's read.
@@ -30,59 +30,59 @@ pub enum Purpose {
     Manifest,
     /// Opening a database.
     Open,
-    /// Removing files nobody needs.
+    /// Removal of obsolete files.
     Purge,
     /// The information log and everything else.
     Other,
 }
 
-/// How a file is opened for reading.
+/// Options for opening a file for reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// On whose behalf.
+    /// The purpose of the reads.
     pub purpose: Purpose,
     /// Bypass the page cache. Reads whose offset, length and buffer are multiples of
-    /// [`RandomAccessFile::alignment`] are then free of copies; others are served through one.
+    /// [`RandomAccessFile::alignment`] then avoid a copy; others go through an aligned buffer.
     pub direct: bool,
-    /// Map the whole file into memory; [`RandomAccessFile::mapped`] is then there.
+    /// Map the whole file into memory and provide [`RandomAccessFile::mapped`].
     pub mmap: bool,
-    /// What to tell the operating system about the reads to come.
+    /// The access pattern to advise the operating system of.
     pub hint: AccessHint,
 }
 
 /// The order in which a file will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AccessHint {
-    /// Say nothing.
+    /// No advice.
     #[default]
     Normal,
-    /// Here and there.
+    /// Random access.
     Random,
-    /// From front to back.
+    /// Sequential access.
     Sequential,
 }
 
-/// The pages of a mapped file.
+/// The page size of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedPages {
     /// 4 KiB.
     Small,
-    /// 2 MiB, as far as the page cache has the file in pieces of that size.
+    /// 2 MiB, where the page cache holds the file in units of that size.
     Huge,
 }
 
-/// How a file is created or reopened for writing.
+/// Options for creating or reopening a file for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
-    /// On whose behalf.
+    /// The purpose of the writes.
     pub purpose: Purpose,
-    /// Bytes collected before they are handed to the operating system; 0 hands over every append.
+    /// Bytes buffered before they are passed to the operating system; 0 passes on every append.
     pub buffer_bytes: usize,
-    /// Bypass the page cache, where the file system can; `PosixFileSystem` writes through it.
+    /// Bypass the page cache, if the file system can; `PosixFileSystem` writes through it.
     pub direct: bool,
     /// Bytes to preallocate, without changing the length; 0 for none.
     pub preallocate_bytes: u64,
-    /// Ask for write-back whenever so many bytes were written; 0 never. Never counts as a sync.
+    /// Starts write-back after every this many bytes written; 0 for never. It is not a sync.
     pub bytes_per_sync: u64,
 }
 
@@ -109,7 +109,7 @@ impl WriteOptions {
     }
 }
 
-/// What a directory entry is.
+/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -123,37 +123,38 @@ pub enum EntryKind {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name; entries whose names are not Unicode are left out of listings, for none of them is ours.
+    /// Its name. Listings omit entries whose names are not Unicode: no database file has such a
+    /// name.
     pub name: String,
-    /// What it is, links not followed.
+    /// Its type, without following links.
     pub kind: EntryKind,
 }
 
-/// What is known of a path, links followed.
+/// Metadata of a path, following links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
     /// Its length in bytes.
     pub len: u64,
-    /// Device and inode, or what stands for them: equal exactly for the same file.
+    /// Device and inode, or equivalents: equal exactly for the same file.
     pub identity: (u64, u64),
     /// Last modification, in seconds since 1970.
     pub modified_unix_secs: u64,
 }
 
-/// A lock held as long as the value lives.
+/// A file lock, held until the value is dropped.
 pub trait FileLock: Send + Sync + fmt::Debug {}
 
-/// A file system. All paths are the caller's; nothing is resolved against a root.
+/// A file system. Paths are used as given; nothing is resolved against a root.
 pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
-    /// Creates a file that must not exist, for writing at its end.
+    /// Creates a file, which must not exist, for appending.
     ///
     /// # Errors
     /// If it exists, or the system fails.
     fn create(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>>;
 
-    /// Opens an existing file for writing at its end.
+    /// Opens an existing file for appending.
     ///
     /// # Errors
     /// If it does not exist, or the system fails.
@@ -165,25 +166,25 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If it does not exist, is no regular file, or the system fails.
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>>;
 
-    /// Replaces `to` by `from` in one step.
+    /// Renames `from` to `to`, replacing it atomically.
     ///
     /// # Errors
     /// If the system fails.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives the file `from` a second name.
+    /// Creates a hard link `to` to the file `from`.
     ///
     /// # Errors
     /// If `to` exists, the names are on different devices, or the system fails.
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Removes a file's name. Open files stay readable.
+    /// Unlinks a file. Open files stay readable.
     ///
     /// # Errors
     /// If it does not exist, or the system fails.
     fn remove_file(&self, path: &Path) -> Result<()>;
 
-    /// Makes a directory (mode 0700) and those above it that are missing. An existing one is fine.
+    /// Creates a directory (mode 0700) and its missing parents. It may exist already.
     ///
     /// # Errors
     /// If something else has the name, or the system fails.
@@ -207,20 +208,21 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If the system fails.
     fn sync_dir(&self, path: &Path) -> Result<()>;
 
-    /// Locks a file, created if missing, against every other process, RocksDB included, and every other lock
-    /// taken in this one.
+    /// Locks a file against all processes and all other locks of this process.
+    ///
+    /// A missing file is created. The lock excludes RocksDB too.
     ///
     /// # Errors
-    /// `IoError` with detail `LockHeld` if somebody holds it.
+    /// `IoError` with detail `LockHeld` if another holder has it.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
 
-    /// What is known of a path.
+    /// The metadata of a path.
     ///
     /// # Errors
     /// With detail `PathNotFound` if it does not exist.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 
-    /// Cuts or extends a file to `len` bytes.
+    /// Truncates or extends a file to `len` bytes.
     ///
     /// # Errors
     /// If the system fails.
@@ -232,7 +234,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If the system fails.
     fn free_space(&self, path: &Path) -> Result<u64>;
 
-    /// How many reads are carried out at once, if the file system has means of its own: a remote store, a simulation.
+    /// The file system's own parallel reads, if it has any: a remote store, a simulation.
     fn read_backend(&self) -> Option<Arc<dyn ReadBackend>> {
         None
     }
@@ -252,7 +254,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// Reads a whole file of at most `max_bytes` bytes.
     ///
     /// # Errors
-    /// `Corruption` if it is longer; otherwise as `open` and `read_exact_at`.
+    /// `Corruption` if it is longer; otherwise the errors of `open` and `read_exact_at`.
     fn read_all(&self, path: &Path, max_bytes: u64, purpose: Purpose) -> Result<Vec<u8>> {
         let file = self.open(
             path,
@@ -274,7 +276,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// A file being written at its end, by one owner.
+/// An append-only file, with one owner.
 pub trait WritableFile: Send + fmt::Debug {
     /// Appends bytes, through the file's buffer.
     ///
@@ -282,7 +284,7 @@ pub trait WritableFile: Send + fmt::Debug {
     /// If the system fails; how much was written is then unknown.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Hands everything appended to the operating system.
+    /// Passes all appended bytes to the operating system.
     ///
     /// # Errors
     /// If the system fails.
@@ -291,41 +293,42 @@ pub trait WritableFile: Send + fmt::Debug {
     /// Flushes, and makes content and length durable.
     ///
     /// # Errors
-    /// If the system fails; the file must not be synced again then.
+    /// If the system fails; the file must not be synced again after that.
     fn sync_data(&mut self) -> Result<()>;
 
     /// Flushes, and makes content and all metadata durable.
     ///
     /// # Errors
-    /// As [`WritableFile::sync_data`].
+    /// See [`WritableFile::sync_data`].
     fn sync_all(&mut self) -> Result<()>;
 
-    /// Bytes appended so far, those already in a reopened file included.
+    /// The length of the file: bytes appended so far and those already in a reopened file.
     fn len(&self) -> u64;
 
-    /// Whether nothing was appended.
+    /// Whether the file is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Flushes and closes; drops preallocated space.
+    /// Flushes and closes the file; releases preallocated space.
     ///
     /// # Errors
-    /// If the system fails. Dropping a file flushes and closes it too, without a report; in a forked child it only
-    /// closes.
+    /// If the system fails. Dropping a file flushes and closes it too, without reporting errors; in
+    /// a forked child it only closes.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
 /// A file for positional reads, shared by threads.
 pub trait RandomAccessFile: Send + Sync + fmt::Debug {
-    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file. Interrupted and short
-    /// reads are continued inside.
+    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// Interrupted and short reads are continued internally.
     ///
     /// # Errors
     /// If the system fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
-    /// The path it was opened under.
+    /// The path under which it was opened.
     fn path(&self) -> &Path;
 
     /// Its length in bytes when it was opened.
@@ -336,15 +339,17 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         self.len() == 0
     }
 
-    /// The whole file as pinnable memory: position 0 of the buffer is offset 0. Only with
-    /// [`OpenOptions::mmap`].
+    /// The whole file as pinnable memory, where position 0 of the buffer is offset 0.
+    ///
+    /// Present only with [`OpenOptions::mmap`].
     fn mapped(&self) -> Option<&Arc<Buffer>> {
         None
     }
 
-    /// Asks for pages of this size for what of the mapping was not read yet, and with huge ones reads all of it in now, so
-    /// that a look-up meets neither the disk nor a small page. Does nothing without a mapping, or where the system has no
-    /// such pages.
+    /// Requests pages of this size for the part of the mapping that was not read yet.
+    ///
+    /// Huge pages also read the whole part now, so that a lookup meets neither the disk nor a small
+    /// page. Does nothing without a mapping, or where the system has no such pages.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -353,19 +358,20 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// What offsets, lengths and buffers are best multiples of; 1 unless opened direct.
+    /// The preferred alignment of offsets, lengths and buffers; 1 unless opened direct.
     fn alignment(&self) -> usize {
         1
     }
 
-    /// The descriptor that [`RandomAccessFile::read_at`] reads, if it does nothing but that. Open as long as the file
-    /// is there.
+    /// The file descriptor behind [`RandomAccessFile::read_at`], if that is a plain read of it.
+    ///
+    /// It stays open as long as the file object exists.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Tells the operating system that `len` bytes at `offset` will be read soon.
+    /// Advises the operating system that `len` bytes at `offset` will be read soon.
     fn prefetch(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
@@ -373,7 +379,7 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// Reads exactly `buffer.len()` bytes at `offset`.
     ///
     /// # Errors
-    /// `Corruption` if the file ends before; otherwise as [`RandomAccessFile::read_at`].
+    /// `Corruption` if the file ends earlier; otherwise see [`RandomAccessFile::read_at`].
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let read = self.read_at(offset, buffer)?;
         if read == buffer.len() {

@@ -1,9 +1,10 @@
-//! How much of a piece of memory is in huge pages.
+//! Reports how much memory is backed by huge pages.
 //!
-//! A look-up anywhere in a large table needs an entry of the TLB for the page it meets. Pages of 2 MiB are few enough for
-//! all of them to have one; whether the system gave any is not known before it is looked up.
+//! A lookup at a random position of a large table needs a TLB entry for its page. Pages of 2 MiB
+//! are few enough for all of them to have one. Whether the system provided any is unknown until it
+//! is queried.
 
-/// The mappings of this process, and how much of each is in huge pages, as they were at one moment.
+/// A snapshot of the process's mappings and their huge-page bytes.
 #[derive(Debug)]
 pub struct HugePages {
     mappings: Vec<Mapping>,
@@ -17,8 +18,9 @@ struct Mapping {
 }
 
 impl HugePages {
-    /// What the system says of this process (Linux, `/proc/self/smaps`); `None` if it says nothing. It goes through all
-    /// tables of pages for this: for reports, not for reads.
+    /// Reads the mappings from Linux's `/proc/self/smaps`; `None` if it is not available.
+    ///
+    /// The system walks all page tables for it: use it for reports, not for reads.
     #[must_use]
     pub fn of_this_process() -> Option<Self> {
         std::fs::read_to_string("/proc/self/smaps")
@@ -43,7 +45,9 @@ impl HugePages {
         HugePages { mappings }
     }
 
-    /// How many of the `len` bytes at an address are in huge pages at most: memory beside them may be in the same mapping.
+    /// An upper bound of the bytes in huge pages among the `len` bytes at an address.
+    ///
+    /// Adjacent memory may be part of the same mapping.
     #[must_use]
     pub fn at_most(&self, address: usize, len: u64) -> u64 {
         let from = address as u64;
@@ -56,7 +60,7 @@ impl HugePages {
     }
 }
 
-/// The addresses in the first line of a mapping: `7f0000000000-7f0000200000 r--p ...`.
+/// Parses the addresses in the first line of a mapping: `7f0000000000-7f0000200000 r--p ...`.
 fn range_of(line: &str) -> Option<(u64, u64)> {
     let (start, rest) = line.split_once('-')?;
     let (end, _) = rest.split_once(' ')?;
@@ -64,7 +68,7 @@ fn range_of(line: &str) -> Option<(u64, u64)> {
     Some((number(start)?, number(end)?))
 }
 
-/// What a line like `AnonHugePages:      2048 kB` adds.
+/// Parses the huge-page bytes in a line such as `AnonHugePages: 2048 kB`.
 fn huge_bytes_in(line: &str) -> Option<u64> {
     let (name, rest) = line.split_once(':')?;
     let kib: u64 = match name {

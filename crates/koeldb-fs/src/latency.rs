@@ -1,4 +1,4 @@
-//! A file system whose reads take time: slow flash, or an object store, without either.
+//! A file system with slow reads, which simulates slow flash or an object store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::file::FileSystem;
 use crate::layer::{Call, Layer, Layered, Operation};
 
-/// Delays every read by a fixed time, any number of reads at once, as a device with endless queues would.
+/// Delays every read by a fixed time, with unlimited parallelism.
 pub type LatencyFileSystem = Layered<Latency>;
 
 /// The layer of a [`LatencyFileSystem`].

@@ -1,8 +1,8 @@
-//! File systems around file systems.
+//! Layers over file systems.
 //!
-//! A [`Layer`] sees every call on its way to the file system below and may watch it, delay it, spoil it or answer it
-//! itself; [`Layered`] does the forwarding, once for all layers. Layers stack in any order, because each is a
-//! file system to the one above.
+//! A [`Layer`] sees every call on its way to the file system below and may observe, delay, corrupt
+//! or answer it itself; [`Layered`] implements the forwarding for all layers. Layers stack in any
+//! order, because each one is a file system to the layer above.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -81,22 +81,22 @@ impl Operation {
     }
 }
 
-/// A call on its way down.
+/// A call on its way to the file system below.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// What is asked for.
+    /// The kind of call.
     pub operation: Operation,
-    /// The path, or the one the file was opened under.
+    /// The path, or the path under which the file was opened.
     pub path: &'a Path,
     /// The new name of a rename or link.
     pub to: Option<&'a Path>,
-    /// On whose behalf; calls on paths do not say.
+    /// The purpose; `None` for calls on paths.
     pub purpose: Option<Purpose>,
-    /// Which open file, numbered by the layer; of an opening call, the number the file will have.
+    /// The open file, numbered by the layer; for an opening call, the number the file will have.
     pub handle: Option<u64>,
     /// The offset of a read, prefetch or append.
     pub offset: u64,
-    /// The bytes asked for or appended, or the new length.
+    /// The number of bytes requested or appended, or the new length.
     pub len: u64,
 }
 
@@ -114,11 +114,12 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What happens on the way down. Called by any number of threads at once.
+/// A hook on the calls to a file system. Any number of threads may call it concurrently.
 ///
-/// Only [`Layer::around`] has to be written; the others are for layers that touch bytes or answer for a sync.
+/// Only [`Layer::around`] must be implemented; the others are for layers that change bytes or
+/// handle syncs.
 pub trait Layer: Send + Sync + fmt::Debug + 'static {
-    /// Makes a call: `proceed` asks the file system below.
+    /// Performs a call; `proceed` calls the file system below.
     ///
     /// # Errors
     /// Those of the call, or the layer's own.
@@ -127,7 +128,7 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
     /// Reads at `call.offset`.
     ///
     /// # Errors
-    /// As [`RandomAccessFile::read_at`].
+    /// See [`RandomAccessFile::read_at`].
     fn read(
         &self,
         call: &Call<'_>,
@@ -140,15 +141,15 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
     /// Appends.
     ///
     /// # Errors
-    /// As [`WritableFile::append`].
+    /// See [`WritableFile::append`].
     fn append(&self, call: &Call<'_>, bytes: &[u8], below: &mut dyn WritableFile) -> Result<()> {
         self.around(call, || below.append(bytes))
     }
 
-    /// Syncs a file, its data alone or all of it as the call says.
+    /// Syncs a file: its data only or all metadata too, depending on the call.
     ///
     /// # Errors
-    /// As [`WritableFile::sync_data`].
+    /// See [`WritableFile::sync_data`].
     fn sync_file(&self, call: &Call<'_>, below: &mut dyn WritableFile) -> Result<()> {
         self.around(call, || match call.operation {
             Operation::SyncAll => below.sync_all(),
@@ -156,7 +157,7 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
         })
     }
 
-    /// How many reads are carried out at once, of files of `below` as the layer shows them.
+    /// The parallel reads of the file system below, as modified by the layer.
     fn read_backend(&self, below: &dyn FileSystem) -> Option<Arc<dyn ReadBackend>> {
         below.read_backend()
     }
@@ -164,15 +165,15 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
     /// Syncs the directory `call.path`.
     ///
     /// # Errors
-    /// As [`FileSystem::sync_dir`].
+    /// See [`FileSystem::sync_dir`].
     fn sync_dir(&self, call: &Call<'_>, below: &dyn FileSystem) -> Result<()> {
         self.around(call, || below.sync_dir(call.path))
     }
 }
 
-/// A file system that passes every call through a layer; clones are handles of one.
+/// A file system that passes every call through a layer; clones are handles to the same one.
 ///
-/// Mapped memory is handed through as it is: reads of it are nobody's calls.
+/// Mapped memory is passed through unchanged: reads of it are not calls.
 #[derive(Debug)]
 pub struct Layered<L> {
     below: Arc<dyn FileSystem>,
@@ -195,7 +196,7 @@ impl<L> Clone for Layered<L> {
 }
 
 impl<L: Layer> Layered<L> {
-    /// Puts `layer` on top of `below`.
+    /// Creates a file system with `layer` over `below`.
     pub fn with_layer(below: Arc<dyn FileSystem>, layer: L) -> Self {
         Layered {
             below,
@@ -384,7 +385,7 @@ impl<L: Layer> RandomAccessFile for LayeredRandomAccessFile<L> {
 
     fn prefetch(&self, offset: u64, len: u64) {
         let call = self.call(Operation::Prefetch, offset, len);
-        // Advice that a layer refuses is advice not given.
+        // Advice that a layer refuses is skipped.
         let _ = self.shared.layer.around(&call, || {
             self.below.prefetch(offset, len);
             Ok(())
@@ -402,7 +403,7 @@ struct LayeredWritableFile<L> {
 }
 
 impl<L: Layer> LayeredWritableFile<L> {
-    /// The call, and what is needed to make it.
+    /// The call, the layer and the file below.
     fn call(
         &mut self,
         operation: Operation,

@@ -1,15 +1,16 @@
-//! Files, directories and clocks, behind one trait each.
+//! Files, directories and clocks, each behind a trait.
 //!
-//! Everything in KoelDB that touches storage or time goes through [`FileSystem`] and [`Clock`], so that any
-//! run can be replayed and any failure injected. This crate knows nothing of what the files mean.
+//! Everything in KoelDB that touches storage or time goes through [`FileSystem`] and [`Clock`], so
+//! that any run can be replayed and any failure injected. This crate does not interpret the content
+//! of files.
 //!
 //! - [`file`](mod@file): the traits. [`clock`]: time.
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
-//! - [`layer`]: file systems around file systems: [`fault`] fails them, [`latency`] slows them down, [`trace`]
-//!   records them.
-//! - [`read_driver`]: many reads at once, by io_uring or threads.
-//! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]: how
-//!   much of them is in huge pages. [`small_file`]: files that are replaced as a whole.
+//! - [`layer`]: layers over file systems: [`fault`] injects faults, [`latency`] delays reads,
+//!   [`trace`] records calls.
+//! - [`read_driver`]: parallel reads, by io_uring or threads.
+//! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]:
+//!   huge-page statistics. [`small_file`]: files that are replaced atomically.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 

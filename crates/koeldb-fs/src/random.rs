@@ -1,4 +1,4 @@
-//! Numbers that look random and come back with their seed.
+//! A seeded pseudo-random number generator.
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -19,12 +19,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if that is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True in `parts` of `whole` cases.
+    /// Returns true with probability `parts` / `whole`.
     pub(crate) fn chance(&mut self, parts: u64, whole: u64) -> bool {
         self.below(whole) < parts
     }

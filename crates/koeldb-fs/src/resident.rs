@@ -1,7 +1,8 @@
-//! Files held in memory: read once, looked into at random.
+//! Files held in memory: read once, then accessed at random.
 //!
-//! A file that is looked into at random pays for every page of the table that leads to it: with pages of 4 KiB a
-//! look-up misses the TLB too. So a copy lies in memory of its own, which the system is asked to make of huge pages.
+//! Random access to a mapped file pays for every page-table page on the way: with 4 KiB pages a
+//! lookup misses the TLB too. The copy is therefore in separate memory, for which huge pages are
+//! requested.
 
 use std::fmt;
 
@@ -11,13 +12,13 @@ use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
 use crate::file::RandomAccessFile;
 
-/// How much is read at once.
+/// The size of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Smaller copies gain nothing from huge pages.
+/// The copy size below which huge pages gain nothing.
 const HUGE_BYTES: usize = 4 << 20;
 
-/// Anonymous memory, as it was given by the system.
+/// Anonymous memory from the system.
 struct Anonymous(memmap2::Mmap);
 
 impl Region for Anonymous {
@@ -36,7 +37,8 @@ impl fmt::Debug for Anonymous {
 /// Copies the first `len` bytes of a file into memory. Position 0 of the buffer is offset 0.
 ///
 /// # Errors
-/// `MemoryLimit` if there is not so much memory; `Corruption` if the file is shorter; otherwise as the system fails.
+/// `MemoryLimit` if there is not enough memory; `Corruption` if the file is shorter; otherwise the
+/// errors of the system.
 pub fn resident_copy(file: &dyn RandomAccessFile, len: u64) -> Result<Buffer> {
     let len = to_usize(len);
     let no_memory = || {
@@ -51,7 +53,7 @@ pub fn resident_copy(file: &dyn RandomAccessFile, len: u64) -> Result<Buffer> {
         return Ok(Buffer::from_vec(bytes));
     }
     let mut map = memmap2::MmapMut::map_anon(len).map_err(|_| no_memory())?;
-    // Before the first byte is written; where there are no huge pages the copy has small ones.
+    // Advised before the first byte is written; without huge pages the copy has small ones.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);
     fill(file, &mut map)?;

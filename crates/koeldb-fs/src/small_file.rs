@@ -1,4 +1,4 @@
-//! Small files that are replaced as a whole, and directories that stay: the steps that make each durable.
+//! Atomic replacement of small files, and durable creation of directories.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,14 @@ use koeldb_base::{Error, Result};
 
 use crate::file::{FileSystem, OpenOptions, Purpose, WriteOptions};
 
-/// Replaces `target` by a file with these bytes: after a crash it is the old file or the new one, whole.
+/// Replaces `target` atomically: after a crash it is the old file or the new one, complete.
 ///
-/// A `temporary` left by an earlier crash is removed first; both must be in one file system. When this returns the
-/// new file is durable under its name (rule O15 of `docs/reliability.md`).
+/// A `temporary` left by an earlier crash is removed first; both must be in one file system. When
+/// this returns, the new file is durable under its name (rule O15 of `docs/reliability.md`).
 ///
 /// # Errors
-/// If the system fails. Which of the two files `target` is then is unknown until the directory was synced.
+/// If the system fails. Which of the two files `target` is then stays unknown until the directory
+/// is synced.
 pub fn write_atomically(
     fs: &dyn FileSystem,
     temporary: &Path,
@@ -26,7 +27,7 @@ pub fn write_atomically(
     let written =
         write_new(fs, temporary, bytes, purpose).and_then(|()| fs.rename(temporary, target));
     if let Err(error) = written {
-        // The name is free for the next attempt; if not, that will say why.
+        // Frees the name for the next attempt; if this fails, that attempt will report why.
         let _ = fs.remove_file(temporary);
         return Err(error);
     }
@@ -36,8 +37,9 @@ pub fn write_atomically(
     fs.sync_dir(parent(target))
 }
 
-/// Makes a directory and those missing above it, each durable in the one that holds it (rule O16 of
-/// `docs/reliability.md`). An existing directory is left as it is.
+/// Creates a directory and its missing parents, each durable in its own parent.
+///
+/// This is rule O16 of `docs/reliability.md`. An existing directory is left as it is.
 ///
 /// # Errors
 /// If something else has the name, or the system fails.
@@ -65,8 +67,9 @@ pub fn create_dir_durably(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     synced
 }
 
-/// A second name for `file` in `directory`, and whether it has it already: its own name, with a count behind it if that
-/// is another file's.
+/// Chooses a name for a link to `file` in `directory`; returns whether that link exists already.
+///
+/// It is the file's own name, with a count appended if the name belongs to another file.
 ///
 /// # Errors
 /// If `file` has no name or does not exist, or the system fails.
@@ -91,10 +94,11 @@ pub fn second_name(fs: &dyn FileSystem, file: &Path, directory: &Path) -> Result
     }
 }
 
-/// Copies a file to a name that is free, and makes its bytes durable; its name is durable once the directory is synced.
+/// Copies a file to a new name and syncs its bytes; its name is durable once the directory is
+/// synced.
 ///
 /// # Errors
-/// If the system fails; a part of the copy may be there then.
+/// If the system fails; a part of the copy may then exist.
 pub fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, purpose: Purpose) -> Result<()> {
     let options = OpenOptions {
         purpose,
@@ -114,7 +118,7 @@ pub fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, purpose: Purpose) -> Re
     target.close()
 }
 
-/// The directory a path's last component is in; the current one for a bare name.
+/// The directory of a path's last component; the current directory for a bare name.
 #[must_use]
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {

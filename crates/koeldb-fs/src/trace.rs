@@ -1,8 +1,8 @@
-//! A file system that writes down what was asked of it.
+//! A file system that records its calls.
 //!
-//! The record shows in which order things became durable, so that ordering rules can be checked without a crash,
-//! and a record with bytes can be [`replay`]ed into a file system that can crash. Counts by purpose cost two atomic
-//! additions a call and are always kept.
+//! The record shows the order in which things became durable, so that ordering rules can be checked
+//! without a crash. A record with bytes can be [`replay`]ed into a file system that simulates
+//! crashes. Counts by purpose cost two atomic additions per call and are always kept.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,54 +17,54 @@ use crate::layer::{Call, Layer, Layered, Operation};
 /// Records and counts every call.
 pub type TraceFileSystem = Layered<Trace>;
 
-/// What a trace keeps.
+/// The level of detail of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceDetail {
-    /// Only the counts.
+    /// Counts only.
     Counts,
-    /// Events without the bytes appended.
+    /// Events without the appended bytes.
     Events,
-    /// Events with the bytes appended.
+    /// Events with the appended bytes.
     Bytes,
 }
 
-/// One call that has returned.
+/// A call that has returned.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The order in which calls began; the record itself is in the order in which they returned.
+    /// The order in which calls began; the record itself is in order of return.
     pub began: u64,
-    /// What was asked for.
+    /// The kind of call.
     pub operation: Operation,
-    /// The path, or the one the file was opened under.
+    /// The path, or the path under which the file was opened.
     pub path: PathBuf,
     /// The new name of a rename or link.
     pub to: Option<PathBuf>,
-    /// On whose behalf, where the call says.
+    /// The purpose, if the call has one.
     pub purpose: Option<Purpose>,
-    /// Which open file.
+    /// The open file.
     pub handle: Option<u64>,
     /// The offset of a read, prefetch, append or sync.
     pub offset: u64,
-    /// The bytes asked for or appended, or the new length.
+    /// The number of bytes requested or appended, or the new length.
     pub len: u64,
-    /// The bytes appended, if they are kept.
+    /// The appended bytes, if they are recorded.
     pub bytes: Option<Arc<[u8]>>,
-    /// What went wrong.
+    /// The error, if the call failed.
     pub error: Option<Error>,
 }
 
-/// How often what was done, successfully or not.
+/// Counts of operations, successful or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounts {
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
-    /// Bytes asked for by reads.
+    /// Bytes requested by reads.
     pub read_bytes: u64,
-    /// Appends.
+    /// The number of appends.
     pub appends: u64,
     /// Bytes appended.
     pub append_bytes: u64,
-    /// Syncs of files; those of directories have no purpose.
+    /// File syncs; syncs of directories have no purpose.
     pub syncs: u64,
 }
 
@@ -117,7 +117,7 @@ impl TraceFileSystem {
         self.layer().events().clone()
     }
 
-    /// The record, which begins anew.
+    /// Takes the record and starts a new one.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut *self.layer().events())
@@ -235,8 +235,10 @@ impl Layer for Trace {
     }
 }
 
-/// Repeats the successful changes of a record, kept with bytes, on another file system that looks as the recorded one
-/// did at its beginning. Every append is handed over at once, as if the files had no buffers.
+/// Replays the successful changes of a record with bytes on another file system.
+///
+/// That file system must be in the state in which the recorded one was at the beginning. Every
+/// append is passed on immediately, as if the files had no buffers.
 ///
 /// # Errors
 /// `InvalidArgument` if the record has no bytes; otherwise those of the file system.
@@ -262,7 +264,7 @@ pub fn replay(events: &[Event], fs: &dyn FileSystem) -> Result<()> {
             Operation::RemoveDir => fs.remove_dir(path)?,
             Operation::SyncDir => fs.sync_dir(path)?,
             Operation::Truncate => fs.truncate(path, event.len)?,
-            // Taking the lock may have made the file.
+            // Taking the lock may have created the file.
             Operation::Lock => drop(fs.lock(path)?),
             Operation::Append | Operation::SyncData | Operation::SyncAll | Operation::Close => {
                 replay_on_file(event, &mut files)?;
@@ -283,7 +285,7 @@ fn replay_on_file(event: &Event, files: &mut HashMap<u64, Box<dyn WritableFile>>
     let Some(handle) = event.handle else {
         return Ok(());
     };
-    // Files opened before the record began are not ours to change.
+    // Files opened before the record began are not replayed.
     let Some(file) = files.get_mut(&handle) else {
         return Ok(());
     };

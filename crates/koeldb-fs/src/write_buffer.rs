@@ -1,26 +1,27 @@
-//! The buffer between small appends and large writes, and the file that has one.
+//! The buffer that combines small appends into large writes, and the file that uses it.
 
 use koeldb_base::{Error, Result};
 
 use crate::file::WritableFile;
 
-/// Where bytes go when they leave the buffer.
+/// Receives bytes that leave the buffer.
 pub(crate) trait Sink: Send + std::fmt::Debug {
-    /// Writes all of `bytes` behind what was written before.
+    /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Makes what was written durable, with all metadata or only what is needed to read it.
+    /// Makes the written bytes durable: with all metadata, or only what is needed to read them.
     fn sync(&mut self, all: bool) -> Result<()>;
 
-    /// The length of what was written.
+    /// The length written so far.
     fn len(&self) -> u64;
 
-    /// Tidies up behind the last write.
+    /// Cleans up after the last write.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// A file written at its end. Once it failed it stays failed: every later call returns the first error, so that
-/// no caller can take a second sync for a success.
+/// An append-only file that stays failed after its first failure.
+///
+/// Every later call returns the first error, so that no caller takes a second sync for a success.
 #[derive(Debug)]
 pub(crate) struct BufferedFile<S: Sink> {
     buffer: WriteBuffer,
@@ -60,7 +61,7 @@ impl<S: Sink> BufferedFile<S> {
         })
     }
 
-    /// Flushes, and tidies up even when that fails.
+    /// Flushes, and finishes the sink even if that fails.
     fn end(&mut self) -> Result<()> {
         self.closed = true;
         let flushed = self.flush();
@@ -103,8 +104,9 @@ impl<S: Sink> Drop for BufferedFile<S> {
     }
 }
 
-/// Collects appended bytes and hands them on in pieces of its size, so that writes stay on a grid of that size as
-/// long as nobody flushes in between.
+/// Buffers appended bytes and passes them on in pieces of its size.
+///
+/// Writes stay aligned to that size as long as there is no flush in between.
 #[derive(Debug)]
 struct WriteBuffer {
     bytes: Vec<u8>,
@@ -112,7 +114,7 @@ struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// A buffer of `limit` bytes; with 0 it holds nothing back.
+    /// Creates a buffer of `limit` bytes; with 0 it buffers nothing.
     fn new(limit: usize) -> Self {
         WriteBuffer {
             bytes: Vec::new(),
@@ -120,7 +122,7 @@ impl WriteBuffer {
         }
     }
 
-    /// What is held back.
+    /// The number of buffered bytes.
     fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -151,7 +153,7 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// Hands on what is held back; after an error it is gone.
+    /// Passes on the buffered bytes, which are discarded even after an error.
     fn flush(&mut self, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.bytes.is_empty() {
             return Ok(());

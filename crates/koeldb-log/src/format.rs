@@ -1,8 +1,8 @@
-//! The bytes of a record log.
+//! The on-disk format of record logs.
 //!
-//! A log is a sequence of blocks of 32 KiB. A block holds physical records, none of which crosses its end;
-//! where no header fits any more, zeros fill the block. A logical record is one FULL physical record or a
-//! chain FIRST, MIDDLE…, LAST.
+//! A log is a sequence of blocks of 32 KiB. A block holds physical records, none of which crosses
+//! its end; where no header fits any more, the block is padded with zeros. A logical record is one
+//! FULL physical record or a chain FIRST, MIDDLE…, LAST.
 //!
 //! ```text
 //! legacy header      fixed32 checksum | fixed16 length | u8 type                       (7 bytes)
@@ -23,55 +23,55 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 
-/// The bytes of a block.
+/// The size of a block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
-/// The bytes of a header without log number.
+/// The size of a header without log number.
 pub const HEADER_BYTES: usize = 7;
 
-/// The bytes of a header with log number, used in files that are written anew over old content.
+/// The size of a header with log number, used in recycled files.
 pub const RECYCLABLE_HEADER_BYTES: usize = 11;
 
-/// Where the checksummed part of a record begins: at the type byte.
+/// The offset of the checksummed part of a record: the type byte.
 pub const CHECKSUMMED_FROM: usize = 6;
 
-/// The byte that announces zstd in a [`RecordType::SetCompression`] record.
+/// The number of zstd in a [`RecordType::SetCompression`] record.
 pub const ZSTD: u32 = 7;
 
-/// Which part of a logical record a physical one carries.
+/// The part of a logical record that a physical record carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole record.
     Full,
-    /// Its beginning.
+    /// The first part.
     First,
-    /// Neither beginning nor end.
+    /// A middle part.
     Middle,
-    /// Its end.
+    /// The last part.
     Last,
 }
 
-/// What a physical record is.
+/// The type of a physical record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordType {
-    /// Space nobody wrote to.
+    /// Unwritten space.
     Zero,
     /// A part of a logical record.
     Data(Part),
-    /// Announces how logical records are compressed; the first record of its file.
+    /// Declares the compression of logical records; the first record of its file.
     SetCompression,
-    /// Names families whose keys end with a timestamp.
+    /// Lists column families whose keys end with a timestamp.
     TimestampSizes,
-    /// Describes the log before this one.
+    /// Describes the preceding log.
     PredecessorInfo,
-    /// A type of the future that may be skipped.
+    /// An unknown type that may be skipped.
     Ignorable(u8),
-    /// A type of the future that must be understood.
+    /// An unknown type that must not be skipped.
     Unknown(u8),
 }
 
 impl RecordType {
-    /// The type a stored byte means.
+    /// Decodes a type byte.
     #[must_use]
     pub fn from_byte(byte: u8) -> Self {
         match byte {
@@ -89,7 +89,7 @@ impl RecordType {
     }
 }
 
-/// The byte of a data record with a legacy header.
+/// The type byte of a data record with a legacy header.
 #[must_use]
 pub fn data_type_byte(part: Part) -> u8 {
     match part {
@@ -100,24 +100,24 @@ pub fn data_type_byte(part: Part) -> u8 {
     }
 }
 
-/// The byte of a [`RecordType::SetCompression`] record.
+/// The type byte of a [`RecordType::SetCompression`] record.
 pub const SET_COMPRESSION_BYTE: u8 = 9;
 
 /// The header of a physical record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The masked checksum stored.
+    /// The stored masked checksum.
     pub checksum: u32,
-    /// The bytes of the payload.
+    /// The length of the payload.
     pub length: u16,
-    /// The type as stored.
+    /// The stored type byte.
     pub type_byte: u8,
     /// The low half of the log's file number, in recyclable headers.
     pub log_number: Option<u32>,
 }
 
 impl Header {
-    /// The header at the front of `block`; `None` if fewer bytes are left than it takes.
+    /// Decodes the header at the front of `block`; `None` if it is truncated.
     #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {
         let type_byte = *block.get(CHECKSUMMED_FROM)?;
@@ -133,7 +133,7 @@ impl Header {
         })
     }
 
-    /// The bytes of the header itself.
+    /// The size of the header.
     #[must_use]
     pub fn bytes(&self) -> usize {
         if self.log_number.is_some() {
@@ -143,13 +143,13 @@ impl Header {
         }
     }
 
-    /// The bytes of header and payload.
+    /// The size of header and payload.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.bytes().saturating_add(usize::from(self.length))
     }
 
-    /// Whether `record`, header and payload, has the checksum its header says.
+    /// Whether `record`, header and payload, matches the stored checksum.
     #[must_use]
     pub fn verifies(&self, record: &[u8]) -> bool {
         record
@@ -159,13 +159,13 @@ impl Header {
     }
 }
 
-/// Whether a record of this type has a header with log number.
+/// Whether a record of this type has a recyclable header.
 #[must_use]
 pub fn is_recyclable(type_byte: u8) -> bool {
     matches!(type_byte, 5..=8 | 11 | 131)
 }
 
-/// What a log says of the one before it.
+/// The description of the preceding log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredecessorInfo {
     /// Its number.
@@ -180,7 +180,7 @@ impl PredecessorInfo {
     /// Decodes the payload of a [`RecordType::PredecessorInfo`] record.
     ///
     /// # Errors
-    /// `Corruption` if it is cut off. Bytes behind are a later release's.
+    /// `Corruption` if it is truncated. Later releases may append bytes.
     pub fn decode(mut payload: &[u8]) -> Result<Self> {
         Ok(PredecessorInfo {
             log_number: take_fixed64(&mut payload)?,
@@ -190,10 +190,10 @@ impl PredecessorInfo {
     }
 }
 
-/// The bytes one family takes in a [`RecordType::TimestampSizes`] record.
+/// The size of one family's entry in a [`RecordType::TimestampSizes`] record.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
 
-/// Decodes the payload of a [`RecordType::TimestampSizes`] record: families and the bytes of their timestamps.
+/// Decodes the payload of a [`RecordType::TimestampSizes`] record: families and their sizes.
 ///
 /// # Errors
 /// `Corruption` if it is no sequence of whole entries.
@@ -213,7 +213,7 @@ pub fn decode_timestamp_sizes(payload: &[u8]) -> Result<Vec<(u32, u16)>> {
 /// Decodes the payload of a [`RecordType::SetCompression`] record.
 ///
 /// # Errors
-/// `Corruption` if it is cut off.
+/// `Corruption` if it is truncated.
 pub fn decode_compression(mut payload: &[u8]) -> Result<u32> {
     take_fixed32(&mut payload)
 }

@@ -1,18 +1,20 @@
-//! KoelDB's record logs: the bytes and the files of the write-ahead log.
+//! KoelDB's record logs: the format and the files of the write-ahead log.
 //!
-//! A log is a sequence of records in blocks of 32 KiB, as RocksDB writes it; the MANIFEST is a log too. This
-//! crate frames and checks records. What a record means (a write batch, a version edit) and what follows from
-//! damage (fail, stop, go on) is left to those who read it; which damage is reported is decided here, by the
-//! [`RecoveryMode`].
+//! A log is a sequence of records in blocks of 32 KiB, in RocksDB's format; the MANIFEST is a log
+//! too. This crate frames and verifies records. Readers interpret the records (a write batch, a
+//! version edit) and react to damage (fail, stop, continue); this crate decides which damage is
+//! reported, by the [`RecoveryMode`].
 //!
-//! - [`format`](mod@format): the bytes. [`writer`]: records to a file. [`reader`]: records from a file, whatever it holds.
-//! - [`wal`]: the files of the write-ahead log: their names, their order, their life. [`survey`]: what is intact behind damage.
+//! - [`format`](mod@format): the on-disk format. [`writer`]: writes records. [`reader`]: reads
+//!   records from any file.
+//! - [`wal`]: the files of the write-ahead log. [`survey`]: counts intact records after damage.
 //!
-//! Writers and readers belong to one thread at a time; nothing is shared between them.
+//! Writers and readers belong to one thread at a time and share nothing.
 
 pub mod format;
 pub mod reader;
 pub mod survey;
+mod tear;
 pub mod wal;
 pub mod writer;
 

@@ -1,20 +1,23 @@
-//! Records from a log file, whatever it holds.
+//! Reads records from a log file with any content.
 //!
-//! The reader walks the blocks of the file once. Damage becomes a [`Problem`]; whether it ends the log or is
-//! stepped over follows from the [`RecoveryMode`], as in RocksDB (`db/log_reader.cc`), with these differences:
+//! The reader walks the blocks of the file once. Damage becomes a [`Problem`]; the [`RecoveryMode`]
+//! determines whether it ends the log or is skipped, as in RocksDB (`db/log_reader.cc`), with these
+//! differences:
 //!
-//! - In every mode but the last the first problem ends the log: no record behind it is returned.
-//! - Zeros with records behind them are a hole and reported; zeros up to the end of the file are unused space.
-//! - Where an incomplete end is tolerated, so is an end that a crash tore: unsynced pages of a file may reach the
-//!   disk in any order, and those that did not are zeros. Damage counts as torn if it shows such zeros and no
-//!   record begins behind it.
-//! - A record that says it is of another log's life is believed only if it is whole, unless the file was seen to
-//!   be recycled before.
+//! - In every mode but the last the first problem ends the log: no later record is returned.
+//! - Zeros followed by records are a hole and are reported; zeros up to the end of the file are
+//!   unused space.
+//! - A mode that tolerates an incomplete end also tolerates a torn end: unsynced pages of a file
+//!   may reach the disk in any order, and missing ones are zeros. Damage counts as torn if it shows
+//!   such zeros and no record begins after it. Damage of a record that was once complete is never
+//!   torn: its checksum matches another length, or matches when one bit is flipped back.
+//! - A record with another log's number is accepted as such only if it is intact, unless the file
+//!   is known to be recycled.
 //! - A legacy record followed by a recyclable one ends the log with a problem.
-//! - A compressed record that does not decode is reported.
+//! - A compressed record that cannot be decompressed is reported.
 //!
-//! Every step consumes bytes, so any file is read in time proportional to its length, and memory is bounded by
-//! the longest record.
+//! Every step consumes bytes, so any file is read in time proportional to its length, and memory is
+//! bounded by the longest record.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -29,6 +32,7 @@ use std::sync::Arc;
 use koeldb_base::codec::StreamDecompressor;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Limits, Result};
 use koeldb_fs::RandomAccessFile;
 
@@ -36,22 +40,23 @@ use crate::format::{
     self, BLOCK_BYTES, HEADER_BYTES, Header, Part, PredecessorInfo, RECYCLABLE_HEADER_BYTES,
     RecordType, ZSTD,
 };
+use crate::tear::Tail;
 
-/// What damage in a log means for those who read it.
+/// The consequences of damage in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum RecoveryMode {
     /// An incomplete record at the end is dropped; other damage is an error.
     TolerateCorruptedTailRecords,
     /// Any irregularity is an error.
     AbsoluteConsistency,
-    /// What stands before the first damage is used.
+    /// The records before the first damage are used.
     #[default]
     PointInTime,
-    /// What can be read is used.
+    /// All readable records are used.
     SkipAnyCorruptedRecords,
 }
 
-/// What is wrong with a place in a log.
+/// The kind of damage in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -61,31 +66,31 @@ pub enum ProblemKind {
     TruncatedBody,
     /// The log ends within a fragmented record.
     TruncatedRecord,
-    /// A length points behind the end of its block.
+    /// A length exceeds the end of its block.
     BadLength,
     /// A stored checksum differs from the computed one.
     ChecksumMismatch,
-    /// A record begins within another.
+    /// A record begins inside another.
     MissingEnd,
-    /// A record continues that never began.
+    /// A fragment continues a record that never began.
     MissingStart,
     /// A record is interrupted by damage.
     Interrupted,
-    /// Zeros with records behind them.
+    /// Zeros followed by records.
     ZerosBeforeRecords,
-    /// A record of an earlier life of the file.
+    /// A record from an earlier use of a recycled file.
     OldRecord,
     /// A recyclable header in a log that began with legacy ones.
     MixedHeaders,
-    /// A type that must be understood and is not.
+    /// An unknown type that must not be skipped.
     UnknownType(u8),
-    /// A compressed record does not decode.
+    /// A compressed record cannot be decompressed.
     BadCompression,
     /// A record longer than [`RecordReader::set_record_bytes_max`] allows.
     TooLarge,
-    /// A record about the log itself is malformed or in the wrong place.
+    /// A metadata record is malformed or misplaced.
     BadMetadata(&'static str),
-    /// The system could not read it, with its words.
+    /// The system could not read it; has the system's message.
     Unreadable(String),
 }
 
@@ -115,16 +120,16 @@ impl fmt::Display for ProblemKind {
 /// Damage in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it was met, in bytes from the beginning of the file.
+    /// The offset in the file at which it was found.
     pub offset: u64,
-    /// At least so many bytes are lost by it.
+    /// A lower bound of the bytes lost.
     pub dropped_bytes: u64,
-    /// What it is.
+    /// The kind of damage.
     pub kind: ProblemKind,
 }
 
 impl Problem {
-    /// The problem as an error about `file`.
+    /// Converts the problem to an error about `file`.
     #[must_use]
     pub fn to_error(&self, file: &dyn RandomAccessFile) -> Error {
         let Problem {
@@ -140,40 +145,40 @@ impl Problem {
     }
 }
 
-/// Bytes asked from the file at once.
+/// The size of one read from the file.
 const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
 
-/// Problems kept in detail; later ones are counted.
+/// The number of problems kept in detail; later ones are only counted.
 const PROBLEMS_MAX: usize = 1000;
 
 /// Reads the records of a log in order.
 pub struct RecordReader {
     file: Arc<dyn RandomAccessFile>,
-    /// The low half of the file's number.
+    /// The low half of the file number.
     log_number: u32,
     mode: RecoveryMode,
     record_bytes_max: u64,
 
-    /// Bytes of the file, from `chunk_offset` on.
+    /// The bytes of the file from `chunk_offset` on.
     chunk: Vec<u8>,
     chunk_offset: u64,
-    /// What of `chunk` is left of the current block.
+    /// The rest of the current block in `chunk`.
     block: Range<usize>,
-    /// Whether the current block has its whole length, so that another may follow.
+    /// Whether the current block has its full length, so that another may follow.
     block_is_whole: bool,
 
-    /// The record being put together.
+    /// The record being assembled.
     record: Vec<u8>,
-    /// What was collected of it: where it began and how many payload bytes; `None` outside of one.
+    /// The start and payload size of that record; `None` outside a record.
     open: Option<OpenRecord>,
     last_record: Range<u64>,
 
     data_seen: bool,
-    /// The file was seen to have recyclable headers.
+    /// The file is known to contain recyclable headers.
     recycled: bool,
-    /// A whole record with this file's number in a recyclable header was seen.
+    /// An intact record with this file's number in a recyclable header was seen.
     number_confirmed: bool,
-    /// What is wrong only if a record begins behind it.
+    /// A problem that counts only if a record begins after it.
     suspect: Option<Suspect>,
     compression_seen: bool,
     decompressor: Option<StreamDecompressor>,
@@ -193,21 +198,21 @@ struct OpenRecord {
     payload_bytes: u64,
 }
 
-/// The end of the log, unless a record begins behind it.
+/// The presumed end of the log, unless a record begins after it.
 #[derive(Debug)]
 struct Suspect {
     problem: Problem,
-    /// Nothing but zeros: space that was never written.
+    /// Only zeros: space that was never written.
     unused: bool,
 }
 
-/// Where a returned record lies.
+/// The location of a returned record.
 enum Found {
     InChunk(Range<usize>),
     InRecord,
 }
 
-/// What the next physical record turned out to be.
+/// The outcome of parsing the next physical record.
 enum Event {
     Record {
         record_type: RecordType,
@@ -236,7 +241,7 @@ impl fmt::Debug for RecordReader {
 }
 
 impl RecordReader {
-    /// A reader from the beginning of `file`, which is log `log_number`.
+    /// Creates a reader from the beginning of `file`, which is log `log_number`.
     #[must_use]
     pub fn new(
         file: Arc<dyn RandomAccessFile>,
@@ -272,17 +277,20 @@ impl RecordReader {
         }
     }
 
-    /// Sets the longest record that is put together; a longer one is a problem.
+    /// Sets the longest record that is assembled; a longer one is a problem.
     pub fn set_record_bytes_max(&mut self, bytes: u64) {
         self.record_bytes_max = bytes;
     }
 
-    /// The next record; `None` at the end of what the mode lets be read. Then, and in
-    /// [`RecoveryMode::SkipAnyCorruptedRecords`] before each record, [`RecordReader::take_problem`] tells what
-    /// was met. Records of any content are returned; whether one is too short for its meaning is the caller's.
+    /// Reads the next record; `None` at the end of the readable part.
+    ///
+    /// [`RecordReader::take_problem`] returns the problems found up to then, and in
+    /// [`RecoveryMode::SkipAnyCorruptedRecords`] those before each record. Records of any content
+    /// are returned; the caller checks their length.
     ///
     /// # Errors
-    /// If the file cannot be read (not in `SkipAnyCorruptedRecords`), or needs a codec that is not there.
+    /// If the file cannot be read (not in `SkipAnyCorruptedRecords`), or needs a codec that is not
+    /// available.
     pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
         self.open = None;
         Ok(match self.advance()? {
@@ -292,13 +300,14 @@ impl RecordReader {
         })
     }
 
-    /// Takes the first problem that was not taken yet and that the mode does not tolerate. Beyond a thousand
-    /// untaken ones, problems are only counted.
+    /// Takes the oldest problem that was not taken and that the mode does not tolerate.
+    ///
+    /// Beyond a thousand untaken problems, further ones are only counted.
     pub fn take_problem(&mut self) -> Option<Problem> {
         self.problems.pop_front()
     }
 
-    /// All problems met so far that the mode does not tolerate.
+    /// The number of problems so far that the mode does not tolerate.
     #[must_use]
     pub fn problem_count(&self) -> u64 {
         self.problem_count
@@ -310,29 +319,34 @@ impl RecordReader {
         self.dropped_bytes
     }
 
-    /// The incomplete end of the log that the mode let pass, once the end was reached.
+    /// The incomplete end of the log that the mode tolerated, once the end was reached.
     #[must_use]
     pub fn tolerated_tail(&self) -> Option<&Problem> {
         self.tolerated.as_ref()
     }
 
-    /// Where the record returned last begins and where its last fragment ends, in bytes from the beginning of the
-    /// file.
+    /// The file range of the last returned record, up to the end of its last fragment.
     #[must_use]
     pub fn last_record(&self) -> Range<u64> {
         self.last_record.clone()
     }
 
-    /// What the log says of the one before it, if that was read yet.
+    /// The log's description of the preceding one, if that was read yet.
     #[must_use]
     pub fn predecessor(&self) -> Option<PredecessorInfo> {
         self.predecessor
     }
 
-    /// The families whose keys end with a timestamp of so many bytes, as far as read.
+    /// The families whose keys end with a timestamp, and its size, as far as read.
     #[must_use]
     pub fn timestamp_sizes(&self) -> &[(u32, u16)] {
         &self.timestamp_sizes
+    }
+
+    /// Whether the log announced how its records are compressed, as far as read.
+    #[must_use]
+    pub fn is_compression_announced(&self) -> bool {
+        self.compression_seen
     }
 
     /// The file being read.
@@ -366,7 +380,7 @@ impl RecordReader {
                     self.interrupt();
                     self.finished = true;
                 }
-                Event::BadLength if !self.block_is_whole => {
+                Event::BadLength if !self.block_is_whole && !self.was_whole() => {
                     let problem = self.here(ProblemKind::TruncatedBody);
                     self.end(Some(problem));
                 }
@@ -379,8 +393,10 @@ impl RecordReader {
         Ok(None)
     }
 
-    /// Parses the next physical record. What it covers is consumed; for an event that condemns the rest of the
-    /// block, that is left to the handler, which knows the bytes dropped from `block`.
+    /// Parses the next physical record and consumes it.
+    ///
+    /// For an event that invalidates the rest of the block, the handler consumes it, as it computes
+    /// the dropped bytes from `block`.
     fn next_event(&mut self) -> Result<Event> {
         loop {
             let left = self.block.len();
@@ -443,13 +459,13 @@ impl RecordReader {
         }
     }
 
-    /// Consumes `bytes` of the block; the position behind them.
+    /// Consumes `bytes` of the block; returns the position after them.
     fn skip(&mut self, bytes: usize) -> usize {
         self.block.start = self.block.start.saturating_add(bytes).min(self.block.end);
         self.block.start
     }
 
-    /// Whether the block holds nothing but zeros from here on.
+    /// Whether the rest of the block contains only zeros.
     fn rest_is_zero(&self) -> bool {
         let rest = self.chunk.get(self.block.clone()).unwrap_or_default();
         rest.iter().all(|&byte| byte == 0)
@@ -459,12 +475,12 @@ impl RecordReader {
         self.block.start = self.block.end;
     }
 
-    /// The offset in the file of what is left of the block.
+    /// The file offset of the rest of the block.
     fn offset(&self) -> u64 {
         self.chunk_offset.saturating_add(self.block.start as u64)
     }
 
-    /// Makes the next block the current one; `false` at the end of the file.
+    /// Moves to the next block; `false` at the end of the file.
     fn load_block(&mut self) -> Result<bool> {
         loop {
             let start = self.block.end;
@@ -488,8 +504,10 @@ impl RecordReader {
         }
     }
 
-    /// Reads `bytes` at `chunk_offset`. Where the mode allows it, a block that cannot be read is stepped over:
-    /// `false`, with the block consumed.
+    /// Reads `bytes` at `chunk_offset`.
+    ///
+    /// Where the mode allows it, an unreadable block is skipped: returns `false`, with the block
+    /// consumed.
     fn read_chunk(&mut self, bytes: u64) -> Result<bool> {
         self.chunk.resize(to_usize(bytes), 0);
         let Err(error) = self.file.read_exact_at(self.chunk_offset, &mut self.chunk) else {
@@ -610,7 +628,7 @@ impl RecordReader {
         }))
     }
 
-    /// Appends a fragment to the open record; `false` if it had to be given up.
+    /// Appends a fragment to the open record; `false` if the record had to be discarded.
     fn append(&mut self, payload: &Range<usize>, ends: bool) -> bool {
         let fragment = self.chunk.get(payload.clone()).unwrap_or_default();
         let room = self
@@ -634,7 +652,7 @@ impl RecordReader {
         false
     }
 
-    /// Gives up the record being put together, if there is one, with a problem if it had content.
+    /// Discards the open record, if any, reporting a problem if it had content.
     fn close_open(&mut self, kind: ProblemKind) {
         if let Some(open) = self.open.take()
             && open.payload_bytes > 0
@@ -647,7 +665,7 @@ impl RecordReader {
         }
     }
 
-    /// Gives up the record being put together because damage interrupts it.
+    /// Discards the open record because damage interrupts it.
     fn interrupt(&mut self) {
         if let Some(open) = self.open.take() {
             self.report(Problem {
@@ -658,22 +676,23 @@ impl RecordReader {
         }
     }
 
-    /// A header of zeros. A block's rest of zeros is unused space unless records follow; other bytes behind such a
-    /// header are damage, except in a recycled file, where they are remains of its earlier life.
+    /// Handles a header without length and type.
+    ///
+    /// A zero rest of a block is unused space unless records follow. Other bytes after such a
+    /// header are damage, except in a recycled file, where they are remains of its earlier use, and
+    /// after a lost sector.
     fn zeros(&mut self) {
         let unused = self.rest_is_zero();
+        let tolerates_tear = self.mode == RecoveryMode::TolerateCorruptedTailRecords
+            && self.tail().has_lost_sector(HEADER_BYTES);
         match &self.open {
             None if unused => {
                 let problem = self.here(ProblemKind::ZerosBeforeRecords);
                 self.suspect.get_or_insert(Suspect { problem, unused });
             }
             None if self.recycled => {}
-            Some(_) if self.mode == RecoveryMode::TolerateCorruptedTailRecords => {
-                self.suspect_torn(ProblemKind::Interrupted);
-            }
-            None if self.mode == RecoveryMode::TolerateCorruptedTailRecords => {
-                self.suspect_torn(ProblemKind::ZerosBeforeRecords);
-            }
+            Some(_) if tolerates_tear => self.suspect_torn(ProblemKind::Interrupted),
+            None if tolerates_tear => self.suspect_torn(ProblemKind::ZerosBeforeRecords),
             None => {
                 let problem = self.here(ProblemKind::ZerosBeforeRecords);
                 self.report(problem);
@@ -683,15 +702,16 @@ impl RecordReader {
         self.skip_block();
     }
 
-    /// A block's rest condemned by a wrong length or checksum of a record of so many bytes.
+    /// Handles the rest of a block invalidated by a wrong length or checksum of a record.
     fn damaged(&mut self, kind: ProblemKind, record_bytes: usize) {
         if self.mode == RecoveryMode::TolerateCorruptedTailRecords {
-            if self.recycled {
+            let was_whole = self.was_whole();
+            if self.recycled && !was_whole {
                 self.tolerated = Some(self.here(kind));
                 self.finished = true;
                 return;
             }
-            if self.is_torn(record_bytes) {
+            if !was_whole && self.tail().has_lost_sector(record_bytes) {
                 self.suspect_torn(kind);
                 self.skip_block();
                 return;
@@ -703,25 +723,20 @@ impl RecordReader {
         self.interrupt();
     }
 
-    /// Whether a sector that the next `bytes` touch is all zeros, as far as it lies in the rest of the block.
-    fn is_torn(&self, bytes: usize) -> bool {
-        const SECTOR_BYTES: usize = 512;
-        let end = self.block.start.saturating_add(bytes);
-        let mut at = self.block.start;
-        while at < end.min(self.block.end) {
-            // Chunks begin at blocks, so that sectors in them lie as in the file.
-            let sector = (at / SECTOR_BYTES).saturating_add(1);
-            let next = sector.saturating_mul(SECTOR_BYTES).min(self.block.end);
-            let bytes = self.chunk.get(at..next).unwrap_or_default();
-            if bytes.iter().all(|&byte| byte == 0) {
-                return true;
-            }
-            at = next;
+    fn tail(&self) -> Tail<'_> {
+        // Chunks begin at blocks, so that sectors are aligned in them as in the file.
+        Tail {
+            bytes: self.chunk.get(..self.block.end).unwrap_or_default(),
+            start: self.block.start,
         }
-        false
     }
 
-    /// Takes the rest of the block, and the record being put together, for an end that a crash tore.
+    /// Whether the next record, which is damaged, was once complete.
+    fn was_whole(&self) -> bool {
+        self.tail().was_whole() && !is_on(Sabotage::DamageTakenForTear)
+    }
+
+    /// Treats the rest of the block, and the open record, as a torn end.
     fn suspect_torn(&mut self, kind: ProblemKind) {
         let mut problem = self.here(kind);
         if let Some(open) = self.open.take() {
@@ -739,9 +754,11 @@ impl RecordReader {
         }
     }
 
-    /// Decides what a whole physical record says of what was taken for the end; whether the record counts. Behind a
-    /// torn end, only the beginning of a record does. Behind unused space, records are a problem, but a writer
-    /// leaves zeros itself at the end of a block before a record that must not be fragmented.
+    /// Re-evaluates the presumed end after an intact physical record; returns whether that counts.
+    ///
+    /// After a torn end, only the beginning of a record disproves it. After unused space, records
+    /// are a problem, except that a writer itself leaves zeros at the end of a block before a
+    /// record that must not be fragmented.
     fn clear_suspect(&mut self, record_type: RecordType, offset: u64) -> bool {
         let Some(mut suspect) = self.suspect.take() else {
             return true;
@@ -781,7 +798,7 @@ impl RecordReader {
         self.finished = true;
     }
 
-    /// The log ends, with an incomplete physical record or within a logical one.
+    /// Ends the log, with an incomplete physical record or inside a logical one.
     fn end(&mut self, cut: Option<Problem>) {
         let open = self.open.take().map(|open| Problem {
             offset: open.offset,

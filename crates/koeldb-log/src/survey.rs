@@ -1,4 +1,4 @@
-//! What of a log is intact behind damage: whether a reader stopped at a torn end or in the middle.
+//! Counts intact records after damage, to distinguish a torn end from damage in the middle.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -10,9 +10,13 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_fs::RandomAccessFile;
 
 use crate::format::{BLOCK_BYTES, Header};
+use crate::tear::Tail;
 
-/// The physical records of log `log_number` that begin behind `offset` and whose checksums match. Behind a record whose
-/// length is damaged those of its block are not found, so there may be more.
+/// Counts the physical records after `offset` with matching checksums and log number, and the one
+/// at `offset` if it was whole before it was damaged.
+///
+/// After a record with a damaged length the others of its block are not found, so there may be
+/// more.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -33,7 +37,20 @@ pub fn intact_behind(
         let mut at = 0_usize;
         while let Some(header) = block.get(at..).and_then(Header::decode) {
             let end = at.saturating_add(header.record_bytes());
-            let Some(record) = block.get(at..end) else {
+            let record = block.get(at..end);
+            let is_damaged = !record.is_some_and(|record| header.verifies(record));
+            let is_there = start.saturating_add(at as u64) == offset;
+            if is_there
+                && is_damaged
+                && (Tail {
+                    bytes: block,
+                    start: at,
+                })
+                .was_whole()
+            {
+                count = count.saturating_add(1);
+            }
+            let Some(record) = record else {
                 break;
             };
             let is_behind = start.saturating_add(at as u64) > offset;

@@ -1,4 +1,4 @@
-//! Files in memory for the tests of this crate.
+//! In-memory files for the tests of this crate.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -8,12 +8,12 @@ use koeldb_fs::{RandomAccessFile, WritableFile};
 
 use crate::{RecordReader, RecordWriter, RecordWriterOptions, RecoveryMode};
 
-/// A file that is written: its bytes, and how often it was appended to.
+/// A file being written, with its bytes and the number of appends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) bytes: Arc<Mutex<Vec<u8>>>,
     pub(crate) appends: Arc<Mutex<usize>>,
-    /// Appends beyond so many fail.
+    /// The number of appends after which further ones fail.
     pub(crate) appends_max: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ impl WritableFile for Sink {
     }
 }
 
-/// A file that is read, with a range of bytes that cannot be.
+/// A file being read, with an unreadable range of bytes.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) bytes: Vec<u8>,
@@ -79,7 +79,7 @@ impl RandomAccessFile for Source {
     }
 }
 
-/// A reader of log 9 with these bytes.
+/// Creates a reader of log 9 with these bytes.
 pub(crate) fn reader(bytes: &[u8], mode: RecoveryMode) -> RecordReader {
     let source = Source {
         bytes: bytes.to_vec(),
@@ -89,7 +89,7 @@ pub(crate) fn reader(bytes: &[u8], mode: RecoveryMode) -> RecordReader {
     RecordReader::new(Arc::new(source), 9, mode)
 }
 
-/// The log of these records.
+/// Encodes a log of these records.
 pub(crate) fn log_of<P: AsRef<[u8]>>(
     records: impl IntoIterator<Item = P>,
     options: RecordWriterOptions,

@@ -1,7 +1,7 @@
-//! The files of the write-ahead log: which there are, in what order, and how one is written.
+//! The files of the write-ahead log.
 //!
-//! Each log is `NUMBER.log`; a larger number is newer. Logs that were kept for their history lie in `archive/`
-//! below and are never replayed.
+//! Each log is `NUMBER.log`; a larger number is newer. Archived logs are in the subdirectory
+//! `archive/` and are never replayed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub fn open(
     Ok(RecordReader::new(file, number, mode))
 }
 
-/// Opens the file of log `number` of `directory`, to be read from its beginning to its end.
+/// Opens the file of log `number` of `directory` for sequential reading.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -63,14 +63,15 @@ pub fn open_file(
     fs.open(&file_name::wal(directory, number), &options)
 }
 
-/// The directory for logs that are kept and not replayed.
+/// The directory for archived logs, which are not replayed.
 #[must_use]
 pub fn archive_directory(directory: &Path) -> PathBuf {
     directory.join("archive")
 }
 
-/// Gives log `number` of `directory` a second name in the archive, and makes that durable. It may have it already. Where
-/// files have one name alone, a copy goes there.
+/// Links log `number` of `directory` into the archive, durably, unless that link exists.
+///
+/// A file system without hard links gets a copy.
 ///
 /// # Errors
 /// If the system fails.
@@ -85,7 +86,7 @@ pub fn keep_in_archive(fs: &dyn FileSystem, directory: &Path, number: FileNumber
     fs.sync_dir(&archive)
 }
 
-/// A log being written: a [`RecordWriter`] that knows its number and makes its name durable with its first sync.
+/// A log being written: a [`RecordWriter`] that syncs its directory entry with the first sync.
 #[derive(Debug)]
 pub struct WalWriter {
     fs: Arc<dyn FileSystem>,
@@ -94,7 +95,7 @@ pub struct WalWriter {
     records: RecordWriter,
     /// Whether the directory entry is durable.
     entry_synced: bool,
-    /// The bytes known to be durable.
+    /// The number of bytes known to be durable.
     synced_bytes: u64,
 }
 
@@ -121,31 +122,31 @@ impl WalWriter {
         })
     }
 
-    /// Its number.
+    /// The log number.
     #[must_use]
     pub fn number(&self) -> FileNumber {
         self.number
     }
 
-    /// Its bytes so far.
+    /// The length of the log so far.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.records.len()
     }
 
-    /// Whether nothing was written.
+    /// Whether no record was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The bytes known to be durable.
+    /// The number of bytes known to be durable.
     #[must_use]
     pub fn synced_bytes(&self) -> u64 {
         self.synced_bytes
     }
 
-    /// Whether everything written, and the file's name, is durable.
+    /// Whether all bytes and the directory entry are durable.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.entry_synced && self.synced_bytes == self.len()
@@ -167,7 +168,7 @@ impl WalWriter {
         self.records.add_record(payload)
     }
 
-    /// Hands everything to the operating system.
+    /// Passes all bytes to the operating system.
     ///
     /// # Errors
     /// If the file fails, now or earlier.
@@ -175,10 +176,10 @@ impl WalWriter {
         self.records.flush()
     }
 
-    /// Makes everything durable; the first time, the directory entry too.
+    /// Makes all bytes durable; the first call includes the directory entry.
     ///
     /// # Errors
-    /// If the file fails, now or earlier; the log must be given up then.
+    /// If the file fails, now or earlier; the log must then be abandoned.
     pub fn sync(&mut self) -> Result<()> {
         self.records.sync()?;
         if !self.entry_synced {
@@ -241,7 +242,7 @@ mod tests {
         let mut reader = open(&*fs, directory, 12, RecoveryMode::AbsoluteConsistency).unwrap();
         assert_eq!(reader.next_record().unwrap(), Some(&b"record"[..]));
         assert_eq!(reader.next_record().unwrap(), None);
-        // Another log of that number never takes the place of the one that is kept.
+        // Another log with that number never replaces the archived one.
         write_log(&fs, 7).close().unwrap();
         keep_in_archive(&*fs, directory, 7).unwrap();
         let kept = fs.list(&archive).unwrap();

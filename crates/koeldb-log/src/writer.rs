@@ -1,8 +1,8 @@
-//! Records to a log file.
+//! Writes records to a log file.
 //!
-//! A record is assembled in a buffer that lives as long as the writer and handed to the file in one append, or,
-//! if it is large, in a few. After the first failure the file's content is unknown: the writer repeats the error
-//! and touches the file no more.
+//! A record is assembled in a reusable buffer and passed to the file in one append or, if it is
+//! large, in a few. After the first failure the file's content is unknown: the writer returns the
+//! error again and never touches the file.
 
 use std::fmt;
 
@@ -16,36 +16,37 @@ use crate::format::{
     BLOCK_BYTES, CHECKSUMMED_FROM, HEADER_BYTES, Part, SET_COMPRESSION_BYTE, ZSTD, data_type_byte,
 };
 
-/// How the logical records of a log are compressed.
+/// The compression of a log's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WalCompression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// Each record is one zstd frame with checksum.
     Zstd,
 }
 
-/// How a log is written.
+/// The settings of a log to be written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordWriterOptions {
     /// Compression of the records.
     pub compression: WalCompression,
 }
 
-/// Above so many bytes assembled, a record goes to the file in several appends.
+/// The assembled size from which a record goes to the file in several appends.
 const APPEND_BYTES: usize = 1 << 20;
 
-/// Appends records to a log. The bytes are RocksDB's, with legacy headers.
+/// Appends records to a log, in RocksDB's format with legacy headers.
 pub struct RecordWriter {
     file: Box<dyn WritableFile>,
-    /// Where in its block the next record begins.
+    /// The offset in its block at which the next record begins.
     block_offset: usize,
     /// The record being assembled; empty between calls.
     assembled: Vec<u8>,
     compressor: Option<StreamCompressor>,
-    /// The frame of the record being added; empty between calls but for its memory.
+    /// The frame of the current record; between calls empty, but with reusable capacity.
     frame: Vec<u8>,
+    has_records: bool,
     failure: Option<Error>,
 }
 
@@ -59,7 +60,8 @@ impl fmt::Debug for RecordWriter {
 }
 
 impl RecordWriter {
-    /// A writer to an empty file. With compression, its announcement is appended at once.
+    /// Creates a writer for an empty file. With compression, it appends the declaration
+    /// immediately.
     ///
     /// # Errors
     /// If the file fails, or the codec is missing from this build.
@@ -74,6 +76,7 @@ impl RecordWriter {
             assembled: Vec::new(),
             compressor: None,
             frame: Vec::new(),
+            has_records: false,
             failure: None,
         };
         if options.compression == WalCompression::Zstd {
@@ -87,17 +90,19 @@ impl RecordWriter {
     /// Appends one record. It may stay in the file's buffer until [`RecordWriter::flush`].
     ///
     /// # Errors
-    /// If the file fails, now or in an earlier call: whether the record is there is then unknown.
+    /// If the file fails, now or in an earlier call: whether the record was written is then
+    /// unknown.
     pub fn add_record(&mut self, payload: &[u8]) -> Result<()> {
         self.add_record_of(&[payload])
     }
 
-    /// Appends one record whose payload is the concatenation of `parts`, without building it elsewhere first.
+    /// Appends one record whose payload is the concatenation of `parts`, without joining them.
     ///
     /// # Errors
-    /// As [`RecordWriter::add_record`].
+    /// See [`RecordWriter::add_record`].
     pub fn add_record_of(&mut self, parts: &[&[u8]]) -> Result<()> {
         self.check()?;
+        self.has_records = true;
         let Some(compressor) = &mut self.compressor else {
             return self.add_fragments(parts);
         };
@@ -168,7 +173,7 @@ impl RecordWriter {
         self.remember(result)
     }
 
-    /// Hands everything to the operating system.
+    /// Passes all bytes to the operating system.
     ///
     /// # Errors
     /// If the file fails, now or earlier.
@@ -181,7 +186,7 @@ impl RecordWriter {
     /// Makes all records durable.
     ///
     /// # Errors
-    /// If the file fails, now or earlier; it must be given up then.
+    /// If the file fails, now or earlier; it must then be abandoned.
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
         let result = self.file.sync_data();
@@ -191,19 +196,23 @@ impl RecordWriter {
         self.remember(result)
     }
 
-    /// The bytes of the log so far.
+    /// The length of the log so far.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.file.len()
     }
 
-    /// Whether nothing was written.
+    /// Whether no record was added. The announcement of compression is none, so that the log may
+    /// have bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.file.is_empty()
+        match is_on(Sabotage::AnnouncementCounted) {
+            true => self.file.is_empty(),
+            false => !self.has_records,
+        }
     }
 
-    /// What made the writer unusable, if anything did.
+    /// The failure that made the writer unusable, if any.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
@@ -233,10 +242,10 @@ impl RecordWriter {
     }
 }
 
-/// What is left of a payload given in parts.
+/// The rest of a payload given in parts.
 struct Parts<'a> {
     parts: &'a [&'a [u8]],
-    /// What is consumed of the first part.
+    /// The bytes consumed of the first part.
     consumed: usize,
     /// The bytes left in all parts.
     len: usize,
@@ -251,7 +260,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Moves the next `bytes`, which must be there, to the end of `out`.
+    /// Moves the next `bytes`, which must exist, to the end of `out`.
     fn take_into(&mut self, mut bytes: usize, out: &mut Vec<u8>) {
         self.len -= bytes;
         while bytes > 0 {
@@ -315,6 +324,26 @@ mod tests {
         assert_eq!(*sink.bytes.lock().unwrap(), joined);
         writer.add_record(&payload_bytes(5 * APPEND_BYTES)).unwrap();
         assert!(writer.assembled.capacity() <= 2 * APPEND_BYTES);
+    }
+
+    #[test]
+    fn a_log_without_records_is_empty_even_if_it_announces_compression() {
+        for compression in [WalCompression::None, WalCompression::Zstd] {
+            let options = RecordWriterOptions { compression };
+            let mut writer = RecordWriter::new(Box::new(Sink::default()), options).unwrap();
+            let announced = if compression == WalCompression::Zstd {
+                11
+            } else {
+                0
+            };
+            assert_eq!(writer.len(), announced);
+            assert!(writer.is_empty());
+            writer.flush().unwrap();
+            writer.sync().unwrap();
+            assert!(writer.is_empty());
+            writer.add_record(b"").unwrap();
+            assert!(!writer.is_empty());
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! The two small files that say which database a directory is: CURRENT, which names the live MANIFEST, and
-//! IDENTITY, the database's id.
+//! CURRENT, which names the live MANIFEST, and IDENTITY, which holds the database's id.
 //!
-//! Both are replaced in one step ([`koeldb_fs::small_file`]).
+//! Both are replaced atomically ([`koeldb_fs::small_file`]).
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -14,17 +13,17 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, Result};
 use koeldb_fs::{FileSystem, Purpose, small_file};
 
-/// CURRENT is not longer than this.
+/// The largest size of CURRENT.
 const CURRENT_BYTES_MAX: u64 = 64;
 
-/// IDENTITY is not longer than this.
+/// The largest size of IDENTITY.
 const IDENTITY_BYTES_MAX: u64 = 4 << 10;
 
-/// The number of the MANIFEST that CURRENT names.
+/// Reads the number of the MANIFEST that CURRENT names.
 ///
 /// # Errors
-/// With detail `PathNotFound` if there is no CURRENT, and so no database; `Corruption` if its content is not one
-/// line with the name of a MANIFEST.
+/// With detail `PathNotFound` if there is no CURRENT, and so no database; `Corruption` if its
+/// content is not one line with the name of a MANIFEST.
 pub fn read_current(fs: &dyn FileSystem, directory: &Path) -> Result<FileNumber> {
     let path = file_name::current(directory);
     let content = fs.read_all(&path, CURRENT_BYTES_MAX, Purpose::Open)?;
@@ -59,8 +58,9 @@ pub fn write_current(fs: &dyn FileSystem, directory: &Path, number: FileNumber) 
     )
 }
 
-/// The id of the database in `directory`, if IDENTITY is there and has one. Damage is no error: the id in force is
-/// written again when the database opens.
+/// Reads the id of the database in `directory`; `None` if IDENTITY is missing or damaged.
+///
+/// Damage is no error: opening the database writes the valid id again.
 ///
 /// # Errors
 /// If the system fails.
@@ -94,7 +94,7 @@ pub fn write_identity(fs: &dyn FileSystem, directory: &Path, db_id: &str) -> Res
     )
 }
 
-/// A database id from random bytes: an RFC 4122 UUID of version 4.
+/// Creates a database id from random bytes: an RFC 4122 UUID of version 4.
 #[must_use]
 pub fn db_id_from(random: u128) -> String {
     let version = (random & !(0xf << 76)) | (4 << 76);

@@ -1,5 +1,7 @@
-//! Checksums of whole table files, which the MANIFEST can hold: a CRC-32C, big-endian, as RocksDB's
-//! `FileChecksumGenCrc32cFactory` makes them. Other functions' checksums are kept and not compared.
+//! Whole-file checksums of tables, which the MANIFEST can record.
+//!
+//! They are CRC-32C, big-endian, as in RocksDB's `FileChecksumGenCrc32cFactory`. Checksums of other
+//! functions are kept but not verified.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,10 +17,10 @@ use crate::version::FileMeta;
 /// The name of the function.
 pub const NAME: &str = "FileChecksumCrc32c";
 
-/// How much is read at once.
+/// The size of one read.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A file being written, and the checksum of what was appended.
+/// A file being written, with the checksum of the appended bytes.
 #[derive(Debug)]
 pub(crate) struct SummedFile {
     file: Box<dyn WritableFile>,
@@ -26,7 +28,8 @@ pub(crate) struct SummedFile {
 }
 
 impl SummedFile {
-    /// Sums up what is appended to an empty file; the sum outlives the file.
+    /// Computes the checksum of the bytes appended to an empty file; the checksum outlives the
+    /// file.
     pub(crate) fn new(file: Box<dyn WritableFile>) -> (Self, Arc<AtomicU32>) {
         let sum = Arc::new(AtomicU32::new(0));
         let own = Arc::clone(&sum);
@@ -63,22 +66,24 @@ impl WritableFile for SummedFile {
     }
 }
 
-/// A sum as it is stored: big-endian.
+/// The stored form of a checksum: big-endian.
 fn stored(sum: u32) -> [u8; 4] {
     sum.swap_bytes().to_le_bytes()
 }
 
-/// Records the checksum of a table that was written.
+/// Records the checksum of a written table.
 pub(crate) fn record(meta: &mut FileMeta, sum: &AtomicU32) {
     meta.checksum_name = NAME.as_bytes().to_vec();
     meta.checksum = stored(sum.load(Ordering::Relaxed)).to_vec();
 }
 
-/// Reads a whole table file and compares its checksum with the one recorded of it; `false` if none is, or one of
-/// another function. `progress` is told the bytes of each piece.
+/// Verifies the recorded checksum of a whole table file.
+///
+/// Returns `false` if none is recorded, or one of another function. `progress` receives the size of
+/// each piece.
 ///
 /// # Errors
-/// `Corruption` if they differ or the file has another length; otherwise as the system fails.
+/// `Corruption` if they differ or the file has another length; otherwise the errors of the system.
 pub fn compare(
     file: &dyn RandomAccessFile,
     meta: &FileMeta,

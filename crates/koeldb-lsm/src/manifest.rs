@@ -1,8 +1,8 @@
 //! The MANIFEST: the log of all version edits.
 //!
-//! It begins with a snapshot, edits that lead from nothing to the state when it was begun; each later record is one
-//! change. Edits that must take effect together form an atomic group of consecutive records. A new MANIFEST is in
-//! force once CURRENT names it.
+//! It begins with a snapshot, which consists of the edits that recreate the state at that time;
+//! each later record is one change. Edits that must take effect together form an atomic group of
+//! consecutive records. A new MANIFEST is in force once CURRENT names it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -22,11 +22,11 @@ use crate::current::write_current;
 use crate::version::Version;
 use crate::version::edit::{BlobGarbage, FamilyChange, VersionEdit, WalAddition};
 
-/// Reads the edits of a MANIFEST, those of an atomic group together.
+/// Reads the edits of a MANIFEST, returning atomic groups as a whole.
 #[derive(Debug)]
 pub struct ManifestReader {
     records: RecordReader,
-    /// The edits of a group whose last one was not read yet.
+    /// The edits of an incomplete group.
     group: Vec<VersionEdit>,
 }
 
@@ -56,10 +56,13 @@ impl ManifestReader {
         })
     }
 
-    /// The edits that take effect next, together; `None` at the end. A group that the end cuts off has no effect.
+    /// Reads the next edits that take effect together; `None` at the end.
+    ///
+    /// A truncated group at the end has no effect.
     ///
     /// # Errors
-    /// `Corruption` for damage other than an incomplete record at the end; otherwise if the system fails.
+    /// `Corruption` for damage other than an incomplete record at the end; otherwise if the system
+    /// fails.
     pub fn next_edits(&mut self) -> Result<Option<Vec<VersionEdit>>> {
         loop {
             let Some(record) = self.records.next_record()? else {
@@ -77,13 +80,14 @@ impl ManifestReader {
         }
     }
 
-    /// Says of an error where in the MANIFEST its cause is.
+    /// Adds the position in the MANIFEST to an error.
     pub(crate) fn located(&self, error: Error) -> Error {
         let offset = self.records.last_record().start;
         error.in_file(self.records.file().path(), Some(offset), "read")
     }
 
-    /// Adds an edit to the group; whether that completes it. An edit without group is one of its own.
+    /// Adds an edit to the group; returns whether the group is complete. Other edits are groups of
+    /// one.
     fn collect(&mut self, edit: VersionEdit) -> Result<bool> {
         let expected = match self.group.last() {
             Some(last) => last
@@ -101,29 +105,29 @@ impl ManifestReader {
         Ok(matches!(expected, None | Some(0)))
     }
 
-    /// The incomplete record at the end that was left out, once the end was reached.
+    /// The incomplete record at the end that was dropped, once the end was reached.
     #[must_use]
     pub fn dropped_tail(&self) -> Option<&Problem> {
         self.records.tolerated_tail()
     }
 
-    /// The edits of a group that the end cut off, once the end was reached.
+    /// The edits of an incomplete group at the end, once the end was reached.
     #[must_use]
     pub fn dropped_group(&self) -> &[VersionEdit] {
         &self.group
     }
 }
 
-/// The state of a database, as a MANIFEST begins with it.
+/// The state of a database with which a MANIFEST begins.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestSnapshot {
-    /// The id of the database; left out if absent.
+    /// The id of the database; omitted if absent.
     pub db_id: Option<String>,
-    /// The logs that are tracked.
+    /// The tracked logs.
     pub wals: Vec<WalAddition>,
     /// Logs with smaller numbers are not needed.
     pub min_log_number_to_keep: FileNumber,
-    /// The largest id a family ever had.
+    /// The largest id that a family ever had.
     pub max_column_family: u32,
     /// The last sequence number in use.
     pub last_seqno: SeqNo,
@@ -131,21 +135,21 @@ pub struct ManifestSnapshot {
     pub families: Vec<FamilySnapshot>,
 }
 
-/// The state of a column family, as a MANIFEST begins with it.
+/// The state of a column family with which a MANIFEST begins.
 #[derive(Clone, Debug)]
 pub struct FamilySnapshot {
     /// Its id.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Logs with smaller numbers hold nothing of it that is not in its tables.
+    /// Logs with smaller numbers have no data of it outside its tables.
     pub log_number: FileNumber,
-    /// Its tables and its order.
+    /// Its tables and its key order.
     pub version: Arc<Version>,
 }
 
 impl ManifestSnapshot {
-    /// The edits that lead from nothing to this state, except for the counters that every ordinary edit has.
+    /// The edits that recreate this state, except for the counters that every ordinary edit has.
     #[must_use]
     pub fn edits(&self) -> Vec<VersionEdit> {
         let mut edits = Vec::new();
@@ -206,14 +210,15 @@ impl ManifestSnapshot {
     }
 }
 
-/// What the size that a MANIFEST records of itself adds to the bytes before.
+/// The size of the record in which a MANIFEST records its own size.
 const SIZE_RECORD_BYTES: u64 = 15;
 
-/// Writes MANIFEST `number` with a snapshot and the edits behind it, and makes it and its name durable. It is not
-/// in force yet.
+/// Writes MANIFEST `number` with a snapshot and further edits, and makes it and its name durable.
+///
+/// It is not in force yet.
 ///
 /// # Errors
-/// If the system fails; what was written is then removed again, if possible.
+/// If the system fails; the file is then removed again, if possible.
 pub fn write(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -229,7 +234,7 @@ pub fn write(
         Ok(records)
     });
     if written.is_err() {
-        // What counts is the failure. A file that stays is collected when the database opens.
+        // The first failure is reported. A remaining file is removed when the database opens.
         let _ = fs.remove_file(&path);
     }
     written
@@ -261,7 +266,7 @@ fn write_records(
     Ok(records)
 }
 
-/// Appends an edit as one record, using `record` as memory.
+/// Appends an edit as one record, using `record` as buffer.
 pub(crate) fn append(
     records: &mut RecordWriter,
     edit: &VersionEdit,
@@ -297,7 +302,8 @@ pub fn install(
 /// Writes the MANIFEST of a new, empty database, and puts it in force.
 ///
 /// # Errors
-/// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the system fails.
+/// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the
+/// system fails.
 pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Result<()> {
     refuse_remains(fs, directory)?;
     let first = VersionEdit {
@@ -307,7 +313,7 @@ pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Res
         last_seqno: Some(0),
         ..VersionEdit::default()
     };
-    // An earlier attempt may have left it: without CURRENT it is nobody's.
+    // An earlier attempt may have left it: without CURRENT it is not in force.
     match fs.remove_file(&file_name::manifest(directory, FIRST_MANIFEST)) {
         Err(error) if !error.is_path_not_found() => return Err(error),
         _ => {}
@@ -319,7 +325,7 @@ pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Res
 
 const FIRST_MANIFEST: FileNumber = 1;
 
-/// Refuses to begin a database over the remains of another.
+/// Refuses to create a database over the files of another one.
 fn refuse_remains(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     use file_name::FileKind::{Blob, Manifest, Table, Wal};
     for entry in fs.list(directory)? {

@@ -1,7 +1,8 @@
 //! Opens the tables of one column family; an open reader stays with its file's metadata.
 //!
-//! There is no look-up on the read path: [`FileMeta::reader`](crate::FileMeta) is set once, by whoever needs
-//! the file first. Two threads that open one file at the same time both succeed and one reader is kept.
+//! The read path has no table-cache lookup: [`FileMeta::reader`](crate::FileMeta) is set once, on
+//! first use of the file. If two threads open a file concurrently, both succeed and one reader is
+//! kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +16,21 @@ use koeldb_table::reader::{TableReadContext, TableReader};
 use crate::file_checksum;
 use crate::version::FileMeta;
 
-/// How and where the tables of a family are opened.
+/// Opens the tables of a family, with its settings.
 #[derive(Debug)]
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
     open_options: OpenOptions,
     context: TableReadContext,
-    /// Every table is looked through when it is opened.
+    /// Whether every table is validated when it is opened.
     examines: bool,
 }
 
 impl TableCache {
-    /// Opens tables in `directory` with the settings of `context`, whose per-file fields are filled in for each
-    /// file.
+    /// Creates an opener for tables in `directory`.
+    ///
+    /// The per-file fields of `context` are filled in for each file.
     #[must_use]
     pub fn new(
         fs: Arc<dyn FileSystem>,
@@ -45,21 +47,22 @@ impl TableCache {
         }
     }
 
-    /// Has every table looked through when it is opened, as [`TableReader::examine`] does.
+    /// Sets whether every table is validated when it is opened, by [`TableReader::examine`].
     pub fn set_examines(&mut self, on: bool) {
         self.examines = on;
     }
 
-    /// The settings tables are opened with.
+    /// The settings with which tables are opened.
     #[must_use]
     pub fn context(&self) -> &TableReadContext {
         &self.context
     }
 
-    /// The reader of `file`, which lies on `level`; opens it if nobody did before.
+    /// The reader of `file` on `level`; opens it on first use.
     ///
     /// # Errors
-    /// If the file is missing, damaged, or of a format or comparator that does not fit; the error names it.
+    /// If the file is missing, damaged, or of an incompatible format or comparator; the error names
+    /// it.
     #[inline]
     pub fn reader<'f>(&self, file: &'f FileMeta, level: usize) -> Result<&'f Arc<TableReader>> {
         match file.reader.get() {
@@ -99,11 +102,13 @@ impl TableCache {
         Ok(file.reader.get_or_init(|| reader))
     }
 
-    /// Reads the whole file and compares the checksum that the MANIFEST has of it; `false` if it has none that is known.
-    /// `progress` is told the bytes of each piece.
+    /// Verifies the whole-file checksum in the MANIFEST; `false` if it has none of a known
+    /// function.
+    ///
+    /// `progress` receives the size of each piece.
     ///
     /// # Errors
-    /// `Corruption` if they differ; otherwise as the system fails.
+    /// `Corruption` if they differ; otherwise the errors of the system.
     pub fn compare_file_checksum(
         &self,
         file: &FileMeta,

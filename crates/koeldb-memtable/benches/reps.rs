@@ -1,11 +1,13 @@
-//! Every representation alone: inserts, look-ups, and scans beside a writer, as multiples of the skip list.
+//! Benchmarks each memtable representation: inserts, lookups, and scans beside a writer, relative
+//! to the skip list.
 //!
 //! `cargo bench -p koeldb-memtable --bench reps [-- [value bytes,…] [rounds] [representation,…]]`
 //!
-//! A memtable is filled with 64 MiB of values under random keys of 16 bytes. Rounds go through all representations in
-//! turn, and the median of each figure is printed with its ratio to the skip list. Times are those a thread was running,
-//! which other work on the machine disturbs less. Memory is used again from round to round and a thread in the background
-//! sorts, as in a database; the first round, which has no memory to use again, is not counted.
+//! A memtable is filled with 64 MiB of values under random keys of 16 bytes. Each round runs all
+//! representations in turn, and the median of each figure is printed with its ratio to the skip
+//! list. Times are thread CPU times, which other work on the machine disturbs less. As in a
+//! database, memory is reused from round to round and a background thread sorts; the first round,
+//! which has no memory to reuse, is not counted.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -22,7 +24,7 @@ use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Cursor, KeyOrder, Lookup, ValueType};
 use koeldb_memtable::{BatchEntry, Memtable, MemtableOptions, Recycler, RepKind, SortTask, Sorter};
 
-/// What a scan takes from each entry.
+/// The part of each entry that a scan reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Keys,
@@ -38,20 +40,20 @@ fn mix(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Sixteen bytes: a number, most significant byte first, then zeros, as db_bench makes them.
+/// A key of 16 bytes, as in db_bench: a number, most significant byte first, then zeros.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [b'0'; 16];
     key[..8].copy_from_slice(&mix(number).swap_bytes().to_le_bytes());
     key
 }
 
-/// Nanoseconds this thread was running.
+/// The CPU time of this thread in nanoseconds.
 fn running() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
 }
 
-/// Nanoseconds for each of `count` calls.
+/// Nanoseconds per call, over `count` calls.
 fn time(count: u64, mut call: impl FnMut(u64)) -> f64 {
     let before = running();
     for number in 0..count {
@@ -60,7 +62,7 @@ fn time(count: u64, mut call: impl FnMut(u64)) -> f64 {
     (running() - before) as f64 / count as f64
 }
 
-/// One thread that sorts, as the pool of a database does.
+/// Starts a thread that runs sort tasks, like the pool of a database.
 fn background() -> Sorter {
     let (offer, offered) = mpsc::channel::<SortTask>();
     thread::spawn(move || offered.into_iter().for_each(SortTask::run));
@@ -72,9 +74,10 @@ struct Bench {
     options: MemtableOptions,
     value: Vec<u8>,
     entries: u64,
-    /// What the database writes meanwhile: without it memory would not be kept.
+    /// A memtable that is kept filled, as a database would: without one the recycler keeps no
+    /// memory.
     active: Option<Arc<Memtable>>,
-    /// What the figures are; the figures of each round.
+    /// The figures of each round, with their names.
     rounds: Vec<Vec<(&'static str, f64)>>,
 }
 
@@ -118,7 +121,7 @@ impl Bench {
         memtable
     }
 
-    /// An empty memtable that follows one of the same kind.
+    /// Creates an empty memtable as the successor of one of the same kind.
     fn empty(&self) -> Arc<Memtable> {
         let before = Memtable::new(KeyOrder::Bytewise, &self.options);
         for number in 0..1000 {
@@ -249,12 +252,13 @@ impl Bench {
         })
     }
 
-    /// Scans of a memtable that is filled from a half to the whole meanwhile: at one entry for each scan, or as fast as
-    /// it can be.
+    /// Scans a memtable that a writer fills from half to full.
+    ///
+    /// The writer inserts one entry per scan if `paced`, otherwise as fast as it can.
     fn scans_beside_writer(&self, paced: bool, taken: Taken) -> f64 {
         let memtable = self.filled(self.entries / 2);
         let mut copy = Vec::new();
-        // What the first seek takes has a line of its own.
+        // The cost of the first seek is reported separately.
         self.scan(&memtable, 0, taken, &mut copy);
         let scanned = AtomicU64::new(0);
         let done = AtomicBool::new(false);

@@ -1,19 +1,22 @@
-//! The memory of one memtable: allocated piece by piece, freed all at once.
+//! The memory of one memtable: allocated piece by piece, freed as a whole.
 //!
-//! Threads bump a pointer in one of a few *shards*. A shard is borrowed with one compare-and-swap of a flag; a thread that
-//! finds its shard borrowed takes the next, so nobody waits for the allocator but in the rare step that fetches
-//! a new block. The counters of the memtable lie in the shard as well: the one borrow pays for both, and no
-//! thread writes a line that another thread's insert writes.
+//! Threads bump a pointer in one of a few *shards*. A shard is borrowed with one compare-and-swap
+//! of a flag; a thread that finds its shard borrowed takes the next, so threads wait for the
+//! allocator only in the rare step that fetches a new block. The counters of the memtable are
+//! stored in the shard as well: one borrow covers both, and no thread writes a cache line that
+//! another thread's insert writes.
 //!
-//! Blocks grow from 4 KiB to the configured size, so that an idle memtable is small. A large entry gets a block
-//! of its own. In a large memtable blocks are cut from *chunks*, which are huge pages.
+//! Blocks grow from 4 KiB to the configured size, so that an idle memtable is small. A large entry
+//! gets its own block. In a large memtable blocks are cut from *chunks*, which are huge pages.
 //!
 //! # Invariants
 //! - **A1** A block or chunk neither moves nor shrinks nor is freed before the arena is dropped.
-//! - **A2** Bytes that [`Lease::allocate`] returned belong to the caller alone and are never returned again.
+//! - **A2** Bytes that [`Lease::allocate`] returned belong to the caller alone and are never
+//!   returned again.
 //! - **A3** Addresses have at most [`ADDRESS_BITS`] bits.
-//! - **A4** The [`Buffer`] over the arena stays inside of [`SharedArena`], and positions in it are made by
-//!   [`SharedArena::pin`] alone: they are addresses of initialized bytes that no longer change.
+//! - **A4** The [`Buffer`] over the arena stays inside [`SharedArena`], and positions in it are
+//!   created by [`SharedArena::pin`] alone: they are addresses of initialized bytes that no longer
+//!   change.
 #![expect(
     unsafe_code,
     reason = "an arena hands out raw memory; a Vec per block could neither be shared by writers nor stay put"
@@ -22,6 +25,7 @@
 mod pages;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::cell::Cell;
 use std::hint;
 use std::ptr::{self, NonNull};
@@ -37,7 +41,8 @@ use crate::recycler::Recycler;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, UnsafeCell, yield_now};
 pub(crate) use pages::{HUGE_BYTES, Pages, vec_for};
 
-/// Enough that two of some dozen inserting threads rarely meet: a shard is held for some 2 % of an insert.
+/// Enough that two of some dozen inserting threads rarely collide: a shard is held for some 2 % of
+/// an insert.
 #[cfg(not(all(loom, test)))]
 pub(crate) const SHARDS: usize = 8;
 #[cfg(all(loom, test))]
@@ -45,21 +50,25 @@ pub(crate) const SHARDS: usize = 2;
 
 const ALIGN: usize = 8;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
-/// Memory is asked for so far ahead of what is handed out. Stores to what is not in the cache need not be waited for, but the
-/// compare-and-swap that publishes an entry comes after all of them.
+/// The distance by which memory is prefetched ahead of allocation.
+///
+/// Stores to uncached memory need not be waited for, but the compare-and-swap that publishes an
+/// entry comes after all of them.
 const AHEAD_BYTES: usize = 2 << 10;
-/// A cache line.
+/// The size of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
-/// What a large arena cuts its blocks from.
+/// The size of the chunks from which a large arena cuts its blocks.
 const CHUNK_BYTES: usize = HUGE_BYTES;
-/// An arena that holds so many bytes is large, if its memtable may be.
+/// The arena size from which blocks are cut from chunks, if the memtable may become large.
 const CHUNKS_FROM: usize = CHUNK_BYTES / 2;
-/// A memtable that may be large: its last chunk, half empty, is a small part of it.
+/// The write buffer size from which a memtable may use chunks.
+///
+/// Its last chunk, half empty, is then a small part of it.
 const CHUNKED_BUFFER_BYTES: usize = 16 * CHUNK_BYTES;
-/// The bits of an address in an arena.
+/// The number of bits in an address of an arena.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
-/// A small number of this thread, by which threads spread over shards.
+/// A small number of this thread, which spreads threads over shards.
 pub(crate) fn thread_slot() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
@@ -73,11 +82,11 @@ pub(crate) fn thread_slot() -> usize {
     })
 }
 
-/// Asks for the memory at `address` before it is needed.
+/// Prefetches the memory at `address`.
 #[inline]
 pub(crate) fn prefetch(address: *const i8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing; any address will do.
+    // SAFETY: a prefetch reads nothing; any address is valid.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
     };
@@ -85,7 +94,7 @@ pub(crate) fn prefetch(address: *const i8) {
     let _ = address;
 }
 
-/// What one thread writes: nothing else lies in its two cache lines (two, because they are fetched in pairs).
+/// Data written by one thread, on cache lines of its own (two, because lines are fetched in pairs).
 #[repr(align(128))]
 #[derive(Default)]
 pub(crate) struct Padded<T>(pub(crate) T);
@@ -94,7 +103,7 @@ pub(crate) struct Padded<T>(pub(crate) T);
 struct Bump {
     free: AtomicPtr<u8>,
     free_bytes: AtomicUsize,
-    /// Bytes of all blocks that were fetched.
+    /// The total size of all fetched blocks.
     block_bytes: AtomicUsize,
 }
 
@@ -108,12 +117,13 @@ impl Default for Bump {
     }
 }
 
-/// Two bump pointers and a share of the counters. All fields but `borrowed` are written by the borrower alone.
+/// Two bump pointers and a share of the counters. Only the borrower writes fields other than
+/// `borrowed`.
 struct Shard {
     borrowed: AtomicBool,
-    /// For what searches look at.
+    /// For memory that searches access.
     near: Bump,
-    /// For values that lie apart.
+    /// For values stored apart from their keys.
     far: Bump,
     entries: AtomicU64,
     deletions: AtomicU64,
@@ -138,7 +148,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Whether the caller is the borrower now. Who finds the shard borrowed does not write to it.
+    /// Tries to borrow the shard. A caller that finds it borrowed does not write to it.
     #[inline]
     fn try_borrow(&self) -> bool {
         let borrowed =
@@ -148,7 +158,7 @@ impl Shard {
     }
 }
 
-/// Memory of the allocator or of the system, given back when dropped.
+/// Memory from the allocator or the system, returned when dropped.
 pub(crate) struct Block {
     start: NonNull<u8>,
     bytes: usize,
@@ -160,7 +170,7 @@ enum Source {
     System(#[expect(dead_code, reason = "held for the memory it is")] Pages),
 }
 
-// SAFETY: a block is an address and a size; what lies in it is guarded by A2.
+// SAFETY: a block is an address and a size; A2 guards its content.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -175,7 +185,7 @@ impl Block {
         Self::with(start, bytes, Source::Allocator(layout))
     }
 
-    /// A chunk of huge pages, if the system has some.
+    /// Creates a chunk of huge pages, or of small ones if the system has none.
     fn new_chunk() -> Self {
         match Pages::new(CHUNK_BYTES) {
             Some(pages) => Self::with(pages.start(), CHUNK_BYTES, Source::System(pages)),
@@ -184,12 +194,12 @@ impl Block {
     }
 
     fn with(start: NonNull<u8>, bytes: usize, source: Source) -> Self {
-        // Bits above are for the representations to use.
+        // The representations use the bits above.
         assert!(
             (start.addr().get() as u64) < 1 << ADDRESS_BITS,
             "processes that do not ask for more get addresses of 48 bits"
         );
-        // `Region::bytes` finds its way back from the address.
+        // `Region::bytes` recovers the pointer from the address.
         let _ = start.as_ptr().expose_provenance();
         Block {
             start,
@@ -198,7 +208,7 @@ impl Block {
         }
     }
 
-    /// Its size.
+    /// The size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -213,47 +223,49 @@ impl Drop for Block {
     }
 }
 
-/// What was inserted so far.
+/// The totals of all inserts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) entries: u64,
     pub(crate) deletions: u64,
     pub(crate) data_bytes: u64,
-    /// The smallest sequence number, if there was an entry.
+    /// The smallest sequence number; `None` without an entry.
     pub(crate) first_seqno: Option<SeqNo>,
     /// The largest sequence number, or 0.
     pub(crate) largest_seqno: SeqNo,
 }
 
-/// A concurrent bump allocator with the counters of what was put in it.
+/// A concurrent bump allocator with counters of the inserted entries.
 pub(crate) struct Arena {
     block_bytes_max: usize,
     /// Whether blocks may be cut from chunks.
     has_chunks: bool,
     allocated: AtomicUsize,
-    /// The part of `allocated` that is left of a chunk.
+    /// The part of `allocated` that remains of the last chunk.
     uncut: AtomicUsize,
-    /// Whether anything was ever counted.
+    /// Whether any entry was ever counted.
     counted: AtomicBool,
     shards: Box<[Padded<Shard>; SHARDS]>,
     blocks: Mutex<Blocks>,
     recycler: Option<Arc<Recycler>>,
+    /// Dropped behind the memory.
+    _charge: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// All blocks and chunks of an arena, and what is left of the last chunk.
+/// All blocks and chunks of an arena, and the rest of the last chunk.
 #[derive(Default)]
 struct Blocks {
     all: Vec<Block>,
     chunk: Rest,
 }
 
-/// The end of a chunk, of which nothing was handed out yet.
+/// The unallocated end of a chunk.
 struct Rest {
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: what is left of a chunk is guarded by A2, as all of it.
+// SAFETY: A2 guards the rest of a chunk, like the whole.
 unsafe impl Send for Rest {}
 
 impl Default for Rest {
@@ -266,7 +278,7 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// Takes `bytes` of it.
+    /// Takes `bytes` from the start.
     fn cut(&mut self, bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= self.bytes);
         let start = self.start;
@@ -289,15 +301,16 @@ impl Arena {
             shards: Box::default(),
             blocks: Mutex::default(),
             recycler: options.recycler.clone(),
+            _charge: options.charge.clone(),
         }
     }
 
-    /// The bytes the arena took from the allocator and the system.
+    /// The bytes that the arena took from the allocator and the system.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Those of them that nothing was put in yet, but for the ends of blocks.
+    /// The part of those bytes that is not in use yet, apart from the ends of blocks.
     pub(crate) fn uncut_bytes(&self) -> usize {
         self.uncut.load(Ordering::Relaxed)
     }
@@ -324,7 +337,7 @@ impl Arena {
         }
     }
 
-    /// Borrows the shard at `index`, as soon as its holder gives it back.
+    /// Borrows the shard at `index`, waiting for its holder.
     pub(crate) fn lease_of(&self, index: usize) -> Lease<'_> {
         let shard = &self.shards[index].0;
         while !shard.try_borrow() {
@@ -337,7 +350,7 @@ impl Arena {
         }
     }
 
-    /// The sum over all shards; exact when no insert is under way.
+    /// The sum over all shards; exact while no insert is in progress.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let mut first_seqno = SeqNo::MAX;
@@ -354,7 +367,7 @@ impl Arena {
         totals
     }
 
-    /// Whether nothing was counted yet.
+    /// Whether no entry is counted.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.counted.load(Ordering::Relaxed) || self.has_no_entry()
@@ -365,10 +378,11 @@ impl Arena {
         shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
     }
 
-    /// A block of `wanted` bytes, or of what is left of a chunk if that is `needed` at least; and its size.
+    /// Allocates a block of `wanted` bytes, or the rest of a chunk of at least `needed`; returns
+    /// its size too.
     fn new_block(&self, needed: usize, wanted: usize) -> (NonNull<u8>, usize) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is left of a chunk and too little is lost: no more than a sixteenth.
+        // A rest of a chunk that is too small is wasted: no more than a sixteenth.
         let is_cut = self.has_chunks
             && needed <= CHUNK_BYTES / 16
             && wanted <= CHUNK_BYTES / 2
@@ -389,7 +403,7 @@ impl Arena {
         (start, bytes)
     }
 
-    /// Adds a block of `bytes` bytes to the list, a used one if there is.
+    /// Adds a block of `bytes` bytes to the list, recycled if possible.
     fn add_block(
         &self,
         blocks: &mut Blocks,
@@ -416,7 +430,7 @@ impl Drop for Arena {
     }
 }
 
-/// The right to allocate from a shard and to count in it.
+/// The exclusive right to allocate from a shard and to count in it.
 pub(crate) struct Lease<'a> {
     arena: &'a Arena,
     shard: &'a Shard,
@@ -424,19 +438,19 @@ pub(crate) struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// Which of the [`SHARDS`] it is: nobody else has a lease of this one.
+    /// The index of the leased shard, among [`SHARDS`]: there is no other lease of it.
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// Uninitialized memory of `bytes` bytes, aligned to 8, valid until the arena is dropped.
+    /// Allocates `bytes` uninitialized bytes, aligned to 8, valid until the arena is dropped.
     #[inline]
     pub(crate) fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
         self.allocate_from(&self.shard.near, bytes)
     }
 
-    /// The same, in blocks apart, so that what searches look at lies close together.
+    /// Allocates in separate blocks, to keep memory that searches access close together.
     #[inline]
     pub(crate) fn allocate_far(&mut self, bytes: usize) -> NonNull<u8> {
         self.allocate_from(&self.shard.far, bytes)
@@ -511,8 +525,9 @@ impl Lease<'_> {
         }
     }
 
-    /// Takes back the count of an entry that turned out to be there already. The sequence numbers stand: the
-    /// entry that is there has the same.
+    /// Reverts the count of an entry that turned out to be a duplicate.
+    ///
+    /// The sequence numbers stay: the existing entry has the same.
     pub(crate) fn discount(&mut self, value_type: ValueType, data_bytes: usize) {
         let shard = self.shard;
         add(&shard.entries, 1_u64.wrapping_neg());
@@ -530,18 +545,18 @@ impl Drop for Lease<'_> {
     }
 }
 
-/// A value for each shard of an arena, which the holder of its lease alone touches.
+/// A value for each shard of an arena, accessed only by the holder of its lease.
 pub(crate) struct PerShard<T> {
     arena: Arc<Arena>,
     values: [Padded<UnsafeCell<T>>; SHARDS],
 }
 
-// SAFETY: a value is touched by one lease holder after the other, and taking a lease (acquire) sees what was done
-// before it was given back (release).
+// SAFETY: one lease holder after the other accesses a value, and taking a lease (acquire) sees what
+// was done before it was returned (release).
 unsafe impl<T: Send> Sync for PerShard<T> {}
 
 impl<T> PerShard<T> {
-    /// The values that `make` makes, for the shards of `arena`.
+    /// Creates the values for the shards of `arena` with `make`.
     pub(crate) fn new(arena: &SharedArena, mut make: impl FnMut(usize) -> T) -> Self {
         PerShard {
             arena: Arc::clone(&arena.arena),
@@ -557,7 +572,8 @@ impl<T> PerShard<T> {
             "the lease is of another arena"
         );
         self.values[lease.index].0.with_mut(|value| {
-            // SAFETY: nobody else has a lease of this shard of this arena, and this one is borrowed for the call.
+            // SAFETY: there is no other lease of this shard of this arena, and this one is borrowed
+            // for the call.
             access(unsafe { &mut *value })
         })
     }
@@ -570,7 +586,7 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// The arena as pinned values see it.
+/// The arena as a region for pinned values.
 struct ArenaRegion(
     #[expect(dead_code, reason = "held for the memory behind the addresses")] Arc<Arena>,
 );
@@ -578,23 +594,24 @@ struct ArenaRegion(
 impl Region for ArenaRegion {
     fn bytes(&self, start: u64, len: u32) -> &[u8] {
         let address = ptr::with_exposed_provenance::<u8>(to_usize(start));
-        // SAFETY: by A4 `start` and `len` describe part of what `pin` was given: initialized, unchanging bytes
-        // in a block of this arena, whose provenance `new_block` exposed and which A1 keeps in place.
+        // SAFETY: by A4 `start` and `len` describe part of the bytes passed to `pin`: initialized,
+        // unchanging bytes in a block of this arena, whose provenance `new_block` exposed and which
+        // A1 keeps in place.
         unsafe { std::slice::from_raw_parts(address, len as usize) }
     }
 }
 
-/// An arena that its memtable, cursors and pinned values hold together.
+/// An arena shared by its memtable, cursors and pinned values.
 #[derive(Clone)]
 pub(crate) struct SharedArena {
     arena: Arc<Arena>,
     buffer: Arc<Buffer>,
-    /// The bytes from which on a value lies apart from its key.
+    /// The value length from which a value is stored apart from its key.
     far_from: usize,
 }
 
 impl SharedArena {
-    /// An empty arena for a memtable with these options.
+    /// Creates an empty arena for a memtable with these options.
     pub(crate) fn new(options: &MemtableOptions) -> Self {
         let arena = Arc::new(Arena::new(options));
         let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));
@@ -605,7 +622,7 @@ impl SharedArena {
         }
     }
 
-    /// An empty arena of blocks of up to so many bytes.
+    /// Creates an empty arena with blocks of up to this many bytes.
     #[cfg(test)]
     pub(crate) fn of_blocks(block_bytes_max: usize) -> Self {
         Self::new(&MemtableOptions {
@@ -615,27 +632,28 @@ impl SharedArena {
         })
     }
 
-    /// The same for entries whose values of `far_from` bytes and more lie apart from their keys; before the first entry.
+    /// Stores values of `far_from` bytes or more apart from their keys. To be set before the first
+    /// entry.
     pub(crate) fn with_far_values(self, far_from: usize) -> Self {
         SharedArena { far_from, ..self }
     }
 
-    /// Whether a value of `bytes` bytes lies apart from its key.
+    /// Whether a value of `bytes` bytes is stored apart from its key.
     #[inline]
     pub(crate) fn is_far(&self, bytes: usize) -> bool {
         bytes >= self.far_from
     }
 
-    /// The allocator itself.
+    /// The underlying allocator.
     #[inline]
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// The value, which keeps the arena alive if it is too long to be copied inside.
+    /// Pins the value, which keeps the arena alive if it is too long to be copied inline.
     ///
     /// # Safety
-    /// `value` must lie in memory that this arena allocated, initialized and never written again.
+    /// `value` must lie in memory that this arena allocated, initialized and never writes again.
     #[inline]
     pub(crate) unsafe fn pin(&self, value: &[u8]) -> PinnedSlice {
         let len = u32::try_from(value.len()).expect("values are under 4 GiB");

@@ -1,13 +1,14 @@
-//! The optional filter of a memtable: it says which keys were certainly not inserted.
+//! The optional Bloom filter of a memtable, which identifies keys that were certainly not inserted.
 //!
-//! A Bloom filter whose bits are set while it is read. All probes of a key lie in one cache line, chosen and
-//! filled by parts of one 64-bit hash, as in RocksDB's `util/dynamic_bloom.h`; nothing of it reaches a file.
+//! Bits are set while readers probe. All probes of a key fall into one cache line, which is chosen
+//! and filled by parts of one 64-bit hash, as in RocksDB's `util/dynamic_bloom.h`. The filter is
+//! never written to a file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::checksum::xxph3_64;
 
-/// Bits set for each key.
+/// The number of bits set for each key.
 const PROBES: u32 = 6;
 const LINE_WORDS: usize = 8;
 
@@ -15,13 +16,13 @@ const LINE_WORDS: usize = 8;
 #[derive(Default)]
 struct Line([AtomicU64; LINE_WORDS]);
 
-/// The filter. Inserts and probes go on at once.
+/// The filter. Inserts and probes may run concurrently.
 pub(crate) struct MemtableBloom {
     lines: Box<[Line]>,
 }
 
 impl MemtableBloom {
-    /// An empty filter of `bytes` bytes, rounded up to a cache line.
+    /// Creates an empty filter of `bytes` bytes, rounded up to a cache line.
     pub(crate) fn new(bytes: usize) -> Self {
         let lines = bytes.div_ceil(size_of::<Line>()).max(1);
         MemtableBloom {
@@ -29,7 +30,7 @@ impl MemtableBloom {
         }
     }
 
-    /// The hash of a key or prefix: the one that look-ups compute for files.
+    /// The hash of a key or prefix: the one that lookups compute for filters of files.
     pub(crate) fn hash(key: &[u8]) -> u64 {
         xxph3_64(key)
     }
@@ -38,7 +39,8 @@ impl MemtableBloom {
         size_of_val(&*self.lines)
     }
 
-    /// Notes a key. Visible to every reader that an acquire after this call tells of the key.
+    /// Adds a key. It is visible to every reader that learns of the key by an acquire after this
+    /// call.
     pub(crate) fn insert(&self, hash: u64) {
         let line = self.line(hash);
         for (word, bit) in probes(hash) {
@@ -49,14 +51,14 @@ impl MemtableBloom {
         }
     }
 
-    /// Whether the key may have been noted.
+    /// Whether the key may have been added.
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         let line = self.line(hash);
         probes(hash).all(|(word, bit)| line.0[word].load(Ordering::Relaxed) & bit != 0)
     }
 
     fn line(&self, hash: u64) -> &Line {
-        // The high half of the product is below the count: a fair choice without a division.
+        // The high half of the product is below the count: a uniform choice without a division.
         let product = u128::from(hash) * self.lines.len() as u128;
         #[expect(
             clippy::cast_possible_truncation,
@@ -67,9 +69,9 @@ impl MemtableBloom {
     }
 }
 
-/// The bits of a key within its line: a word and a mask each.
+/// The bits of a key within its line, as words and masks.
 fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
-    // The line was chosen by the high bits.
+    // The high bits already chose the line.
     let mut bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..PROBES).map(move |_| {
         let word = usize::from((bits >> 61) as u8);

@@ -1,19 +1,21 @@
-//! KoelDB's ordered in-memory tables: where writes live until they are flushed.
+//! KoelDB's memtables: ordered in-memory tables that hold writes until they are flushed.
 //!
-//! A [`Memtable`] stores internal entries, finds the newest visible one of a key, lends them in order to a
-//! [`MemtableCursor`], and says how much memory it holds. It decides nothing: when to seal, flush or drop a
-//! memtable, and which sequence numbers are visible, is the database's business.
+//! A [`Memtable`] stores internal entries, finds the newest visible entry of a key, lends entries
+//! in order through a [`MemtableCursor`], and reports its memory. It makes no decisions: the
+//! database decides when to seal, flush or drop a memtable, and which sequence numbers are visible.
 //!
 //! - `memtable`: the table as the engine sees it: entries, range tombstones, filter, counters.
-//! - `rep`: the representations that order the entries: sorted list with an index, vector, lists by prefix, hash and runs.
+//! - `rep`: the representations that order the entries: indexed sorted list, vector, lists by
+//!   prefix, hash and runs.
 //! - `tombstones`: range tombstones and their cached fragments. `bloom`: the optional filter.
-//! - `arena`: the memory that entries lie in. `recycler`: the memory of dropped memtables, for the next ones.
-//! - `sync`: the atomics that models replace.
+//! - `arena`: the memory of the entries. `recycler`: reuses the memory of dropped memtables.
+//! - `sync`: synchronization primitives that models replace.
 //!
 //! # Threading
-//! Everything takes `&self`. Any number of threads may insert and read at once; with the skip list and the sorted hash none
-//! of them ever waits for another that is at work on more than a few words. An entry whose `insert` returned before its sequence number was published is
-//! found by every reader that saw the published number.
+//! All methods take `&self`. Any number of threads may insert and read concurrently; with the skip
+//! list and the sorted hash no thread ever waits for another for longer than the update of a few
+//! words. If an insert returned before its sequence number was published, every reader that saw the
+//! published number finds the entry.
 
 mod arena;
 mod bloom;

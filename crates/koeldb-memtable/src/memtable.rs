@@ -1,5 +1,6 @@
 //! The memtable as the engine sees it: point entries, range tombstones, filter and counters.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,20 +20,24 @@ use crate::tombstones::Tombstones;
 /// The settings of a memtable.
 #[derive(Clone)]
 pub struct MemtableOptions {
-    /// How entries are ordered.
+    /// The representation, which orders the entries.
     pub rep: RepKind,
-    /// The bytes fetched from the allocator at once, when the memtable is no longer small.
+    /// The size of an arena block once the memtable is no longer small.
     pub arena_block_bytes: usize,
-    /// The filter, if there is to be one.
+    /// The Bloom filter, if enabled.
     pub bloom: Option<BloomOptions>,
-    /// The bytes at which the memtable will be sealed: hash tables are sized by it.
+    /// The size in bytes at which the memtable will be sealed; hash tables are sized by it.
     pub write_buffer_bytes: usize,
-    /// The prefixes that [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`] hash.
+    /// The prefix extractor of [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`].
     pub prefixes: Option<Arc<dyn PrefixExtractor>>,
-    /// Where memory comes from and goes to, if it is to be used again.
+    /// Reuses memory across memtables, if set.
     pub recycler: Option<Arc<Recycler>>,
-    /// How work that can be done in the background is offered, if there is a background.
+    /// Receives work that can be done in the background, if set.
     pub sorter: Option<Sorter>,
+    /// Dropped when the memory of the entries is freed.
+    ///
+    /// Pinned values may keep that memory longer than the memtable.
+    pub charge: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Default for MemtableOptions {
@@ -45,6 +50,7 @@ impl Default for MemtableOptions {
             prefixes: None,
             recycler: None,
             sorter: None,
+            charge: None,
         }
     }
 }
@@ -63,23 +69,24 @@ impl fmt::Debug for MemtableOptions {
     }
 }
 
-/// What the filter of a memtable is built over.
+/// The settings of a memtable's Bloom filter.
 #[derive(Clone)]
 pub struct BloomOptions {
     /// The size of the filter: the write buffer size times `memtable_prefix_bloom_size_ratio`.
     pub bytes: usize,
-    /// Whether whole keys are noted (`memtable_whole_key_filtering`).
+    /// Whether whole keys are added (`memtable_whole_key_filtering`).
     pub whole_keys: bool,
-    /// Whose prefixes are noted.
+    /// The extractor whose prefixes are added.
     pub prefixes: Option<Arc<dyn PrefixExtractor>>,
 }
 
-/// An entry of a batch. For [`ValueType::RangeDeletion`] the key is the start of the range and the value its end.
+/// An entry of a batch. For [`ValueType::RangeDeletion`] the key is the range's start, the value
+/// its end.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchEntry<'a> {
-    /// When it was written.
+    /// The sequence number of the write.
     pub seqno: SeqNo,
-    /// What was done.
+    /// The kind of write.
     pub value_type: ValueType,
     /// The user key.
     pub key: &'a [u8],
@@ -87,15 +94,15 @@ pub struct BatchEntry<'a> {
     pub value: &'a [u8],
 }
 
-/// What the memory of a memtable is used for, in bytes.
+/// The memory of a memtable by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// The entries and what leads to them, with the free ends of blocks.
+    /// Entries and links to them, with the free ends of blocks.
     pub arena_bytes: usize,
     /// Hash tables.
     pub bucket_bytes: usize,
-    /// Logs, sorted runs and sorted copies, those that only cursors hold among them.
+    /// Logs, sorted runs and sorted copies, including those that only cursors hold.
     pub order_bytes: usize,
     /// Range tombstones.
     pub tombstone_bytes: usize,
@@ -104,7 +111,7 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// All of it.
+    /// The total.
     #[must_use]
     #[inline]
     pub fn total(&self) -> usize {
@@ -118,17 +125,17 @@ impl MemoryReport {
 
 /// An ordered in-memory table of internal entries.
 ///
-/// All methods may be called by any number of threads at once, but for [`Memtable::seal`], which follows the last
-/// insert.
+/// Any number of threads may call all methods concurrently, except that [`Memtable::seal`] must
+/// follow the last insert.
 pub struct Memtable {
     order: KeyOrder,
     rep: MemtableRep,
-    /// What the entries of `rep` lie in, found without asking which representation it is.
+    /// The arena of the entries of `rep`, accessible without dispatching on the representation.
     arena: SharedArena,
     tombstones: Tombstones,
     bloom: Option<Filter>,
     sealed: AtomicBool,
-    /// The sequence numbers of range tombstones; those of point entries are counted in the arena.
+    /// The sequence numbers of range tombstones; the arena counts those of point entries.
     tombstone_seqno_first: AtomicU64,
     tombstone_seqno_largest: AtomicU64,
     tombstone_data_bytes: AtomicU64,
@@ -165,14 +172,15 @@ impl Filter {
 }
 
 impl Memtable {
-    /// An empty memtable.
+    /// Creates an empty memtable.
     #[must_use]
     pub fn new(order: KeyOrder, options: &MemtableOptions) -> Arc<Self> {
         Self::with(order, options, Learned::NOTHING)
     }
 
-    /// An empty memtable to follow this one, with what this one shows of keys and entries. This one may still be
-    /// written, so that the next can be made ahead of the switch.
+    /// Creates an empty successor, sized by the keys and entries of this memtable.
+    ///
+    /// This memtable may still be written, so that the successor can be prepared before the switch.
     #[must_use]
     pub fn successor(&self, options: &MemtableOptions) -> Arc<Self> {
         let totals = self.arena.arena().totals();
@@ -182,7 +190,9 @@ impl Memtable {
     }
 
     fn with(order: KeyOrder, options: &MemtableOptions, learned: Learned) -> Arc<Self> {
-        let bloom = options.bloom.clone().map(|options| Filter {
+        let hashes = order.equal_keys_have_equal_bytes();
+        let bloom = options.bloom.clone().filter(|_| hashes);
+        let bloom = bloom.map(|options| Filter {
             bloom: MemtableBloom::new(options.bytes),
             options,
         });
@@ -200,11 +210,12 @@ impl Memtable {
         })
     }
 
-    /// Inserts an entry. For [`ValueType::RangeDeletion`] the key is the start of the range and the value its end.
+    /// Inserts an entry. For [`ValueType::RangeDeletion`] the key is the range's start, the value
+    /// its end.
     ///
     /// # Errors
-    /// `TryAgain` if there is an entry of this key and sequence number (the vector does not look);
-    /// `InvalidArgument` if key or value has 4 GiB or more.
+    /// `TryAgain` if there is an entry with this key and sequence number (the vector does not
+    /// check); `InvalidArgument` if key or value has 4 GiB or more.
     #[inline]
     pub fn insert(
         &self,
@@ -228,10 +239,10 @@ impl Memtable {
         self.rep.insert(&parts).map_err(|_| duplicate(seqno))
     }
 
-    /// Inserts entries in their order, waiting for the memory they go to together.
+    /// Inserts entries in their order, overlapping their cache misses.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); the entries before the one that was refused are in.
+    /// See [`insert`](Self::insert); the entries before the refused one are inserted.
     pub fn insert_batch(&self, entries: &[BatchEntry<'_>]) -> Result<()> {
         debug_assert!(
             !self.sealed.load(Ordering::Relaxed),
@@ -281,11 +292,13 @@ impl Memtable {
         });
     }
 
-    /// Searches for the key of `lookup`: raises the covering range tombstone, then offers the visible entries
-    /// newest first until the look-up is settled.
+    /// Searches for the key of `lookup`.
+    ///
+    /// Raises the covering range tombstone, then offers the visible entries newest first until the
+    /// lookup is settled.
     ///
     /// # Errors
-    /// What the look-up says about an entry.
+    /// The error of the lookup for an entry.
     #[inline]
     pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
         if self.cover(lookup) {
@@ -294,8 +307,10 @@ impl Memtable {
         Ok(())
     }
 
-    /// As [`search`](Self::search) for all look-ups that are not settled, a few at a time, so that they wait for
-    /// memory together. `fail` is told which failed, and with what.
+    /// Runs [`search`](Self::search) for all unsettled lookups, a few at a time.
+    ///
+    /// The cache misses of a batch overlap. `fail` receives the index and error of each failed
+    /// lookup.
     pub fn search_batch(&self, lookups: &mut [Lookup], mut fail: impl FnMut(usize, Error)) {
         let mut waiting = [0; BATCH];
         let mut count = 0;
@@ -312,7 +327,7 @@ impl Memtable {
         }
     }
 
-    /// Raises the covering range tombstone, and says whether there may be entries of the key.
+    /// Raises the covering range tombstone; returns whether there may be entries of the key.
     #[inline]
     fn cover(&self, lookup: &mut Lookup) -> bool {
         let covering =
@@ -325,15 +340,17 @@ impl Memtable {
         filter.is_none_or(|filter| filter.may_contain(lookup))
     }
 
-    /// A cursor over the point entries, without a position yet.
+    /// Creates an unpositioned cursor over the point entries.
     #[must_use]
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
         self.rep.cursor()
     }
 
-    /// As [`cursor`](Self::cursor), but it need not show keys of other prefixes than that of the key sought last, which
-    /// must have one. With [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`] it makes no sorted copy, and
-    /// `seek_to_first` and `seek_to_last` find nothing; unless they hash the prefixes of another extractor than `prefixes`.
+    /// Creates a cursor that need only show keys with the prefix of the last key sought.
+    ///
+    /// That key must have a prefix. With [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`]
+    /// the cursor makes no sorted copy, and `seek_to_first` and `seek_to_last` find nothing, unless
+    /// the memtable hashes with another extractor than `prefixes`.
     #[must_use]
     pub fn prefix_cursor(self: &Arc<Self>, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
         self.rep.prefix_cursor(prefixes)
@@ -345,24 +362,26 @@ impl Memtable {
         self.tombstones.fragments(&self.order)
     }
 
-    /// The bytes of memory the memtable took from the allocator.
+    /// The bytes of memory that the memtable took from the allocator.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory().total()
     }
 
-    /// The same, but for hash tables, which are there from the beginning, and what is ready for entries to come: how full
-    /// the memtable is.
+    /// The memory in use: without hash tables, which exist from the start, and without reserved
+    /// space.
+    ///
+    /// It tells how full the memtable is.
     #[must_use]
     #[inline]
     pub fn filled_bytes(&self) -> usize {
         let memory = self.memory();
-        // A thread may be adding memory: what is ready is then more than was there.
+        // A thread may be adding memory: the reserved space may then exceed the earlier total.
         let ready = self.arena.arena().uncut_bytes();
         (memory.total() - memory.bucket_bytes).saturating_sub(ready)
     }
 
-    /// What the memory of the memtable is used for.
+    /// The memory of the memtable by use.
     #[must_use]
     #[inline]
     pub fn memory(&self) -> MemoryReport {
@@ -376,7 +395,7 @@ impl Memtable {
         }
     }
 
-    /// The number of entries inserted, range tombstones included.
+    /// The number of inserted entries, including range tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
         self.arena.arena().totals().entries + self.range_deletion_count()
@@ -394,7 +413,7 @@ impl Memtable {
         self.tombstones.count() as u64
     }
 
-    /// The encoded bytes of all entries, without the memory around them.
+    /// The encoded bytes of all entries, without memory overhead.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.arena.arena().totals().data_bytes + self.tombstone_data_bytes.load(Ordering::Relaxed)
@@ -407,7 +426,7 @@ impl Memtable {
         self.tombstones.count() == 0 && self.arena.arena().is_empty()
     }
 
-    /// The smallest sequence number inserted; `None` if nothing was.
+    /// The smallest inserted sequence number; `None` if there is no entry.
     #[must_use]
     pub fn first_seqno(&self) -> Option<SeqNo> {
         let points = self.arena.arena().totals().first_seqno;
@@ -416,21 +435,22 @@ impl Memtable {
         (first != SeqNo::MAX).then_some(first)
     }
 
-    /// The largest sequence number inserted, or 0.
+    /// The largest inserted sequence number, or 0.
     #[must_use]
     pub fn largest_seqno(&self) -> SeqNo {
         let points = self.arena.arena().totals().largest_seqno;
         points.max(self.tombstone_seqno_largest.load(Ordering::Relaxed))
     }
 
-    /// Says that the last insert has returned. Takes constant time and waits for nobody.
+    /// Marks that the last insert has returned. Takes constant time and never waits.
     pub fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
         self.rep.seal();
     }
 
-    /// Puts the entries in their final order, once and for all, so that the cursors made afterwards find it. For the
-    /// flush of a sealed memtable, in the background: it may take milliseconds.
+    /// Puts the entries in their final order, so that cursors created afterwards find it.
+    ///
+    /// For the flush of a sealed memtable, in the background: it may take milliseconds.
     ///
     /// # Panics
     /// If the memtable is not sealed.

@@ -1,10 +1,11 @@
-//! Memory of dropped memtables, for the next ones.
+//! Reuses the memory of dropped memtables for new ones.
 //!
-//! A memtable that begins with fresh memory pays for a page fault every four kilobytes, and one with a bucket array of
-//! megabytes for many at once. A database therefore keeps the blocks and the arrays of the memtables it drops, and clears
-//! the arrays where they are dropped, which is in the background. It keeps up to a limit, and no more than memtables gave
-//! back since they took most: with what is kept, memtables of one shape never take more than they once did without. When nobody writes, blocks
-//! go back to the system.
+//! A memtable that begins with fresh memory pays for a page fault every 4 KiB, and one with a
+//! bucket array of megabytes for many in a row. A database therefore keeps the blocks and the
+//! arrays of dropped memtables, and clears the arrays on dropping, which happens in the background.
+//! The amount kept is bounded by a limit, and by the decrease of memtable memory since its peak:
+//! including kept memory, memtables of the same shape never take more than they once did without
+//! it. When writes stop, blocks are returned to the system.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,16 +17,20 @@ use crate::memtable::MemtableOptions;
 use crate::rep::{BucketArray, bucket_count};
 use koeldb_base::sync::lock_plain as lock;
 
-/// Arrays kept, of whatever sizes: those of a memtable in use and of one that was flushed.
+/// The number of arrays kept, of any size: those of a memtable in use and of a flushed one.
 const ARRAYS_MAX: usize = 4;
-/// So many times what memtables take is kept for them: one that is flushed while the next is a fifth full is kept whole.
+/// The memory kept, as a multiple of the memory in use.
+///
+/// A memtable that is flushed while its successor is a fifth full is thus kept whole.
 const KEPT_PER_USED: usize = 4;
 
-/// Blocks and cleared bucket arrays of dropped memtables; one for each database. Any number of threads may use it.
+/// Blocks and cleared bucket arrays of dropped memtables, one recycler per database.
+///
+/// Any number of threads may use it concurrently.
 pub struct Recycler {
     max_bytes: usize,
     held_bytes: AtomicUsize,
-    /// Taken by memtables, and the most that ever was.
+    /// The bytes that memtables use, and their maximum so far.
     used_bytes: AtomicUsize,
     used_bytes_max: AtomicUsize,
     blocks: Mutex<Vec<Block>>,
@@ -33,7 +38,7 @@ pub struct Recycler {
 }
 
 impl Recycler {
-    /// An empty one that keeps up to `max_bytes` bytes.
+    /// Creates an empty recycler that keeps up to `max_bytes` bytes.
     #[must_use]
     pub fn new(max_bytes: usize) -> Arc<Self> {
         Arc::new(Recycler {
@@ -46,14 +51,16 @@ impl Recycler {
         })
     }
 
-    /// The bytes kept for later.
+    /// The bytes kept for reuse.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that the bucket array a memtable with these options needs is there, and its pages with it. Takes
-    /// milliseconds for an array of megabytes: called in the background, ahead of the switch.
+    /// Prepares the bucket array for a memtable with these options, including its pages.
+    ///
+    /// Takes milliseconds for an array of megabytes: to be called in the background, before the
+    /// switch.
     pub fn prepare(&self, options: &MemtableOptions) {
         let Some(count) = bucket_count(options, None) else {
             return;
@@ -67,13 +74,13 @@ impl Recycler {
         }
     }
 
-    /// Notes that a memtable takes so many bytes, from here or elsewhere.
+    /// Counts bytes that a memtable takes, recycled or not.
     fn note_taken(&self, bytes: usize) {
         let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.used_bytes_max.fetch_max(used, Ordering::Relaxed);
     }
 
-    /// A block of exactly `bytes` bytes, if there is one; who gets none makes one.
+    /// Takes a block of exactly `bytes` bytes; on `None` the caller allocates one.
     pub(crate) fn take_block(&self, bytes: usize) -> Option<Block> {
         self.note_taken(bytes);
         let mut blocks = lock(&self.blocks);
@@ -82,7 +89,9 @@ impl Recycler {
         Some(blocks.swap_remove(at))
     }
 
-    /// Keeps some of the blocks of a memtable. Few if others take little: nobody is writing who would need them soon.
+    /// Keeps some of the blocks of a memtable.
+    ///
+    /// Few are kept if other memtables use little: without writers they would not be needed soon.
     pub(crate) fn give_blocks(&self, blocks: impl IntoIterator<Item = Block>, bytes: usize) {
         let used = self.note_given(bytes);
         let wanted = used.saturating_mul(KEPT_PER_USED);
@@ -93,7 +102,7 @@ impl Recycler {
         }
     }
 
-    /// A cleared array with places for `count` keys, if there is one; who gets none makes one.
+    /// Takes a cleared array with places for `count` keys; on `None` the caller allocates one.
     pub(crate) fn take_array(&self, count: usize) -> Option<BucketArray> {
         self.note_taken(BucketArray::bytes_of(count));
         let mut arrays = lock(&self.arrays);
@@ -104,7 +113,7 @@ impl Recycler {
         Some(array)
     }
 
-    /// Keeps an array, which was cleared, in place of the oldest if there are many.
+    /// Keeps a cleared array, replacing the oldest if there are many.
     pub(crate) fn give_array(&self, array: BucketArray) {
         let mut arrays = lock(&self.arrays);
         if arrays.len() >= ARRAYS_MAX
@@ -119,12 +128,12 @@ impl Recycler {
         }
     }
 
-    /// Notes that a memtable gives so many bytes back; returns what others take.
+    /// Counts bytes that a memtable returns; returns the bytes still in use.
     fn note_given(&self, bytes: usize) -> usize {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Counts `bytes` more as held, unless that is too much beside the `used`, or more than `wanted`.
+    /// Counts `bytes` more as kept, unless that exceeds the limit beside `used`, or `wanted`.
     fn has_room(&self, bytes: usize, used: usize, wanted: usize) -> bool {
         let most = self.used_bytes_max.load(Ordering::Relaxed);
         let limit = self.max_bytes.min(most.saturating_sub(used)).min(wanted);

@@ -1,4 +1,4 @@
-//! The atomics, locks and seeds that models replace: the standard library's, or Loom's when the models are built.
+//! Synchronization primitives and hash seeds: the standard library's, or Loom's in models.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::sync::{
@@ -15,7 +15,7 @@ pub(crate) use loom::sync::{
 #[cfg(all(loom, test))]
 pub(crate) use loom::cell::UnsafeCell;
 
-// The models of other crates use arenas outside of Loom.
+// The models of other crates use arenas outside Loom.
 #[cfg(not(all(loom, test)))]
 pub(crate) use koeldb_base::sync::PlainCell as UnsafeCell;
 
@@ -28,6 +28,6 @@ pub(crate) use loom::thread::yield_now;
 #[cfg(not(all(loom, test)))]
 pub(crate) use foldhash::quality::RandomState as KeyHasher;
 
-/// A model runs again and again, and must do the same.
+/// A model runs repeatedly and must be deterministic.
 #[cfg(all(loom, test))]
 pub(crate) use foldhash::quality::FixedState as KeyHasher;

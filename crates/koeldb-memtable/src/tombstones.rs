@@ -1,12 +1,13 @@
 //! The range tombstones of a memtable, and their fragments for readers.
 //!
-//! Tombstones are kept as written. A reader needs them in fragments, which are built when somebody asks and kept
-//! until the next tombstone. So that readers do not meet on one lock, each thread looks into one of a few cells,
-//! which remember the fragments and how many tombstones went into them.
+//! Tombstones are kept as written. Readers need them in fragments, which are built on demand and
+//! kept until the next tombstone. To keep readers from contending for one lock, each thread uses
+//! one of a few cells, which cache the fragments and the number of tombstones in them.
 //!
 //! # Invariants
-//! - **T1** `count` is raised, with release, after the tombstone is in the list. A reader that loads it after
-//!   it got its snapshot therefore counts every tombstone published before, and uses no older fragments.
+//! - **T1** `count` is increased, with release, after the tombstone is in the list. A reader that
+//!   loads it after it got its snapshot therefore counts every tombstone published before, and uses
+//!   no older fragments.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -38,7 +39,7 @@ pub(crate) struct Tombstones {
     count: AtomicUsize,
     memory_bytes: AtomicUsize,
     list: Mutex<List>,
-    /// Made by the first reader that finds tombstones.
+    /// Created by the first reader that finds tombstones.
     cells: OnceLock<Cells>,
 }
 
@@ -53,7 +54,7 @@ impl Tombstones {
         self.count.store(list.written.len(), Ordering::Release);
     }
 
-    /// How many there are.
+    /// The number of tombstones.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
@@ -64,7 +65,7 @@ impl Tombstones {
         self.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// All tombstones published so far in fragments; none if there are no tombstones.
+    /// All tombstones published so far in fragments; `None` if there are none.
     pub(crate) fn fragments(&self, order: &KeyOrder) -> Option<Arc<FragmentedTombstones>> {
         if self.count() == 0 {
             return None;
@@ -72,7 +73,7 @@ impl Tombstones {
         self.with_fragments(order, |fragments| fragments.map(Arc::clone))
     }
 
-    /// The newest tombstone over `user_key` up to `snapshot`, or 0.
+    /// The sequence number of the newest tombstone over `user_key` up to `snapshot`, or 0.
     #[inline]
     pub(crate) fn covering_seqno(
         &self,
@@ -101,11 +102,11 @@ impl Tombstones {
         read(cell.fragments.as_ref())
     }
 
-    /// The fragments of everything in the list.
+    /// The fragments of the whole list.
     fn newest(&self, order: &KeyOrder) -> Cached {
         let mut list = lock(&self.list);
         if list.newest.count < list.written.len() {
-            let fragments = FragmentedTombstones::new(order, list.written.clone());
+            let fragments = FragmentedTombstones::new(order, &list.written);
             list.newest = Cached {
                 count: list.written.len(),
                 fragments: Some(Arc::new(fragments)),

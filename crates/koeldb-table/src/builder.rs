@@ -1,4 +1,4 @@
-//! A table being written.
+//! Table builders, independent of the format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::cuckoo::builder::{CuckooTableBuilder, CuckooWriteOptions};
 use crate::plain::builder::{PlainTableBuilder, PlainWriteOptions};
 use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID};
 
-/// Why a table is written.
+/// The reason for writing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TableReason {
-    /// A memtable becomes a table.
+    /// A memtable is flushed.
     Flush,
-    /// Tables are merged.
+    /// A compaction.
     Compaction,
     /// A log is replayed while a database is opened.
     Recovery,
-    /// Anything outside of a database's own work.
+    /// Anything outside a database's own work.
     #[default]
     Other,
 }
 
-/// The format a table is to be written in.
+/// The format of a table to be written.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum WriteFormat {
     /// RocksDB's block-based format, with the settings of [`TableBuildContext::format`].
     #[default]
     BlockBased,
-    /// A cuckoo table; a block-based one where the entries cannot be in a cuckoo table.
+    /// A cuckoo table; block-based if the entries do not fit a cuckoo table.
     Cuckoo(CuckooWriteOptions),
-    /// A plain table; a block-based one where the entries cannot be in a plain table.
+    /// A plain table; block-based if the entries do not fit a plain table.
     Plain(PlainWriteOptions),
 }
 
-/// What a table builder is told of the table it is to write.
+/// The parameters of a table to be written.
 #[derive(Clone)]
 pub struct TableBuildContext {
     /// The order of user keys.
@@ -49,11 +49,11 @@ pub struct TableBuildContext {
     pub write_as: WriteFormat,
     /// The settings of the block-based format.
     pub format: BlockBasedWriteOptions,
-    /// The codec of blocks.
+    /// The compression of blocks.
     pub compression: Compression,
-    /// Its settings.
+    /// The compression settings.
     pub compression_options: CompressionOptions,
-    /// What prefixes filters and hash indexes are made of.
+    /// The prefix extractor for filters and hash indexes.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The merge operator's name, recorded.
     pub merge_operator_name: Option<String>,
@@ -69,21 +69,21 @@ pub struct TableBuildContext {
     pub host_id: String,
     /// The number in the file's name, recorded.
     pub file_number: u64,
-    /// When the oldest file among the table's ancestors was made, in seconds since 1970; 0 unknown. Recorded.
+    /// The creation time of the oldest ancestor file, in seconds since 1970; 0 unknown. Recorded.
     pub oldest_ancestor_time: u64,
-    /// When the file is made. Recorded.
+    /// The creation time of the file. Recorded.
     pub file_creation_time: u64,
-    /// When the oldest entry was written. Recorded.
+    /// The write time of the oldest entry. Recorded.
     pub oldest_key_time: u64,
-    /// When the newest entry was written. Recorded.
+    /// The write time of the newest entry. Recorded.
     pub newest_key_time: u64,
-    /// The level the table is written to; `None` where that is not known. Chooses between filters.
+    /// The target level; `None` where it is unknown. Selects the filter.
     pub level: Option<u32>,
-    /// Why the table is written. A flush counts as above level 0 when the filter is chosen.
+    /// The reason for writing. A flush counts as above level 0 when the filter is selected.
     pub reason: TableReason,
-    /// The size the file is meant to get; 0 for any. Limits the data held back for a dictionary.
+    /// The target file size; 0 for any. Limits the data buffered for a dictionary.
     pub target_file_bytes: u64,
-    /// Further properties to record.
+    /// Additional properties to record.
     pub user_properties: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -134,17 +134,18 @@ impl std::fmt::Debug for TableBuildContext {
 pub struct FinishedTable {
     /// The length of the file.
     pub file_bytes: u64,
-    /// The bytes behind the data blocks.
+    /// The size of the file after the data blocks.
     pub tail_bytes: u64,
-    /// What the table says of itself.
+    /// The table's properties.
     pub properties: TableProperties,
-    /// The internal unique id, from database, session and file number; all zero if these are not known.
+    /// The internal unique id, from database id, session id and file number; zero if these are
+    /// unknown.
     pub unique_id: [u64; 2],
-    /// Why the table is block-based, if it was to be written in another format.
+    /// The reason why the table is block-based instead of in the requested format.
     pub fallback: Option<String>,
 }
 
-/// A table being written, whatever its format. One owner; dropping it leaves an incomplete file behind.
+/// A table under construction, in any format. One owner; dropping it leaves an incomplete file.
 #[derive(Debug)]
 pub enum TableBuilder {
     /// RocksDB's block-based format.
@@ -159,7 +160,8 @@ impl TableBuilder {
     /// Begins a table in an empty file.
     ///
     /// # Errors
-    /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the codec.
+    /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the
+    /// codec.
     pub fn create(file: Box<dyn WritableFile>, context: &TableBuildContext) -> Result<Self> {
         match &context.write_as {
             WriteFormat::BlockBased => {
@@ -177,12 +179,14 @@ impl TableBuilder {
         }
     }
 
-    /// Adds an entry behind all others, in internal-key order. Range tombstones go through
-    /// [`TableBuilder::add_tombstone`].
+    /// Appends an entry; entries must come in internal-key order.
+    ///
+    /// Range tombstones go through [`TableBuilder::add_tombstone`].
     ///
     /// # Errors
-    /// `Corruption` if the key is malformed or not behind the last one; `InvalidArgument` if key or value have
-    /// 4 GiB or more; what the file system fails with. After an error the table must be abandoned.
+    /// `Corruption` if the key is malformed or not after the last one; `InvalidArgument` if key or
+    /// value have 4 GiB or more; the errors of the file system. After an error the table must be
+    /// abandoned.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
@@ -192,7 +196,7 @@ impl TableBuilder {
         }
     }
 
-    /// Adds a range tombstone, in any order. They are written sorted, cut where they overlap.
+    /// Adds a range tombstone, in any order. They are written sorted and fragmented.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         match self {
             TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),
@@ -201,8 +205,9 @@ impl TableBuilder {
         }
     }
 
-    /// The bytes of the file so far: data blocks that were cut, held back ones uncompressed; of a cuckoo table what
-    /// it will have.
+    /// The size of the file so far: completed data blocks, buffered ones uncompressed.
+    ///
+    /// For a cuckoo table, its final size.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match self {
@@ -212,7 +217,7 @@ impl TableBuilder {
         }
     }
 
-    /// The entries added so far, tombstones included.
+    /// The number of entries so far, including tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
         match self {
@@ -222,16 +227,17 @@ impl TableBuilder {
         }
     }
 
-    /// Whether nothing was added.
+    /// Whether no entry was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entry_count() == 0
     }
 
-    /// Writes what follows the data, makes the file durable and closes it. The caller syncs the directory.
+    /// Writes the remaining sections, makes the file durable and closes it. The caller syncs the
+    /// directory.
     ///
     /// # Errors
-    /// What the file system fails with.
+    /// The errors of the file system.
     pub fn finish(self) -> Result<FinishedTable> {
         match self {
             TableBuilder::BlockBased(builder) => builder.finish(),
@@ -240,7 +246,7 @@ impl TableBuilder {
         }
     }
 
-    /// Gives the table up. The caller removes the file.
+    /// Abandons the table. The caller removes the file.
     pub fn abandon(self) {
         drop(self);
     }

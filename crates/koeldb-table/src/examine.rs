@@ -1,8 +1,8 @@
-//! A look at all of a table that anybody may have written.
+//! Validation of an untrusted table as a whole.
 //!
-//! A decoder refuses what would hurt it, and believes the rest: that keys ascend, that an index leads to blocks in their
-//! order, that counts count. A table in which that is not so gives answers that contradict each other. Here it is looked
-//! for, once and for the whole table.
+//! A decoder refuses dangerous input, and trusts the rest: that keys ascend, that an index leads to
+//! blocks in order, that counts are right. A table that violates this gives contradictory answers.
+//! This module checks it once for the whole table.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -23,21 +23,21 @@ use crate::properties::TableProperties;
 use crate::reader::{TableCursorOptions, TableReader};
 use crate::source::{BlockKind, BlockReadOptions, BlockingSource};
 
-/// What was seen of a table so far, on the way through it.
+/// The state of a pass through a table.
 struct Examination<'o> {
     order: &'o KeyOrder,
-    /// How a key compares with the one behind it.
+    /// The expected order of a key relative to the next one.
     ascends: Ordering,
-    /// The internal key seen last.
+    /// The last internal key seen.
     last: Option<Vec<u8>>,
-    /// The sum of the checksums of all entries, in whatever order.
+    /// The sum of the checksums of all entries, independent of their order.
     digest: u64,
     entries: u64,
     deletions: u64,
     operands: u64,
 }
 
-/// As [`TableReader::examine`].
+/// Implements [`TableReader::examine`].
 pub(crate) fn examine(table: &Arc<TableReader>, order: &KeyOrder) -> Result<()> {
     let mut forward = Examination::new(order, Ordering::Less);
     match &**table {
@@ -153,7 +153,7 @@ impl<'o> Examination<'o> {
         self.compare_counts(reader.properties(), blocks)
     }
 
-    /// One data block, none of whose keys lies before the separator of the block before it.
+    /// Checks one data block; no key may be before the separator of the preceding block.
     fn block(
         &mut self,
         reader: &BlockBasedReader,
@@ -193,7 +193,7 @@ impl<'o> Examination<'o> {
             properties.merge_operand_count,
         )?;
         match properties.data_block_count {
-            // COMPAT: where RocksDB collects samples for a dictionary first, it does not count the blocks.
+            // COMPAT: when RocksDB buffers blocks for a dictionary, it does not count the blocks.
             0 => Ok(()),
             recorded => count("data blocks", blocks, recorded),
         }

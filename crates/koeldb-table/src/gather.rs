@@ -1,9 +1,11 @@
-//! The reads behind needs: planned, given to a driver, taken apart into blocks when they arrive.
+//! Executes the reads for needs: plans them, passes them to a driver, and splits results into
+//! blocks.
 //!
-//! A [`Gather`] belongs to one operation and one driver. All that the operation's probes have missed is planned and
-//! begun together, up to a limit of reads and bytes under way; the rest follows as reads arrive. Each block of a read is
-//! verified, decompressed and put into the cache by itself. What fails concerns one block alone: a read for several that
-//! fails is made again for each, and a block that is damaged is read once more before that is believed.
+//! A [`Gather`] belongs to one operation and one driver. All blocks that the operation's probes
+//! have missed are planned and begun together, up to a limit of in-flight reads and bytes; the rest
+//! follows as reads complete. Each block of a read is verified, decompressed and inserted into the
+//! cache separately. A failure concerns one block alone: a failed read for several blocks is
+//! repeated for each, and a damaged block is read once more before it counts as damaged.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -24,16 +26,16 @@ use crate::plan::{PlanLimits, PlannedRead, plan};
 use crate::probe::{Need, Needs};
 use crate::source::{BlockReadOptions, CachedBlock};
 
-/// What bounds the reads of one operation.
+/// The limits of the reads of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherOptions {
-    /// How needs are put together.
+    /// The limits for merging needs into reads.
     pub plan: PlanLimits,
-    /// The most reads under way.
+    /// The largest number of in-flight reads.
     pub reads_max: usize,
-    /// The most bytes under way, unless one read has more.
+    /// The largest number of in-flight bytes, unless a single read has more.
     pub bytes_max: u64,
-    /// How long each read may take.
+    /// The time limit of each read.
     pub io_timeout: Option<Duration>,
 }
 
@@ -48,28 +50,28 @@ impl Default for GatherOptions {
     }
 }
 
-/// What an operation has asked of the device.
+/// Counts of the device reads of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherCounts {
-    /// Reads that were begun.
+    /// Reads begun.
     pub reads: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How often reads were begun together.
+    /// The number of flushes.
     pub flushes: u64,
 }
 
-/// How long half of the reads under way are waited for: some times what a fast device takes.
+/// The longest wait for half of the in-flight reads: several times the latency of a fast device.
 const HALF_WAIT: Duration = Duration::from_millis(2);
 
-/// A read under way.
+/// An in-flight read.
 #[derive(Debug)]
 struct Flight {
     id: OpId,
     read: PlannedRead,
-    /// Whether a block of it was damaged when it was read before.
+    /// Whether it repeats a read that returned a damaged block.
     is_again: bool,
-    /// When it has taken too long, on the driver's clock.
+    /// The time at which it counts as timed out, on the driver's clock.
     expires: Option<Duration>,
 }
 
@@ -79,7 +81,7 @@ pub struct Gather<D> {
     driver: D,
     options: GatherOptions,
     blocks: BlockReadOptions,
-    /// Planned and not begun; whether a block of it was damaged before.
+    /// Planned reads, and whether each repeats a read that returned a damaged block.
     queue: VecDeque<(PlannedRead, bool)>,
     flights: Vec<Flight>,
     flying_bytes: u64,
@@ -87,7 +89,7 @@ pub struct Gather<D> {
 }
 
 impl<D: ReadDriver> Gather<D> {
-    /// Reads through `driver`. Blocks are verified and kept as `blocks` say.
+    /// Creates a gather over `driver`. `blocks` says whether blocks are verified and cached.
     #[must_use]
     pub fn new(driver: D, blocks: BlockReadOptions, options: GatherOptions) -> Self {
         Gather {
@@ -101,13 +103,13 @@ impl<D: ReadDriver> Gather<D> {
         }
     }
 
-    /// Whether no read is planned or under way.
+    /// Whether no read is planned or in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
-    /// What was asked of the device so far.
+    /// The device reads so far.
     #[must_use]
     pub fn counts(&self) -> GatherCounts {
         self.counts
@@ -118,8 +120,9 @@ impl<D: ReadDriver> Gather<D> {
         &mut self.driver
     }
 
-    /// Begins to read all that is wanted, in one flush, and says how many reads were begun. `now` is what the
-    /// driver's clock shows; it matters to reads that may not take for ever.
+    /// Begins to read all wanted needs in one flush; returns the number of reads begun.
+    ///
+    /// `now` is the time on the driver's clock, for reads with a time limit.
     pub fn start(&mut self, needs: &mut Needs, now: Duration) -> u64 {
         let wanted = needs.take_wanted();
         let planned = plan(needs, &wanted, &self.options.plan);
@@ -128,7 +131,7 @@ impl<D: ReadDriver> Gather<D> {
         self.launch(now)
     }
 
-    /// Begins what there is room for.
+    /// Begins as many reads as the limits allow.
     fn launch(&mut self, now: Duration) -> u64 {
         let mut launched = 0_u64;
         while let Some((read, is_again)) = self.queue.pop_front() {
@@ -161,11 +164,14 @@ impl<D: ReadDriver> Gather<D> {
         launched
     }
 
-    /// Waits until at least one need is settled, and says whether one was. None is if nothing is under way, or
-    /// `until` comes first. `now` tells what the driver's clock shows.
+    /// Waits until at least one need is settled; returns whether one was.
     ///
-    /// To be woken for each read costs more than what can be done meanwhile: it waits for half of what is under way, but
-    /// two milliseconds at most, so that the slowest hold up nobody for long.
+    /// None is if nothing is in flight, or `until` comes first. `now` returns the time on the
+    /// driver's clock.
+    ///
+    /// Waking up for each read costs more than the work that could be done meanwhile: it waits for
+    /// half of the in-flight reads, but two milliseconds at most, so that the slowest reads do not
+    /// delay the others.
     pub fn settle_some(
         &mut self,
         needs: &mut Needs,
@@ -215,7 +221,7 @@ impl<D: ReadDriver> Gather<D> {
         }
     }
 
-    /// Takes in what came of a read; says whether a need was settled.
+    /// Processes the outcome of a read; returns whether a need was settled.
     fn land(&mut self, needs: &mut Needs, id: OpId, outcome: &Outcome) -> bool {
         let Some(at) = self.flights.iter().position(|flight| flight.id == id) else {
             return false;
@@ -253,7 +259,7 @@ impl<D: ReadDriver> Gather<D> {
         settled
     }
 
-    /// The block of a need from bytes that were read at `offset`.
+    /// Decodes the block of a need from bytes that were read at `offset`.
     fn block_in(&self, bytes: &[u8], offset: u64, need: &Need) -> Result<Arc<CachedBlock>> {
         let Need {
             file, handle, kind, ..
@@ -277,7 +283,7 @@ impl<D: ReadDriver> Gather<D> {
         Ok(block)
     }
 
-    /// Fails the needs of reads that have taken too long.
+    /// Fails the needs of reads that have timed out.
     fn give_up_expired(&mut self, needs: &mut Needs, now: Duration) -> bool {
         let mut settled = false;
         let mut at = 0;
@@ -297,7 +303,7 @@ impl<D: ReadDriver> Gather<D> {
         settled
     }
 
-    /// Gives up all reads that are planned or under way: their needs stay unsettled.
+    /// Abandons all planned and in-flight reads: their needs stay unsettled.
     pub fn abandon(&mut self) {
         self.queue.clear();
         self.flying_bytes = 0;
@@ -308,8 +314,9 @@ impl<D: ReadDriver> Gather<D> {
 }
 
 impl Gather<ReadSession> {
-    /// As [`Gather::settle_some`], for a task: pending until a read arrives, which wakes it. `now` is what the driver's
-    /// clock shows.
+    /// Implements [`Gather::settle_some`] for a task, which the next completed read wakes.
+    ///
+    /// `now` is the time on the driver's clock.
     pub fn poll_settle_some(
         &mut self,
         needs: &mut Needs,
@@ -337,7 +344,7 @@ impl Gather<ReadSession> {
     }
 }
 
-/// The error of a call that its deadline ends.
+/// The error of a call whose deadline has passed.
 #[cold]
 pub(crate) fn too_late() -> Error {
     Error::with_kind(ErrorKind::TimedOut, "the deadline of the read has passed")

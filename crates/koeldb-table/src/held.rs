@@ -1,7 +1,8 @@
-//! Entries that are held until a table is finished, or the block-based table that stands in for it.
+//! Entries buffered until a table is finished, with a block-based table as fallback.
 //!
-//! If an entry has no place in the format, everything held goes to a block-based builder over the same file, and so does what
-//! follows: a format never makes a flush or a compaction fail. [`FinishedTable::fallback`] says why.
+//! If an entry does not fit the format, everything buffered goes to a block-based builder over the
+//! same file, and so do later entries: a format never makes a flush or a compaction fail.
+//! [`FinishedTable::fallback`] has the reason.
 
 use std::fmt;
 
@@ -12,22 +13,22 @@ use koeldb_fs::WritableFile;
 use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::builder::{FinishedTable, TableBuildContext};
 
-/// The entries of one format.
+/// The buffered entries of one format.
 pub(crate) trait Hold: fmt::Debug {
-    /// Why entries have no place in the format.
+    /// The reason that entries do not fit the format.
     type Obstacle: fmt::Debug + fmt::Display;
 
-    /// Hands out all entries again, in their order.
+    /// Passes all entries to `take`, in their order.
     ///
     /// # Errors
     /// Those of `take`.
     fn replay(&self, order: &KeyOrder, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>;
 
-    /// How many there are.
+    /// The number of entries.
     fn entry_count(&self) -> u64;
 }
 
-/// How far a table has come.
+/// The state of a table under construction.
 #[derive(Debug)]
 pub(crate) enum State<H: Hold> {
     Collecting {
@@ -43,10 +44,10 @@ pub(crate) enum State<H: Hold> {
 }
 
 impl<H: Hold> State<H> {
-    /// Gives all entries held to a block-based builder.
+    /// Passes all buffered entries to a block-based builder.
     ///
     /// # Errors
-    /// What that builder fails with.
+    /// Those of that builder.
     pub(crate) fn fall_back(
         &mut self,
         why: H::Obstacle,
@@ -67,7 +68,7 @@ impl<H: Hold> State<H> {
         }
     }
 
-    /// The entries added so far.
+    /// The number of entries so far.
     pub(crate) fn entry_count(&self) -> u64 {
         match self {
             State::Collecting { held, .. } => held.entry_count(),
@@ -76,10 +77,10 @@ impl<H: Hold> State<H> {
         }
     }
 
-    /// Finishes the table that stands in for one of `format`.
+    /// Finishes the fallback for a table of `format`.
     ///
     /// # Errors
-    /// What the file system fails with; `Aborted` if there is none.
+    /// The errors of the file system; `Aborted` if there is no fallback.
     pub(crate) fn finish_instead(
         self,
         format: &str,

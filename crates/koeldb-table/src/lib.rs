@@ -1,15 +1,15 @@
-//! Immutable files of sorted entries: how they are written, opened and searched.
+//! Immutable files of sorted entries: building, opening and searching them.
 //!
-//! A table is built once, from entries in internal-key order, and never changes. This crate knows its bytes,
-//! its filters and its readers; which tables exist, and which of them is newer, is the business of
-//! `koeldb-lsm`.
+//! A table is built once, from entries in internal-key order, and never changes. This crate
+//! implements the formats, filters and readers; `koeldb-lsm` decides which tables exist and which
+//! is newer.
 //!
-//! - [`reader`]: the open table, whatever its format. [`builder`]: a table being written.
-//! - [`source`]: where blocks come from, and how a missing one suspends a read.
-//! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its hash tables.
-//!   [`plain`]: its plain tables.
-//! - `examine`: a look at all of a table that is not trusted. `load_once`: what is made when it is first needed.
-//! - [`properties`]: what a table says of itself. `span_checksums`: checksums for formats that have none.
+//! - [`reader`]: the open table, in any format. [`builder`]: a table under construction.
+//! - [`source`]: block sources, and the suspension of reads on missing blocks.
+//! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its cuckoo
+//!   tables. [`plain`]: its plain tables.
+//! - `examine`: validation of untrusted tables. `load_once`: lazy initialization.
+//! - [`properties`]: table properties. `span_checksums`: checksums for formats without any.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
 

@@ -1,14 +1,15 @@
-//! A value that is made when somebody first needs it.
+//! A value that is created on first use.
 
 use std::sync::{Mutex, OnceLock};
 
 use koeldb_base::Result;
 use koeldb_base::sync::lock_plain;
 
-/// Made by one thread while others wait. What fails is tried again by the next.
+/// A lazily created value: one thread creates it while others wait. After a failure the next one
+/// retries.
 pub(crate) struct LoadOnce<T> {
     value: OnceLock<T>,
-    /// Held by the thread that makes it.
+    /// Held by the thread that creates the value.
     loading: Mutex<()>,
 }
 
@@ -20,12 +21,12 @@ impl<T> LoadOnce<T> {
         }
     }
 
-    /// The value, if it was made.
+    /// The value, if it was created.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// The value, made by `load` if nobody needed it before.
+    /// The value; the first caller creates it with `load`.
     ///
     /// # Errors
     /// Those of `load`.

@@ -1,7 +1,8 @@
-//! From needs to reads: which bytes of which files are asked of the device.
+//! Plans device reads for needs.
 //!
-//! Needs are sorted by file and offset. Neighbours become one read where the gap between them costs less than a second
-//! request would, and as long as the read stays small enough to be one request of the device.
+//! Needs are sorted by file and offset. Neighbours are merged into one read where the gap between
+//! them costs less than a second request would, and as long as the read is small enough to be one
+//! request of the device.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -13,12 +14,12 @@ use std::sync::Arc;
 use crate::probe::{NeedId, Needs};
 use crate::source::TableFile;
 
-/// How needs are put together.
+/// The limits for merging needs into reads.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanLimits {
-    /// The most bytes between two blocks that are read for nothing.
+    /// The largest gap between two blocks that is read in vain.
     pub gap_bytes: u64,
-    /// The most bytes of a read of several blocks. A block that is larger is a read of its own.
+    /// The largest merged read. A larger block is read alone.
     pub merged_bytes: u64,
 }
 
@@ -31,21 +32,21 @@ impl Default for PlanLimits {
     }
 }
 
-/// A piece of a file to be read, and the needs it is for.
+/// A planned read of a file range, and the needs it serves.
 #[derive(Clone, Debug)]
 pub struct PlannedRead {
     /// The file.
     pub file: Arc<TableFile>,
-    /// Where it begins, in bytes.
+    /// The offset in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The needs whose blocks lie in it, in the order of the file.
+    /// The needs whose blocks it contains, in file order.
     pub needs: Vec<NeedId>,
 }
 
 impl PlannedRead {
-    /// The read of one need; `None` if it is not in the list or points nowhere.
+    /// The read of one need; `None` if it is not in the list or its handle is invalid.
     #[must_use]
     pub fn of_one(needs: &Needs, id: NeedId) -> Option<Self> {
         let need = needs.get(id)?;
@@ -62,7 +63,7 @@ impl PlannedRead {
     }
 }
 
-/// The reads for `wanted`, in the order of file numbers and offsets.
+/// Plans the reads for `wanted`, ordered by file number and offset.
 #[must_use]
 pub fn plan(needs: &Needs, wanted: &[NeedId], limits: &PlanLimits) -> Vec<PlannedRead> {
     let mut parts: Vec<PlannedRead> = wanted

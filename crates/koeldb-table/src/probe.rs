@@ -1,13 +1,13 @@
-//! A source that never waits: what is not at hand becomes a *need*, and the read that asked for it is suspended.
+//! A block source that never waits: a missing block becomes a *need*, and its read suspends.
 //!
-//! One operation, a multi-get or the step of a cursor, has one list of [`Needs`]. It probes: it runs its reads as plain
-//! code over a [`ProbeSource`], and those that miss a block suspend. Then it has the needs read together
-//! ([`crate::gather`]) and replays the suspended reads.
+//! One operation, a multi-get or the step of a cursor, has one list of [`Needs`]. It probes: it
+//! runs its reads as plain code over a [`ProbeSource`], and those that miss a block suspend. Then
+//! it has the needs read together ([`crate::gather`]) and repeats the suspended reads.
 //!
-//! A block that was needed once stays in the list until the list is cleared. So a replay finds what it waited for
-//! whatever the cache has done meanwhile, and whether or not the block was to enter the cache; and a block that could not
-//! be read fails every read that asks for it, and no other. As long as nothing was missed the list is empty, and a block
-//! costs one comparison more than it does without.
+//! A block that was needed once stays in the list until the list is cleared. A repeated read thus
+//! finds its block regardless of the cache's evictions, and whether or not the block was inserted
+//! into the cache. A block that could not be read fails every read that requests it, and no other.
+//! While nothing was missed the list is empty, and a block costs one additional comparison.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -22,52 +22,53 @@ use koeldb_base::{Error, Fault, Result};
 use crate::block_based::format::BlockHandle;
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, not_cached};
 
-/// The number of a need in its list: what a suspended read waits for.
+/// The number of a need in its list, which a suspended read waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeedId(u32);
 
 impl NeedId {
-    /// The place in the list.
+    /// The index in the list.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A block that was not at hand.
+/// A missing block.
 #[derive(Clone, Debug)]
 pub struct Need {
-    /// The file it is in.
+    /// The file that contains it.
     pub file: Arc<TableFile>,
-    /// Where in the file.
+    /// Its location in the file.
     pub handle: BlockHandle,
-    /// What it holds.
+    /// The kind of block.
     pub kind: BlockKind,
-    /// What has come of it; `None` as long as it was not read.
+    /// The outcome of reading it; `None` until it was read.
     outcome: Option<Result<Arc<CachedBlock>>>,
 }
 
-/// The blocks that one operation has missed, and those of them that have arrived.
+/// The missing blocks of one operation, including those that have arrived.
 #[derive(Debug, Default)]
 pub struct Needs {
     list: Vec<Need>,
-    /// An open-addressed hash table over `list`: index + 1, or 0. Its length is a power of two, at least twice that of
-    /// `list`.
+    /// An open-addressed hash table over `list`: index + 1, or 0.
+    ///
+    /// Its length is a power of two, at least twice that of `list`.
     table: Vec<u32>,
-    /// Those that nobody has begun to read.
+    /// Needs whose reads have not begun.
     wanted: Vec<NeedId>,
     held_bytes: u64,
 }
 
 impl Needs {
-    /// Whether nothing was missed since the list was cleared.
+    /// Whether no block was missed since the list was cleared.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many blocks were missed since the list was cleared.
+    /// The number of blocks missed since the list was cleared.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -85,18 +86,18 @@ impl Needs {
         self.list.get(id.index())
     }
 
-    /// Whether the block has arrived or could not be read. So are needs that are not in the list.
+    /// Whether the block has arrived or could not be read; true for unknown needs.
     #[must_use]
     pub fn is_settled(&self, id: NeedId) -> bool {
         self.get(id).is_none_or(|need| need.outcome.is_some())
     }
 
-    /// What was missed and nobody has begun to read. The caller begins to.
+    /// Takes the needs whose reads have not begun. The caller begins them.
     pub fn take_wanted(&mut self) -> Vec<NeedId> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// The only block that was missed and nobody has begun to read, if there is exactly one. The caller reads it.
+    /// Takes the only need whose read has not begun, if there is exactly one. The caller reads it.
     pub fn take_only_wanted(&mut self) -> Option<NeedId> {
         match *self.wanted {
             [only] => {
@@ -107,13 +108,13 @@ impl Needs {
         }
     }
 
-    /// Whether something was missed that nobody has begun to read.
+    /// Whether there are needs whose reads have not begun.
     #[must_use]
     pub fn has_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Says what has come of a need.
+    /// Sets the outcome of a need.
     pub fn settle(&mut self, id: NeedId, outcome: Result<Arc<CachedBlock>>) {
         if let Some(need) = self.list.get_mut(id.index()) {
             if let Ok(block) = &outcome {
@@ -123,7 +124,7 @@ impl Needs {
         }
     }
 
-    /// Lets go of all blocks. Whoever waits for one waits in vain.
+    /// Releases all blocks. Invalidates every outstanding `NeedId`.
     pub fn clear(&mut self) {
         self.list.clear();
         self.table.fill(0);
@@ -131,7 +132,7 @@ impl Needs {
         self.held_bytes = 0;
     }
 
-    /// The need of this block, if there is one.
+    /// The need for this block, if there is one.
     #[must_use]
     pub fn find(&self, file: &Arc<TableFile>, handle: BlockHandle) -> Option<NeedId> {
         let mask = self.table.len().checked_sub(1)?;
@@ -146,12 +147,12 @@ impl Needs {
         }
     }
 
-    /// The need of a block, made if there is none.
+    /// The need for a block; adds it if there is none.
     pub fn want(&mut self, file: &Arc<TableFile>, handle: BlockHandle, kind: BlockKind) -> NeedId {
         if let Some(id) = self.find(file, handle) {
             return id;
         }
-        // A list of 4 Gi needs would be 400 GiB.
+        // A list of 4 Gi needs would take 400 GiB.
         let id = NeedId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
         self.list.push(Need {
             file: Arc::clone(file),
@@ -193,13 +194,13 @@ impl Needs {
     }
 }
 
-/// A hash whose low bits are good.
+/// A hash with well-mixed low bits.
 fn hash(file: &Arc<TableFile>, handle: BlockHandle) -> usize {
     let mixed = (file.number ^ handle.offset.rotate_left(20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     to_usize(mixed >> 32)
 }
 
-/// A source that records what it would have to wait for.
+/// A source that records the blocks it would have to wait for.
 #[derive(Debug, Default)]
 pub struct ProbeSource {
     options: BlockReadOptions,
@@ -207,7 +208,7 @@ pub struct ProbeSource {
 }
 
 impl ProbeSource {
-    /// A source that reads nothing itself, for reads as `options` say.
+    /// Creates a source that reads nothing itself, for reads with `options`.
     #[must_use]
     pub fn new(options: BlockReadOptions) -> Self {
         ProbeSource {
@@ -216,25 +217,25 @@ impl ProbeSource {
         }
     }
 
-    /// How blocks are to be read.
+    /// The options of block reads.
     #[must_use]
     pub fn options(&self) -> &BlockReadOptions {
         &self.options
     }
 
-    /// What was missed.
+    /// The missing blocks.
     #[inline]
     #[must_use]
     pub fn needs(&self) -> &Needs {
         &self.needs
     }
 
-    /// What was missed, to be read and settled.
+    /// The missing blocks, to be read and settled.
     pub fn needs_mut(&mut self) -> &mut Needs {
         &mut self.needs
     }
 
-    /// The block among those needed before.
+    /// Gets the block if it is among the needs.
     #[cold]
     fn needed(
         &self,
@@ -249,10 +250,10 @@ impl ProbeSource {
         })
     }
 
-    /// The block, for a caller whom the cache has denied it.
+    /// Gets the block after a cache miss.
     ///
     /// # Errors
-    /// As [`BlockSource::block`].
+    /// See [`BlockSource::block`].
     #[cold]
     pub fn missed(
         &mut self,
@@ -276,7 +277,7 @@ impl ProbeSource {
         if self.options.cache_only {
             return Err(Fault::Error(not_cached()));
         }
-        // A handle that points nowhere is the error of whoever followed it.
+        // An invalid handle is the error of the read that followed it.
         file.stored_bytes(handle, kind)?;
         if file.file.mapped().is_some() {
             return Ok(self.read(file, handle, kind)?);
@@ -284,7 +285,7 @@ impl ProbeSource {
         Err(Fault::Suspend(self.needs.want(file, handle, kind)))
     }
 
-    /// Reads a block in place.
+    /// Reads a block synchronously.
     fn read(
         &self,
         file: &TableFile,
@@ -298,7 +299,7 @@ impl ProbeSource {
         Ok(block)
     }
 
-    /// Reads a need in place: what is best if it is the only one.
+    /// Reads a need synchronously, which is best if it is the only one.
     pub fn read_in_place(&mut self, id: NeedId) {
         if let Some(need) = self.needs.get(id) {
             let outcome = self.read(&need.file, need.handle, need.kind);

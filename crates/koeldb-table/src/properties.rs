@@ -1,7 +1,7 @@
-//! What a table says of itself: counts, sizes, names, and how its bytes are to be read.
+//! Table properties: counts, sizes, names, and parameters for reading.
 //!
-//! Stored as a block of entries, names strictly ascending; numbers are varints, texts raw bytes. Whatever is
-//! not built in is kept as the user's (`table/meta_blocks.cc`, RocksDB 11.9;
+//! Stored as a block of entries with strictly ascending names; numbers are varints, texts raw
+//! bytes. Unknown properties are kept among the user's (`table/meta_blocks.cc`, RocksDB 11.9;
 //! `docs/formats/block-based-table.md`).
 #![deny(
     clippy::expect_used,
@@ -18,36 +18,36 @@ use koeldb_base::{Error, Result, SeqNo};
 
 use crate::block_based::format::IndexType;
 
-/// The column family id of tables whose family is not known.
+/// The column family id of tables whose family is unknown.
 pub const UNKNOWN_COLUMN_FAMILY_ID: u64 = (1 << 31) - 1;
 
 /// Names of the properties that RocksDB stores among the user's.
 pub mod names {
-    /// The kind of index: fixed32.
+    /// The index type: fixed32.
     pub const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
-    /// Whether filters hold whole keys: `1` or `0`.
+    /// Whether filters contain whole keys: `1` or `0`.
     pub const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
-    /// Whether filters hold prefixes: `1` or `0`.
+    /// Whether filters contain prefixes: `1` or `0`.
     pub const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
-    /// Whether filter partitions are cut apart from those of the index: `1` or `0`.
+    /// Whether filter partitions are cut independently of index partitions: `1` or `0`.
     pub const DECOUPLED_PARTITIONED_FILTERS: &str =
         "rocksdb.block.based.table.decoupled.partitioned.filters";
-    /// The version of a file written outside of a database: fixed32.
+    /// The version of a file written outside a database: fixed32.
     pub const EXTERNAL_VERSION: &str = "rocksdb.external_sst_file.version";
     /// The sequence number of all entries of such a file: fixed64.
     pub const GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
-    /// Present if values of the table lie in the table's own blob records.
+    /// Present if values of the table are in the table's own blob records.
     pub const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
 }
 
-/// When a number is written.
+/// The condition for writing a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Always,
     NotZero,
     /// Only for partitioned indexes.
     Partitioned,
-    /// Only when it is zero, which is not what is assumed without it.
+    /// Only if zero, which is not the default for a missing property.
     Zero,
 }
 
@@ -75,11 +75,11 @@ macro_rules! table_properties {
         pub struct TableProperties {
             $($(#[$number_doc])* pub $number: u64,)*
             $($(#[$text_doc])* pub $text: Vec<u8>,)*
-            /// The smallest sequence number inside, if it is recorded.
+            /// The smallest sequence number in the table, if it is recorded.
             pub smallest_seqno: Option<SeqNo>,
-            /// The largest sequence number inside, if it is recorded.
+            /// The largest sequence number in the table, if it is recorded.
             pub largest_seqno: Option<SeqNo>,
-            /// The properties that are not built in, by name; some of them ([`names`]) are RocksDB's own.
+            /// Other properties, by name; some of them ([`names`]) are RocksDB's own.
             pub user_collected: BTreeMap<Vec<u8>, Vec<u8>>,
         }
 
@@ -116,99 +116,99 @@ macro_rules! table_properties {
 
 table_properties! {
     numbers {
-        /// The number in the file's name when it was made.
+        /// The number in the file's original name.
         original_file_number = "rocksdb.original.file.number", Always;
-        /// The sum of all internal keys, uncompressed.
+        /// The total size of internal keys, uncompressed.
         raw_key_bytes = "rocksdb.raw.key.size", Always;
-        /// The sum of all values, uncompressed.
+        /// The total size of values, uncompressed.
         raw_value_bytes = "rocksdb.raw.value.size", Always;
-        /// The bytes of all data blocks, trailers included.
+        /// The size of all data blocks, including trailers.
         data_bytes = "rocksdb.data.size", Always;
-        /// The bytes of the index, trailers included.
+        /// The size of the index, including trailers.
         index_bytes = "rocksdb.index.size", Always;
-        /// The partitions of a two-level index.
+        /// The number of partitions of a two-level index.
         index_partitions = "rocksdb.index.partitions", Partitioned;
-        /// The bytes of the top level of a two-level index.
+        /// The size of a two-level index's top level.
         top_level_index_bytes = "rocksdb.top-level.index.size", Partitioned;
         /// 1 if index keys are user keys.
         index_key_is_user_key = "rocksdb.index.key.is.user.key", Always;
         /// 1 if index values are delta-encoded.
         index_value_is_delta_encoded = "rocksdb.index.value.is.delta.encoded", Always;
-        /// 1 if only a plug-in's index can find entries.
+        /// 1 if entries can be found only through a plug-in's index.
         udi_is_primary_index = "rocksdb.udi.is.primary.index", NotZero;
-        /// All entries: deletions, merge operands and range tombstones included.
+        /// The number of entries, including deletions, merge operands and range tombstones.
         entry_count = "rocksdb.num.entries", Always;
-        /// The keys and prefixes added to the filter.
+        /// The number of keys and prefixes added to the filter.
         filter_entry_count = "rocksdb.num.filter_entries", Always;
-        /// The deletions: single and range deletions included.
+        /// The number of deletions, including single and range deletions.
         deletion_count = "rocksdb.deleted.keys", Always;
-        /// The merge operands.
+        /// The number of merge operands.
         merge_operand_count = "rocksdb.merge.operands", Always;
-        /// The range tombstones.
+        /// The number of range tombstones.
         range_deletion_count = "rocksdb.num.range-deletions", Always;
-        /// The data blocks.
+        /// The number of data blocks.
         data_block_count = "rocksdb.num.data.blocks", Always;
-        /// Data blocks stored raw because compression did not pay.
+        /// The number of data blocks stored raw because compression did not pay.
         compression_rejected_count = "rocksdb.num.data.blocks.compression.rejected", NotZero;
-        /// Data blocks that were not given to the compressor.
+        /// The number of data blocks that bypassed the compressor.
         compression_bypassed_count = "rocksdb.num.data.blocks.compression.bypassed", NotZero;
-        /// Index blocks whose keys are spread evenly.
+        /// The number of index blocks with uniformly distributed keys.
         uniform_block_count = "rocksdb.num.uniform.blocks", Always;
-        /// The bytes of the filter, trailers included.
+        /// The size of the filter, including trailers.
         filter_bytes = "rocksdb.filter.size", Always;
         /// The format version, as in the footer.
         format_version = "rocksdb.format.version", Always;
-        /// The length that all keys of a plain table have; 0 if it varies.
+        /// The length of all keys of a plain table; 0 if it varies.
         fixed_key_bytes = "rocksdb.fixed.key.length", Always;
         /// The column family's id.
         column_family_id = "rocksdb.column.family.id", Always;
-        /// When the oldest of its inputs was made, in seconds since 1970; 0 unknown.
+        /// The creation time of the oldest input, in seconds since 1970; 0 unknown.
         creation_time = "rocksdb.creation.time", Always;
-        /// When the oldest entry was written, in seconds since 1970; 0 unknown.
+        /// The write time of the oldest entry, in seconds since 1970; 0 unknown.
         oldest_key_time = "rocksdb.oldest.key.time", Always;
-        /// When the newest entry was written, in seconds since 1970; 0 unknown.
+        /// The write time of the newest entry, in seconds since 1970; 0 unknown.
         newest_key_time = "rocksdb.newest.key.time", Always;
-        /// When this file was made, in seconds since 1970; 0 unknown.
+        /// The creation time of this file, in seconds since 1970; 0 unknown.
         file_creation_time = "rocksdb.file.creation.time", NotZero;
-        /// Estimated bytes if a slow codec had compressed the sampled blocks.
+        /// The estimated size if a slow codec had compressed the sampled blocks.
         slow_compression_data_bytes = "rocksdb.sample_for_compression.slow.data.size", NotZero;
-        /// Estimated bytes if a fast codec had compressed the sampled blocks.
+        /// The estimated size if a fast codec had compressed the sampled blocks.
         fast_compression_data_bytes = "rocksdb.sample_for_compression.fast.data.size", NotZero;
-        /// Where the part behind the data blocks begins.
+        /// The offset of the sections after the data blocks.
         tail_start_offset = "rocksdb.tail.start.offset", Always;
-        /// 0 if user-defined timestamps were cut from the keys; 1 otherwise.
+        /// 0 if user-defined timestamps were stripped from the keys; 1 otherwise.
         user_timestamps_persisted = "rocksdb.user.defined.timestamps.persisted", Zero;
         /// The restart interval of data blocks; 0 unknown.
         data_block_restart_interval = "rocksdb.data.block.restart.interval", NotZero;
         /// The restart interval of index blocks; 0 unknown.
         index_block_restart_interval = "rocksdb.index.block.restart.interval", NotZero;
-        /// 1 if data blocks may hold keys and values in separate sections.
+        /// 1 if data blocks may store keys and values in separate sections.
         separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", NotZero;
     }
     texts {
         /// The identity of the database that wrote the file.
         db_id = "rocksdb.creating.db.identity";
-        /// The session of that database.
+        /// The session id of that database.
         session_id = "rocksdb.creating.session.identity";
-        /// The host it ran on.
+        /// The host id of that database.
         host_id = "rocksdb.creating.host.identity";
-        /// The filter policy.
+        /// The name of the filter policy.
         filter_policy_name = "rocksdb.filter.policy";
-        /// The comparator.
+        /// The name of the comparator.
         comparator_name = "rocksdb.comparator";
-        /// The merge operator, `nullptr` if there was none.
+        /// The name of the merge operator, `nullptr` without one.
         merge_operator_name = "rocksdb.merge.operator";
-        /// The prefix extractor, `nullptr` if there was none.
+        /// The name of the prefix extractor, `nullptr` without one.
         prefix_extractor_name = "rocksdb.prefix.extractor.name";
-        /// The property collectors: `[a,b]`.
+        /// The names of the property collectors: `[a,b]`.
         property_collector_names = "rocksdb.property.collectors";
-        /// The column family.
+        /// The name of the column family.
         column_family_name = "rocksdb.column.family.name";
         /// The codecs, in the syntax of the format version.
         compression_name = "rocksdb.compression";
-        /// The codec's options, for people.
+        /// The compression options in readable form.
         compression_options = "rocksdb.compression_options";
-        /// Pairs of sequence number and time, encoded.
+        /// Encoded pairs of sequence number and time.
         seqno_to_time_mapping = "rocksdb.seqno.time.map";
     }
 }
@@ -227,7 +227,7 @@ impl Default for TableProperties {
 }
 
 impl TableProperties {
-    /// The entries of the properties block, in order of their names.
+    /// Encodes the entries of the properties block, ordered by name.
     #[must_use]
     pub fn encode(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut entries = self.user_collected.clone();
@@ -265,7 +265,7 @@ impl TableProperties {
         entries.into_iter().collect()
     }
 
-    /// Reads the entries of a properties block. A malformed number counts as not written.
+    /// Decodes the entries of a properties block. A malformed number counts as absent.
     ///
     /// # Errors
     /// `Corruption` if the names are not strictly ascending.
@@ -299,29 +299,29 @@ impl TableProperties {
         }
     }
 
-    /// The value of a property that is stored among the user's.
+    /// The value of a property stored among the user's.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&[u8]> {
         self.user_collected.get(name.as_bytes()).map(Vec::as_slice)
     }
 
-    /// Sets a property that is stored among the user's.
+    /// Sets a property stored among the user's.
     pub fn set_user(&mut self, name: &str, value: impl Into<Vec<u8>>) {
         self.user_collected.insert(name.into(), value.into());
     }
 
-    /// Sets a flag that is stored among the user's, as `1` or `0`.
+    /// Sets a flag stored among the user's, as `1` or `0`.
     pub fn set_user_flag(&mut self, name: &str, flag: bool) {
         self.set_user(name, if flag { *b"1" } else { *b"0" });
     }
 
-    /// A flag that is stored among the user's; `None` if it is absent.
+    /// A flag stored among the user's; `None` if absent.
     #[must_use]
     pub fn user_flag(&self, name: &str) -> Option<bool> {
         self.user(name).map(|value| value == b"1")
     }
 
-    /// The kind of index.
+    /// The index type.
     ///
     /// # Errors
     /// `Corruption` if the property is missing, malformed or unknown.
@@ -334,7 +334,7 @@ impl TableProperties {
             .ok_or_else(|| Error::corruption(format!("unrecognized index type {number}")))
     }
 
-    /// The version of a file written outside of a database; `None` for others.
+    /// The version of a file written outside a database; `None` for others.
     ///
     /// # Errors
     /// `Corruption` if the property is malformed.
@@ -342,6 +342,12 @@ impl TableProperties {
         self.user(names::EXTERNAL_VERSION)
             .map(|value| fixed32(value, names::EXTERNAL_VERSION))
             .transpose()
+    }
+
+    /// Whether values lie in blob records of the table itself.
+    #[must_use]
+    pub fn has_embedded_blobs(&self) -> bool {
+        self.user(names::EMBEDDED_BLOBS).is_some()
     }
 
     /// The sequence number recorded for all entries of such a file.
@@ -357,16 +363,18 @@ impl TableProperties {
             .transpose()
     }
 
-    /// The internal unique id of the table, from database, session and file number; `None` if these are not
-    /// recorded.
+    /// The internal unique id of the table; `None` if its parts are not recorded.
+    ///
+    /// The parts are database id, session id and file number.
     #[must_use]
     pub fn unique_id(&self) -> Option<[u64; 2]> {
         unique_id(&self.db_id, &self.session_id, self.original_file_number)
     }
 }
 
-/// The internal unique id of the table that the session `session_id` of the database `db_id` writes under
-/// `file_number`; `None` if one is missing or the session id is malformed.
+/// Computes the internal unique id of a table from database id, session id and file number.
+///
+/// `None` if one is missing or the session id is malformed.
 #[must_use]
 pub fn unique_id(db_id: &[u8], session_id: &[u8], file_number: u64) -> Option<[u64; 2]> {
     if db_id.is_empty() || file_number == 0 {
@@ -377,7 +385,7 @@ pub fn unique_id(db_id: &[u8], session_id: &[u8], file_number: u64) -> Option<[u
     Some([lower, high ^ file_number])
 }
 
-/// The two numbers in a session id: base 36, the last 12 digits apart from those before them.
+/// Decodes the two numbers in a session id: base 36, the last 12 digits separate from those before.
 fn decode_session_id(text: &[u8]) -> Option<(u64, u64)> {
     if !(13..=24).contains(&text.len()) {
         return None;

@@ -1,7 +1,8 @@
-//! The open table, whatever its format.
+//! The open table, in any format.
 //!
-//! [`TableReader::open`] looks at the end of a file and makes the reader of its format. A reader is immutable
-//! and shared by threads; what a read needs beyond it comes from the caller's [`BlockSource`].
+//! [`TableReader::open`] reads the end of a file and creates the reader of its format. A reader is
+//! immutable and shared by threads; everything else that a read needs comes from the caller's
+//! [`BlockSource`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,20 +31,20 @@ use crate::plain::reader::{PlainReadOptions, PlainTableReader};
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
 
-/// How block-based tables are read.
+/// The settings for reading block-based tables.
 #[derive(Clone, Debug)]
 pub struct BlockBasedReadOptions {
-    /// Leave index and filter blocks to the cache, and do not hold them as long as the table is open.
+    /// Keep index and filter blocks in the cache instead of pinning them while the table is open.
     pub cache_index_and_filter_blocks: bool,
-    /// Keep them in the cache longer than data blocks.
+    /// Give them a higher cache priority than data blocks.
     pub high_priority_metadata: bool,
-    /// Hold them all the same for tables of level 0.
+    /// Pin them nevertheless for tables of level 0.
     pub pin_l0_filter_and_index_blocks: bool,
-    /// Hold the top level of partitioned ones all the same.
+    /// Pin the top level of partitioned ones nevertheless.
     pub pin_top_level_index_and_filter: bool,
-    /// How index blocks are searched that are not decoded.
+    /// The search method for index blocks that are not decoded.
     pub index_search: IndexSearch,
-    /// Which index blocks are decoded.
+    /// Selects the index blocks that are decoded.
     pub index_decoding: IndexDecoding,
 }
 
@@ -60,38 +61,38 @@ impl Default for BlockBasedReadOptions {
     }
 }
 
-/// What is known of a table before it is opened, and how it is to be read.
+/// The known facts about a table before it is opened, and its read settings.
 #[derive(Clone, Default)]
 pub struct TableReadContext {
-    /// The order of user keys, which the table must have been written in.
+    /// The order of user keys, which must be the table's.
     pub order: KeyOrder,
-    /// Cuts prefixes for filters.
+    /// The prefix extractor for filters.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    /// For block-based tables.
+    /// The settings for block-based tables.
     pub block_based: BlockBasedReadOptions,
-    /// For plain tables.
+    /// The settings for plain tables.
     pub plain: PlainReadOptions,
-    /// Where cuckoo tables lie.
+    /// The placement of cuckoo tables.
     pub cuckoo: Residency,
-    /// What a table may ask for.
+    /// The limits on sizes that a table declares.
     pub limits: Limits,
-    /// Where blocks are kept.
+    /// The block cache.
     pub cache: Option<Cache<CachedBlock>>,
-    /// Where reads are counted.
+    /// The statistics.
     pub statistics: Option<Statistics>,
     /// The number in the file's name.
     pub number: u64,
-    /// The length recorded of the file; 0 if none is.
+    /// The recorded length of the file; 0 if none is.
     pub expected_bytes: u64,
-    /// How much of the file lies behind the data blocks; 0 if that is not recorded.
+    /// The size of the file after the data blocks; 0 if not recorded.
     pub tail_bytes: u64,
-    /// The largest sequence number recorded of the table.
+    /// The recorded largest sequence number of the table.
     pub largest_seqno: Option<SeqNo>,
-    /// The level it is on.
+    /// The level of the table.
     pub level: Option<u32>,
-    /// The internal keys that its range tombstones are cut to: its first and its last.
+    /// The internal keys to which its range tombstones are truncated: its first and its last.
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
-    /// The unique id recorded of it; `[0, 0]` for none.
+    /// Its recorded unique id; `[0, 0]` for none.
     pub unique_id: Option<[u64; 2]>,
 }
 
@@ -107,7 +108,7 @@ impl fmt::Debug for TableReadContext {
 }
 
 impl TableReadContext {
-    /// Compares the unique id of a table with the one recorded of it, if there is one.
+    /// Compares the unique id of a table with the recorded one, if any.
     ///
     /// # Errors
     /// `Corruption` if they differ.
@@ -124,11 +125,11 @@ impl TableReadContext {
     }
 }
 
-/// How a table is scanned.
+/// The settings of a scan of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableCursorOptions {
-    /// A seek may find nothing where the table's filter knows no key of the target's prefix. For scans that stay
-    /// within one prefix.
+    /// A seek may find nothing if the table's filter denies the target's prefix. For scans within
+    /// one prefix.
     pub prefix_filter: bool,
 }
 
@@ -151,8 +152,9 @@ impl TableReader {
     /// Opens a table of any format.
     ///
     /// # Errors
-    /// `Corruption` if the file is damaged or not what is recorded of it; `InvalidArgument` if it was written in
-    /// another order; `NotSupported` if it needs what is not built in; otherwise as the system fails.
+    /// `Corruption` if the file is damaged or not the recorded one; `InvalidArgument` if it was
+    /// written in another order; `NotSupported` if it needs features not built in; otherwise the
+    /// errors of the system.
     pub fn open(file: Arc<dyn RandomAccessFile>, context: &TableReadContext) -> Result<Arc<Self>> {
         if context.cuckoo == Residency::Mapped {
             file.arrange_mapping(MappedPages::Small)?;
@@ -184,12 +186,14 @@ impl TableReader {
         }
     }
 
-    /// Covers a look-up with the table's range tombstones and offers it the entries of its key, newest first,
-    /// until it is settled.
+    /// Searches the table for a lookup.
+    ///
+    /// Covers the lookup with the table's range tombstones and offers it the entries of its key,
+    /// newest first, until it is settled.
     ///
     /// # Errors
-    /// If a block cannot be read or is damaged, or an entry is refused; or a suspension, after which the look-up
-    /// is rewound and the same call made again.
+    /// If a block cannot be read or is damaged, or an entry is refused; or a suspension, after
+    /// which the lookup must be rewound and the call repeated.
     #[inline]
     pub fn search<S: BlockSource>(
         &self,
@@ -211,8 +215,7 @@ impl TableReader {
         }
     }
 
-    /// Begins to fetch the memory that a search for a user key will touch first, if that can be known without touching
-    /// any.
+    /// Prefetches the first memory that a search for a user key reads, if its address is known.
     #[inline]
     pub fn prefetch(&self, user_key: &[u8]) {
         if let TableReader::Cuckoo(reader) = self {
@@ -220,8 +223,11 @@ impl TableReader {
         }
     }
 
-    /// Searches for several look-ups, sorted by user key, and gives the outcome of each, by its index and in any
-    /// order, to `outcome`: as [`TableReader::search`].
+    /// Runs [`TableReader::search`] for several lookups, sorted by internal key.
+    ///
+    /// Lookups of one user key must come newest snapshot first.
+    ///
+    /// `outcome` receives the outcome of each, by its index and in any order.
     pub fn search_batch<S: BlockSource>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -244,7 +250,7 @@ impl TableReader {
         }
     }
 
-    /// Whether the table may hold a user key, as far as its filter knows.
+    /// Whether the table may contain a user key, by its filter.
     ///
     /// # Errors
     /// If the filter cannot be read or is damaged; or a suspension.
@@ -261,7 +267,7 @@ impl TableReader {
         }
     }
 
-    /// A cursor over the point entries of the table, which stands nowhere yet.
+    /// Creates an unpositioned cursor over the point entries of the table.
     #[must_use]
     pub fn cursor<S: BlockSource>(
         self: &Arc<Self>,
@@ -302,7 +308,7 @@ impl TableReader {
         }
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         match self {
@@ -326,7 +332,7 @@ impl TableReader {
         }
     }
 
-    /// About how many bytes of the file lie before the internal key `target`.
+    /// The approximate number of bytes of the file before the internal key `target`.
     ///
     /// # Errors
     /// If the index cannot be read or is damaged.
@@ -340,8 +346,10 @@ impl TableReader {
         }
     }
 
-    /// Reads every block, past the cache, and compares its checksum. `progress` is told the bytes of each. Of a
-    /// table without checksums every key is looked for where it is.
+    /// Reads every block, bypassing the cache, and verifies its checksum.
+    ///
+    /// `progress` receives the size of each. In a table without checksums every key is searched
+    /// instead.
     ///
     /// # Errors
     /// If a block cannot be read or is damaged.
@@ -355,7 +363,7 @@ impl TableReader {
         }
     }
 
-    /// Where the table lies, if it is a cuckoo table.
+    /// Reports where a cuckoo table is held; `None` for other formats.
     #[must_use]
     pub fn cuckoo_resident(&self) -> Option<Resident> {
         match self {
@@ -365,17 +373,18 @@ impl TableReader {
         }
     }
 
-    /// Looks at all of a table that anybody may have written, in the order of `order`: what a reader takes for granted
-    /// holds in it. Its keys ascend, its blocks lie behind each other, its index leads to them in order, and its
-    /// properties say what is there.
+    /// Validates all of an untrusted table: everything that a reader takes for granted.
+    ///
+    /// Its keys ascend in `order`, its blocks are contiguous, its index leads to them in order, and
+    /// its properties match its content.
     ///
     /// # Errors
-    /// `Corruption` if something does not hold; otherwise as the system fails.
+    /// `Corruption` if something does not hold; otherwise the errors of the system.
     pub fn examine(self: &Arc<Self>, order: &KeyOrder) -> Result<()> {
         examine::examine(self, order)
     }
 
-    /// The memory held as long as the table is open, what lies in the cache excluded.
+    /// The memory held while the table is open, excluding the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match self {
@@ -388,7 +397,7 @@ impl TableReader {
     }
 }
 
-/// Searches for one look-up after the other.
+/// Searches for one lookup after the other.
 fn one_by_one<W>(
     lookups: &mut [&mut Lookup],
     mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
@@ -416,7 +425,8 @@ pub enum TableCursor<S: BlockSource> {
 }
 
 impl<S: BlockSource> TableCursor<S> {
-    /// The source of the blocks, for a cursor over the neighbouring table; `None` if the format needs none.
+    /// Returns the block source, for a cursor over the neighbouring table; `None` if the format
+    /// needs none.
     pub fn into_source(self) -> Option<S> {
         match self {
             TableCursor::BlockBased(cursor) => Some(cursor.into_source()),
@@ -424,8 +434,9 @@ impl<S: BlockSource> TableCursor<S> {
         }
     }
 
-    /// Key and value of an entry that is not of a block-based table: out of the way of those, whose keys are asked for
-    /// several times a step.
+    /// Key and value in a table that is not block-based.
+    ///
+    /// Separate from the block-based path, whose keys are read several times per step.
     #[inline(never)]
     fn entry_of_others(&self) -> (&[u8], &[u8]) {
         match self {

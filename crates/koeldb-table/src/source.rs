@@ -1,9 +1,9 @@
-//! Where blocks come from, and how a missing one suspends a read.
+//! Block sources, and the suspension of reads on missing blocks.
 //!
-//! Every reader of blocks is generic over a [`BlockSource`] and written as plain code: it asks for a block, and
-//! when the source would have to wait, [`Fault::Suspend`] climbs out through `?`. The caller fetches the block
-//! and makes the same call again. [`BlockingSource`] waits in place; its suspension type has no values, so its
-//! readers compile to code without suspension.
+//! Every reader of blocks is generic over a [`BlockSource`] and written as plain code: it requests
+//! a block, and if the source would have to wait, [`Fault::Suspend`] propagates through `?`. The
+//! caller fetches the block and repeats the call. [`BlockingSource`] waits synchronously; its
+//! suspension type has no values, so its readers compile to code without suspension.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::filter::FilterReader;
 use crate::reader::{TableReadContext, TableReader};
 use crate::span_checksums::SpanChecksums;
 
-/// What a block holds: how it is parsed, charged and counted.
+/// The kind of a block, which determines how it is parsed, charged and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockKind {
     /// Entries.
@@ -33,7 +33,7 @@ pub enum BlockKind {
     Filter,
     /// The index over the partitions of a filter.
     FilterIndex,
-    /// The dictionary data blocks are compressed with.
+    /// The compression dictionary of data blocks.
     Dictionary,
     /// Range tombstones.
     RangeDeletions,
@@ -41,23 +41,23 @@ pub enum BlockKind {
     Properties,
     /// The metaindex.
     Metaindex,
-    /// A piece of a table whose format has no blocks: stored as it is, without a trailer.
+    /// A piece of a table whose format has no blocks: stored raw, without a trailer.
     Span,
 }
 
-/// A block as readers use it and the cache keeps it: verified, decompressed, parsed.
+/// A verified, decompressed and parsed block, as used by readers and kept in the cache.
 #[derive(Debug)]
 pub enum CachedBlock {
     /// A block of entries: data, index, metadata.
     Entries(Block),
     /// A filter.
     Filter(FilterReader<BlockBytes>),
-    /// Bytes without structure: a dictionary.
+    /// Unstructured bytes: a dictionary.
     Raw(BlockBytes),
 }
 
 impl CachedBlock {
-    /// An entry without bytes: it stands for memory that is kept elsewhere.
+    /// An empty entry that charges memory held elsewhere to the cache.
     #[must_use]
     pub fn reservation() -> Self {
         CachedBlock::Raw(BlockBytes::new(
@@ -67,7 +67,7 @@ impl CachedBlock {
         ))
     }
 
-    /// The memory the block takes, for the cache's accounts.
+    /// The memory of the block, charged to the cache.
     #[must_use]
     pub fn charge(&self) -> u64 {
         const OVERHEAD: usize = size_of::<CachedBlock>() + 2 * size_of::<usize>();
@@ -91,7 +91,7 @@ impl CachedBlock {
     /// The block of entries.
     ///
     /// # Errors
-    /// `Corruption` if it is something else: two handles of different kinds name one block.
+    /// `Corruption` if it is of another kind: two handles of different kinds refer to one block.
     #[inline]
     pub fn entries(&self) -> Result<&Block> {
         match self {
@@ -103,7 +103,7 @@ impl CachedBlock {
     /// The filter.
     ///
     /// # Errors
-    /// `Corruption` if it is something else: two handles of different kinds name one block.
+    /// `Corruption` if it is of another kind: two handles of different kinds refer to one block.
     #[inline]
     pub fn filter(&self) -> Result<&FilterReader<BlockBytes>> {
         match self {
@@ -118,7 +118,7 @@ fn unexpected(what: &str) -> Error {
     Error::corruption(format!("a block of another kind where {what} is expected"))
 }
 
-/// An open file of a table and what is needed to turn its bytes into blocks. Shared by threads.
+/// An open table file, with everything needed to decode its blocks. Shared by threads.
 #[derive(Debug)]
 pub struct TableFile {
     /// The file.
@@ -127,32 +127,34 @@ pub struct TableFile {
     pub number: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where the last block must end: the offset of the footer.
+    /// The limit for the end of the last block: the offset of the footer.
     pub blocks_end: u64,
-    /// The longest block, decompressed.
+    /// The largest decompressed block.
     pub block_bytes_max: usize,
-    /// How checksums are computed.
+    /// The checksum parameters.
     pub checksum: ChecksumContext,
     /// For data blocks, which may need the table's dictionary.
     pub data_decompressor: Decompressor,
     /// For all other blocks.
     pub plain_decompressor: Decompressor,
-    /// This file's part of the cache's keys.
+    /// The file's part of the cache keys.
     pub cache_id: u64,
-    /// Where blocks are kept.
+    /// The block cache.
     pub cache: Option<Cache<CachedBlock>>,
-    /// How the blocks of an index are prepared when they are loaded; `None` if they are not.
+    /// The preparation of index blocks when they are loaded; `None` for none.
     pub index_preparation: Option<IndexPreparation>,
     /// The priority of index and filter blocks in the cache.
     pub metadata_priority: Priority,
-    /// Where hits and misses are counted.
+    /// The statistics for hits and misses.
     pub statistics: Option<Statistics>,
     /// The checksums of its pieces, if its format has no blocks.
     pub(crate) spans: Option<SpanChecksums>,
 }
 
 impl TableFile {
-    /// A file whose blocks end at an offset: not compressed, without an index to prepare, and with metadata that is as dear as data.
+    /// Creates a file whose blocks end at `blocks_end`.
+    ///
+    /// It is uncompressed, has no index to prepare, and its metadata has the priority of data.
     pub(crate) fn new(
         file: Arc<dyn RandomAccessFile>,
         blocks_end: u64,
@@ -177,7 +179,7 @@ impl TableFile {
         }
     }
 
-    /// The key of the block at `offset` in the cache.
+    /// The cache key of the block at `offset`.
     #[inline]
     #[must_use]
     pub fn cache_key(&self, offset: u64) -> CacheKey {
@@ -188,7 +190,7 @@ impl TableFile {
     }
 }
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Ascending keys.
@@ -197,15 +199,16 @@ pub enum Way {
     Backward,
 }
 
-/// Hands out blocks, or says what has to be waited for.
+/// Provides blocks, or reports that a block has to be waited for.
 pub trait BlockSource {
-    /// [`Blocking`], or what a suspended read waits for.
+    /// [`Blocking`], or a description of what a suspended read waits for.
     type Suspend;
 
-    /// The block of `handle` in `file`.
+    /// Gets a block of `file`.
     ///
     /// # Errors
-    /// If it cannot be read, or is damaged; [`Fault::Suspend`] if the source would have to wait for it.
+    /// If it cannot be read, or is damaged; [`Fault::Suspend`] if the source would have to wait for
+    /// it.
     fn block(
         &mut self,
         file: &Arc<TableFile>,
@@ -213,11 +216,12 @@ pub trait BlockSource {
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
 
-    /// The data block of `handle`, which a scan enters. `place` knows which blocks it enters next, for a source that
-    /// reads ahead.
+    /// Gets a data block that a scan enters.
+    ///
+    /// `place` gives access to the blocks that the scan enters next, for sources that read ahead.
     ///
     /// # Errors
-    /// As [`BlockSource::block`].
+    /// See [`BlockSource::block`].
     #[inline]
     fn scanned_block(
         &mut self,
@@ -227,32 +231,34 @@ pub trait BlockSource {
         self.block(place.file(), handle, BlockKind::Data)
     }
 
-    /// The table is one of a level, and a scan through it goes on in its neighbours.
+    /// Sets the level of the table, in whose neighbours a scan continues.
     fn set_level(&mut self, level: &Arc<dyn TableLevel>) {
         let _ = level;
     }
 }
 
-/// The tables of a level, as one that reads ahead sees them.
+/// The tables of a level, for readahead.
 pub trait TableLevel: Send + Sync {
-    /// The table that comes after that of file `number` on the given way, and the user key it begins with there; `None`
-    /// at the end of the level.
+    /// The table after that of file `number` in the given direction, and its first user key.
+    ///
+    /// That is the key at which it begins in this direction. `None` at the end of the level.
     ///
     /// # Errors
     /// If the table cannot be opened.
     fn neighbour(&self, number: u64, way: Way) -> Result<Option<(Arc<TableReader>, Vec<u8>)>>;
 }
 
-/// How blocks are read.
+/// The options of block reads.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockReadOptions {
-    /// Compare stored checksums with computed ones.
+    /// Verify checksums.
     pub verify_checksums: bool,
-    /// Put blocks that were read into the cache.
+    /// Insert blocks that were read into the cache.
     pub fill_cache: bool,
-    /// Read nothing: a block that is not in the cache is an error of kind `Incomplete`.
+    /// Read nothing: a block missing from the cache is an error of kind `Incomplete`.
     pub cache_only: bool,
-    /// Data blocks are read in pieces of so many bytes; 0 reads each alone. For one pass through whole tables.
+    /// The readahead size for data blocks, for one pass through whole tables; 0 reads each block
+    /// alone.
     pub readahead_bytes: u64,
 }
 
@@ -267,7 +273,7 @@ impl Default for BlockReadOptions {
     }
 }
 
-/// A source that reads what the cache does not have, in place.
+/// A source that reads missing blocks synchronously.
 #[derive(Debug, Default)]
 pub struct BlockingSource {
     options: BlockReadOptions,
@@ -275,7 +281,7 @@ pub struct BlockingSource {
 }
 
 impl BlockingSource {
-    /// A source that reads as `options` say.
+    /// Creates a source with these options.
     #[must_use]
     pub fn new(options: BlockReadOptions) -> Self {
         BlockingSource {
@@ -308,7 +314,7 @@ impl BlockingSource {
 }
 
 impl Clone for BlockingSource {
-    /// A source of the same options that has read nothing ahead.
+    /// Creates a source with the same options and no readahead.
     fn clone(&self) -> Self {
         BlockingSource::new(self.options)
     }
@@ -339,17 +345,17 @@ pub(crate) fn not_cached() -> Error {
     )
 }
 
-/// What was read ahead of a pass through a table.
+/// The readahead of a pass through a table.
 #[derive(Debug, Default)]
 struct Readahead {
     cache_id: u64,
-    /// Where the bytes begin in the file.
+    /// The offset of the bytes in the file.
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Readahead {
-    /// The stored bytes of a data block with its trailer, if they are to be read ahead.
+    /// The stored bytes of a data block with its trailer, if readahead applies.
     fn stored(
         &mut self,
         options: &BlockReadOptions,

@@ -1,18 +1,19 @@
 //! Checksums of tables whose format has none.
 //!
-//! Cuckoo and plain tables that are written here have one metadata block more, which RocksDB does not know and so
-//! ignores, and a property that says it is there. The data is cut into spans with a CRC-32C each; another one is that
-//! of everything else, the metaindex and the footer included, and the last one is the block's own.
+//! Cuckoo and plain tables written by KoelDB have an additional metadata block, which RocksDB does
+//! not know and so ignores, and a property that declares it. The data is divided into spans with a
+//! CRC-32C each; another CRC covers everything else, including the metaindex and the footer, and
+//! the last one is the block's own.
 //!
 //! ```text
 //! data | other blocks | properties | checksums | metaindex | footer
 //!
 //! checksums:  fixed32 bytes of a span | fixed64 bytes of the data
-//!             fixed32 of each span | fixed32 of all before and behind the block that is not data
+//!             fixed32 of each span | fixed32 of all before and after the block except data
 //!             fixed32 of the block up to here
 //! ```
 //!
-//! Stored checksums are masked. A table without block and property is one that somebody else wrote.
+//! Stored checksums are masked. A table without block and property was written by another engine.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -29,39 +30,39 @@ use crate::block_based::format::BlockHandle;
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 
-/// The name of the block, and of the property that says a table has it.
+/// The name of the block, and of the property that declares it.
 pub(crate) const NAME: &str = "koeldb.checksums";
 
-/// What the property says.
+/// The value of the property.
 pub(crate) const VERSION: [u8; 1] = *b"1";
 
-/// The bytes of a span in the tables written here.
+/// The size of a span in tables written by KoelDB.
 const SPAN_BYTES: usize = 16 << 10;
 
-/// The bytes of the block beside the checksums of spans: two sizes, two checksums.
+/// The size of the block without the checksums of spans: two sizes, two checksums.
 const FIXED_BYTES: usize = 20;
 
-/// How much of a file is read at once, or a span, if that is more.
+/// The size of one read of a file, or a span, if that is larger.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The bytes of the block of a table with so much data.
+/// The size of the block for a table with this much data.
 pub(crate) fn block_bytes(data_bytes: u64) -> u64 {
     let spans = data_bytes.div_ceil(SPAN_BYTES as u64);
     spans.saturating_mul(4).saturating_add(FIXED_BYTES as u64)
 }
 
-/// The checksums of data that is being written.
+/// Computes the checksums of data during writing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanSums {
     full: Vec<u8>,
     data_bytes: u64,
-    /// Of the span that is not full yet, and its bytes.
+    /// The CRC of the current span, and its bytes so far.
     crc: u32,
     filled: usize,
 }
 
 impl SpanSums {
-    /// Takes note of the bytes that come next.
+    /// Adds the next bytes.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         self.data_bytes = self.data_bytes.saturating_add(bytes.len() as u64);
         while !bytes.is_empty() {
@@ -81,7 +82,7 @@ impl SpanSums {
         (self.crc, self.filled) = (0, 0);
     }
 
-    /// The block between `tail` and `end`, which are all of the file that is not data.
+    /// Encodes the block between `tail` and `end`, which are all of the file that is not data.
     fn block(mut self, tail: &[u8], end: &[u8]) -> Result<Vec<u8>> {
         if self.filled > 0 {
             self.end_span();
@@ -97,8 +98,10 @@ impl SpanSums {
     }
 }
 
-/// Completes `tail`, which begins at `start`, behind the data, and ends with the properties: with the block of `sums`,
-/// if there are any, and what `end` makes of its handle and of the offset behind it, metaindex and footer.
+/// Completes `tail`, the sections from `start` after the data up to the properties.
+///
+/// It appends the block of `sums`, if given, and the result of `end`, which encodes metaindex and
+/// footer from the block's handle and the offset after it.
 ///
 /// # Errors
 /// Those of `end`.
@@ -122,13 +125,13 @@ pub(crate) fn complete_tail(
     Ok(())
 }
 
-/// The checksums of a table, which agree with their own.
+/// The checksums of a table, themselves verified.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanChecksums {
     handle: BlockHandle,
     span_bytes: u64,
     data_bytes: u64,
-    /// Of the spans, as stored.
+    /// The stored checksums of the spans.
     spans: Vec<u8>,
     rest: u32,
 }
@@ -137,7 +140,8 @@ impl SpanChecksums {
     /// Reads the block of a table whose blocks end before `blocks_end`, if there is one.
     ///
     /// # Errors
-    /// `Corruption` if it is damaged, or missing and should be there; otherwise as the system fails.
+    /// `Corruption` if it is damaged, or missing although declared; otherwise the errors of the
+    /// system.
     pub(crate) fn read(
         file: &dyn RandomAccessFile,
         metaindex: &Metaindex,
@@ -183,21 +187,21 @@ impl SpanChecksums {
         })
     }
 
-    /// The bytes of a span, at least one.
+    /// The size of a span, at least 1.
     pub(crate) fn span_bytes(&self) -> u64 {
         self.span_bytes
     }
 
-    /// Compares the span that begins at `start`.
+    /// Verifies the span at `start`.
     ///
     /// # Errors
-    /// `Corruption` if it differs.
+    /// `Corruption` if its checksum differs.
     pub(crate) fn verify_span_at(&self, start: u64, bytes: &[u8]) -> Result<()> {
         let span = start.checked_div(self.span_bytes).unwrap_or(0);
         self.verify_span(to_usize(span), start, bytes)
     }
 
-    /// Compares the data, of which `bytes` gives any piece by where it begins and its length.
+    /// Verifies the data; `bytes` returns a piece by its start and length.
     ///
     /// # Errors
     /// `Corruption`, naming the first span that differs.
@@ -222,10 +226,10 @@ impl SpanChecksums {
         Err(mismatch(&what, stored.unwrap_or_default(), found))
     }
 
-    /// Compares all that is not data, read from the file.
+    /// Verifies all of the file that is not data.
     ///
     /// # Errors
-    /// `Corruption` if it differs; otherwise as the system fails.
+    /// `Corruption` if it differs; otherwise the errors of the system.
     pub(crate) fn verify_rest(&self, file: &dyn RandomAccessFile) -> Result<()> {
         let before = self.data_bytes..self.handle.offset;
         let behind = self.handle.offset.saturating_add(self.handle.size)..file.len();
@@ -244,10 +248,10 @@ impl SpanChecksums {
         }
     }
 
-    /// Compares the whole file, read again. `progress` is told the bytes of each piece.
+    /// Verifies the whole file, reading it again. `progress` receives the size of each piece.
     ///
     /// # Errors
-    /// `Corruption` if something differs; otherwise as the system fails.
+    /// `Corruption` if something differs; otherwise the errors of the system.
     pub(crate) fn verify_file(
         &self,
         file: &dyn RandomAccessFile,
@@ -272,7 +276,7 @@ impl SpanChecksums {
     }
 }
 
-/// The length of the block of `handle`, which must lie before `blocks_end`.
+/// The length of a block, which must end before `blocks_end`.
 fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
     let end = handle.offset.checked_add(handle.size);
     match end.filter(|&end| end <= blocks_end) {

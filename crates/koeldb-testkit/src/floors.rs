@@ -1,27 +1,27 @@
-//! How much the suites do: `KOELDB_FLOORS`.
+//! The amount of work of the test suites, set by `KOELDB_FLOORS`.
 //!
-//! | value | what for |
+//! | value | purpose |
 //! |---|---|
-//! | `short`, or not set | debug builds, while working: `cargo test --workspace` |
-//! | `gate` | what every change must pass, in optimized builds: `.ci/run` |
-//! | `long` | everything there is, for hours |
+//! | `short`, or not set | debug builds during development: `cargo test --workspace` |
+//! | `gate` | required for every change, in optimized builds: `.ci/run` |
+//! | `long` | everything, for hours |
 
-/// How much a suite does, and below what it fails.
+/// The amount of work of a suite, and the floor below which it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floors {
-    /// Seconds of a debug build.
+    /// Seconds in a debug build.
     Short,
-    /// Minutes of an optimized one.
+    /// Minutes in an optimized build.
     Gate,
     /// Hours.
     Long,
 }
 
 impl Floors {
-    /// What the environment asks for.
+    /// The setting of the environment.
     ///
     /// # Panics
-    /// If it asks for something else.
+    /// If it is unknown.
     #[must_use]
     pub fn chosen() -> Self {
         match std::env::var("KOELDB_FLOORS").as_deref() {
@@ -32,7 +32,7 @@ impl Floors {
         }
     }
 
-    /// The one of three that belongs here.
+    /// Selects one of three values.
     #[must_use]
     pub fn of<T>(self, short: T, gate: T, long: T) -> T {
         match self {

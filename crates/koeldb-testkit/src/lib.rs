@@ -1,14 +1,17 @@
-//! What KoelDB's tests share: an oracle, generators, and the harness that cuts the power.
+//! Test support shared by KoelDB's crates: an oracle, generators, and a crash harness.
 //!
-//! Nothing here opens the database: an [`oracle::History`] is told what was asked and what was answered, and says
-//! which contents may be found after a crash; a [`shots::Camera`] takes crash images of a file system in memory while
-//! something runs on it, and hands them to whoever checks them. So the same harness serves any layer.
+//! Nothing here opens a database. An [`oracle::History`] records requests and results, and decides
+//! which contents are legal after a crash; a [`shots::Camera`] takes crash images of an in-memory
+//! file system during a run, and passes them to a checker. The same harness thus serves any layer.
 //!
-//! - [`oracle`]: batches, families, what is owed, and which content is legal. [`model`]: the content itself.
-//! - [`monitor`]: the rules of durability, looked at while something runs.
-//! - [`shots`]: crash images, sampled by a seed. [`random`]: numbers that come back with their seed.
-//! - [`variety`]: options that change no answer.
-//! - [`floors`]: how much a suite does. [`summary`]: the line a suite ends with, and its floor.
+//! - [`oracle`]: batches, families, and the legal contents after a crash. [`model`]: the content
+//!   itself.
+//! - [`monitor`]: checks the rules of durability during a run.
+//! - [`shots`]: crash images, sampled by a seed. [`random`]: a seeded random number generator.
+//! - [`turns`]: threads that take turns between file-system operations, scheduled by a seed.
+//! - [`variety`]: options that do not change results.
+//! - [`floors`]: the amount of work of a suite. [`summary`]: the final line of a suite, and its
+//!   floor.
 
 pub mod floors;
 pub mod model;
@@ -17,6 +20,7 @@ pub mod oracle;
 pub mod random;
 pub mod shots;
 pub mod summary;
+pub mod turns;
 pub mod variety;
 
 pub use floors::Floors;
@@ -25,3 +29,4 @@ pub use oracle::{Bounds, Crash, FamilyId, History, Legality};
 pub use random::Random;
 pub use shots::{Camera, Shot};
 pub use summary::Summary;
+pub use turns::Turns;

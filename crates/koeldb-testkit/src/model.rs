@@ -1,14 +1,14 @@
-//! The content of a database as a plain map, and how operations change it.
+//! The content of a database as a plain map, and the effects of operations.
 
 use std::collections::BTreeMap;
 
-/// The entries of a family.
+/// The entries of a column family.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The entries of all families, by name.
+/// The entries of all column families, by name.
 pub type Content = BTreeMap<String, Entries>;
 
-/// One operation of a batch. Merging appends, with a comma between.
+/// One operation of a batch. Merging appends with a comma as delimiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Gives a key a value.
@@ -17,14 +17,14 @@ pub enum Change {
     Delete(Vec<u8>),
     /// Deletes a key that was put once.
     SingleDelete(Vec<u8>),
-    /// Deletes the keys from the first up to, but without, the second.
+    /// Deletes the keys from the first to the second, exclusive.
     DeleteRange(Vec<u8>, Vec<u8>),
     /// Appends to the value of a key.
     Merge(Vec<u8>, Vec<u8>),
 }
 
 impl Change {
-    /// Makes the change.
+    /// Applies the change.
     pub fn apply(&self, entries: &mut Entries) {
         match self {
             Change::Put(key, value) => {
@@ -57,7 +57,7 @@ impl Change {
     }
 }
 
-/// In how many entries two maps differ.
+/// The number of entries that differ between two maps.
 #[must_use]
 pub fn difference_count(found: &Entries, expected: &Entries) -> usize {
     let wrong = found
@@ -71,7 +71,7 @@ pub fn difference_count(found: &Entries, expected: &Entries) -> usize {
     wrong + missing
 }
 
-/// The first differences between two maps, for people.
+/// Formats the first differences between two maps.
 #[must_use]
 pub fn describe_differences(found: &Entries, expected: &Entries) -> String {
     let short = |value: Option<&Vec<u8>>| match value {

@@ -1,21 +1,23 @@
-//! A file system that knows the rules of durability and says when they are broken (`docs/reliability.md`, section 3).
+//! A file system that checks the rules of durability during a run.
 //!
-//! It needs no crash: it follows which bytes and names are durable, reads what the MANIFEST says, and looks at every call
-//! that makes something count on something else. So it finds a missing sync on the one run in which it is missing,
-//! where a crash would have to come at the right moment.
+//! The rules are those of `docs/reliability.md`, section 3. It needs no crash: it tracks which
+//! bytes and names are durable, reads the MANIFEST, and checks every call that makes one file
+//! depend on another. It thus finds a missing sync in any run in which it is missing, while a crash
+//! test would have to crash at the right moment.
 //!
-//! | rule | looked at |
+//! | rule | check |
 //! |---|---|
-//! | O1, O2 | when a MANIFEST is synced: the tables it newly names, and when CURRENT is replaced: the MANIFEST |
-//! | O3, O5, O21 | when a table, log or MANIFEST is removed: whether a state that may be in force needs it |
-//! | O4 | when CURRENT is replaced: its own bytes and the MANIFEST it names |
-//! | O6, O9, O10 | when a write is acknowledged: the logs |
-//! | O7 | when a flush is recorded: the logs behind it that another family needs |
-//! | O13 | when a log, table or MANIFEST is made: its number |
-//! | 4.1 | after a failed sync or append: whether the file is touched again |
+//! | O1, O2 | MANIFEST synced: the tables it newly names; CURRENT replaced: the MANIFEST |
+//! | O3, O5, O21 | table, log or MANIFEST removed: no state that may be in force needs it |
+//! | O4 | CURRENT replaced: its own bytes and the MANIFEST it names |
+//! | O6, O9, O10 | write acknowledged: the logs |
+//! | O7 | flush recorded: the later logs that another family needs |
+//! | O13 | log, table or MANIFEST created: its number |
+//! | 4.1 | failed sync or append: the file is not touched again |
 //!
-//! It sees what callers see: put below a layer that lies about syncs, it finds the lie, above it, it believes it.
-//! What was there before it began, or before `OrderingMonitor::forget`, counts as durable.
+//! It sees the calls that pass it: below a layer that fakes syncs it detects them, above it, it
+//! believes them. Files that existed before it started, or before `OrderingMonitor::forget`, count
+//! as durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,22 +32,22 @@ use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_lsm::version::edit::FamilyChange;
 
-/// Watches the order in which things become durable; clones are handles of one.
+/// Checks the order in which things become durable; clones are handles to the same monitor.
 pub type OrderingMonitor = Layered<Monitor>;
 
-/// Violations that are kept.
+/// The number of violations kept.
 const VIOLATIONS_MAX: usize = 20;
 
-/// What an acknowledged write asked for.
+/// The durability that an acknowledged write requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
-    /// A sync.
+    /// Synced to the device.
     Synced,
-    /// That the operating system has it.
+    /// Passed to the operating system.
     Handed,
 }
 
-/// A file that was made while the monitor watched.
+/// A file created while the monitor was watching.
 #[derive(Debug, Default)]
 struct Watched {
     written: u64,
@@ -53,7 +55,7 @@ struct Watched {
     synced: u64,
     is_name_durable: bool,
     has_failed: bool,
-    /// Of MANIFESTs and temporary files.
+    /// Kept for MANIFESTs and temporary files.
     bytes: Vec<u8>,
 }
 
@@ -63,12 +65,12 @@ impl Watched {
     }
 }
 
-/// What a MANIFEST says up to some point.
+/// The state described by a MANIFEST up to some point.
 #[derive(Debug, Default)]
 struct Tree {
-    /// By id: the log number, and the tables.
+    /// The log number and the tables of each family, by id.
     families: BTreeMap<u32, (FileNumber, BTreeSet<FileNumber>)>,
-    /// Logs below this are not needed, whatever families say.
+    /// Logs below this are not needed, independent of the families.
     oldest_log: FileNumber,
     edits: usize,
 }
@@ -102,13 +104,14 @@ impl Tree {
         families.any(|(_, tables)| tables.contains(&number))
     }
 
-    /// Logs below this are needed by no family but one; `None` if there is no other.
+    /// The number below which no other family than this one needs logs; `None` without other
+    /// families.
     fn oldest_log_of_others(&self, family: u32) -> Option<FileNumber> {
         let others = self.families.iter().filter(|(id, _)| **id != family);
         others.map(|(_, (log, _))| *log).min()
     }
 
-    /// Logs below this are not needed.
+    /// The number below which logs are not needed.
     fn oldest_log(&self) -> FileNumber {
         let logs = self.families.values().map(|(log, _)| *log);
         logs.min().unwrap_or(0).max(self.oldest_log)
@@ -118,11 +121,13 @@ impl Tree {
 #[derive(Debug, Default)]
 struct State {
     files: BTreeMap<PathBuf, Watched>,
-    /// MANIFESTs that CURRENT may name, the one that it surely names first.
+    /// MANIFESTs that CURRENT may name, the certain one first.
     in_force: Vec<FileNumber>,
-    /// How many edits of a MANIFEST were found durable.
+    /// The number of edits of each MANIFEST found durable.
     checked_edits: BTreeMap<PathBuf, usize>,
-    /// Of logs, tables and MANIFESTs made since the database was opened, or there by then.
+    /// The numbers of logs, tables and MANIFESTs used since the database was opened.
+    ///
+    /// Those that existed then are included.
     numbers: BTreeSet<FileNumber>,
     directory: PathBuf,
     violations: Vec<String>,
@@ -158,13 +163,13 @@ impl Monitor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What went against the rules, so far.
+    /// The violations so far.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
     }
 
-    /// Begins anew: somebody else has changed the files.
+    /// Resets the state, after the files were changed from outside.
     pub fn forget(&self) {
         let mut state = self.state();
         *state = State {
@@ -174,7 +179,7 @@ impl Monitor {
         };
     }
 
-    /// The caller was told that its write succeeded. No other write may be under way.
+    /// Records that a write was acknowledged. No other write may be in progress.
     pub fn acknowledged(&self, what: Acknowledged) {
         let mut state = self.state();
         let needed = state.trees(&*self.below);
@@ -213,7 +218,7 @@ fn kind(path: &Path) -> Option<FileKind> {
     file_name::parse(path.file_name()?.to_str()?)
 }
 
-/// The edits in the bytes of a MANIFEST; what is cut off or damaged at the end is left out.
+/// Decodes the edits in the bytes of a MANIFEST, except a truncated or damaged end.
 fn edits(bytes: &[u8]) -> Vec<VersionEdit> {
     let read = || -> Result<Vec<VersionEdit>> {
         let fs = MemoryFileSystem::new();
@@ -240,6 +245,9 @@ fn tree(bytes: &[u8]) -> Tree {
     tree
 }
 
+/// The bytes of a log that announces its compression and holds no batch.
+const ANNOUNCEMENT_BYTES: u64 = 11;
+
 impl State {
     fn report(&mut self, text: String) {
         if self.violations.len() < VIOLATIONS_MAX {
@@ -247,7 +255,7 @@ impl State {
         }
     }
 
-    /// The states that may be in force: for each MANIFEST, with what is durable of it and with all that was appended.
+    /// The states that may be in force: for each MANIFEST, its durable part and all of it.
     fn trees(&mut self, below: &dyn FileSystem) -> Vec<Tree> {
         if self.in_force.is_empty() {
             let named = koeldb_lsm::current::read_current(below, &self.directory);
@@ -274,7 +282,7 @@ impl State {
         trees
     }
 
-    /// O5: nothing goes that a state needs which may be in force.
+    /// O5: a state that may be in force must not need the removed file.
     fn check_removal(&mut self, below: &dyn FileSystem, path: &Path) {
         let trees = self.trees(below);
         let is_here = path.parent() == Some(&self.directory);
@@ -284,11 +292,12 @@ impl State {
                 is_here && trees.iter().any(|tree| tree.has_table(number))
             }
             Some(FileKind::Wal(number)) => {
-                let is_empty = self.files.get(path).is_some_and(|file| file.written == 0);
+                let file = self.files.get(path);
+                let is_empty = file.is_some_and(|file| file.written <= ANNOUNCEMENT_BYTES);
                 let needs = |tree: &Tree| number >= tree.oldest_log() && !tree.families.is_empty();
                 !is_archived && !is_empty && trees.iter().any(needs)
             }
-            // Where nothing is named CURRENT no MANIFEST is in force, whatever was about to be named.
+            // Without CURRENT no MANIFEST is in force, even if one was about to be named.
             Some(FileKind::Manifest(number)) => {
                 let current = file_name::current(&self.directory);
                 is_here && self.in_force.contains(&number) && below.exists(&current).unwrap_or(true)
@@ -300,7 +309,7 @@ impl State {
         }
     }
 
-    /// O1, O2, O7: what the edits count on that have become durable.
+    /// O1, O2, O7: everything that newly durable edits depend on must be durable.
     fn check_edits(&mut self, path: &Path) {
         let Some(bytes) = self.files.get(path).map(|file| file.bytes.clone()) else {
             return;
@@ -310,7 +319,8 @@ impl State {
         let mut found = Vec::new();
         for edit in edits(&bytes) {
             let is_new = tree.edits >= checked;
-            // What was logged before a family began, or is all in its tables, it cannot lose.
+            // A family cannot lose data logged before it was created, or data that is all in its
+            // tables.
             let needed_from = tree.oldest_log_of_others(edit.family);
             tree.apply(&edit);
             if !is_new {
@@ -353,7 +363,7 @@ impl State {
         found.into_iter().for_each(|text| self.report(text));
     }
 
-    /// O4: what CURRENT will name is there.
+    /// O4: the file that CURRENT will name must exist.
     fn check_current(&mut self, from: &Path) {
         let Some(file) = self.files.get(from) else {
             return;
@@ -383,7 +393,9 @@ impl State {
         self.in_force.push(number);
     }
 
-    /// The directory was locked: an open begins. As long as there is no database, every attempt to make one begins anew.
+    /// Handles the lock of the directory: an open begins.
+    ///
+    /// While there is no database, every attempt to create one starts over.
     fn opened(&mut self, below: &dyn FileSystem) {
         self.numbers.clear();
         if !below
@@ -412,7 +424,7 @@ impl State {
         }
     }
 
-    /// A rename or link has happened, or may have.
+    /// Handles a rename or link that has happened, or may have.
     fn named(&mut self, from: &Path, to: &Path, moves: bool) {
         if !moves {
             return;
@@ -535,10 +547,10 @@ impl Layer for Monitor {
     }
 }
 
-/// The first rule that was broken, as an error.
+/// Returns the first violation as an error.
 ///
 /// # Errors
-/// If one was.
+/// If there was one.
 pub fn verdict(monitor: &OrderingMonitor) -> Result<(), Error> {
     match monitor.layer().violations().first() {
         Some(text) => Err(Error::corruption(text.clone())),

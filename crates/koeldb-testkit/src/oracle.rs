@@ -1,13 +1,14 @@
-//! What may be found after a crash.
+//! Decides which contents are legal after a crash.
 //!
-//! A [`History`] is told of every batch before it is written and of its answer afterwards; likewise of families made
-//! and dropped. From that follows at any moment what is *owed*: the batches that must be there. A crash image is
-//! judged against the [`Bounds`] of its moment: the content must be that of the batches up to some point in commit
-//! order, not before the last owed one and not behind the last one begun. Batches whose write failed half-way may be
-//! there or not, wholly.
+//! A [`History`] records every batch before it is written and its result afterwards; likewise the
+//! creation and drop of families. From that follows at any moment which batches are *owed*: those
+//! that must be present. A crash image is judged against the [`Bounds`] of its moment: the content
+//! must be that of the batches up to some point in commit order, not before the last owed one and
+//! not after the last one begun. Batches whose write failed midway may be present or not, as a
+//! whole.
 //!
-//! Batches written without the log have an order of their own in each family. Their keys begin with
-//! [`UNLOGGED_PREFIX`], those of no other batch do.
+//! Batches written without the log have a separate order in each family. Their keys begin with
+//! [`UNLOGGED_PREFIX`], and those of other batches do not.
 //!
 //! One thread writes; any number may read bounds.
 
@@ -16,40 +17,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::model::{Change, Content, Entries, describe_differences, difference_count};
 
-/// The first byte of keys that are written without the log.
+/// The first byte of keys written without the log.
 pub const UNLOGGED_PREFIX: u8 = b'u';
 
-/// A family by the order in which they were made; names may come again.
+/// A family, by the order of creation; names may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FamilyId(usize);
 
-/// The family that every database has.
+/// The default family, which every database has.
 pub const DEFAULT_FAMILY: FamilyId = FamilyId(0);
 
-/// What ended the run.
+/// The kind of crash that ended the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The process died: what was handed to the operating system is owed.
+    /// The process died: batches passed to the operating system are owed.
     Process,
-    /// The machine stopped: what was synced is owed.
+    /// The machine stopped: synced batches are owed.
     Power,
 }
 
-/// Which contents count as legal.
+/// The contents that count as legal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Legality {
-    /// Batches up to a point in commit order, all of them.
+    /// All batches up to a point in commit order.
     Prefix,
-    /// As [`Legality::Prefix`], without any batch whose write failed: what a handle shows that reported the failures.
+    /// [`Legality::Prefix`] without batches whose write failed: the view of the handle that
+    /// reported the failures.
     Visible,
-    /// As [`Legality::Prefix`], but the first keys may be gone: for families that drop their oldest tables. Keys must
-    /// ascend and be written once.
+    /// [`Legality::Prefix`] except that the first keys may be missing: for families that drop their
+    /// oldest tables.
+    ///
+    /// Keys must ascend and be written once.
     OldestDropped,
-    /// Any batches that include the owed ones, each wholly there or not at all. Keys must be written once.
+    /// Any batches that include the owed ones, each wholly present or absent. Keys must be written
+    /// once.
     WholeBatches,
 }
 
-/// What is known of a batch.
+/// The known result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Begun,
@@ -76,7 +81,7 @@ enum Life {
 struct Family {
     name: String,
     life: Life,
-    /// What was written to it without the log, in order.
+    /// The changes written to it without the log, in order.
     unlogged: Vec<Change>,
     unlogged_begun: usize,
     unlogged_acknowledged: usize,
@@ -100,21 +105,21 @@ impl Family {
 struct State {
     batches: Vec<Batch>,
     families: Vec<Family>,
-    /// Batches below this are acknowledged, failed ones aside.
+    /// Batches below this are acknowledged, except failed ones.
     acknowledged: usize,
-    /// Batches below this were handed to the operating system.
+    /// Batches below this were passed to the operating system.
     handed: usize,
-    /// Batches below this were made durable.
+    /// Batches below this are durable.
     durable: usize,
 }
 
-/// What was asked of a database and what it answered.
+/// The requests to a database and their results.
 #[derive(Debug)]
 pub struct History {
     state: Mutex<State>,
 }
 
-/// What is owed and what may be there of a family.
+/// The owed and possible changes of a family.
 #[derive(Clone, Copy, Debug)]
 struct FamilyBounds {
     must_exist: bool,
@@ -123,17 +128,24 @@ struct FamilyBounds {
     unlogged_begun: usize,
 }
 
-/// What is owed and what may be there at a moment.
+/// The owed and possible changes at a moment.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Batches below this must be there.
+    /// Batches below this must be present.
     pub owed: usize,
-    /// Batches from this on cannot be there.
+    /// Batches from this on cannot be present.
     pub begun: usize,
     families: Vec<FamilyBounds>,
 }
 
-/// The first half of [`Bounds`]: what was owed before the image was taken.
+/// The changes acknowledged at a moment: a call that begins then has to make no others durable.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    acknowledged: usize,
+    unlogged: Vec<usize>,
+}
+
+/// The first half of [`Bounds`]: the owed changes before the image was taken.
 #[derive(Clone, Debug)]
 pub struct Owed {
     owed: usize,
@@ -148,7 +160,7 @@ impl Default for History {
 }
 
 impl History {
-    /// A new database with its default family.
+    /// Creates the history of a new database with its default family.
     #[must_use]
     pub fn new() -> Self {
         History {
@@ -166,29 +178,29 @@ impl History {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A family is about to be made.
+    /// Records that a family is about to be created.
     pub fn begin_create(&self, name: &str) -> FamilyId {
         let mut state = self.state();
         state.families.push(Family::new(name, Life::CreateBegun));
         FamilyId(state.families.len() - 1)
     }
 
-    /// A family was made.
+    /// Records that a family was created.
     pub fn created(&self, family: FamilyId) {
         self.state().families[family.0].life = Life::Created;
     }
 
-    /// A family is about to be dropped.
+    /// Records that a family is about to be dropped.
     pub fn begin_drop(&self, family: FamilyId) {
         self.state().families[family.0].life = Life::DropBegun;
     }
 
-    /// A family was dropped.
+    /// Records that a family was dropped.
     pub fn dropped(&self, family: FamilyId) {
         self.state().families[family.0].life = Life::Dropped;
     }
 
-    /// A batch is about to be written; its number.
+    /// Records that a batch is about to be written; returns its number.
     pub fn begin(&self, changes: Vec<(FamilyId, Change)>) -> usize {
         let mut state = self.state();
         state.batches.push(Batch {
@@ -198,8 +210,10 @@ impl History {
         state.batches.len() - 1
     }
 
-    /// The batch was acknowledged. `handed` says that it is in the hands of the operating system, `synced` that it and
-    /// all before it are durable.
+    /// Records that a batch was acknowledged.
+    ///
+    /// `handed` says that the operating system has it, `synced` that it and all before it are
+    /// durable.
     pub fn acknowledge(&self, batch: usize, handed: bool, synced: bool) {
         let mut state = self.state();
         state.batches[batch].status = Status::Acknowledged;
@@ -212,30 +226,53 @@ impl History {
         }
     }
 
-    /// The batch was refused: it must never be seen.
+    /// Records that the batch was refused: it must never be visible.
     pub fn not_applied(&self, batch: usize) {
         self.state().batches[batch].status = Status::NotApplied;
     }
 
-    /// The batch failed half-way: it may be seen after the next open, wholly.
+    /// Records that the batch failed midway: it may be visible after the next open, as a whole.
     pub fn indeterminate(&self, batch: usize) {
         self.state().batches[batch].status = Status::Indeterminate;
     }
 
-    /// Everything acknowledged so far was handed to the operating system.
+    /// The changes acknowledged so far.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        let state = self.state();
+        let families = state.families.iter();
+        Mark {
+            acknowledged: state.acknowledged,
+            unlogged: families
+                .map(|family| family.unlogged_acknowledged)
+                .collect(),
+        }
+    }
+
+    /// Records that all acknowledged batches were passed to the operating system.
     pub fn all_handed(&self) {
-        let mut state = self.state();
-        state.handed = state.acknowledged;
+        self.handed_at(&self.mark());
     }
 
-    /// Everything acknowledged so far through the log is durable.
+    /// Records that all batches acknowledged at `mark` were passed to the operating system.
+    pub fn handed_at(&self, mark: &Mark) {
+        let mut state = self.state();
+        state.handed = state.handed.max(mark.acknowledged);
+    }
+
+    /// Records that all batches acknowledged through the log are durable.
     pub fn all_durable(&self) {
-        let mut state = self.state();
-        state.handed = state.acknowledged;
-        state.durable = state.acknowledged;
+        self.durable_at(&self.mark());
     }
 
-    /// Changes to one family are about to be written without the log.
+    /// Records that all batches acknowledged at `mark` through the log are durable.
+    pub fn durable_at(&self, mark: &Mark) {
+        self.handed_at(mark);
+        let mut state = self.state();
+        state.durable = state.durable.max(mark.acknowledged);
+    }
+
+    /// Records that changes to one family are about to be written without the log.
     pub fn begin_unlogged(&self, family: FamilyId, changes: Vec<Change>) {
         let mut state = self.state();
         let family = &mut state.families[family.0];
@@ -243,7 +280,7 @@ impl History {
         family.unlogged_begun = family.unlogged.len();
     }
 
-    /// What was begun without the log in this family was refused.
+    /// Records that the pending unlogged changes of this family were refused.
     pub fn not_applied_unlogged(&self, family: FamilyId) {
         let mut state = self.state();
         let family = &mut state.families[family.0];
@@ -251,22 +288,28 @@ impl History {
         family.unlogged_begun = family.unlogged.len();
     }
 
-    /// What was begun without the log in this family was acknowledged.
+    /// Records that the pending unlogged changes of this family were acknowledged.
     pub fn acknowledge_unlogged(&self, family: FamilyId) {
         let mut state = self.state();
         let family = &mut state.families[family.0];
         family.unlogged_acknowledged = family.unlogged_begun;
     }
 
-    /// Everything acknowledged so far in these families is in tables.
+    /// Records that all acknowledged changes of these families are in tables.
     pub fn flushed(&self, families: &[FamilyId]) {
+        self.flushed_at(&self.mark(), families);
+    }
+
+    /// Records that all changes of these families acknowledged at `mark` are in tables.
+    pub fn flushed_at(&self, mark: &Mark, families: &[FamilyId]) {
         let mut state = self.state();
         for family in families {
+            let unlogged = mark.unlogged.get(family.0).copied().unwrap_or(0);
             let family = &mut state.families[family.0];
-            family.unlogged_owed = family.unlogged_acknowledged;
+            family.unlogged_owed = family.unlogged_owed.max(unlogged);
         }
-        // With a batch of theirs everything before it is owed: there are no holes.
-        let last = state.batches[..state.acknowledged]
+        // If a batch of theirs is owed, everything before it is: there are no holes.
+        let last = state.batches[..mark.acknowledged]
             .iter()
             .rposition(|batch| {
                 batch.status == Status::Acknowledged
@@ -280,13 +323,13 @@ impl History {
         state.handed = state.handed.max(end);
     }
 
-    /// How many batches were begun.
+    /// The number of batches begun.
     #[must_use]
     pub fn batch_count(&self) -> usize {
         self.state().batches.len()
     }
 
-    /// How many batches were acknowledged, all counted.
+    /// The number of batches acknowledged.
     #[must_use]
     pub fn acknowledged_count(&self) -> usize {
         let state = self.state();
@@ -297,7 +340,7 @@ impl History {
             .count()
     }
 
-    /// What is owed now, to be read before an image is taken.
+    /// The changes owed now, to be read before an image is taken.
     #[must_use]
     pub fn owed(&self, crash: Crash) -> Owed {
         let state = self.state();
@@ -315,8 +358,7 @@ impl History {
         }
     }
 
-    /// Bounds of an image: what was owed before it was taken, and what may have been begun since, to be read after it
-    /// was taken.
+    /// The bounds of an image, to be computed after it was taken, from the changes owed before.
     #[must_use]
     pub fn bounds(&self, owed: &Owed) -> Bounds {
         let state = self.state();
@@ -336,25 +378,29 @@ impl History {
         }
     }
 
-    /// Bounds for a database that was not interrupted: everything acknowledged is there.
+    /// The bounds of a database that was not interrupted: all acknowledged changes are owed.
     #[must_use]
     pub fn bounds_of_all(&self) -> Bounds {
-        let mut owed = self.owed(Crash::Process);
-        let state = self.state();
-        owed.owed = state.acknowledged;
-        owed.unlogged = state
-            .families
-            .iter()
-            .map(|family| family.unlogged_acknowledged)
-            .collect();
-        drop(state);
-        self.bounds(&owed)
+        self.bounds(&self.visible())
     }
 
-    /// After a crash that the run survives: what was not owed and is not there is forgotten.
+    /// The changes that a read beginning now must return.
+    #[must_use]
+    pub fn visible(&self) -> Owed {
+        let mut owed = self.owed(Crash::Process);
+        let Mark {
+            acknowledged,
+            unlogged,
+        } = self.mark();
+        owed.owed = acknowledged;
+        owed.unlogged = unlogged;
+        owed
+    }
+
+    /// Continues after a crash: forgets changes that were not owed and are absent.
     ///
     /// # Errors
-    /// As [`History::judge`].
+    /// See [`History::judge`].
     pub fn settle(&self, content: &Content, crash: Crash) -> Result<(), String> {
         let bounds = self.bounds(&self.owed(crash));
         let there = self.judge(content, &bounds, Legality::Prefix)?;
@@ -378,7 +424,7 @@ impl History {
         Ok(())
     }
 
-    /// Judges a content: the number of batches that are there, or what is wrong with it.
+    /// Judges a content: returns the number of batches present.
     ///
     /// # Errors
     /// A description of the difference to the nearest legal content.
@@ -407,7 +453,7 @@ impl History {
     }
 }
 
-/// Which family each name in the content is.
+/// The family of each name in the content.
 fn match_families<'c>(
     state: &State,
     content: &'c Content,
@@ -435,7 +481,7 @@ fn match_families<'c>(
     Ok(found)
 }
 
-/// What was written without the log, and the rest.
+/// Splits entries into those written without the log and the others.
 fn split_unlogged(entries: &Entries) -> (Entries, Entries) {
     let entries = entries
         .iter()
@@ -443,7 +489,7 @@ fn split_unlogged(entries: &Entries) -> (Entries, Entries) {
     entries.partition(|(key, _)| key.first() == Some(&UNLOGGED_PREFIX))
 }
 
-/// How many changes are there.
+/// The number of unlogged changes present.
 fn judge_unlogged(
     family: &Family,
     found: &Entries,
@@ -477,8 +523,9 @@ fn judge_unlogged(
     ))
 }
 
-/// More contents than this are not told apart when writes failed half-way.
-const ALTERNATIVES_MAX: usize = 64;
+/// The limit of alternative contents that are distinguished when writes failed midway: ten such
+/// writes. Beyond it they count as present, which may be a false alarm.
+const ALTERNATIVES_MAX: usize = 1024;
 
 fn judge_prefix(
     state: &State,
@@ -543,7 +590,7 @@ fn differences_under(legality: Legality, found: &Entries, expected: &Entries) ->
         return difference_count(found, expected);
     }
     match found.first_key_value() {
-        // Everything may be too old.
+        // All entries may be too old.
         None => 0,
         Some((first, _)) => {
             let kept: Entries = expected
@@ -637,7 +684,7 @@ mod tests {
             .collect()
     }
 
-    /// Three batches of which the first is durable and the second was acknowledged.
+    /// Three batches, the first durable and the second acknowledged.
     fn three_batches() -> History {
         let history = History::new();
         for number in 0..3 {

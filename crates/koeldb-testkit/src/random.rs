@@ -1,4 +1,4 @@
-//! Numbers that look random and come back with their seed.
+//! A seeded pseudo-random number generator.
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -6,7 +6,7 @@ pub struct Random {
     state: u64,
 }
 
-/// Where a state leads: for decisions that need no generator.
+/// The output function of the generator, for single decisions.
 #[must_use]
 pub fn mix(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -16,25 +16,25 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl Random {
-    /// The generator of `seed`.
+    /// Creates the generator of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Random { state: seed }
     }
 
-    /// The next number.
+    /// Draws the next number.
     pub fn draw(&mut self) -> u64 {
         let drawn = mix(self.state);
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         drawn
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// Draws a number below `bound`, or 0 if that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True in `parts` of `whole` cases.
+    /// Returns true with probability `parts` / `whole`.
     pub fn chance(&mut self, parts: u64, whole: u64) -> bool {
         self.below(whole) < parts
     }

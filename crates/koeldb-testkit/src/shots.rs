@@ -1,8 +1,9 @@
-//! Crash images of a run, taken while it goes on.
+//! Crash images taken during a run.
 //!
-//! A [`Camera`] is called before every mutating operation of a [`MemoryFileSystem`], in whatever thread makes it, and
-//! takes images under some of the survival policies; which ones, a seed decides. The images go through a channel of
-//! bounded length to whoever checks them, so that taking them keeps pace with checking them.
+//! A [`Camera`] is called before every mutating operation of a [`MemoryFileSystem`], by the thread
+//! that performs it, and takes images under some of the survival policies, chosen by a seed. The
+//! images go through a bounded channel to a checker, so that taking them keeps pace with checking
+//! them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,20 +15,20 @@ use koeldb_fs::{MemoryFileSystem, SurvivalPolicy};
 use crate::oracle::{Bounds, Crash, History};
 use crate::random::mix;
 
-/// What a crash leaves, and what must be found in it.
+/// A crash image, and the expectations of it.
 #[derive(Debug)]
 pub struct Shot {
     /// The files.
     pub image: MemoryFileSystem,
-    /// What luck the unsynced bytes had.
+    /// The survival policy of the unsynced bytes.
     pub policy: SurvivalPolicy,
-    /// What chose among the unsynced bytes.
+    /// The seed that selected the unsynced bytes.
     pub seed: u64,
-    /// The operation that did not happen any more.
+    /// The number of the operation that did not happen.
     pub operation: u64,
-    /// What must and what may be there.
+    /// The owed and possible changes.
     pub bounds: Bounds,
-    /// What the run had to say of the moment.
+    /// The run's note at that moment.
     pub note: u64,
 }
 
@@ -41,12 +42,12 @@ impl fmt::Display for Shot {
     }
 }
 
-/// One in how many images are taken, for all policies together; 1 takes all.
+/// The sampling rate of images, over all policies; 1 takes all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// What chooses.
+    /// The seed of the choice.
     pub seed: u64,
-    /// One in so many.
+    /// One image in this many is taken.
     pub one_in: u64,
 }
 
@@ -59,12 +60,13 @@ pub struct Camera {
     note: AtomicU64,
 }
 
-/// Images that wait to be checked.
+/// The number of images that wait for the checker.
 const QUEUE_LEN: usize = 32;
 
 impl Camera {
-    /// A camera that judges moments by `history`, and where its images come out. It ends when the camera is dropped
-    /// and detached from all file systems.
+    /// Creates a camera with the bounds of `history`, and the receiver of its images.
+    ///
+    /// The receiver ends when the camera is dropped and detached from all file systems.
     #[must_use]
     pub fn new(history: &Arc<History>, sampling: Sampling) -> (Arc<Self>, Receiver<Shot>) {
         let (shots, receiver) = sync_channel(QUEUE_LEN);
@@ -84,17 +86,17 @@ impl Camera {
         fs.observe_mutations(move |fs, operation| camera.expose(fs, operation));
     }
 
-    /// Takes no more images of `fs`.
+    /// Stops taking images of `fs`.
     pub fn detach(fs: &MemoryFileSystem) {
         fs.observe_mutations(|_, _| ());
     }
 
-    /// Leaves a note on the images to come.
+    /// Sets the note of later images.
     pub fn set_note(&self, note: u64) {
         self.note.store(note, Ordering::Release);
     }
 
-    /// How many moments there were.
+    /// The number of moments at which images could have been taken.
     #[must_use]
     pub fn moments(&self) -> u64 {
         self.moments.load(Ordering::Relaxed)
@@ -111,12 +113,13 @@ impl Camera {
                 SurvivalPolicy::Generous => Crash::Process,
                 _ => Crash::Power,
             };
-            // In this order: what is acknowledged meanwhile is not owed, what is begun meanwhile may be there.
+            // The order matters: batches acknowledged meanwhile are not owed, batches begun
+            // meanwhile may be present.
             let note = self.note.load(Ordering::Acquire);
             let owed = self.history.owed(crash);
             let image = fs.crash_image(policy, seed);
             let bounds = self.history.bounds(&owed);
-            // Nobody listens any more: the run is over.
+            // The receiver is gone: the run is over.
             let _ = self.shots.send(Shot {
                 image,
                 policy,

@@ -1,19 +1,19 @@
-//! The line a suite ends with: one for machines, with a floor below which the suite fails.
+//! The machine-readable final line of a suite, with a floor below which the suite fails.
 
 use std::fmt;
 
-/// What a suite did.
+/// The results of a suite.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The suite's name.
     pub suite: &'static str,
-    /// What chose among the cases.
+    /// The seed of the cases.
     pub seed: u64,
-    /// Figures by name, in the order they are printed.
+    /// Named counts, in the order they are printed.
     pub figures: Vec<(&'static str, u64)>,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
-    /// Cases that went wrong.
+    /// The number of failed cases.
     pub failures: u64,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Summary {
 }
 
 impl Summary {
-    /// The figure called `name`; 0 if there is none.
+    /// The count called `name`; 0 if there is none.
     #[must_use]
     pub fn figure(&self, name: &str) -> u64 {
         let found = self.figures.iter().find(|(known, _)| *known == name);

@@ -1,9 +1,9 @@
-//! RocksDB's histogram: 109 buckets that grow by half, and the text it prints.
+//! RocksDB's histogram: 109 buckets that grow by half, and its text format.
 
 use std::fmt;
 use std::sync::LazyLock;
 
-/// Upper limits of the buckets: 1, 2, then each 1.5 times the one before, cut to two leading digits.
+/// Upper limits of the buckets: 1, 2, then 1.5 times the previous one, cut to two leading digits.
 static LIMITS: LazyLock<Vec<u64>> = LazyLock::new(limits);
 
 #[expect(
@@ -21,7 +21,7 @@ fn limits() -> Vec<u64> {
             return limits;
         }
         let mut limit = exact as u64;
-        // Three digits stay if they begin with 10, as RocksDB's cutting has it.
+        // As in RocksDB, three digits are kept if they begin with 10.
         let mut power = 1;
         while limit / 10 > 10 {
             limit /= 10;
@@ -106,7 +106,7 @@ impl Histogram {
         variance.max(0.0).sqrt()
     }
 
-    /// The value below which `percent` of the values lie, interpolated within its bucket.
+    /// Returns the value below which `percent` of the values are, interpolated within its bucket.
     #[expect(clippy::cast_precision_loss, reason = "percentiles are interpolated")]
     fn percentile(&self, percent: f64) -> f64 {
         let threshold = self.count as f64 * (percent / 100.0);

@@ -1,4 +1,4 @@
-//! JSON text, written only: objects and arrays that are put together in order.
+//! A JSON writer: objects and arrays that are built in order.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ pub(crate) struct Json {
     empty: bool,
 }
 
-/// A value that JSON can hold.
+/// A value of a JSON document.
 pub(crate) enum JsonValue<'a> {
     Text(&'a str),
-    /// Bytes, as a string in lower-case hexadecimal.
+    /// Bytes, written as a string in lower-case hexadecimal.
     Hex(&'a [u8]),
     Count(u64),
     Integer(i64),
@@ -82,7 +82,7 @@ impl Json {
         self
     }
 
-    /// The finished text.
+    /// Returns the finished text.
     pub(crate) fn finish(mut self) -> String {
         self.text.push(self.close);
         self.text

@@ -1,12 +1,12 @@
 //! The command-line tools of KoelDB.
 //!
 //! - [`db_bench`]: benchmarks with RocksDB's flags, key sequences and output lines.
-//! - [`db_stress`]: operations of many threads, kills, and a record outside of what must be there.
-//! - [`sst_dump`]: looks into table files. [`ldb`]: reads, writes and inspects databases.
+//! - [`db_stress`]: writes from many threads, kills the process and verifies the contents.
+//! - [`sst_dump`]: inspects table files. [`ldb`]: reads, writes and inspects databases.
 //!
-//! Each module has a `run` that takes the words of a command line and returns what the process exits with;
-//! the binaries only call it. Standard output carries results, standard error everything else. No thread of
-//! a tool outlives its `run`.
+//! Each module has a function `run` that takes the words of a command line and returns the exit
+//! status; the binaries only call it. Results go to standard output, everything else to standard
+//! error. No thread of a tool outlives its `run`.
 
 pub mod db_bench;
 pub mod db_stress;

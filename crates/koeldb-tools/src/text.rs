@@ -1,8 +1,9 @@
-//! Keys and values as people write and read them: raw, or in hexadecimal.
+//! Conversion between bytes and hexadecimal text.
 
-/// Bytes of a text in hexadecimal, with or without `0x` before it.
+/// Parses hexadecimal text, with or without the prefix `0x`.
 ///
 /// # Errors
+///
 /// A sentence if it is not hexadecimal or has an odd number of digits.
 pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
     let digits = text
@@ -25,7 +26,7 @@ pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
         .collect()
 }
 
-/// Upper-case hexadecimal, as RocksDB's tools print it.
+/// Formats bytes in upper-case hexadecimal, like RocksDB's tools.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |value: u8| char::from(DIGITS[usize::from(value)]);

@@ -1,11 +1,12 @@
-//! What `async_io` costs a multi-get that finds all its blocks in the cache: instructions, counted by callgrind.
+//! Counts the instructions that `async_io` adds to a fully cached multi-get, by callgrind.
 //!
 //! ```sh
 //! cargo bench -p koeldb --bench cached_multi_get
 //! ```
 //!
-//! needs `valgrind`. The program runs itself under callgrind, for batches of 1, 8 and 32 keys, neighbours or far apart, with
-//! and without `async_io`. It fails if overlapping reads cost more than 2 % where there is nothing to overlap.
+//! needs `valgrind`. The program runs itself under callgrind, for batches of 1, 8 and 32 adjacent
+//! or distant keys, with and without `async_io`. It fails if overlapping reads cost more than 2 %
+//! when there is nothing to overlap.
 #![expect(clippy::unwrap_used, reason = "what fails ends the benchmark")]
 
 use std::hint::black_box;
@@ -27,7 +28,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Four runs, each with half the keys of the one below, all in the cache.
+/// Four runs, each with half the keys of the next older one, all cached.
 fn database() -> Db {
     let mut table = BlockBasedOptions::new();
     table
@@ -52,7 +53,7 @@ fn database() -> Db {
     db
 }
 
-/// Reads batches: what callgrind counts is spent in [`counted_multi_get`].
+/// Reads batches; callgrind counts the instructions within [`counted_multi_get`].
 fn read(batch: u64, stride: u64, async_io: bool) {
     let db = database();
     let mut options = ReadOptions::new();
@@ -74,7 +75,7 @@ fn counted_multi_get(db: &Db, keys: &[[u8; 16]], options: &ReadOptions, values: 
     db.multi_get_into(keys, options, values);
 }
 
-/// The instructions of one run of this program.
+/// Returns the instruction count of one run of this program.
 fn counted(batch: u64, stride: u64, async_io: bool) -> u64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

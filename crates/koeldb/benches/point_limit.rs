@@ -1,14 +1,15 @@
-//! How far a point lookup through the whole engine is from a bare loop over the same bytes.
+//! Compares point lookups through the whole engine with a bare loop over the same bytes.
 //!
-//! A database of cuckoo tables is filled with `--n` keys of 8 bytes and values of 4, compacted into `--files` files,
-//! and read with keys drawn evenly from those present. The raw rows read the very files the engine has open, with
-//! nothing but hashing and comparing; the engine rows are compared with them:
+//! A database of cuckoo tables is filled with `--n` keys of 8 bytes and values of 4 bytes,
+//! compacted into `--files` files, and read with keys drawn uniformly from the existing ones. The
+//! raw rows read the same open files with only hashing and comparing; the engine rows are compared
+//! with them:
 //!
 //! | row | |
 //! |---|---|
-//! | R0, R0d | hash and load 8 bytes; d: the next key depends on what was loaded |
-//! | R1, R1d | the lookup itself, first window to last, value copied out |
-//! | RB(b) | the same in batches: all hashed, all fetched, all compared |
+//! | R0, R0d | hash and load 8 bytes; d: the next key depends on the loaded data |
+//! | R1, R1d | the lookup itself, all windows, with the value copied |
+//! | RB(b) | the same in batches: hash all, prefetch all, compare all |
 //! | E1, E1c, E1d | `get`, `get_into`, `get` with dependent keys |
 //! | E2(b) | `multi_get_into` |
 //!
@@ -131,7 +132,7 @@ fn fill(args: &Args) -> Db {
         }
         db.write_opt(&batch, &unlogged).unwrap();
     }
-    // Also what could be moved there: keys of the last level need no sequence numbers.
+    // Includes tables that could be moved: keys of the last level need no sequence numbers.
     let mut whole = CompactRangeOptions::new();
     whole.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
     db.compact_all(&whole).unwrap();
@@ -140,9 +141,9 @@ fn fill(args: &Args) -> Db {
     Db::open(&options(args), &args.dir).unwrap()
 }
 
-/// One file as the raw loops see it.
+/// One file, as accessed by the raw loops.
 struct RawTable {
-    /// The mapped file, which stays so until the program ends.
+    /// The file mapping, which is never unmapped.
     slots: &'static [[u8; SLOT]],
     smallest: u64,
     hash: SlotHash,
@@ -209,7 +210,7 @@ impl RawTable {
         &self.slots[at..at + self.window]
     }
 
-    /// The value, or whether to go on.
+    /// Returns the value, or whether to continue with the next window.
     #[inline]
     fn scan(&self, window: &[[u8; SLOT]], key: u64) -> Result<[u8; 4], bool> {
         for slot in window {
@@ -237,7 +238,7 @@ impl RawTable {
     }
 }
 
-/// All files, by their smallest keys.
+/// All files, sorted by their smallest keys.
 struct Raw {
     tables: Vec<RawTable>,
     bounds: Vec<u64>,
@@ -306,20 +307,22 @@ fn fetch(window: &[[u8; SLOT]]) {
 #[cfg(not(target_arch = "x86_64"))]
 fn fetch(_window: &[[u8; SLOT]]) {}
 
-/// A key that is not known before it is known what was wrong with the last answer: nothing, so that it is `key`. A guess
-/// of the processor that would go on with another answer goes on with another key, and fetches nothing that helps.
+/// Returns `key`, with a data dependency on the last result.
+///
+/// `wrong` is 0 for a correct result. A processor that speculates on another result continues with
+/// another key and prefetches nothing useful.
 #[inline]
 fn depending(key: u64, wrong: u32) -> u64 {
     key ^ (u64::from(wrong) << 20)
 }
 
-/// What is wrong with the value of a key; 0 if nothing is.
+/// Returns the difference between the value of a key and the expected one; 0 if equal.
 #[inline]
 fn difference(value: [u8; 4], key: u64) -> u32 {
     u32::from_le_bytes(value) ^ u32::from_le_bytes(value_of(key))
 }
 
-/// The median time of a read in nanoseconds, and the distance of the quartiles from each other in percent of it.
+/// The median time of a read in nanoseconds, and the interquartile range in percent of it.
 struct Row {
     nanos: f64,
     spread: f64,

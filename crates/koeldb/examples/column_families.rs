@@ -1,4 +1,4 @@
-//! A batch over several column families, wholly there or not at all: `cargo run --example column_families`.
+//! An atomic batch over several column families: `cargo run --example column_families`.
 
 use std::path::Path;
 
@@ -24,9 +24,9 @@ impl Accounts {
         })
     }
 
-    /// Both families or neither, on disk before it returns.
+    /// Writes to both column families atomically and durably.
     fn add(&self, id: u64, email: &str, record: &str) -> Result<()> {
-        // Most significant byte first, so that the order of the keys is that of the numbers.
+        // Big-endian, so that keys sort like the numbers.
         let key = format!("{id:016x}");
         let mut batch = WriteBatch::new();
         batch
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     accounts.add(8, "grace@example.org", "Grace")?;
     drop(accounts);
 
-    // Everything is still there after the last handle is gone.
+    // The data is durable after the last handle is dropped.
     let accounts = Accounts::open(&path)?;
     assert_eq!(
         accounts.find("ada@example.org")?.as_deref(),

@@ -1,4 +1,4 @@
-//! Writes that say how a value changes, without reading it first: `cargo run --example merge_operator`.
+//! Merge operands modify a value without reading it first: `cargo run --example merge_operator`.
 
 use koeldb::{BoxError, Db, MergeOperands, MergeOperator, Options, Result};
 
@@ -31,7 +31,7 @@ impl MergeOperator for Maximum {
         Ok(())
     }
 
-    /// Several operands are as good as one, so the engine may fold them whenever it meets them.
+    /// Operands can be combined, so the engine may merge them early.
     fn partial_merge(
         &self,
         key: &[u8],
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
         Some(42)
     );
 
-    // An operand the operator refuses is an error of whoever reads the key, not a wrong value.
+    // An operand that the operator rejects is an error for readers of the key, not a wrong value.
     db.merge("broken", "not a number")?;
     let error = db.get("broken").expect_err("twelve bytes are no number");
     println!("{error}");

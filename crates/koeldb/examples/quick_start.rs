@@ -9,7 +9,7 @@ fn main() -> Result<()> {
     db.put("cuckoo", "Cuculus canorus")?;
     db.put("ani", "Crotophaga ani")?;
 
-    // Absence is `None`; a value is read in place, not copied.
+    // A missing key is `None`; a value is borrowed, not copied.
     assert_eq!(
         db.get("koel")?.as_deref(),
         Some(&b"Eudynamys scolopaceus"[..])
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
         println!("{} = {}", key.escape_ascii(), value.escape_ascii());
     }
 
-    // Many keys at once: the answers come in the order of the keys.
+    // A multi-get returns the results in the order of the keys.
     let answers = db.multi_get(&["ani", "dodo", "koel"]);
     let found = answers
         .iter()

@@ -30,7 +30,7 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     let task = tokio::spawn(async move { handle.get_async(key(42)).await });
     assert!(task.await??.is_some());
 
-    // What is not cached is read from devices at once.
+    // Blocks that are not cached are read from devices concurrently.
     let keys: Vec<_> = (9_990..10_010).map(key).collect();
     let values = db.multi_get_async(&keys).await;
     assert_eq!(values.iter().flatten().flatten().count(), 10);

@@ -1,5 +1,6 @@
-//! The handle through which one column family is read and written.
+//! The handle for reading and writing a column family.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,10 +18,12 @@ use crate::read::{
 };
 use crate::write::batch::WriteBatch;
 
-/// How a read without options reads; making and dropping options takes as long as a short read.
+/// The default read options; creating and dropping options takes as long as a short read.
 static DEFAULT_READ: ReadOptions = ReadOptions::new();
 
-/// One column family of an open database: owned, cheap to clone, shared by threads; keeps the database open.
+/// A handle to a column family of an open database.
+///
+/// Handles are owned, cheap to clone and can be shared by threads; they keep the database open.
 #[derive(Clone)]
 pub struct ColumnFamily {
     handle: Arc<Handle>,
@@ -48,31 +51,31 @@ impl ColumnFamily {
         self.inner().id
     }
 
-    /// Its name.
+    /// The name of the column family.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.data.name
     }
 
-    /// Its number, never used again in this directory.
+    /// The id of the column family, never reused in this directory.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.data.id
     }
 
-    /// The database it belongs to.
+    /// Returns the database of the column family.
     #[must_use]
     pub fn db(&self) -> Db {
         Db::from_handle(&self.handle)
     }
 
-    /// Its options as they are now.
+    /// The current options of the column family.
     #[must_use]
     pub fn options(&self) -> ColumnFamilyOptions {
         (*self.data.options()).clone()
     }
 
-    /// Whether it was dropped: still readable through this handle, no longer writable.
+    /// Whether it was dropped: this handle can still read, but not write.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
         self.data.is_dropped()
@@ -89,16 +92,18 @@ impl ColumnFamily {
                 format!("column family {:?} was dropped", self.data.name),
             ));
         }
-        ONE.with_borrow_mut(|batch| {
-            batch.clear();
-            fill(batch, self.data.id);
-            let written = self.inner().write(batch, options);
-            batch.shrink_to(ONE_BYTES_MAX);
-            written
-        })
+        // A new one is used if the thread's own is in use or already destroyed.
+        let kept = ONE.try_with(Cell::take).ok().flatten();
+        let mut batch = kept.unwrap_or_default();
+        batch.clear();
+        fill(&mut batch, self.data.id);
+        let written = self.inner().write(&batch, options);
+        batch.shrink_to(ONE_BYTES_MAX);
+        let _ = ONE.try_with(|one| one.set(Some(batch)));
+        written
     }
 
-    /// Gives `key` a value.
+    /// Sets the value of `key`.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -106,10 +111,10 @@ impl ColumnFamily {
         self.put_opt(key, value, &WriteOptions::new())
     }
 
-    /// As [`ColumnFamily::put`], under `options`.
+    /// Like [`ColumnFamily::put`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::put`].
+    /// See [`ColumnFamily::put`].
     pub fn put_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -122,7 +127,7 @@ impl ColumnFamily {
         })
     }
 
-    /// Adds an operand for the merge operator to `key`.
+    /// Adds a merge operand to `key`.
     ///
     /// # Errors
     /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
@@ -130,10 +135,10 @@ impl ColumnFamily {
         self.merge_opt(key, operand, &WriteOptions::new())
     }
 
-    /// As [`ColumnFamily::merge`], under `options`.
+    /// Like [`ColumnFamily::merge`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::merge`].
+    /// See [`ColumnFamily::merge`].
     pub fn merge_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -152,7 +157,7 @@ impl ColumnFamily {
         })
     }
 
-    /// Deletes `key`; one that does not exist is fine.
+    /// Deletes `key`; it need not exist.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -160,10 +165,10 @@ impl ColumnFamily {
         self.delete_opt(key, &WriteOptions::new())
     }
 
-    /// As [`ColumnFamily::delete`], under `options`.
+    /// Like [`ColumnFamily::delete`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::delete`].
+    /// See [`ColumnFamily::delete`].
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         let key = key.as_ref();
         self.write_one(options, |batch, cf| {
@@ -171,8 +176,11 @@ impl ColumnFamily {
         })
     }
 
-    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged: the two
-    /// then annihilate early.
+    /// Deletes `key`, which must have been put exactly once since its last single deletion.
+    ///
+    /// The two entries cancel each other early. If the key was overwritten, merged, or deleted with
+    /// `delete` or a range deletion, the result is undefined: older values may reappear, as in
+    /// RocksDB.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -180,10 +188,10 @@ impl ColumnFamily {
         self.single_delete_opt(key, &WriteOptions::new())
     }
 
-    /// As [`ColumnFamily::single_delete`], under `options`.
+    /// Like [`ColumnFamily::single_delete`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::single_delete`].
+    /// See [`ColumnFamily::single_delete`].
     pub fn single_delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         let key = key.as_ref();
         self.write_one(options, |batch, cf| {
@@ -191,18 +199,18 @@ impl ColumnFamily {
         })
     }
 
-    /// Deletes the keys from `from` up to, but without, `to`.
+    /// Deletes the keys in the range `from..to`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`]; `InvalidArgument` if `from` is behind `to`.
+    /// See [`Db::write_opt`]; `InvalidArgument` if `from` is after `to`.
     pub fn delete_range(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_opt(from, to, &WriteOptions::new())
     }
 
-    /// As [`ColumnFamily::delete_range`], under `options`.
+    /// Like [`ColumnFamily::delete_range`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::delete_range`].
+    /// See [`ColumnFamily::delete_range`].
     pub fn delete_range_opt(
         &self,
         from: impl AsRef<[u8]>,
@@ -215,20 +223,22 @@ impl ColumnFamily {
         })
     }
 
-    /// The value of `key`; `None` if it has none. Up to 16 bytes lie in the answer, longer values are pinned.
+    /// Returns the value of `key`, or `None` if it has none.
+    ///
+    /// Values of up to 16 bytes are stored inline, longer ones are pinned.
     ///
     /// # Errors
-    /// `Corruption` or `IoError` if a table cannot be read; what the merge operator failed with;
+    /// `Corruption` or `IoError` if a table cannot be read; errors of the merge operator;
     /// `ShutdownInProgress` after a close.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
         self.inner().get(&self.data, key.as_ref(), &DEFAULT_READ)
     }
 
-    /// The value of `key` under `options`.
+    /// Like [`ColumnFamily::get`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get`]; `Incomplete` if the read tier does not have the answer.
+    /// See [`ColumnFamily::get`]; `Incomplete` if the read tier does not have the value.
     #[inline]
     pub fn get_opt(
         &self,
@@ -238,10 +248,10 @@ impl ColumnFamily {
         self.inner().get(&self.data, key.as_ref(), options)
     }
 
-    /// Shows the value of `key` to `read`, and returns what that returns.
+    /// Calls `read` with the value of `key` and returns its result.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get_opt`].
+    /// See [`ColumnFamily::get_opt`].
     #[inline]
     pub fn get_with<R>(
         &self,
@@ -253,10 +263,12 @@ impl ColumnFamily {
             .get_with(&self.data, key.as_ref(), options, read)
     }
 
-    /// Replaces the content of `value` by the value of `key`; `false`, and nothing in it, if there is none.
+    /// Replaces the content of `value` by the value of `key`.
+    ///
+    /// Returns `false` and leaves it empty if there is no value.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get_opt`].
+    /// See [`ColumnFamily::get_opt`].
     pub fn get_into(
         &self,
         key: impl AsRef<[u8]>,
@@ -271,20 +283,20 @@ impl ColumnFamily {
     /// Whether `key` has a value.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get`].
+    /// See [`ColumnFamily::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_key_opt(key, &ReadOptions::new())
     }
 
-    /// Whether `key` has a value under `options`.
+    /// Like [`ColumnFamily::contains_key`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get_opt`].
+    /// See [`ColumnFamily::get_opt`].
     pub fn contains_key_opt(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<bool> {
         Ok(self.get_opt(key, options)?.is_some())
     }
 
-    /// Whether `key` may have a value, as far as can be told without reading a file; `false` is certain.
+    /// Whether `key` may have a value, determined without reading files; `false` is definite.
     #[must_use]
     pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
         let mut options = ReadOptions::new();
@@ -292,13 +304,13 @@ impl ColumnFamily {
         !matches!(self.get_opt(key, &options), Ok(None))
     }
 
-    /// The values of `keys`, in their order; each has its own result.
+    /// Returns the values of `keys` in their order, each with its own result.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
         self.multi_get_opt(keys, &ReadOptions::new())
     }
 
-    /// The values of `keys` under `options`.
+    /// Like [`ColumnFamily::multi_get`], with `options`.
     #[must_use]
     pub fn multi_get_opt<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> PinnedSlices {
         let mut values = PinnedSlices::new();
@@ -306,7 +318,7 @@ impl ColumnFamily {
         values
     }
 
-    /// The values of `keys`, into `values`, whose memory is used again.
+    /// Like [`ColumnFamily::multi_get`], into `values`, whose memory is reused.
     pub fn multi_get_into<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -316,11 +328,13 @@ impl ColumnFamily {
         self.inner().multi_get(&self.data, keys, options, values);
     }
 
-    /// The value of `key`. What is cached is there at the first poll; otherwise the future waits for devices and no
-    /// thread does. It may be dropped at any moment.
+    /// Returns the value of `key`, as a future.
+    ///
+    /// A cached value is ready at the first poll; otherwise no thread blocks while the future waits
+    /// for devices. The future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get`].
+    /// See [`ColumnFamily::get`].
     pub fn get_async<K: AsRef<[u8]> + Send>(
         &self,
         key: K,
@@ -328,11 +342,13 @@ impl ColumnFamily {
         self.get_async_opt(key, &DEFAULT_READ)
     }
 
-    /// The value of `key` under `options`. A deadline is looked at when the future is polled, which arriving reads see
-    /// to; to be told at the deadline itself, use a timer of the executor.
+    /// Like [`ColumnFamily::get_async`], with `options`.
+    ///
+    /// A deadline is checked when the future is polled, which happens when reads complete; for an
+    /// exact deadline, use a timer of the executor.
     ///
     /// # Errors
-    /// As [`ColumnFamily::get_opt`].
+    /// See [`ColumnFamily::get_opt`].
     #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` does not promise to be `Send`"
@@ -348,8 +364,9 @@ impl ColumnFamily {
         }
     }
 
-    /// The values of `keys`, those that are not cached read from devices at once. The future may be dropped at any
-    /// moment.
+    /// Returns the values of `keys`; uncached blocks are read from devices concurrently.
+    ///
+    /// The future may be dropped at any time.
     pub fn multi_get_async<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
@@ -357,7 +374,9 @@ impl ColumnFamily {
         self.multi_get_async_opt(keys, &DEFAULT_READ)
     }
 
-    /// The values of `keys` under `options`; of deadlines, see [`ColumnFamily::get_async_opt`].
+    /// Like [`ColumnFamily::multi_get_async`], with `options`.
+    ///
+    /// For deadlines, see [`ColumnFamily::get_async_opt`].
     pub fn multi_get_async_opt<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
@@ -366,13 +385,13 @@ impl ColumnFamily {
         self.inner().multi_get_async(&self.data, keys, options)
     }
 
-    /// The values of `keys`, each as soon as it is found, with the index of its key.
+    /// Returns a stream of the values of `keys` with their indexes, in the order of completion.
     #[must_use]
     pub fn multi_get_stream<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetStream {
         self.multi_get_stream_opt(keys, &DEFAULT_READ)
     }
 
-    /// The values of `keys` under `options`, each as soon as it is found, with the index of its key.
+    /// Like [`ColumnFamily::multi_get_stream`], with `options`.
     #[must_use]
     pub fn multi_get_stream_opt<K: AsRef<[u8]>>(
         &self,
@@ -383,50 +402,50 @@ impl ColumnFamily {
         MultiGetStream::new(self, keys, options)
     }
 
-    /// The entries of `range` in key order.
+    /// Returns the entries of `range` in key order.
     #[must_use]
     pub fn range(&self, range: impl IterateBounds) -> DbIterator {
         self.range_opt(range, &ReadOptions::new())
     }
 
-    /// The entries of `range` within the bounds of `options`.
+    /// Like [`ColumnFamily::range`], with `options`, whose bounds narrow the range.
     #[must_use]
     pub fn range_opt(&self, range: impl IterateBounds, options: &ReadOptions) -> DbIterator {
         let bounds = range.into_bounds(&self.data.order);
         DbIterator::new(DbCursor::new(self, options, bounds), IteratorMode::Start)
     }
 
-    /// The entries whose keys begin with `prefix`, exactly, with any prefix extractor or none.
+    /// Returns the entries whose keys begin with `prefix`, regardless of the prefix extractor.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
         self.prefix_opt(prefix, &ReadOptions::new())
     }
 
-    /// The entries whose keys begin with `prefix`, within the bounds of `options`.
+    /// Like [`ColumnFamily::prefix`], with `options`, whose bounds narrow the range.
     #[must_use]
     pub fn prefix_opt(&self, prefix: impl AsRef<[u8]>, options: &ReadOptions) -> DbIterator {
         self.range_opt(PrefixRange(prefix), options)
     }
 
-    /// All entries, from a start and in a direction.
+    /// Returns all entries from a start in a direction.
     #[must_use]
     pub fn iterator(&self, mode: IteratorMode<'_>) -> DbIterator {
         self.iterator_opt(mode, &ReadOptions::new())
     }
 
-    /// The entries within the bounds of `options`, from a start and in a direction.
+    /// Like [`ColumnFamily::iterator`], with `options` and their bounds.
     #[must_use]
     pub fn iterator_opt(&self, mode: IteratorMode<'_>, options: &ReadOptions) -> DbIterator {
         DbIterator::new(self.cursor_opt(options), mode)
     }
 
-    /// A cursor, without position.
+    /// Creates a cursor without position.
     #[must_use]
     pub fn cursor(&self) -> DbCursor {
         self.cursor_opt(&ReadOptions::new())
     }
 
-    /// A cursor within the bounds of `options`, without position.
+    /// Like [`ColumnFamily::cursor`], with `options` and their bounds.
     #[must_use]
     pub fn cursor_opt(&self, options: &ReadOptions) -> DbCursor {
         DbCursor::new(self, options, Some(crate::read::KeyBounds::default()))
@@ -435,32 +454,32 @@ impl ColumnFamily {
     /// Writes the memtable to a table and waits until it is durable.
     ///
     /// # Errors
-    /// What the flush failed with.
+    /// Errors of the flush.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::new())
     }
 
-    /// As [`ColumnFamily::flush`], under `options`.
+    /// Like [`ColumnFamily::flush`], with `options`.
     ///
     /// # Errors
-    /// As [`ColumnFamily::flush`].
+    /// See [`ColumnFamily::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
             .flush_families(&[Arc::clone(&self.data)], options)
     }
 
-    /// Compacts everything in `range` to the last level in use.
+    /// Compacts all data in `range` to the last level in use.
     ///
     /// # Errors
-    /// What the compaction failed with.
+    /// Errors of the compaction.
     pub fn compact_range(&self, range: impl IterateBounds) -> Result<()> {
         self.compact_range_opt(range, &CompactRangeOptions::new())
     }
 
-    /// Compacts everything in `range` under `options`.
+    /// Like [`ColumnFamily::compact_range`], with `options`.
     ///
     /// # Errors
-    /// What the compaction failed with.
+    /// Errors of the compaction.
     pub fn compact_range_opt(
         &self,
         range: impl IterateBounds,
@@ -472,11 +491,12 @@ impl ColumnFamily {
         self.inner().compact_range(&self.data, &bounds, options)
     }
 
-    /// Compacts the tables at `files` into `output_level`, and returns the tables made. Files that lie between them
-    /// on their levels take part too.
+    /// Compacts the tables at `files` into `output_level` and returns the new tables.
+    ///
+    /// Files between them on their levels are compacted as well.
     ///
     /// # Errors
-    /// `InvalidArgument` if a file is not part of the family; what the compaction failed with.
+    /// `InvalidArgument` if a file is not part of the column family; errors of the compaction.
     pub fn compact_files(
         &self,
         files: &[std::path::PathBuf],
@@ -486,11 +506,10 @@ impl ColumnFamily {
             .compact_files(&self.data, files, output_level as usize)
     }
 
-    /// Changes options of the family that may change while it is open: all of them or none. The OPTIONS file is
-    /// rewritten.
+    /// Changes mutable options of the column family atomically and rewrites the OPTIONS file.
     ///
     /// # Errors
-    /// `InvalidArgument` that names what is unknown, immutable or out of range.
+    /// `InvalidArgument` with the name of an unknown, immutable or out-of-range option.
     pub fn set_options<K: AsRef<str>, V: AsRef<str>>(
         &self,
         options: impl IntoIterator<Item = (K, V)>,
@@ -498,25 +517,25 @@ impl ColumnFamily {
         self.inner().set_options(&self.data, options)
     }
 
-    /// The value of a property by RocksDB's name; `None` for names that do not exist.
+    /// Returns a property by RocksDB's name; `None` for unknown names.
     ///
     /// # Errors
-    /// If a table has to be opened for it and cannot be.
+    /// If a table must be opened for it and that fails.
     pub fn property_value(&self, name: &str) -> Result<Option<String>> {
         self.inner().property_value(&self.data, name)
     }
 
-    /// The value of a numeric property by RocksDB's name.
+    /// Returns a numeric property by RocksDB's name.
     ///
     /// # Errors
-    /// As [`ColumnFamily::property_value`].
+    /// See [`ColumnFamily::property_value`].
     pub fn property_int_value(&self, name: &str) -> Result<Option<u64>> {
         Ok(self
             .property_value(name)?
             .and_then(|text| text.parse().ok()))
     }
 
-    /// How many bytes of tables each range of user keys takes, about.
+    /// Estimates the size of each range of user keys in tables, in bytes.
     ///
     /// # Errors
     /// If a table cannot be opened.
@@ -534,12 +553,12 @@ impl ColumnFamily {
     }
 }
 
-/// What a thread keeps of the memory of its largest single write.
+/// The maximum memory that a thread keeps from its largest single write.
 const ONE_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
     /// The batch of single-operation writes of this thread.
-    static ONE: std::cell::RefCell<WriteBatch> = std::cell::RefCell::new(WriteBatch::new());
+    static ONE: Cell<Option<Box<WriteBatch>>> = const { Cell::new(None) };
 }
 
 impl fmt::Debug for ColumnFamily {
@@ -548,7 +567,9 @@ impl fmt::Debug for ColumnFamily {
     }
 }
 
-/// A family to open or create: its name, and its options unless they are those of the database's `Options`.
+/// A column family to open or create: its name and its options.
+///
+/// Without options, it gets those of the `Options` of the database.
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyDescriptor {
     pub(crate) name: String,
@@ -556,7 +577,7 @@ pub struct ColumnFamilyDescriptor {
 }
 
 impl ColumnFamilyDescriptor {
-    /// A family with options of its own.
+    /// Creates a descriptor with its own options.
     #[must_use]
     pub fn new(name: impl Into<String>, options: ColumnFamilyOptions) -> Self {
         ColumnFamilyDescriptor {
@@ -565,7 +586,7 @@ impl ColumnFamilyDescriptor {
         }
     }
 
-    /// Its name.
+    /// The name of the column family.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -1,7 +1,8 @@
-//! What flushes, compactions and writes have done since the database was opened: the numbers behind `rocksdb.stats`.
+//! Counters of flushes, compactions and writes since open, the source of `rocksdb.stats`.
 //!
-//! A family's are taken when a job ends, under a lock that nobody waits for. Those of writes are kept by the leader of
-//! the write queue alone: it loads and stores, and never has to lock the line of memory for itself.
+//! Those of a column family are updated when a job ends, under an uncontended lock. Those of writes
+//! are updated only by the leader of the write queue, with plain loads and stores instead of atomic
+//! read-modify-write operations.
 
 use std::ops::{AddAssign, Sub};
 use std::sync::Mutex;
@@ -11,20 +12,20 @@ use std::time::Duration;
 use crate::write::stall::{StallCause, StallCondition};
 use koeldb_base::sync::lock_plain as lock;
 
-/// What jobs have done.
+/// Totals of jobs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobTotals {
     pub(crate) count: u64,
     pub(crate) elapsed: Duration,
     pub(crate) cpu: Duration,
-    /// Bytes read from the levels above the one written.
+    /// Bytes read from the levels above the output level.
     pub(crate) read_above: u64,
-    /// Bytes read from the level written.
+    /// Bytes read from the output level.
     pub(crate) read_there: u64,
     pub(crate) written: u64,
-    /// The same before compression.
+    /// Bytes written before compression.
     pub(crate) raw: u64,
-    /// Bytes of tables that were moved as they are.
+    /// Bytes of tables that were moved without rewriting.
     pub(crate) moved: u64,
     pub(crate) keys_in: u64,
     pub(crate) keys_dropped: u64,
@@ -54,7 +55,7 @@ impl AddAssign for JobTotals {
 impl Sub for JobTotals {
     type Output = Self;
 
-    /// What came to `earlier` since.
+    /// Returns the difference to `earlier`.
     fn sub(self, earlier: Self) -> Self {
         JobTotals {
             count: self.count - earlier.count,
@@ -71,23 +72,23 @@ impl Sub for JobTotals {
     }
 }
 
-/// How often writes were slowed and stopped for one cause.
+/// The numbers of write delays and stops for one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StallTotals {
     pub(crate) delays: u64,
     pub(crate) stops: u64,
 }
 
-/// What was done for one family.
+/// Totals of one column family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FamilyTotals {
-    /// By the level written. Flushes write level 0.
+    /// By output level. Flushes write level 0.
     pub(crate) levels: Vec<JobTotals>,
     pub(crate) flushes: JobTotals,
     pub(crate) compactions: JobTotals,
     pub(crate) memtable_limit: StallTotals,
     pub(crate) level0_limit: StallTotals,
-    /// Those of `level0_limit` during which level 0 was being compacted.
+    /// The part of `level0_limit` during compactions of level 0.
     pub(crate) level0_limit_compacting: StallTotals,
     pub(crate) pending_bytes: StallTotals,
 }
@@ -109,14 +110,14 @@ impl FamilyTotals {
     }
 }
 
-/// Totals, and what they were at an earlier moment.
+/// Current totals, and those of an earlier time.
 #[derive(Clone, Debug)]
 pub(crate) struct SinceLast<T> {
     pub(crate) now: T,
     pub(crate) then: T,
-    /// Time since the database was opened.
+    /// Time since open.
     pub(crate) uptime: Duration,
-    /// Time since that moment.
+    /// Time since the earlier one.
     pub(crate) interval: Duration,
 }
 
@@ -127,7 +128,7 @@ struct FamilyState {
     reported_at: Option<Duration>,
 }
 
-/// The counters of one family.
+/// The counters of one column family.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyCounters {
     state: Mutex<FamilyState>,
@@ -146,7 +147,7 @@ impl FamilyCounters {
         now.compactions += job;
     }
 
-    /// Counts that writes are slowed or stopped from now on.
+    /// Counts a change to delayed or stopped writes.
     pub(crate) fn stalled(&self, condition: StallCondition, is_compacting: bool) {
         let Some((cause, is_stop)) = condition.cause() else {
             return;
@@ -168,7 +169,7 @@ impl FamilyCounters {
         }
     }
 
-    /// The totals, and those of the last time this was asked; both times on the database's clock.
+    /// Returns the totals, and those of the previous call, with times on the database clock.
     pub(crate) fn report(&self, opened: Duration, now: Duration) -> SinceLast<FamilyTotals> {
         let mut state = lock(&self.state);
         let since = SinceLast {
@@ -183,7 +184,7 @@ impl FamilyCounters {
     }
 }
 
-/// What was written, all families together.
+/// Totals of writes, over all column families.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteTotals {
     /// Batches.
@@ -201,7 +202,7 @@ pub(crate) struct WriteTotals {
 impl Sub for WriteTotals {
     type Output = Self;
 
-    /// What came to `earlier` since.
+    /// Returns the difference to `earlier`.
     fn sub(self, earlier: Self) -> Self {
         WriteTotals {
             writes: self.writes - earlier.writes,
@@ -216,7 +217,7 @@ impl Sub for WriteTotals {
     }
 }
 
-/// A number that one thread at a time changes.
+/// A counter that only one thread at a time changes.
 #[derive(Debug, Default)]
 struct LedCount(AtomicU64);
 
@@ -271,8 +272,10 @@ impl WriteCounters {
         self.stall_nanos.add(nanos);
     }
 
-    /// The totals, and those of the last time this was asked. `keys` were written since the database was opened; each
-    /// group has `header_bytes` in the log beside its records.
+    /// Returns the totals, and those of the previous call.
+    ///
+    /// `keys` were written since the database was opened; each group has `header_bytes` in the log
+    /// besides its records.
     pub(crate) fn report(
         &self,
         keys: u64,

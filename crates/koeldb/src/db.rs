@@ -1,4 +1,4 @@
-//! The handle users hold: an open database and its default column family.
+//! The database handle: an open database and its default column family.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::write::batch::WriteBatch;
 
 use crate::inner::DbInner;
 
-/// What keeps a database open: shared by its handles, cursors and snapshots.
+/// State that keeps a database open, shared by its handles, cursors and snapshots.
 pub(crate) struct Handle {
     inner: Arc<DbInner>,
     default: Arc<FamilyData>,
@@ -50,7 +50,7 @@ impl Drop for Handle {
     }
 }
 
-/// An open database. Cheap to clone; any number of threads may use one.
+/// An open database. It is cheap to clone and can be used by any number of threads.
 #[derive(Clone)]
 pub struct Db {
     default: ColumnFamily,
@@ -71,20 +71,22 @@ impl Db {
         ColumnFamily::new(Arc::clone(self.default.handle()), data)
     }
 
-    /// Opens the database at `path` with its default family.
+    /// Opens the database at `path` with only the default column family.
     ///
     /// # Errors
-    /// If it does not exist and `create_if_missing` is off; if it is in use; if it has families that are not named;
-    /// if it was written under another comparator; if something in it is damaged. Each error names file and reason;
-    /// the directory is left as it was.
+    /// If it does not exist and `create_if_missing` is off; if it is in use; if it has other column
+    /// families; if it was written with another comparator; if it is damaged. Each error names the
+    /// file and the reason; the directory is left unchanged.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
         Self::builder(options).open(path)
     }
 
-    /// Opens the database at `path` with further families, whose handles come in the order they were named.
+    /// Opens the database at `path` with further column families.
+    ///
+    /// Their handles are returned in the given order.
     ///
     /// # Errors
-    /// As [`Db::open`].
+    /// See [`Db::open`].
     pub fn open_cf<const N: usize>(
         options: &Options,
         path: impl AsRef<Path>,
@@ -112,13 +114,13 @@ impl Db {
         Ok((db, handles))
     }
 
-    /// Opens with more choices than [`Db::open`] has.
+    /// Returns a builder, which has more choices than [`Db::open`].
     #[must_use]
     pub fn builder(options: &Options) -> DbBuilder {
         DbBuilder::new(options)
     }
 
-    /// The names of the families of the database at `path`.
+    /// Returns the names of the column families of the database at `path`.
     ///
     /// # Errors
     /// If there is no database or its MANIFEST is damaged.
@@ -126,7 +128,7 @@ impl Db {
         crate::open::list_families(options, path.as_ref())
     }
 
-    /// Removes the database at `path`: the files it knows, and the directory if nothing else is in it.
+    /// Removes the files of the database at `path`, and the directory if it is then empty.
     ///
     /// # Errors
     /// If it is in use, or a file cannot be removed.
@@ -134,8 +136,9 @@ impl Db {
         crate::destroy::destroy(options, path.as_ref())
     }
 
-    /// Rebuilds the MANIFEST of the database at `path` from the tables and logs that can be read. What cannot be used
-    /// is moved to a directory `lost` in it; nothing is deleted.
+    /// Rebuilds the MANIFEST of the database at `path` from the readable tables and logs.
+    ///
+    /// Unusable files are moved to the subdirectory `lost`; nothing is deleted.
     ///
     /// # Errors
     /// If the database is in use or nothing can be written.
@@ -146,22 +149,24 @@ impl Db {
         crate::repair::repair(options, path.as_ref())
     }
 
-    /// What recovery found and did.
+    /// The report of recovery at open.
     #[must_use]
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.inner().recovery_report
     }
 
-    /// Closes the database for every handle: waits for work in flight and makes the log durable. Later calls return
-    /// `ShutdownInProgress`; closing again does nothing.
+    /// Closes the database for every handle, after operations in flight, and makes the log durable.
+    ///
+    /// Later calls return `ShutdownInProgress`; closing again does nothing.
     ///
     /// # Errors
-    /// If what was owed could not be made durable; `Aborted` in a forked child, which leaves a database to its parent.
+    /// If acknowledged data could not be made durable; `Aborted` in a forked child, which leaves a
+    /// database to its parent.
     pub fn close(&self) -> Result<()> {
         self.inner().close()
     }
 
-    /// The directory.
+    /// The directory of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner().path
@@ -173,7 +178,7 @@ impl Db {
         &self.inner().identity
     }
 
-    /// The options as they are now: the database's, and those of the default family.
+    /// The current options of the database and of the default column family.
     #[must_use]
     pub fn options(&self) -> Options {
         let mutable = self
@@ -185,16 +190,17 @@ impl Db {
             db: mutable.clone(),
             cf: self.default.options(),
             plugins: self.inner().plugins.clone(),
+            mended: Vec::new(),
         }
     }
 
-    /// The default family.
+    /// The default column family.
     #[must_use]
     pub fn default_cf(&self) -> &ColumnFamily {
         &self.default
     }
 
-    /// The open family of this name.
+    /// Returns the open column family of this name.
     #[must_use]
     pub fn cf_handle(&self, name: &str) -> Option<ColumnFamily> {
         let families = self.inner().all_families();
@@ -204,7 +210,7 @@ impl Db {
         Some(self.family(found))
     }
 
-    /// All open families, by id.
+    /// Returns all open column families, by id.
     #[must_use]
     pub fn cf_handles(&self) -> Vec<ColumnFamily> {
         self.inner()
@@ -214,23 +220,24 @@ impl Db {
             .collect()
     }
 
-    /// Creates a family.
+    /// Creates a column family.
     ///
     /// # Errors
-    /// `InvalidArgument` if the name is taken or an option is out of range; what the file system fails with.
+    /// `InvalidArgument` if the name is in use or an option is out of range; errors of the file
+    /// system.
     pub fn create_cf(&self, name: &str, options: &ColumnFamilyOptions) -> Result<ColumnFamily> {
         Ok(self.family(self.inner().create_family(name, options)?))
     }
 
-    /// Drops a family. Its data stays readable through handles that exist, and goes with the last of them.
+    /// Drops a column family, whose data stays readable until its last handle is dropped.
     ///
     /// # Errors
-    /// `InvalidArgument` for the default family; what the file system fails with.
+    /// `InvalidArgument` for the default column family; errors of the file system.
     pub fn drop_cf(&self, family: &ColumnFamily) -> Result<()> {
         self.inner().drop_family(family.data())
     }
 
-    /// Gives `key` a value in the default family.
+    /// Sets the value of `key` in the default column family.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -238,10 +245,10 @@ impl Db {
         self.default.put(key, value)
     }
 
-    /// As [`Db::put`], under `options`.
+    /// Like [`Db::put`], with `options`.
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// See [`Db::put`].
     pub fn put_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -251,7 +258,7 @@ impl Db {
         self.default.put_opt(key, value, options)
     }
 
-    /// Adds an operand for the merge operator to `key` in the default family.
+    /// Adds a merge operand to `key` in the default column family.
     ///
     /// # Errors
     /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
@@ -259,10 +266,10 @@ impl Db {
         self.default.merge(key, operand)
     }
 
-    /// As [`Db::merge`], under `options`.
+    /// Like [`Db::merge`], with `options`.
     ///
     /// # Errors
-    /// As [`Db::merge`].
+    /// See [`Db::merge`].
     pub fn merge_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -272,7 +279,7 @@ impl Db {
         self.default.merge_opt(key, operand, options)
     }
 
-    /// Deletes `key` in the default family; one that does not exist is fine.
+    /// Deletes `key` in the default column family; it need not exist.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -280,15 +287,17 @@ impl Db {
         self.default.delete(key)
     }
 
-    /// As [`Db::delete`], under `options`.
+    /// Like [`Db::delete`], with `options`.
     ///
     /// # Errors
-    /// As [`Db::delete`].
+    /// See [`Db::delete`].
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         self.default.delete_opt(key, options)
     }
 
-    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged.
+    /// Deletes `key`, which must have been put exactly once since its last single deletion.
+    ///
+    /// See [`ColumnFamily::single_delete`].
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -296,7 +305,7 @@ impl Db {
         self.default.single_delete(key)
     }
 
-    /// Deletes the keys from `from` up to, but without, `to` in the default family.
+    /// Deletes the keys in the range `from..to` in the default column family.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -304,7 +313,7 @@ impl Db {
         self.default.delete_range(from, to)
     }
 
-    /// Applies a batch, wholly or not at all, across families.
+    /// Applies a batch atomically, across column families.
     ///
     /// # Errors
     /// See [`Db::write_opt`].
@@ -312,33 +321,34 @@ impl Db {
         self.write_opt(batch, &WriteOptions::new())
     }
 
-    /// As [`Db::write`], under `options`.
+    /// Like [`Db::write`], with `options`.
     ///
     /// # Errors
-    /// Every error says by [`Error::write_outcome`] whether the write may still take effect. `InvalidArgument` for
-    /// a family of another database, a key a format cannot hold, contradicting options; `ColumnFamilyDropped`;
-    /// `Incomplete` if it would have to wait and `no_slowdown` is set; `TimedOut` if it waited in a stall for
-    /// `stall_timeout`; `IoError` if the log cannot be written, after which writes are refused until the database
-    /// resumes, by itself or by [`Db::resume`], or a reopen.
+    /// [`Error::write_outcome`] of every error says whether the write may still take effect.
+    /// `InvalidArgument` for a column family of another database, a key that a format cannot hold,
+    /// contradictory options; `ColumnFamilyDropped`; `Incomplete` if it would have to wait and
+    /// `no_slowdown` is set; `TimedOut` if it waited in a stall for `stall_timeout`; `IoError` if
+    /// the log cannot be written, after which writes are refused until an automatic resume,
+    /// [`Db::resume`], or a reopen.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.inner().write(batch, options)
     }
 
-    /// Hands the log to the operating system, and makes it durable if `sync`.
+    /// Writes the log to the operating system, and makes it durable if `sync`.
     ///
     /// # Errors
-    /// What the file system fails with.
+    /// Errors of the file system.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.inner().flush_wal(sync)
     }
 
-    /// The newest write.
+    /// The sequence number of the latest write.
     #[must_use]
     pub fn latest_sequence_number(&self) -> SeqNo {
         self.inner().visible_seqno()
     }
 
-    /// The value of `key` in the default family; `None` if it has none.
+    /// Returns the value of `key` in the default column family, or `None` if it has none.
     ///
     /// # Errors
     /// See [`ColumnFamily::get`].
@@ -347,7 +357,7 @@ impl Db {
         self.default.get(key)
     }
 
-    /// The value of `key` in the default family under `options`.
+    /// Like [`Db::get`], with `options`.
     ///
     /// # Errors
     /// See [`ColumnFamily::get_opt`].
@@ -360,7 +370,7 @@ impl Db {
         self.default.get_opt(key, options)
     }
 
-    /// Shows the value of `key` in the default family to `read`, and returns what that returns.
+    /// Calls `read` with the value of `key` in the default column family and returns its result.
     ///
     /// # Errors
     /// See [`ColumnFamily::get_opt`].
@@ -373,7 +383,9 @@ impl Db {
         self.default.get_with(key, options, read)
     }
 
-    /// Replaces the content of `value` by the value of `key` in the default family; `false` if there is none.
+    /// Replaces the content of `value` by the value of `key` in the default column family.
+    ///
+    /// Returns `false` if there is none.
     ///
     /// # Errors
     /// See [`ColumnFamily::get_opt`].
@@ -386,7 +398,7 @@ impl Db {
         self.default.get_into(key, options, value)
     }
 
-    /// Whether `key` has a value in the default family.
+    /// Whether `key` has a value in the default column family.
     ///
     /// # Errors
     /// See [`ColumnFamily::get`].
@@ -394,25 +406,27 @@ impl Db {
         self.default.contains_key(key)
     }
 
-    /// Whether `key` may have a value, as far as can be told without reading a file; `false` is certain.
+    /// Whether `key` may have a value, determined without reading files; `false` is definite.
     #[must_use]
     pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
         self.default.key_may_exist(key)
     }
 
-    /// The values of `keys` in the default family, in their order; each has its own result.
+    /// Returns the values of `keys` in the default column family, each with its own result.
+    ///
+    /// The results are in the order of the keys.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
         self.default.multi_get(keys)
     }
 
-    /// The values of `keys` in the default family under `options`.
+    /// Like [`Db::multi_get`], with `options`.
     #[must_use]
     pub fn multi_get_opt<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> PinnedSlices {
         self.default.multi_get_opt(keys, options)
     }
 
-    /// The values of `keys` in the default family, into `values`, whose memory is used again.
+    /// Like [`Db::multi_get`], into `values`, whose memory is reused.
     pub fn multi_get_into<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -422,7 +436,7 @@ impl Db {
         self.default.multi_get_into(keys, options, values);
     }
 
-    /// The value of `key` in the default family, as a future.
+    /// Returns the value of `key` in the default column family, as a future.
     ///
     /// # Errors
     /// See [`ColumnFamily::get_async`].
@@ -433,7 +447,7 @@ impl Db {
         self.default.get_async(key)
     }
 
-    /// The value of `key` in the default family under `options`, as a future.
+    /// Like [`Db::get_async`], with `options`.
     ///
     /// # Errors
     /// See [`ColumnFamily::get_async_opt`].
@@ -445,7 +459,9 @@ impl Db {
         self.default.get_async_opt(key, options)
     }
 
-    /// The values of `keys` in the default family, as a future; see [`ColumnFamily::multi_get_async`].
+    /// Returns the values of `keys` in the default column family, as a future.
+    ///
+    /// See [`ColumnFamily::multi_get_async`].
     pub fn multi_get_async<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
@@ -453,7 +469,7 @@ impl Db {
         self.default.multi_get_async(keys)
     }
 
-    /// The values of `keys` in the default family under `options`, as a future.
+    /// Like [`Db::multi_get_async`], with `options`.
     pub fn multi_get_async_opt<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
@@ -462,13 +478,15 @@ impl Db {
         self.default.multi_get_async_opt(keys, options)
     }
 
-    /// The values of `keys` in the default family, each as soon as it is found; see [`ColumnFamily::multi_get_stream`].
+    /// Returns a stream of the values of `keys` in the default column family.
+    ///
+    /// The order is that of completion; see [`ColumnFamily::multi_get_stream`].
     #[must_use]
     pub fn multi_get_stream<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetStream {
         self.default.multi_get_stream(keys)
     }
 
-    /// The values of `keys` in the default family under `options`, each as soon as it is found.
+    /// Like [`Db::multi_get_stream`], with `options`.
     #[must_use]
     pub fn multi_get_stream_opt<K: AsRef<[u8]>>(
         &self,
@@ -478,75 +496,75 @@ impl Db {
         self.default.multi_get_stream_opt(keys, options)
     }
 
-    /// The state of all families at this moment, kept readable as long as the snapshot lives.
+    /// Creates a snapshot of all column families, which stays readable while it lives.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
     }
 
-    /// The entries of `range` in the default family.
+    /// Returns the entries of `range` in the default column family.
     #[must_use]
     pub fn range(&self, range: impl IterateBounds) -> DbIterator {
         self.default.range(range)
     }
 
-    /// The entries of `range` in the default family, within the bounds of `options`.
+    /// Like [`Db::range`], with `options`, whose bounds narrow the range.
     #[must_use]
     pub fn range_opt(&self, range: impl IterateBounds, options: &ReadOptions) -> DbIterator {
         self.default.range_opt(range, options)
     }
 
-    /// The entries of the default family whose keys begin with `prefix`.
+    /// Returns the entries of the default column family whose keys begin with `prefix`.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
         self.default.prefix(prefix)
     }
 
-    /// The entries of the default family whose keys begin with `prefix`, within the bounds of `options`.
+    /// Like [`Db::prefix`], with `options`, whose bounds narrow the range.
     #[must_use]
     pub fn prefix_opt(&self, prefix: impl AsRef<[u8]>, options: &ReadOptions) -> DbIterator {
         self.default.prefix_opt(prefix, options)
     }
 
-    /// All entries of the default family, from a start and in a direction.
+    /// Returns all entries of the default column family from a start in a direction.
     #[must_use]
     pub fn iterator(&self, mode: IteratorMode<'_>) -> DbIterator {
         self.default.iterator(mode)
     }
 
-    /// A cursor over the default family, without position.
+    /// Creates a cursor over the default column family, without position.
     #[must_use]
     pub fn cursor(&self) -> DbCursor {
         self.default.cursor()
     }
 
-    /// A cursor over the default family within the bounds of `options`, without position.
+    /// Like [`Db::cursor`], with `options` and their bounds.
     #[must_use]
     pub fn cursor_opt(&self, options: &ReadOptions) -> DbCursor {
         self.default.cursor_opt(options)
     }
 
-    /// Flushes every family and waits until the tables are durable.
+    /// Flushes every column family and waits until the tables are durable.
     ///
     /// # Errors
-    /// What a flush failed with.
+    /// Errors of the flushes.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::new())
     }
 
-    /// As [`Db::flush`], under `options`.
+    /// Like [`Db::flush`], with `options`.
     ///
     /// # Errors
-    /// As [`Db::flush`].
+    /// See [`Db::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
             .flush_families(&self.inner().all_families(), options)
     }
 
-    /// Compacts everything in every family.
+    /// Compacts all data of every column family.
     ///
     /// # Errors
-    /// What a compaction failed with.
+    /// Errors of the compactions.
     pub fn compact_all(&self, options: &CompactRangeOptions) -> Result<()> {
         for family in self.cf_handles() {
             family.compact_range_opt(.., options)?;
@@ -562,10 +580,10 @@ impl Db {
         self.inner().wait_for_compact(timeout)
     }
 
-    /// Changes options of the database that may change while it is open: all of them or none.
+    /// Changes mutable options of the database atomically.
     ///
     /// # Errors
-    /// `InvalidArgument` that names what is unknown, immutable or out of range.
+    /// `InvalidArgument` with the name of an unknown, immutable or out-of-range option.
     pub fn set_db_options<K: AsRef<str>, V: AsRef<str>>(
         &self,
         options: impl IntoIterator<Item = (K, V)>,
@@ -573,23 +591,23 @@ impl Db {
         self.inner().set_db_options(options)
     }
 
-    /// The value of a property of the default family by RocksDB's name; `None` for names that do not exist.
+    /// Returns a property of the default column family by RocksDB's name; `None` for unknown names.
     ///
     /// # Errors
-    /// If a table has to be opened for it and cannot be.
+    /// If a table must be opened for it and that fails.
     pub fn property_value(&self, name: &str) -> Result<Option<String>> {
         self.default.property_value(name)
     }
 
-    /// The value of a numeric property of the default family by RocksDB's name.
+    /// Returns a numeric property of the default column family by RocksDB's name.
     ///
     /// # Errors
-    /// As [`Db::property_value`].
+    /// See [`Db::property_value`].
     pub fn property_int_value(&self, name: &str) -> Result<Option<u64>> {
         self.default.property_int_value(name)
     }
 
-    /// The counters so far; all zero unless the options have statistics.
+    /// The current counters; all zero unless the options have statistics.
     #[must_use]
     pub fn statistics(&self) -> StatisticsSnapshot {
         match &self.inner().statistics {
@@ -598,11 +616,13 @@ impl Db {
         }
     }
 
-    /// Writes again after an error that stopped them and whose cause is gone, without a reopen. The database tries it by
-    /// itself too, as the options `max_bgerror_resume_count` and `bgerror_resume_retry_interval` say.
+    /// Resumes writes after an error whose cause has been removed, without a reopen.
+    ///
+    /// The database also resumes automatically, according to the options `max_bgerror_resume_count`
+    /// and `bgerror_resume_retry_interval`.
     ///
     /// # Errors
-    /// If the cause is still there, or the error needs a reopen; `Busy` if it is being tried at this moment.
+    /// If the cause still exists, or the error needs a reopen; `Busy` during another attempt.
     pub fn resume(&self) -> Result<()> {
         self.inner().background.hasten();
         let resumed = self.inner().resume();
@@ -610,21 +630,22 @@ impl Db {
         resumed
     }
 
-    /// Reads every block of every table, past the cache, and compares its checksum.
+    /// Verifies the checksum of every block of every table, bypassing the cache.
     ///
     /// # Errors
-    /// The first that does not match, naming file and offset.
+    /// The first mismatch, with file and offset.
     pub fn verify_checksums(&self) -> Result<()> {
         self.inner().for_each_table(|tables, file, level| {
             tables.reader(file, level)?.verify_checksums(&mut |_| ())
         })
     }
 
-    /// Reads every table as a whole and compares the checksum that the MANIFEST has of it, as tables get with the
-    /// option `file_checksum_gen_factory`. Returns how many have one.
+    /// Verifies the whole-file checksum of every table that has one; returns their number.
+    ///
+    /// Tables get a checksum in the MANIFEST with the option `file_checksum_gen_factory`.
     ///
     /// # Errors
-    /// The first that does not match, naming the file.
+    /// The first mismatch, with the name of the file.
     pub fn verify_file_checksums(&self) -> Result<u64> {
         let mut compared = 0;
         self.inner().for_each_table(|tables, file, _| {
@@ -634,8 +655,10 @@ impl Db {
         Ok(compared)
     }
 
-    /// Reads all tables again, at most so many bytes a second (0: as fast as possible), and goes on behind damaged ones.
-    /// [`Options::set_scrub`] does it from time to time.
+    /// Reads and verifies all tables, and continues after damaged ones.
+    ///
+    /// It reads at most `bytes_per_sec` bytes per second (0: no limit). [`Options::set_scrub`] does
+    /// it periodically.
     ///
     /// # Errors
     /// `ShutdownInProgress` if the database is closed. Damage is in the report.
@@ -643,7 +666,7 @@ impl Db {
         self.inner().scrub(bytes_per_sec)
     }
 
-    /// The tables of all families.
+    /// Returns the tables of all column families.
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
         let mut files = Vec::new();
@@ -663,7 +686,7 @@ impl Db {
         files
     }
 
-    /// What lies where in memory, in bytes.
+    /// Returns the memory in use by kind, in bytes.
     #[must_use]
     pub fn memory_report(&self) -> MemoryReport {
         let mut report = MemoryReport::default();
@@ -691,11 +714,11 @@ impl Db {
     }
 }
 
-/// One table of a database.
+/// A table of a database.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LiveFile {
-    /// The family's name.
+    /// The name of the column family.
     pub column_family: String,
     /// Its name in the directory, with a leading slash.
     pub name: String,
@@ -713,7 +736,7 @@ pub struct LiveFile {
     pub largest_seqno: SeqNo,
 }
 
-/// Bytes of memory by what holds them.
+/// Memory in use by kind, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryReport {
@@ -721,14 +744,14 @@ pub struct MemoryReport {
     pub memtables: u64,
     /// Blocks in the cache.
     pub block_cache: u64,
-    /// Blocks among them that somebody uses.
+    /// Pinned blocks of the block cache.
     pub pinned: u64,
     /// Open tables: indexes and filters outside of the cache.
     pub table_readers: u64,
 }
 
 impl MemoryReport {
-    /// All of it.
+    /// The total memory.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.memtables + self.block_cache + self.table_readers

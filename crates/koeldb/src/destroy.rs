@@ -1,4 +1,4 @@
-//! Removing a database.
+//! Removes a database.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use koeldb_base::file_name::{self, FileKind};
 
 use crate::options::Options;
 
-/// Removes the files of the database at `path`, and the directory if nothing else is in it.
+/// Removes the files of the database at `path`, and the directory if it is then empty.
 pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     let fs = &*options.plugins.env.fs;
     if !fs.exists(path)? {
@@ -27,11 +27,11 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     for directory in [archive(path), archive(&wal_dir), wal_dir] {
         if directory != *path && fs.exists(&directory)? {
             remove(&directory, |kind| matches!(kind, FileKind::Wal(_)))?;
-            // Left if somebody else keeps something in it.
+            // Kept if it contains other files.
             let _ = fs.remove_dir(&directory);
         }
     }
-    // CURRENT goes first: what a crash leaves behind is then no database.
+    // CURRENT is removed first: after a crash, the rest is not a database.
     if fs.exists(&file_name::current(path))? {
         fs.remove_file(&file_name::current(path))?;
     }

@@ -1,16 +1,19 @@
-//! What databases share: a file system, a clock, and one pool of background threads.
+//! State shared by databases: a file system, a clock, and a pool of background threads.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::ThreadId;
 use std::time::Duration;
 
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
 
-/// Which queue a job waits in: flushes never wait behind compactions.
+/// The queue of a job: flushes never wait for compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobPriority {
     High,
@@ -23,10 +26,33 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Queues {
     high: VecDeque<Job>,
     low: VecDeque<Job>,
-    /// Without threads: those that wait for others.
+    /// Jobs that wait for other jobs or for writers.
     waiting: VecDeque<Job>,
     idle: usize,
     threads: usize,
+    /// Whether the system refused the last thread, for a job that is still queued.
+    is_short: bool,
+    /// The number of threads that the system allows, for tests.
+    #[cfg(test)]
+    threads_allowed: Option<usize>,
+}
+
+impl Queues {
+    fn len(&self) -> usize {
+        self.high.len() + self.waiting.len() + self.low.len()
+    }
+
+    /// Takes the next job that any waiting thread may run.
+    fn take_short(&mut self) -> Option<Job> {
+        self.high.pop_front().or_else(|| self.low.pop_front())
+    }
+
+    /// Takes the next job for a background thread.
+    fn take(&mut self) -> Option<Job> {
+        let urgent = self.high.pop_front();
+        let urgent = urgent.or_else(|| self.waiting.pop_front());
+        urgent.or_else(|| self.low.pop_front())
+    }
 }
 
 #[derive(Default)]
@@ -37,15 +63,32 @@ struct PoolShared {
     steps: Option<Steps>,
 }
 
-/// Jobs that run in whatever thread waits for them, one at a time.
+/// Jobs that run in the threads that wait for them, one at a time in each.
 struct Steps {
     clock: Arc<dyn Clock>,
-    /// What chooses the next job: a multiplicative generator.
+    /// The state of the multiplicative generator that chooses the next job.
     state: AtomicU64,
-    is_running: AtomicBool,
+    /// The threads that run a job.
+    running: Mutex<Vec<ThreadId>>,
 }
 
 impl Steps {
+    /// Records that this thread runs a job; `false` if it already does.
+    fn enter(&self) -> bool {
+        let me = std::thread::current().id();
+        let mut running = lock(&self.running);
+        let is_free = !running.contains(&me);
+        if is_free {
+            running.push(me);
+        }
+        is_free
+    }
+
+    fn leave(&self) {
+        let me = std::thread::current().id();
+        lock(&self.running).retain(|thread| *thread != me);
+    }
+
     fn choose(&self, count: usize) -> usize {
         let state = self.state.load(Ordering::Relaxed);
         let next = state.wrapping_mul(0xda94_2042_e4dd_58b5) | 1;
@@ -54,7 +97,15 @@ impl Steps {
     }
 }
 
-/// Background threads: started when there is more work than idle threads, ended when idle for long.
+thread_local! {
+    /// Whether this thread runs a job while it waits for another one.
+    static IS_HELPING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Background threads, started when needed and ended after being idle for long.
+///
+/// If the system refuses a thread, the jobs stay queued: threads that wait for background work run
+/// them, and every submission and every wait tries to start a thread again.
 #[derive(Clone, Default)]
 pub(crate) struct Pool {
     shared: Arc<PoolShared>,
@@ -66,35 +117,92 @@ const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Pool {
     pub(crate) fn submit(&self, priority: JobPriority, job: impl FnOnce() + Send + 'static) {
+        self.enqueue(Box::new(job), |queues| match priority {
+            JobPriority::High => &mut queues.high,
+            JobPriority::Low => &mut queues.low,
+        });
+    }
+
+    /// Submits a job that waits for other jobs and for writers.
+    ///
+    /// A thread that waits for background work never runs such a job. Without threads it starts
+    /// only in [`Env::step`]; other jobs run while it waits.
+    pub(crate) fn submit_waiting(&self, job: impl FnOnce() + Send + 'static) {
+        self.enqueue(Box::new(job), |queues| &mut queues.waiting);
+    }
+
+    /// Submits a job that no thread waits for, or runs it if there is no background thread.
+    pub(crate) fn submit_or_run(&self, job: impl FnOnce() + Send + 'static) {
         let mut queues = lock(&self.shared.queues);
-        match priority {
-            JobPriority::High => queues.high.push_back(Box::new(job)),
-            JobPriority::Low => queues.low.push_back(Box::new(job)),
+        if self.is_stepped() || (queues.threads == 0 && !self.start_thread(&mut queues)) {
+            drop(queues);
+            return job();
         }
-        if self.shared.steps.is_some() {
-            return;
+        queues.high.push_back(Box::new(job));
+        self.provide_thread(queues);
+    }
+
+    fn enqueue(&self, job: Job, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<Job>) {
+        let mut queues = lock(&self.shared.queues);
+        queue(&mut queues).push_back(job);
+        if !self.is_stepped() {
+            self.provide_thread(queues);
         }
-        let waiting = queues.high.len() + queues.low.len();
-        if waiting > queues.idle && queues.threads < THREADS_MAX {
-            let shared = Arc::clone(&self.shared);
-            let started = std::thread::Builder::new()
-                .name("koeldb-background".to_owned())
-                .spawn(move || run(&shared));
-            if started.is_ok() {
-                queues.threads += 1;
-            }
+    }
+
+    /// Wakes a thread for the last queued job, or starts one if no thread is idle.
+    fn provide_thread(&self, mut queues: MutexGuard<'_, Queues>) {
+        if queues.len() > queues.idle && queues.threads < THREADS_MAX {
+            queues.is_short = !self.start_thread(&mut queues);
         }
         drop(queues);
         self.shared.work.notify_one();
     }
 
-    /// A job that waits for other jobs and for writers. Without threads it begins in [`Env::step`] alone, where nobody waits
-    /// that it would have to wait for; others run while it waits.
-    pub(crate) fn submit_waiting(&self, job: impl FnOnce() + Send + 'static) {
-        match self.is_stepped() {
-            true => lock(&self.shared.queues).waiting.push_back(Box::new(job)),
-            false => self.submit(JobPriority::High, job),
+    /// Starts a thread; `false` if the system refuses it.
+    fn start_thread(&self, queues: &mut Queues) -> bool {
+        #[cfg(test)]
+        if queues
+            .threads_allowed
+            .is_some_and(|allowed| queues.threads >= allowed)
+        {
+            return false;
         }
+        let shared = Arc::clone(&self.shared);
+        let started = std::thread::Builder::new()
+            .name("koeldb-background".to_owned())
+            .spawn(move || run(&shared));
+        queues.threads += usize::from(started.is_ok());
+        started.is_ok()
+    }
+
+    /// Whether the system refused a thread for queued jobs. Tries to start one again.
+    pub(crate) fn is_short_of_threads(&self) -> bool {
+        let mut queues = lock(&self.shared.queues);
+        if queues.is_short {
+            queues.is_short = queues.len() > queues.idle && !self.start_thread(&mut queues);
+        }
+        queues.is_short
+    }
+
+    /// Runs a queued job for which the system refused a thread; `false` if there is none.
+    fn help(&self) -> bool {
+        if is_on(Sabotage::JobsNotHelped) || !self.is_short_of_threads() || IS_HELPING.get() {
+            return false;
+        }
+        let Some(job) = lock(&self.shared.queues).take_short() else {
+            return false;
+        };
+        IS_HELPING.set(true);
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(job));
+        IS_HELPING.set(false);
+        true
+    }
+
+    /// Simulates a system that allows only this many threads.
+    #[cfg(test)]
+    pub(crate) fn allow_threads(&self, allowed: Option<usize>) {
+        lock(&self.shared.queues).threads_allowed = allowed;
     }
 
     fn stepped(clock: Arc<dyn Clock>, seed: u64) -> Self {
@@ -102,7 +210,7 @@ impl Pool {
             steps: Some(Steps {
                 clock,
                 state: AtomicU64::new(seed.wrapping_mul(2) | 1),
-                is_running: AtomicBool::new(false),
+                running: Mutex::default(),
             }),
             ..PoolShared::default()
         };
@@ -116,13 +224,15 @@ impl Pool {
         self.shared.steps.is_some()
     }
 
-    /// Runs one waiting job in this thread; `false` if none waits, one runs, or there are threads for them. A job that
-    /// waits for something lets only time pass: jobs do not nest.
+    /// Runs one waiting job in this thread.
+    ///
+    /// Returns `false` if none waits, this thread is running one, or there are threads for them.
+    /// Jobs do not nest: a job that waits only advances the clock.
     fn step(&self) -> bool {
         let Some(steps) = &self.shared.steps else {
             return false;
         };
-        if steps.is_running.swap(true, Ordering::Acquire) {
+        if !steps.enter() {
             return false;
         }
         let job = {
@@ -138,11 +248,11 @@ impl Pool {
         if let Some(job) = job {
             let _ = std::panic::catch_unwind(AssertUnwindSafe(job));
         }
-        steps.is_running.store(false, Ordering::Release);
+        steps.leave();
         is_any
     }
 
-    /// [`Pool::step`] where nobody waits: it may begin one that waits for others.
+    /// Like [`Pool::step`], in a thread without work: may also start a job that waits for others.
     fn step_any(&self) -> bool {
         let Some(steps) = &self.shared.steps else {
             return false;
@@ -162,10 +272,13 @@ impl Pool {
         true
     }
 
-    /// For whoever waits without threads to wait for: a job runs, or so much time passes. `false` if there are threads.
+    /// Runs a job if there is no thread for it, for threads that wait for background work.
+    ///
+    /// A simulated pool runs one job, or advances the clock by `limit`. Returns `false` if nothing
+    /// was done and the caller has to wait.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         let Some(steps) = &self.shared.steps else {
-            return false;
+            return self.help();
         };
         if !self.step() {
             steps.clock.sleep(limit);
@@ -177,10 +290,9 @@ impl Pool {
 fn run(shared: &PoolShared) {
     let mut queues = lock(&shared.queues);
     loop {
-        let job = queues.high.pop_front().or_else(|| queues.low.pop_front());
-        if let Some(job) = job {
+        if let Some(job) = queues.take() {
             drop(queues);
-            // Jobs report their own failures; a panic that got out of one must not take the thread's count along.
+            // Jobs report their own failures; an escaped panic must not break the count of threads.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(job));
             queues = lock(&shared.queues);
             continue;
@@ -192,14 +304,16 @@ fn run(shared: &PoolShared) {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         queues = woken;
         queues.idle -= 1;
-        if timeout.timed_out() && queues.high.is_empty() && queues.low.is_empty() {
+        if timeout.timed_out() && queues.len() == 0 {
             queues.threads -= 1;
             return;
         }
     }
 }
 
-/// Where databases keep their files and find their threads. Cheap to clone; the default one is shared by all.
+/// The file system, clock and threads of databases.
+///
+/// It is cheap to clone; the default one is shared by all databases.
 #[derive(Clone)]
 pub struct Env {
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -208,7 +322,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// An environment over a file system and a clock, with threads of its own.
+    /// Creates an environment with a file system, a clock and its own threads.
     #[must_use]
     pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Self {
         Env {
@@ -218,10 +332,12 @@ impl Env {
         }
     }
 
-    /// An environment without threads, for tests: background jobs run one at a time, in the thread that waits for them or
-    /// calls [`Env::step`], in an order that `seed` chooses; where nobody has anything to do, `clock` is asked to sleep.
-    /// Over files in memory and a clock that is moved by hand, what one thread does repeats exactly. Only in [`Env::step`] does
-    /// a database resume by itself after an error.
+    /// Creates an environment without threads, for tests.
+    ///
+    /// Background jobs run in the threads that wait for them or call [`Env::step`], one at a time
+    /// in each, in an order determined by `seed`; if a thread waits and no job is left, `clock` is
+    /// asked to sleep. With files in memory and a manual clock, a single-threaded test is
+    /// reproducible. Automatic resume happens only in [`Env::step`].
     #[must_use]
     pub fn stepped(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>, seed: u64) -> Self {
         Env {
@@ -231,12 +347,14 @@ impl Env {
         }
     }
 
-    /// Runs one background job of an environment made by [`Env::stepped`]; `false` if none waits, or it was not.
+    /// Runs one background job of an environment created by [`Env::stepped`].
+    ///
+    /// Returns `false` if none waits or the environment is of another kind.
     pub fn step(&self) -> bool {
         self.pool.step_any()
     }
 
-    /// An environment whose files live in memory, and end with it.
+    /// Creates an environment with files in memory, which are dropped with it.
     #[must_use]
     pub fn mem_env() -> Self {
         Self::new(Arc::new(MemoryFileSystem::new()), Arc::new(SystemClock))
@@ -275,3 +393,6 @@ impl fmt::Debug for Env {
         write!(f, "Env({:?})", self.fs)
     }
 }
+
+#[cfg(test)]
+mod tests;

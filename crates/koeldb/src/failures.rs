@@ -1,27 +1,27 @@
-//! The error that stops writes, until a resume has repaired what it left.
+//! The error that stops writes until a resume.
 //!
 //! # Invariants
 //! - **F1** Writes are refused exactly while an error is stored: both change under one lock.
-//! - **F2** A resume takes back only what it knew of when it began: an error that came later stays stored, or is stored
-//!   anew.
+//! - **F2** A resume clears only errors from before its start: a later error stays stored, or is
+//!   stored again.
 
 use koeldb_base::sync::{AtomicBool, Mutex, Ordering, lock};
 use koeldb_base::{Error, Result};
 
 #[derive(Default)]
 struct Stored {
-    /// The first of those that are worst.
+    /// The first error of the highest severity.
     first: Option<Error>,
-    /// How many there ever were.
+    /// The number of errors ever stored.
     count: u64,
-    /// Those that listeners have not been told of: they run where no lock is held.
+    /// Errors not yet reported to listeners, which run while no lock is held.
     unreported: Vec<Error>,
 }
 
 /// The errors that stop writes. Any number of threads may store one.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// Whether one is stored, for writers to look at.
+    /// Whether an error is stored, for checks by writers.
     is_any: AtomicBool,
     stored: Mutex<Stored>,
 }
@@ -38,12 +38,12 @@ impl Failures {
         lock(&self.stored).first.clone()
     }
 
-    /// How many errors there ever were.
+    /// The number of errors ever stored.
     pub(crate) fn count(&self) -> u64 {
         lock(&self.stored).count
     }
 
-    /// Stores an error, unless one that is as bad is stored.
+    /// Stores an error, unless an equally severe one is stored.
     pub(crate) fn store(&self, error: &Error) {
         let mut stored = lock(&self.stored);
         let is_worse = stored
@@ -58,12 +58,12 @@ impl Failures {
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// What listeners are to be told of.
+    /// Takes the errors to report to listeners.
     pub(crate) fn take_unreported(&self) -> Vec<Error> {
         std::mem::take(&mut lock(&self.stored).unreported)
     }
 
-    /// Takes writes again; the error that is stored if there were more than `count`.
+    /// Clears the stored error; fails with it if more than `count` were stored.
     pub(crate) fn clear(&self, count: u64) -> Result<()> {
         let mut stored = lock(&self.stored);
         if stored.count != count

@@ -1,8 +1,9 @@
-//! One column family inside the database: its memtables, its current version, its options.
+//! A column family of an open database: its memtables, its current version, its options.
 //!
-//! Fixed after open: id, name, key order, table cache. Synchronizing itself: the super-version cell. Inside the
-//! mutex: the list of memtables and the version, which change together with the super-version; only the leader of
-//! the write queue seals a memtable, only the holder of the version set installs a version.
+//! Constant after open: id, name, key order, table cache. The super-version cell synchronizes
+//! itself. The mutex protects the list of memtables and the version, which change together with the
+//! super-version; only the leader of the write queue seals a memtable, and only the holder of the
+//! version set installs a version.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,23 +22,23 @@ use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::tables::pick_settings;
 use crate::write::stall::{self, StallCondition, StallInputs};
 
-/// What changes under the family's mutex.
+/// State under the mutex of the column family.
 #[derive(Debug)]
 pub(crate) struct FamilyState {
-    /// Takes the writes.
+    /// The memtable for writes.
     pub(crate) active: LoggedMemtable,
-    /// Full ones, oldest first.
+    /// Sealed memtables, oldest first.
     pub(crate) sealed: Vec<LoggedMemtable>,
     pub(crate) version: Arc<Version>,
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// How many of the oldest sealed memtables a running flush has taken.
+    /// The number of the oldest sealed memtables that a running flush has taken.
     pub(crate) flushing: usize,
-    /// Somebody waits for a flush even if fewer memtables are sealed than are merged at once.
+    /// A flush was requested even if there are fewer sealed memtables than are merged together.
     pub(crate) flush_requested: bool,
-    /// Bytes that compactions will have to rewrite.
+    /// Estimated bytes that compactions have to rewrite.
     pub(crate) pending_compaction_bytes: u64,
     pub(crate) stall: StallCondition,
-    /// What listeners were told last.
+    /// The last condition reported to listeners.
     pub(crate) announced: StallCondition,
 }
 
@@ -51,9 +52,9 @@ pub(crate) struct FamilyData {
     pub(crate) standby: Standby,
     pub(crate) super_version: SuperVersionCell,
     pub(crate) dropped: AtomicBool,
-    /// The epochs of its tables to come.
+    /// Allocates the epochs of its tables.
     pub(crate) epochs: Epochs,
-    /// Manual compactions under way: automatic ones wait.
+    /// The number of running manual compactions, during which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: FamilyCounters,
     state: Mutex<FamilyState>,
@@ -111,7 +112,7 @@ impl FamilyData {
         self.look_later(bytes, limit);
     }
 
-    /// An empty memtable in place of the active one, which was written to a table while logs were replayed.
+    /// Replaces the active memtable by an empty one, after log replay has written it to a table.
     pub(crate) fn renew_memtable(&self) {
         self.change(0, |state| {
             let next = self.maker.make(&self.order, &state.options);
@@ -123,7 +124,7 @@ impl FamilyData {
         });
     }
 
-    /// Begins with the recovered version and a new log.
+    /// Creates the column family with the recovered version and a new log.
     pub(crate) fn restart(&self, version: Arc<Version>, log: FileNumber) {
         self.change(0, |state| {
             state.version = version;
@@ -161,7 +162,7 @@ impl FamilyData {
         })
     }
 
-    /// Seals the active memtable; `next` takes the writes.
+    /// Seals the active memtable and makes `next` the active one.
     pub(crate) fn seal_active(&self, delayed_write_rate: u64, next: LoggedMemtable) {
         self.change_and(delayed_write_rate, |state| {
             state
@@ -186,12 +187,12 @@ impl FamilyData {
         result
     }
 
-    /// Changes what readers do not see.
+    /// Changes state that readers do not see.
     pub(crate) fn note<R>(&self, change: impl FnOnce(&mut FamilyState) -> R) -> R {
         change(&mut lock(&self.state))
     }
 
-    /// Sees what the state asks of writers.
+    /// Updates the stall condition from the state.
     fn judge(&self, state: &mut FamilyState, delayed_write_rate: u64) {
         let options = &state.options;
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
@@ -220,7 +221,7 @@ impl FamilyData {
         state.stall = condition;
     }
 
-    /// The oldest log that holds something not yet in tables; `current` is the log being written.
+    /// The oldest log with data not yet in tables; `current` is the log being written.
     pub(crate) fn oldest_log_needed(&self, current: FileNumber) -> FileNumber {
         let state = lock(&self.state);
         match state.sealed.first() {
@@ -230,7 +231,7 @@ impl FamilyData {
         }
     }
 
-    /// The first log needed once the `count` oldest sealed memtables are tables.
+    /// The first log needed after the flush of the `count` oldest sealed memtables.
     pub(crate) fn first_log_behind(&self, count: usize) -> FileNumber {
         let state = lock(&self.state);
         state.sealed.get(count).unwrap_or(&state.active).first_log
@@ -238,7 +239,7 @@ impl FamilyData {
 
     /// Whether an automatic compaction is due.
     pub(crate) fn is_compaction_due(&self, unix_secs: u64) -> bool {
-        // Looked for beside the mutex: the leader takes it when it seals a memtable.
+        // Computed outside the mutex, which the leader takes to seal a memtable.
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
         self.pick(&version, &options, unix_secs).is_some()
@@ -274,10 +275,9 @@ impl FamilyData {
 }
 
 impl FamilyState {
-    /// What readers see of the state.
+    /// Returns the super-version of the state.
     fn super_version(&self, tables: &Arc<TableCache>) -> SuperVersion {
         let newest_first = self.sealed.iter().rev();
-        let all = std::iter::once(&self.active).chain(&self.sealed);
         SuperVersion {
             memtable: Arc::clone(&self.active.memtable),
             sealed: newest_first
@@ -286,11 +286,10 @@ impl FamilyState {
             version: Arc::clone(&self.version),
             tables: Arc::clone(tables),
             options: Arc::clone(&self.options),
-            _charges: all.filter_map(|logged| logged.charge.clone()).collect(),
         }
     }
 
-    /// Estimates what compactions will have to rewrite.
+    /// Updates the estimate of pending compaction bytes.
     fn estimate(&mut self) {
         self.pending_compaction_bytes = match self.options.compaction_style {
             CompactionStyle::Level => {

@@ -1,7 +1,8 @@
-//! The information log: a text file `LOG` beside the data, for people.
+//! The information log: a text file `LOG` in the database directory.
 //!
-//! A line is a time, a level and a message; control characters in it are escaped. Failing to write it never stops
-//! the database. An existing `LOG` is kept as `LOG.old.<microseconds>` when the database is opened.
+//! A line consists of a time, a level and a message, with control characters escaped. A failure to
+//! write it never stops the database. An existing `LOG` is renamed to `LOG.old.<microseconds>` when
+//! the database is opened.
 
 use std::fmt;
 use std::path::Path;
@@ -13,9 +14,9 @@ use koeldb_fs::{Clock, FileSystem, Purpose, WritableFile, WriteOptions};
 
 use crate::options::LogLevel;
 
-/// Takes the lines of the information log instead of the file.
+/// Receives the lines of the information log instead of the file.
 pub trait Logger: Send + Sync + 'static {
-    /// Takes one line.
+    /// Handles one line.
     fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
 }
 
@@ -25,7 +26,7 @@ enum Sink {
     Logger(Arc<dyn Logger>),
 }
 
-/// Where lines go.
+/// The destination of log lines.
 pub(crate) struct InfoLog {
     sink: Sink,
     clock: Arc<dyn Clock>,
@@ -65,7 +66,7 @@ impl InfoLog {
         }
     }
 
-    /// Begins a new `LOG` in `directory`; without one if it cannot be made.
+    /// Starts a new `LOG` in `directory`; logs nothing if it cannot be created.
     pub(crate) fn create(
         fs: &Arc<dyn FileSystem>,
         directory: &Path,
@@ -76,7 +77,7 @@ impl InfoLog {
         let path = file_name::info_log(directory);
         if fs.exists(&path).unwrap_or(false) {
             let kept = directory.join(format!("LOG.old.{}", clock.unix_micros()));
-            // A LOG that cannot be renamed is in the way of nothing but its successor.
+            // A LOG that cannot be renamed is overwritten by its successor.
             let _ = fs.rename(&path, &kept);
             remove_oldest(&**fs, directory, keep);
         }
@@ -118,7 +119,7 @@ impl InfoLog {
                     utc(micros / 1_000_000),
                     micros % 1_000_000
                 );
-                // A full disk must not stop the database for the sake of its log.
+                // A full disk must not stop the database because of its log.
                 let _ = lock(file).append(line.as_bytes());
             }
         }
@@ -149,7 +150,7 @@ fn remove_oldest(fs: &dyn FileSystem, directory: &Path, keep: usize) {
     }
 }
 
-/// `YYYY/MM/DD-HH:MM:SS` of a time in seconds since 1970, in UTC.
+/// Formats seconds since 1970 as `YYYY/MM/DD-HH:MM:SS`, in UTC.
 fn utc(unix_secs: u64) -> String {
     let days = unix_secs / 86_400;
     let secs = unix_secs % 86_400;

@@ -1,10 +1,10 @@
-//! What all parts of an open database share, and its life: open, failed, resumed, closed.
+//! The shared state of an open database and its life cycle: open, failed, resumed, closed.
 //!
-//! [`crate::db::Db`] and [`crate::ColumnFamily`] hold a handle; background work holds the [`DbInner`] beneath it. The last
-//! handle to go closes the database.
+//! [`crate::db::Db`] and [`crate::ColumnFamily`] hold a handle; background work holds the inner
+//! [`DbInner`]. Dropping the last handle closes the database.
 //!
-//! Locks, in the order they are taken: leadership of the write queue, the version set, a family's state, everything
-//! else. Readers take none of them. Listeners and loggers run under none.
+//! Lock order: leadership of the write queue, the version set, the state of a column family, all
+//! others. Readers take none of them. Listeners and loggers are called without locks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -47,14 +47,14 @@ use crate::write_buffers::WriteBufferManager;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
 
-/// How far the life of a database has come.
+/// States of the life cycle of a database.
 const OPEN: u8 = 0;
 const CLOSING: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// What all parts of an open database share.
+/// State shared by all parts of an open database.
 pub(crate) struct DbInner {
-    // Fixed after open.
+    // Constant after open.
     /// Unique in this process.
     pub(crate) id: u64,
     pub(crate) env: Env,
@@ -71,21 +71,23 @@ pub(crate) struct DbInner {
     pub(crate) info_log: InfoLog,
     pub(crate) recovery_report: RecoveryReport,
     pub(crate) factory: TableFactory,
-    /// How many reads are carried out at once.
+    /// The engine and the limits of asynchronous reads.
     pub(crate) async_reads: AsyncReads,
-    /// What scans read ahead with.
+    /// The engine for the readahead of scans.
     pub(crate) scan_engine: Arc<ScanEngine>,
-    /// When it was opened, on its clock.
+    /// The time of opening, on the clock of the database.
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
-    // Synchronizing itself.
+    // Fields with internal synchronization.
     pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
     pub(crate) queue: WriteQueue,
     visible: AtomicU64,
-    /// A memtable has grown to its mark: the next leader looks at all of them.
+    /// A memtable has reached its check size: the next leader checks all of them.
     pub(crate) look_due: AtomicBool,
+    /// Whether a batch was written with the WAL disabled.
+    pub(crate) has_unlogged: AtomicBool,
     pub(crate) write_buffers: Option<WriteBufferManager>,
-    /// A job is on its way that seals a memtable for another database.
+    /// Whether a job is scheduled that seals a memtable on behalf of another database.
     pub(crate) is_relieving: AtomicBool,
     pub(crate) write_counters: WriteCounters,
     pub(crate) snapshots: SnapshotList,
@@ -94,26 +96,26 @@ pub(crate) struct DbInner {
     pub(crate) purge: Purge,
     pub(crate) owed_logs: OwedLogs<RecordWriter>,
     pub(crate) standby_log: StandbyLog,
-    /// Logs no longer written and not yet removed, with their bytes.
+    /// Logs that are no longer written and not yet removed, with their sizes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
-    /// The process that opened it.
-    process: u32,
+    /// The id of the process that opened it.
+    pub(crate) process: u32,
     failures: Failures,
     resuming: Mutex<()>,
-    /// A resume has given up logs, and what they hold is not in tables yet.
+    /// A resume has abandoned logs whose data is not in tables yet.
     gave_up_logs: AtomicBool,
-    /// Held while the OPTIONS file is written anew.
+    /// Held while the OPTIONS file is rewritten.
     pub(crate) options_file: Mutex<()>,
-    /// What may change while the database is open.
+    /// The mutable options of the database.
     pub(crate) mutable: RwLock<DbOptions>,
-    // Each inside its mutex.
-    /// Held while the MANIFEST is written; readers and writers go on meanwhile.
+    // Fields under their own mutex.
+    /// Held while the MANIFEST is written; readers and writers are not blocked.
     pub(crate) versions: Mutex<VersionSet>,
     pub(crate) file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
-/// What `DbInner` is made of, for `open`.
+/// The components of a `DbInner`, for `open`.
 pub(crate) struct Parts {
     pub(crate) env: Env,
     pub(crate) path: PathBuf,
@@ -163,6 +165,7 @@ impl DbInner {
             queue: WriteQueue::new(parts.commit, insertion),
             visible: AtomicU64::new(last_seqno),
             look_due: AtomicBool::new(false),
+            has_unlogged: AtomicBool::new(false),
             write_buffers,
             is_relieving: AtomicBool::new(false),
             write_counters: WriteCounters::default(),
@@ -183,13 +186,13 @@ impl DbInner {
         }
     }
 
-    /// The newest write that reads see.
+    /// The sequence number of the latest visible write.
     #[inline]
     pub(crate) fn visible_seqno(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Makes everything up to `seqno` visible.
+    /// Makes all entries up to `seqno` visible.
     #[inline]
     pub(crate) fn publish(&self, seqno: SeqNo) {
         self.visible.store(seqno, Ordering::Release);
@@ -231,7 +234,7 @@ impl DbInner {
         }
     }
 
-    /// The options that may change, as they are now.
+    /// The current mutable options.
     pub(crate) fn mutable_options(&self) -> std::sync::RwLockReadGuard<'_, DbOptions> {
         self.mutable
             .read()
@@ -245,7 +248,7 @@ impl DbInner {
         }
     }
 
-    /// Every live family, by id.
+    /// Returns all live column families, by id.
     pub(crate) fn all_families(&self) -> Vec<Arc<FamilyData>> {
         let families = self
             .families
@@ -254,7 +257,7 @@ impl DbInner {
         families.values().cloned().collect()
     }
 
-    /// Lets writers observe what the families' states ask for now.
+    /// Applies the stall conditions of all column families to writers.
     pub(crate) fn update_stall(&self) {
         self.stall.set(|| {
             let families = self.all_families();
@@ -264,7 +267,7 @@ impl DbInner {
         });
     }
 
-    /// Tells listeners which families' conditions changed; called where no lock is held.
+    /// Reports changed stall conditions to listeners; must be called without locks.
     pub(crate) fn announce_stall(&self) {
         for family in self.all_families() {
             let changed = family.note(|state| {
@@ -330,7 +333,7 @@ impl DbInner {
         self.failures.first()
     }
 
-    /// Stores the first error that stops writes, wakes everybody who waits, and gives the error back.
+    /// Stores the first error that stops writes, wakes all waiting threads, and returns the error.
     #[cold]
     pub(crate) fn fail_writes(&self, error: Error) -> Error {
         self.failures.store(&error);
@@ -339,8 +342,9 @@ impl DbInner {
         error
     }
 
-    /// Tells the log and the listeners of failures, and sees to it that writes are taken again if they can be; called
-    /// where no lock is held.
+    /// Reports failures to the log and to listeners, and starts automatic resume if possible.
+    ///
+    /// Must be called without locks.
     pub(crate) fn report_failures(self: &Arc<Self>) {
         if !self.failures.is_any() {
             return;
@@ -356,8 +360,10 @@ impl DbInner {
         self.begin_resuming();
     }
 
-    /// What a failed change of the MANIFEST means: what it refused before writing concerns the caller alone; after that
-    /// nobody knows what is on disk, and writes stop (O21).
+    /// Handles a failed change of the MANIFEST.
+    ///
+    /// A rejection before writing affects only the caller; after that the state on disk is unknown,
+    /// and writes stop (O21).
     pub(crate) fn manifest_failed(&self, error: Error) -> Error {
         let severity = match error.kind() {
             ErrorKind::InvalidArgument | ErrorKind::ColumnFamilyDropped => return error,
@@ -371,7 +377,7 @@ impl DbInner {
         )
     }
 
-    /// Takes writes again after what stopped them was repaired; refuses if something else failed since `count` failures.
+    /// Accepts writes again after a repair; fails if there were more than `count` failures.
     fn clear_failure(&self, count: u64) -> Result<()> {
         self.failures.clear(count)?;
         self.info_log
@@ -381,7 +387,9 @@ impl DbInner {
         Ok(())
     }
 
-    /// Repairs what a hard error left: every family is flushed past the failed log, which nobody writes to any more.
+    /// Repairs the effects of a hard error.
+    ///
+    /// Every column family is flushed past the failed log, which is no longer written.
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
         let _foreground = self.background.enter()?;
         let Ok(_only_one) = self.resuming.try_lock() else {
@@ -390,7 +398,7 @@ impl DbInner {
         if self.failure().is_none() {
             return Ok(());
         }
-        // Flushes that began before the failure count on logs that are given up here.
+        // Flushes that began before the failure rely on logs that are abandoned here.
         self.wait_for_flushes();
         let count = self.failures.count();
         let Some(failure) = self.failure() else {
@@ -430,6 +438,7 @@ impl DbInner {
             )
             .with_outcome(WriteOutcome::NotApplied));
         }
+        batch.check_size()?;
         if options.sync && options.disable_wal {
             return Err(
                 Error::invalid_argument("sync needs the log that disable_wal turns off")
@@ -457,7 +466,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Refuses what must not reach the log: families that do not exist, keys no table could hold.
+    /// Rejects batches that must not reach the log: unknown column families, keys no table can
+    /// hold.
     fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
         let families = self
             .families
@@ -511,7 +521,7 @@ impl DbInner {
         }
         let flushed = {
             let mut leadership = self.queue.lead();
-            // The log that is written now is not the one that the caller's writes are in.
+            // The current log is not the one with the caller's writes.
             if self.gave_up_logs.load(Ordering::Acquire)
                 && let Some(failure) = self.failure()
             {
@@ -530,13 +540,15 @@ impl DbInner {
 
     // Closing.
 
-    /// Whether this process is a child of the one that opened the database, and has none of its threads.
+    /// Whether this process is a forked child, which has none of the threads of the database.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
 
-    /// Closes for every handle: later calls fail, work in flight ends, the log is made durable. A forked child leaves the
-    /// database to its parent.
+    /// Closes the database for every handle.
+    ///
+    /// Later calls fail, running operations end, and the log is made durable. A forked child leaves
+    /// the database to its parent.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if self.is_forked() {
             return Err(Error::with_kind(
@@ -560,7 +572,8 @@ impl DbInner {
         self.background.shut_down();
         let wal = self.queue.lead().commit.wal.take();
         let synced = match wal {
-            // A log that failed is never touched again; a healthy one is owed even if something else failed.
+            // A failed log is never touched again; a healthy one is synced even after other
+            // failures.
             Some(mut wal) if wal.writer.failure().is_none() => {
                 let synced = match is_on(Sabotage::CloseWithoutSync) {
                     true => Ok(()),

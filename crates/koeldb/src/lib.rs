@@ -1,5 +1,6 @@
-//! KoelDB: an embedded key-value store, a log-structured merge tree built for point lookups, that reads and writes
-//! RocksDB's on-disk formats.
+//! KoelDB: an embedded key-value store, compatible with the on-disk formats of RocksDB.
+//!
+//! It is a log-structured merge tree built for point lookups.
 //!
 //! ```
 //! use koeldb::{Db, Options};
@@ -18,11 +19,13 @@
 //! # }
 //! ```
 //!
-//! [`Db`] is the database and its default column family; [`ColumnFamily`] another one; [`WriteBatch`] and [`Snapshot`]
-//! span families. All of them are owned, cheap to clone and shared by threads. Options have RocksDB's names.
+//! [`Db`] is the database and its default column family, [`ColumnFamily`] any column family;
+//! [`WriteBatch`] and [`Snapshot`] span column families. All of them are owned, cheap to clone and
+//! can be shared by threads. Options have RocksDB's names.
 //!
-//! Inside: [`Db`] and what it opens from; the write path (`write`), the read paths (`read`), background work, and the
-//! options. The crates below know nothing of each other's neighbours: memtables, tables, logs, the tree's shape, files.
+//! Modules: [`Db`] and opening, the write path (`write`), the read paths (`read`), background work,
+//! and the options. The crates below are independent of each other: memtables, tables, logs, the
+//! shape of the tree, files.
 
 mod background;
 mod column_family;
@@ -46,6 +49,7 @@ mod read;
 mod repair;
 mod scrub;
 mod snapshot;
+mod sst_file_writer;
 mod stats_text;
 mod super_version;
 mod tables;
@@ -82,6 +86,7 @@ pub use read::{
 pub use repair::RepairReport;
 pub use scrub::{ScrubOptions, ScrubReport};
 pub use snapshot::Snapshot;
+pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};
 pub use write_buffers::WriteBufferManager;

@@ -1,7 +1,7 @@
-//! Events: what the engine tells those who listen.
+//! Events that the engine reports to listeners.
 //!
-//! Listeners run in the thread in which the event happened, under no lock of the engine; they should be quick. A
-//! listener that panics is ignored from there on for that event; it never takes the engine down.
+//! Listeners run in the thread in which the event happened, without locks of the engine; they
+//! should be quick. A panic of a listener is caught and ignored for that event.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::write::stall::StallCondition;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FlushJobInfo {
-    /// The family's name.
+    /// The name of the column family.
     pub column_family: String,
-    /// The new table; `None` if nothing was left to write.
+    /// The new table; `None` if there was no entry to write.
     pub file: Option<FileNumber>,
     /// Its length in bytes.
     pub bytes: u64,
-    /// How long it took.
+    /// The duration of the flush.
     pub elapsed: Duration,
 }
 
@@ -30,37 +30,37 @@ pub struct FlushJobInfo {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactionJobInfo {
-    /// The family's name.
+    /// The name of the column family.
     pub column_family: String,
-    /// Why it ran.
+    /// The reason for the compaction.
     pub reason: CompactionReason,
     /// The files it read, with their levels.
     pub inputs: Vec<(usize, FileNumber)>,
     /// The files it made.
     pub outputs: Vec<FileNumber>,
-    /// The level they are on.
+    /// The output level.
     pub output_level: usize,
     /// Bytes read.
     pub input_bytes: u64,
     /// Bytes written.
     pub output_bytes: u64,
-    /// How long it took.
+    /// The duration of the compaction.
     pub elapsed: Duration,
 }
 
-/// A table that was written in the block-based format because its entries cannot be in the family's.
+/// A table written in the block-based format because the other format cannot hold its entries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TableFallbackInfo {
-    /// The family's name.
+    /// The name of the column family.
     pub column_family: String,
     /// The table.
     pub file: FileNumber,
-    /// What stands in the way, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -70,13 +70,13 @@ pub enum Event<'a> {
     FlushCompleted(&'a FlushJobInfo),
     /// Tables were merged, moved or dropped.
     CompactionCompleted(&'a CompactionJobInfo),
-    /// A table is block-based, though the family asks for another format.
+    /// A table is block-based although the column family has another format.
     TableFellBack(&'a TableFallbackInfo),
-    /// A family's writes are slowed, stopped, or free again.
+    /// Writes to a column family are delayed, stopped, or no longer stalled.
     StallConditionsChanged {
-        /// The family's name.
+        /// The name of the column family.
         column_family: &'a str,
-        /// What holds now.
+        /// The new condition.
         condition: StallCondition,
     },
     /// A table file was removed.
@@ -86,19 +86,19 @@ pub enum Event<'a> {
     ),
     /// Background work failed; writes may be refused now.
     BackgroundError(&'a Error),
-    /// An attempt to take writes again failed; there may be more.
+    /// A resume failed; it may be retried.
     ResumeFailed(&'a Error),
-    /// Writes are accepted again.
+    /// Writes are accepted again after a resume.
     Resumed,
-    /// A scrub met a table that is damaged or cannot be read.
+    /// A scrub found a damaged or unreadable table.
     DamageFound(&'a Error),
-    /// All tables were read again.
+    /// A scrub has read all tables.
     ScrubCompleted(&'a ScrubReport),
 }
 
-/// Told of events. Any `Fn(&Event<'_>)` is one.
+/// Receives events. Any `Fn(&Event<'_>)` is a listener.
 pub trait EventListener: Send + Sync + 'static {
-    /// Takes note of an event.
+    /// Handles an event.
     fn on_event(&self, event: &Event<'_>);
 }
 

@@ -1,4 +1,4 @@
-//! Families created and dropped, and options changed and recorded, while the database is open.
+//! Changes of an open database: creating and dropping column families, and setting options.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl DbInner {
             sanitize::sanitize(&mut db, &mut [(name, &mut options)], &context)?;
         }
         let family = {
-            // Beside no write, so that the family begins with the log that is current.
+            // No write runs now, so that the column family starts with the current log.
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
             let added = add_family(&mut lock(&self.versions), &self.factory, name, options, log);
@@ -79,7 +79,12 @@ impl DbInner {
         }
         {
             let mut leadership = self.queue.lead();
-            let dropped = lock(&self.versions).drop_family(family.id);
+            let mut versions = lock(&self.versions);
+            for (empty, first) in self.empty_families() {
+                versions.note_needed_from(empty, first);
+            }
+            let dropped = versions.drop_family(family.id);
+            drop(versions);
             if let Err(error) = dropped {
                 let error = self.manifest_failed(error);
                 drop(leadership);
@@ -113,7 +118,7 @@ impl DbInner {
         self.check_writable()?;
         let _foreground = self.background.enter()?;
         {
-            // Computed beside no other change, so that none is lost.
+            // No other change runs now, so that none is lost.
             let mut leadership = self.queue.lead();
             let db = self.mutable_options().clone();
             let current = family.options();
@@ -124,7 +129,7 @@ impl DbInner {
             if let Some(index) = leadership.commit.position_of(family.id) {
                 Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
                     write_buffer_bytes(&changed);
-                // What is full now may not have been before.
+                // Memtables may be full under the new options.
                 self.look_due.store(true, Ordering::Relaxed);
             }
         }
@@ -154,9 +159,9 @@ impl DbInner {
         self.write_options_file()
     }
 
-    /// Writes the options in force to a new OPTIONS file, and removes all but the two newest.
+    /// Writes the current options to a new OPTIONS file, and removes all but the two newest.
     pub(crate) fn write_options_file(&self) -> Result<()> {
-        // One after the other: the newest file has the newest options, and nobody removes what another one removes.
+        // Serialized: the newest file has the newest options, and removals do not conflict.
         let _only_one = lock(&self.options_file);
         let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
             .all_families()

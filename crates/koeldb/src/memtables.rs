@@ -1,8 +1,9 @@
-//! The memtables of a family: how they are made and charged, and the one that stands by.
+//! The memtables of a column family: their creation, their memory charge, and the standby memtable.
 //!
-//! A memtable that takes writes is looked at by the leader of the write queue when it has grown to a mark. When it is half
-//! full a job in the background makes its successor, so that switching costs microseconds however large the arrays of a
-//! representation are. The successor is charged like any other, and goes with its family.
+//! The leader of the write queue checks the active memtable when it has reached a certain size.
+//! When it is half full, a background job creates its successor, so that a switch takes
+//! microseconds regardless of the size of the arrays of a representation. The successor is charged
+//! like any memtable and is dropped with its column family.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
@@ -19,7 +21,7 @@ use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffers::{Charge, WriteBufferManager};
 
-/// A memtable, the first log that holds a part of it, and what it is charged where that is counted.
+/// A memtable, the first log with its data, and its memory charge if counted.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
@@ -28,21 +30,21 @@ pub(crate) struct LoggedMemtable {
 }
 
 impl LoggedMemtable {
-    /// Brings the charge up to date.
+    /// Updates the memory charge.
     pub(crate) fn recharge(&self) {
         if let Some(charge) = &self.charge {
             charge.set(self.memtable.memory_bytes());
         }
     }
 
-    /// It takes writes from now on.
+    /// Marks the memtable as the active one.
     pub(crate) fn activate(&self) {
         if let Some(charge) = &self.charge {
             charge.activate();
         }
     }
 
-    /// What can be gained by sealing it.
+    /// The memory that sealing it can free.
     pub(crate) fn gain(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
@@ -51,18 +53,19 @@ impl LoggedMemtable {
     }
 }
 
-/// What the memtables of all families of a database have in common.
+/// State shared by the memtables of all column families of a database.
 #[derive(Clone)]
 pub(crate) struct MemtableMaker {
     pub(crate) write_buffers: Option<WriteBufferManager>,
-    /// Memory of dropped memtables, for the next ones, and its charge.
+    /// Memory of dropped memtables for reuse, and its charge.
     recycler: Arc<Recycler>,
     recycler_charge: Option<Arc<Charge>>,
     sorter: Sorter,
 }
 
 impl MemtableMaker {
-    /// Keeps up to `recycled_bytes_max` bytes of dropped memtables; sorts in the threads of `pool`.
+    /// Retains up to `recycled_bytes_max` bytes of dropped memtables; sorts in the threads of
+    /// `pool`.
     pub(crate) fn new(
         write_buffers: Option<WriteBufferManager>,
         recycled_bytes_max: usize,
@@ -80,37 +83,55 @@ impl MemtableMaker {
         }
     }
 
-    fn options(&self, options: &ColumnFamilyOptions) -> MemtableOptions {
+    /// The charge of a memtable, before it is created.
+    fn charge(&self) -> Option<Arc<Charge>> {
+        let manager = self.write_buffers.as_ref();
+        manager.map(|manager| Charge::new(manager, 0))
+    }
+
+    fn options(
+        &self,
+        options: &ColumnFamilyOptions,
+        charge: Option<&Arc<Charge>>,
+    ) -> MemtableOptions {
         MemtableOptions {
             recycler: Some(Arc::clone(&self.recycler)),
             sorter: Some(Arc::clone(&self.sorter)),
+            charge: charge
+                .filter(|_| !is_on(Sabotage::PinnedValuesNotCharged))
+                .map(|charge| Arc::clone(charge) as _),
             ..options.memtable_options()
         }
     }
 
-    /// An empty memtable, which takes no writes yet.
+    /// Creates an empty memtable that is not active yet.
     pub(crate) fn make(&self, order: &KeyOrder, options: &ColumnFamilyOptions) -> LoggedMemtable {
-        self.logged(Memtable::new(order.clone(), &self.options(options)))
+        let charge = self.charge();
+        let memtable = Memtable::new(order.clone(), &self.options(options, charge.as_ref()));
+        self.logged(memtable, charge)
     }
 
-    /// An empty memtable to follow one that is still written to.
+    /// Creates an empty memtable as the successor of the active one.
     fn make_successor(&self, active: &Memtable, options: &ColumnFamilyOptions) -> LoggedMemtable {
-        self.logged(active.successor(&self.options(options)))
+        let charge = self.charge();
+        let memtable = active.successor(&self.options(options, charge.as_ref()));
+        self.logged(memtable, charge)
     }
 
-    fn logged(&self, memtable: Arc<Memtable>) -> LoggedMemtable {
+    fn logged(&self, memtable: Arc<Memtable>, charge: Option<Arc<Charge>>) -> LoggedMemtable {
         if let Some(charge) = &self.recycler_charge {
             charge.set(self.recycler.memory_bytes());
         }
-        let charge = |manager| Charge::new(manager, memtable.memory_bytes());
-        LoggedMemtable {
-            charge: self.write_buffers.as_ref().map(charge),
+        let logged = LoggedMemtable {
+            charge,
             first_log: 0,
             memtable,
-        }
+        };
+        logged.recharge();
+        logged
     }
 
-    /// How large the active memtable of a family is when the leader looks at it next.
+    /// The size of the active memtable at which the leader checks it next.
     fn next_look(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
         let half = write_buffer_bytes / 2;
         let mark = if bytes < half {
@@ -125,10 +146,10 @@ impl MemtableMaker {
     }
 }
 
-/// The successor of a memtable, and when the memtable is looked at.
+/// The standby memtable, and the size at which the active memtable is checked.
 #[derive(Debug)]
 pub(crate) struct Standby<M = LoggedMemtable> {
-    /// With the options it was made by.
+    /// The standby memtable, and the options it was created with.
     ready: Mutex<Option<(M, Arc<ColumnFamilyOptions>)>>,
     is_requested: AtomicBool,
     look_at_bytes: AtomicUsize,
@@ -145,7 +166,7 @@ impl<M> Default for Standby<M> {
 }
 
 impl<M> Standby<M> {
-    /// The successor, if one stands by that was made by these options; another one may be asked for.
+    /// Takes the standby if it was created with these options; another one may then be requested.
     fn take(&self, options: &Arc<ColumnFamilyOptions>) -> Option<M> {
         self.is_requested.store(false, Ordering::Relaxed);
         let ready = lock(&self.ready).take();
@@ -154,7 +175,7 @@ impl<M> Standby<M> {
             .map(|(next, _)| next)
     }
 
-    /// Makes the successor, unless there is one or its family is dropped.
+    /// Creates the standby, unless there is one or the column family is dropped.
     fn prepare(
         &self,
         options: Arc<ColumnFamilyOptions>,
@@ -169,13 +190,13 @@ impl<M> Standby<M> {
             let replaced = lock(&self.ready).replace((next, options));
             drop(replaced);
         }
-        // Dropped meanwhile: nobody else takes it away.
+        // The column family was dropped in the meantime, so nothing else would remove the standby.
         if is_dropped() {
             self.forget();
         }
     }
 
-    /// Lets go of the successor.
+    /// Drops the standby.
     fn forget(&self) {
         let ready = lock(&self.ready).take();
         drop(ready);
@@ -192,25 +213,26 @@ impl fmt::Debug for MemtableMaker {
 }
 
 impl FamilyData {
-    /// Whether the leader should look at the active memtable, now that it takes so many bytes.
+    /// Whether the leader should check the active memtable, which now has this size.
     #[inline]
     pub(crate) fn should_look(&self, memory_bytes: usize) -> bool {
         memory_bytes >= self.standby.look_at_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets when the active memtable, which takes so many bytes, is looked at again.
+    /// Sets the size at which the active memtable is checked next.
     pub(crate) fn look_later(&self, memory_bytes: usize, write_buffer_bytes: usize) {
         let mark = self.maker.next_look(memory_bytes, write_buffer_bytes);
         self.standby.look_at_bytes.store(mark, Ordering::Relaxed);
     }
 
-    /// The successor of the active memtable: the one that stands by if it was made by these options, else a new one.
+    /// Returns the successor of the active memtable: the standby if its options match, or a new
+    /// one.
     pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {
         let next = self.standby.take(options);
         next.unwrap_or_else(|| self.maker.make(&self.order, options))
     }
 
-    /// Makes the successor, unless there is one.
+    /// Creates the standby, unless there is one.
     fn prepare_successor(&self) {
         self.standby.prepare(
             self.options(),
@@ -222,12 +244,12 @@ impl FamilyData {
         );
     }
 
-    /// Lets go of the successor.
+    /// Drops the standby.
     pub(crate) fn forget_successor(&self) {
         self.standby.forget();
     }
 
-    /// Whether a successor stands by.
+    /// Whether there is a standby.
     #[cfg(test)]
     pub(crate) fn has_successor(&self) -> bool {
         lock(&self.standby.ready).is_some()
@@ -235,7 +257,7 @@ impl FamilyData {
 }
 
 impl DbInner {
-    /// Has the successor of a family's active memtable made in the background.
+    /// Requests the creation of the standby in the background.
     pub(crate) fn request_successor(self: &Arc<Self>, family: &Arc<FamilyData>) {
         if family.standby.is_requested.swap(true, Ordering::Relaxed) {
             return;
@@ -248,7 +270,7 @@ impl DbInner {
         });
     }
 
-    /// The most that sealing one memtable of this database would gain.
+    /// The maximum memory that sealing one memtable of this database frees.
     pub(crate) fn largest_gain(&self) -> u64 {
         let families = self.all_families();
         let gains = families
@@ -257,15 +279,17 @@ impl DbInner {
         gains.max().unwrap_or(0)
     }
 
-    /// Seals the largest memtable of this database in the background, for another one that has reached the limit of both.
+    /// Seals the largest memtable of this database in the background.
+    ///
+    /// Another database requests this when both share an exhausted memory limit.
     pub(crate) fn seal_largest_later(self: &Arc<Self>) {
         if self.is_relieving.swap(true, Ordering::AcqRel) {
             return;
         }
         let inner = Arc::clone(self);
-        self.env.pool.submit(JobPriority::High, move || {
+        self.env.pool.submit_waiting(move || {
             if let Ok(_foreground) = inner.background.enter() {
-                // A failure is stored, and the writes of this database meet it.
+                // The failure is stored, and later writes of this database report it.
                 let _ = inner.seal_largest(&mut inner.queue.lead().commit);
                 inner.report_failures();
             }
@@ -274,7 +298,7 @@ impl DbInner {
     }
 }
 
-/// The size at which a memtable of these options is full.
+/// The size at which a memtable with these options is full.
 pub(crate) fn write_buffer_bytes(options: &ColumnFamilyOptions) -> usize {
     to_usize(options.write_buffer_size)
 }

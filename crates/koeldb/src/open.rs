@@ -1,11 +1,13 @@
-//! Opening: lock, MANIFEST, logs, first edit, and only then a database.
+//! Opening a database: lock, MANIFEST, logs, and the first edit.
 //!
-//! The order of a writable open is that of `docs/reliability.md`, O12: replay → recovered data into tables → a new log
-//! → an edit that records the new state in a new MANIFEST → files nobody needs are removed. A failure before the edit
-//! leaves the directory's data as it was. A read-only open takes no lock and writes nothing.
+//! The order of a writable open is that of `docs/reliability.md`, O12: replay → recovered data into
+//! tables → a new log → an edit that records the new state in a new MANIFEST → removal of obsolete
+//! files. A failure before the edit leaves the data of the directory unchanged. A read-only open
+//! takes no lock and writes nothing.
 //!
-//! Here is the order itself; each step stands apart: what may be asked for (`builder`), the directory (`directory`), the
-//! families and their tables (`families`), the logs (`replay`), the edit (`commit`), and what is told of all this (`report`).
+//! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
+//! directory (`directory`), the column families and their tables (`families`), the logs (`replay`),
+//! the edit (`commit`), and the report (`report`).
 
 mod builder;
 mod commit;
@@ -32,20 +34,21 @@ use crate::info_log::InfoLog;
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
+use crate::options::log_home;
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::tables::TableFactory;
 use crate::write::commit::{ActiveFamily, CommitState};
 use crate::write_buffers::WriteBufferManager;
 
-use families::{OpenFamily, family_list};
+use families::{OpenFamily, family_list, refuse_embedded_blobs};
 
 pub use builder::DbBuilder;
 pub(crate) use commit::{new_wal_file, wal_writer};
 pub(crate) use families::{add_family, list_families};
 pub use report::{LogReport, RecoveryReport};
 
-/// One open under way.
+/// State of a running open.
 struct Opening {
     env: Env,
     fs: Arc<dyn FileSystem>,
@@ -118,8 +121,9 @@ impl Opening {
                 other_directories: self.other_directories(),
             },
         )?;
+        self.check_logs(&versions)?;
         let identity = self.settle_identity(&mut versions, identity.as_deref())?;
-        let session_id = session_id_from(random());
+        let session_id = new_session_id();
         let factory = TableFactory {
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
@@ -137,6 +141,9 @@ impl Opening {
         };
         let mut families = self.open_families(&versions, &factory);
         self.open_tables(&families)?;
+        if !self.read_only {
+            refuse_embedded_blobs(&families)?;
+        }
         let recovered = replay::replay_logs(
             &*self.fs,
             &self.wal_dir,
@@ -172,7 +179,6 @@ impl Opening {
             wal,
             last_seqno,
             families: Arc::new(families.values().map(ActiveFamily::of).collect()),
-            has_unlogged: false,
         };
         report.orphans_removed = if self.read_only && !is_on(Sabotage::ReadOnlyRemoves) {
             Vec::new()
@@ -201,7 +207,7 @@ impl Opening {
         self.finish(&inner)
     }
 
-    /// How many reads are carried out at once; tried on a file that every database has.
+    /// Determines the limits of asynchronous reads by a trial on a file of the database.
     fn async_reads(&self) -> AsyncReads {
         let options = AsyncReadOptions {
             engine: self.db.async_io_engine,
@@ -211,15 +217,17 @@ impl Opening {
         AsyncReads::choose(&options, &*self.fs, &file_name::current(&self.path))
     }
 
-    /// What bounds the memory of memtables: what was given, or what `db_write_buffer_size` asks for.
+    /// Returns the write buffer manager: the given one, or one for `db_write_buffer_size`.
     fn write_buffers(&self) -> Option<WriteBufferManager> {
         let given = self.options.plugins.write_buffers.clone();
         let own = || WriteBufferManager::new(self.db.db_write_buffer_size, false);
         given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
     }
 
-    /// How memtables are made. Of those that are dropped, as much memory is kept as may wait to be flushed in one family,
-    /// since they are dropped together; or an eighth of what all may take.
+    /// Returns the maker of memtables.
+    ///
+    /// It retains as much memory of dropped memtables as may wait for a flush in one column family,
+    /// since these are dropped together; or an eighth of the limit of all memtables.
     fn memtables(&self) -> MemtableMaker {
         let manager = self.write_buffers();
         let waiting = self.families.iter().map(|(_, options)| {
@@ -237,7 +245,7 @@ impl Opening {
         MemtableMaker::new(manager, recycled_bytes_max, &self.env.pool)
     }
 
-    /// What a database does once it is there.
+    /// Completes an open.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
         inner.info_log.info(format_args!(
             "KoelDB {} opened {} (session {})",
@@ -245,6 +253,13 @@ impl Opening {
             inner.path.display(),
             inner.factory.session_id
         ));
+        let wal_dir = &self.db.wal_dir;
+        inner
+            .info_log
+            .info(format_args!("{}{wal_dir}", log_home::WAL_DIR_LINE));
+        for mended in &self.options.mended {
+            inner.info_log.warn(format_args!("OPTIONS file: {mended}"));
+        }
         for line in inner.recovery_report.to_string().lines() {
             inner.info_log.info(format_args!("{line}"));
         }
@@ -279,6 +294,7 @@ impl Opening {
                 write_buffers.register(inner);
             }
         }
+        inner.begin_purging();
         inner.begin_scrubbing();
         Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
     }
@@ -301,11 +317,13 @@ impl Opening {
     }
 }
 
-/// How many bytes of a table are written at once, of those that the options allow: what is copied to the page cache should
-/// still be in the processor's second level, and a system whose page cache is made of what is written at once finds
-/// smaller pieces of memory more easily (ext4 takes a quarter of the time that it takes for 1 MiB). Those of tables that will
-/// be mapped are huge pages: such a system then maps them as such, and a look-up misses neither in the TLB nor in the page
-/// table.
+/// Returns the size of writes to tables, within the limits of the options.
+///
+/// Data copied to the page cache should still be in the L2 cache of the processor, and a system
+/// that allocates page-cache memory in the sizes of writes finds smaller pieces more easily (ext4
+/// takes a quarter of the time of 1 MiB). Tables that will be mapped are written in huge pages:
+/// such a system then maps them as huge pages, and a lookup misses neither in the TLB nor in the
+/// page table.
 fn table_buffer_bytes(db: &DbOptions) -> usize {
     const HUGE_PAGE_BYTES: usize = 2 << 20;
     const PIECE_BYTES_MAX: usize = 256 << 10;
@@ -317,10 +335,15 @@ fn table_buffer_bytes(db: &DbOptions) -> usize {
     }
 }
 
-/// A number nobody can guess, for identities.
+/// Returns an unpredictable number for identities.
 fn random() -> u128 {
     let half = || std::hash::RandomState::new().build_hasher().finish();
     u128::from(half()) << 64 | u128::from(half())
+}
+
+/// Creates the id of a new session.
+pub(crate) fn new_session_id() -> String {
+    session_id_from(random())
 }
 
 /// A session id: 20 characters of base 36 (`docs/formats/block-based-table.md`).

@@ -1,4 +1,4 @@
-//! Properties: what the database says of itself, under RocksDB's names and in RocksDB's formats.
+//! Properties of the database, with RocksDB's names and formats.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use crate::tables::pick_settings;
 const MIB: u64 = 1 << 20;
 
 impl DbInner {
-    /// The value of property `name` of `family`.
+    /// Returns the value of property `name` of `family`.
     pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
         if name == "koeldb.async-io-engine" {
             return Ok(Some(self.async_io_engine()));
@@ -59,7 +59,7 @@ impl DbInner {
         Ok(number.map(|number| number.to_string()))
     }
 
-    /// How reads that are made at once are carried out, why, and how often it had to be otherwise.
+    /// Describes the engine for concurrent reads, the reason for its choice, and its fallbacks.
     pub(crate) fn async_io_engine(&self) -> String {
         let reads = &self.async_reads;
         let mut text = format!("{} ({})", reads.engine().name(), reads.reason());
@@ -139,7 +139,7 @@ impl DbInner {
         })
     }
 
-    /// Properties for which tables have to be open.
+    /// Properties that require open tables.
     fn table_property(&self, family: &FamilyData, short: &str) -> Result<Option<u64>> {
         let version = family.version();
         match short {
@@ -170,7 +170,7 @@ impl DbInner {
         }
     }
 
-    /// The bytes of tables between two keys, about.
+    /// Estimates the bytes of tables between two keys.
     pub(crate) fn approximate_size(&self, family: &FamilyData, bounds: &KeyBounds) -> Result<u64> {
         let version = family.version();
         let offset = |key: &[u8]| -> Result<u64> {
@@ -208,7 +208,7 @@ impl DbInner {
     }
 }
 
-/// Where the open cuckoo tables of a version lie: a line for each kind of place.
+/// Describes the residency of the open cuckoo tables of a version: a line for each kind.
 fn cuckoo_residency(version: &Version) -> String {
     let pages = HugePages::of_this_process();
     let mut places: BTreeMap<Place, (u64, u64, u64)> = BTreeMap::new();

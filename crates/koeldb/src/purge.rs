@@ -1,28 +1,34 @@
-//! Removing files that nobody needs any more, and only those.
+//! Removes obsolete files.
 //!
-//! A table leaves the tree by a durable edit; its metadata lives on in the versions that readers and jobs still
-//! hold. Its file goes when the last of them has let go, which the weak reference here shows.
+//! A durable edit removes a table from the tree; its metadata remains in the versions that readers
+//! and jobs still hold. When the last of them is dropped, as the weak reference here shows, its
+//! file is removed.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::Family;
 
+use crate::env::JobPriority;
 use crate::inner::DbInner;
 use crate::listener::Event;
 
 /// Tables that left the tree and may still be read.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Purge {
     retired: Mutex<Vec<(FileNumber, Weak<FileMeta>)>>,
-    /// Logs and MANIFESTs that were needed when last looked.
+    /// Logs and MANIFESTs that were needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
+    /// Called when the last reader of an obsolete table is gone.
+    on_unused: OnceLock<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Purge {
-    /// Notes tables that a durable edit took out of the tree.
+    /// Records tables that a durable edit removed from the tree.
     pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         let mut retired = lock(&self.retired);
         retired.extend(
@@ -35,19 +41,49 @@ impl Purge {
     fn take_unused(&self) -> Vec<FileNumber> {
         let mut unused = Vec::new();
         lock(&self.retired).retain(|(number, file)| {
-            let is_used = file.strong_count() > 0;
-            if !is_used {
-                unused.push(*number);
+            let used = file.upgrade();
+            match (&used, self.on_unused.get()) {
+                (Some(file), Some(on_unused)) => file.drop_hook.set(Arc::clone(on_unused)),
+                (Some(_), None) => {}
+                (None, _) => unused.push(*number),
             }
-            is_used
+            used.is_some()
         });
         unused
     }
 }
 
 impl DbInner {
-    /// Removes tables, logs and MANIFESTs that nothing needs. What cannot be removed is an orphan that the next open
-    /// removes.
+    /// Enables the removal of obsolete tables in the background when their last reader is gone.
+    ///
+    /// The database may be idle from then on.
+    pub(crate) fn begin_purging(self: &Arc<Self>) {
+        let (inner, pool) = (Arc::downgrade(self), self.env.pool.clone());
+        let is_requested = Arc::new(AtomicBool::new(false));
+        let process = self.process;
+        let on_unused = move || {
+            // A forked child has no background threads and leaves the directory alone.
+            if std::process::id() != process {
+                return;
+            }
+            if is_on(Sabotage::ObsoleteTablesKept) || is_requested.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            let (inner, is_requested) = (Weak::clone(&inner), Arc::clone(&is_requested));
+            pool.submit(JobPriority::High, move || {
+                is_requested.store(false, Ordering::Release);
+                let Some(inner) = inner.upgrade() else { return };
+                if let Ok(_foreground) = inner.background.enter() {
+                    inner.remove_obsolete_files();
+                }
+            });
+        };
+        let _ = self.purge.on_unused.set(Arc::new(on_unused));
+    }
+
+    /// Removes obsolete tables, logs and MANIFESTs.
+    ///
+    /// A file that cannot be removed is an orphan that the next open removes.
     pub(crate) fn remove_obsolete_files(&self) {
         if self.read_only {
             return;
@@ -56,7 +92,7 @@ impl DbInner {
             let versions = lock(&self.versions);
             (versions.is_uncertain(), versions.oldest_manifest())
         };
-        // After a failed MANIFEST write it is not known what the disk says: nothing may go (O21).
+        // After a failed MANIFEST write the state on disk is unknown: nothing may be removed (O21).
         if is_uncertain {
             return;
         }
@@ -80,7 +116,7 @@ impl DbInner {
             old
         };
         for number in old_manifests {
-            // Gone already if it was never the live one.
+            // Already removed if it was never the current one.
             let _ = self
                 .fs
                 .remove_file(&file_name::manifest(&self.path, number));
@@ -90,14 +126,21 @@ impl DbInner {
     fn remove_obsolete_logs(&self) {
         let min_needed = {
             let versions = lock(&self.versions);
-            let recorded = versions
-                .families()
-                .map(koeldb_lsm::version::Family::log_number);
-            let needed = match is_on(Sabotage::LogRemovedEarly) {
-                true => recorded.max(),
-                false => recorded.min(),
-            };
-            needed.unwrap_or(0)
+            if is_on(Sabotage::LogRemovedEarly) {
+                versions
+                    .families()
+                    .map(Family::log_number)
+                    .max()
+                    .unwrap_or(0)
+            } else if is_on(Sabotage::UnrecordedLogNumber) {
+                versions
+                    .families()
+                    .map(Family::needed_from)
+                    .min()
+                    .unwrap_or(0)
+            } else {
+                versions.min_log_number_to_keep()
+            }
         };
         let obsolete: Vec<(FileNumber, u64)> = {
             let mut logs = lock(&self.closed_logs);

@@ -1,8 +1,8 @@
-//! Reading every table again, on demand or from time to time, so that damage is found while there is still a copy.
+//! Scrubbing: reads every table, on demand or periodically, to detect damage early.
 //!
-//! A scrub reads past the cache and compares the checksums of all blocks, and of whole files where the MANIFEST has one. It
-//! goes on behind a damaged table, tells listeners and the LOG of each, and changes nothing: what to do about damage is
-//! the user's decision. A rate keeps it out of the way of others.
+//! A scrub bypasses the cache and verifies the checksums of all blocks, and of whole files if the
+//! MANIFEST has one. It continues after a damaged table, reports each to listeners and the LOG, and
+//! changes nothing: the reaction to damage is up to the user. A rate limit bounds its impact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,11 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::{FileMeta, TableCache};
 
-use crate::env::JobPriority;
 use crate::inner::DbInner;
 use crate::listener::Event;
 use crate::options::Options;
 
-/// How often tables are read again, and how fast.
+/// The interval and the rate of scrubs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubOptions {
     interval: Duration,
@@ -24,7 +23,7 @@ pub struct ScrubOptions {
 }
 
 impl ScrubOptions {
-    /// A scrub every `interval`, of at most 16 MiB a second.
+    /// A scrub every `interval`, at 16 MiB per second.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
         ScrubOptions {
@@ -33,33 +32,33 @@ impl ScrubOptions {
         }
     }
 
-    /// Reads at most so many bytes a second; 0 for as fast as possible.
+    /// Limits reads to this many bytes per second; 0 for no limit.
     pub fn set_bytes_per_sec(&mut self, bytes: u64) -> &mut Self {
         self.bytes_per_sec = bytes;
         self
     }
 }
 
-/// What a scrub found.
+/// The result of a scrub.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ScrubReport {
-    /// The tables that were read.
+    /// The number of tables read.
     pub tables: u64,
-    /// Those of them whose checksum as a whole was compared, too.
+    /// The number of tables whose whole-file checksum was verified too.
     pub file_checksums: u64,
-    /// The bytes that were read.
+    /// The number of bytes read.
     pub bytes: u64,
-    /// How long it took.
+    /// The duration of the scrub.
     pub elapsed: Duration,
-    /// The tables that are damaged or cannot be read, and what was met first in each.
+    /// The damaged or unreadable tables, with the first error of each.
     pub damaged: Vec<(FileNumber, Error)>,
-    /// The database was closed meanwhile.
+    /// The database was closed during the scrub.
     pub cancelled: bool,
 }
 
 impl Options {
-    /// Reads all tables again from time to time; `None`, the default, never does. Takes a background thread.
+    /// Enables periodic scrubs, which use a background thread; `None`, the default, disables them.
     pub fn set_scrub(&mut self, scrub: impl Into<Option<ScrubOptions>>) -> &mut Self {
         self.plugins.scrub = scrub.into();
         self
@@ -67,7 +66,7 @@ impl Options {
 }
 
 impl DbInner {
-    /// Calls `work` for every table of every family.
+    /// Calls `work` for every table of every column family.
     pub(crate) fn for_each_table(
         &self,
         mut work: impl FnMut(&TableCache, &FileMeta, usize) -> Result<()>,
@@ -131,13 +130,13 @@ impl DbInner {
         Ok(report)
     }
 
-    /// Scrubs from time to time, if that is asked for, until the database is closed.
+    /// Runs scrubs periodically, if enabled, until the database is closed.
     pub(crate) fn begin_scrubbing(self: &Arc<Self>) {
         let Some(options) = self.plugins.scrub.clone() else {
             return;
         };
         let inner = Arc::clone(self);
-        self.env.pool.submit(JobPriority::Low, move || {
+        self.env.pool.submit_waiting(move || {
             while inner.background.pause(&inner, options.interval) {
                 match inner.scrub(options.bytes_per_sec) {
                     Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
@@ -150,7 +149,7 @@ impl DbInner {
     }
 }
 
-/// How long `bytes` take at this rate.
+/// Returns the seconds that `bytes` take at this rate.
 #[expect(clippy::cast_precision_loss, reason = "a pause, not a count")]
 fn seconds(bytes: u64, bytes_per_sec: u64) -> f64 {
     bytes as f64 / bytes_per_sec as f64

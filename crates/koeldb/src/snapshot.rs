@@ -1,4 +1,4 @@
-//! Snapshots: the state of the database at one sequence number, kept readable as long as the snapshot lives.
+//! Snapshots: the state of the database at one sequence number, readable while the snapshot lives.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(crate) struct SnapshotList {
 }
 
 impl SnapshotList {
-    /// Registers a snapshot at what `current` says while no compaction can read the list.
+    /// Registers a snapshot at the result of `current`, while no compaction can read the list.
     pub(crate) fn acquire(&self, current: impl FnOnce() -> SeqNo) -> SeqNo {
         let mut counts = lock(&self.counts);
         let seqno = current();
@@ -39,7 +39,7 @@ impl SnapshotList {
         }
     }
 
-    /// The sequence numbers of all live snapshots, ascending.
+    /// Returns the sequence numbers of all live snapshots, ascending.
     pub(crate) fn all(&self) -> Vec<SeqNo> {
         if is_on(Sabotage::SnapshotUnknown) {
             return Vec::new();
@@ -47,7 +47,7 @@ impl SnapshotList {
         lock(&self.counts).keys().copied().collect()
     }
 
-    /// How many snapshots live.
+    /// The number of live snapshots.
     pub(crate) fn count(&self) -> usize {
         lock(&self.counts).values().sum()
     }
@@ -64,7 +64,7 @@ impl Drop for Inner {
     }
 }
 
-/// A state of the database that later writes do not change. Cheap to clone; keeps the database open.
+/// A constant view of the database. It is cheap to clone and keeps the database open.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -82,7 +82,7 @@ impl Snapshot {
         }
     }
 
-    /// The newest write that the snapshot sees.
+    /// The sequence number of the snapshot.
     #[must_use]
     pub fn sequence_number(&self) -> SeqNo {
         self.inner.seqno
@@ -96,18 +96,18 @@ impl Snapshot {
         ReadOptions::at(self)
     }
 
-    /// The value of `key` in the default family, as of the snapshot.
+    /// Returns the value of `key` in the default column family, as of the snapshot.
     ///
     /// # Errors
-    /// As [`Db::get`].
+    /// See [`Db::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
         self.inner.db.get_opt(key, &self.options())
     }
 
-    /// The value of `key` in `family`, as of the snapshot.
+    /// Returns the value of `key` in `family`, as of the snapshot.
     ///
     /// # Errors
-    /// As [`Db::get`].
+    /// See [`Db::get`].
     pub fn get_cf(
         &self,
         family: &ColumnFamily,
@@ -116,49 +116,49 @@ impl Snapshot {
         family.get_opt(key, &self.options())
     }
 
-    /// The values of `keys` in the default family, as of the snapshot.
+    /// Returns the values of `keys` in the default column family, as of the snapshot.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
         self.inner.db.multi_get_opt(keys, &self.options())
     }
 
-    /// The values of `keys` in `family`, as of the snapshot.
+    /// Returns the values of `keys` in `family`, as of the snapshot.
     #[must_use]
     pub fn multi_get_cf<K: AsRef<[u8]>>(&self, family: &ColumnFamily, keys: &[K]) -> PinnedSlices {
         family.multi_get_opt(keys, &self.options())
     }
 
-    /// The entries of `range` in the default family, as of the snapshot.
+    /// Returns the entries of `range` in the default column family, as of the snapshot.
     #[must_use]
     pub fn range(&self, range: impl IterateBounds) -> DbIterator {
         self.inner.db.range_opt(range, &self.options())
     }
 
-    /// The entries of `range` in `family`, as of the snapshot.
+    /// Returns the entries of `range` in `family`, as of the snapshot.
     #[must_use]
     pub fn range_cf(&self, family: &ColumnFamily, range: impl IterateBounds) -> DbIterator {
         family.range_opt(range, &self.options())
     }
 
-    /// The entries of the default family whose keys begin with `prefix`, as of the snapshot.
+    /// Returns the default column family's entries with `prefix`, as of the snapshot.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
         self.inner.db.prefix_opt(prefix, &self.options())
     }
 
-    /// The entries of `family` whose keys begin with `prefix`, as of the snapshot.
+    /// Returns the entries of `family` whose keys begin with `prefix`, as of the snapshot.
     #[must_use]
     pub fn prefix_cf(&self, family: &ColumnFamily, prefix: impl AsRef<[u8]>) -> DbIterator {
         family.prefix_opt(prefix, &self.options())
     }
 
-    /// A cursor over the default family, as of the snapshot.
+    /// Creates a cursor over the default column family, as of the snapshot.
     #[must_use]
     pub fn cursor(&self) -> DbCursor {
         self.inner.db.cursor_opt(&self.options())
     }
 
-    /// A cursor over `family`, as of the snapshot.
+    /// Creates a cursor over `family`, as of the snapshot.
     #[must_use]
     pub fn cursor_cf(&self, family: &ColumnFamily) -> DbCursor {
         family.cursor_opt(&self.options())

@@ -1,7 +1,7 @@
-//! The text of `rocksdb.stats`, which people read and RocksDB's `tools/benchmark.sh` takes apart: its rows, columns and
-//! words are RocksDB's (`db/internal_stats.cc`).
+//! The text of `rocksdb.stats`, in RocksDB's format (`db/internal_stats.cc`).
 //!
-//! What is of an interval came since the text was last made.
+//! RocksDB's `tools/benchmark.sh` parses its rows, columns and words. Interval figures cover the
+//! time since the previous text.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn gib(bytes: u64) -> f64 {
 }
 
 fn mib_a_second(bytes: u64, time: Duration) -> f64 {
-    // So that no time at all is no division by zero.
+    // Avoids a division by zero for an empty interval.
     bytes as f64 / MIB / (time.as_secs_f64() + 1e-6)
 }
 
@@ -37,7 +37,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// A count in at most five characters.
+/// Formats a count in at most five characters.
 fn count(number: u64) -> String {
     match number {
         0..10_000 => number.to_string(),
@@ -47,7 +47,7 @@ fn count(number: u64) -> String {
     }
 }
 
-/// Bytes with a unit, never single ones.
+/// Formats bytes with a unit, at least KB.
 fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (unit, name) = match bytes {
@@ -59,7 +59,7 @@ fn size(bytes: u64) -> String {
     format!("{:.2} {name}", bytes / unit)
 }
 
-/// Hours, minutes and seconds.
+/// Formats hours, minutes and seconds.
 fn clock_time(time: Duration) -> String {
     let minutes = time.as_secs() / 60;
     let seconds = time.as_secs_f64() - (minutes * 60) as f64;
@@ -278,7 +278,7 @@ fn stall_counts(text: &mut String, since: &SinceLast<FamilyTotals>) {
 }
 
 impl DbInner {
-    /// The family's part of the text.
+    /// Returns the part of the text for one column family.
     pub(crate) fn family_stats(&self, family: &FamilyData) -> String {
         let since = family.counters.report(self.opened, self.clock.now());
         let mut text = String::new();
@@ -294,7 +294,7 @@ impl DbInner {
             gib(flushed),
             gib(flushed - then.flushes.written)
         );
-        // Nothing is added from outside yet.
+        // Ingestion of files is not supported yet.
         text.push_str("AddFile(GB): cumulative 0.000, interval 0.000\n");
         for what in ["Total Files", "L0 Files", "Keys"] {
             let _ = writeln!(text, "AddFile({what}): cumulative 0, interval 0");
@@ -309,7 +309,7 @@ impl DbInner {
         text
     }
 
-    /// The database's part of the text.
+    /// Returns the part of the text for the database.
     pub(crate) fn database_stats(&self) -> String {
         let keys = self.visible_seqno().saturating_sub(self.seqno_at_open);
         let since = self.write_counters.report(
@@ -396,7 +396,7 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        // The unit of the size is a word of its own.
+        // The unit of the size is a separate word.
         assert_eq!(lines[4].len(), lines[2].len() + 1);
         assert_eq!(lines[4][..4], ["Sum", "3/1", "1.00", "MB"]);
         assert_eq!(lines[3][0].len(), text.lines().nth(2).unwrap().len() + 1);

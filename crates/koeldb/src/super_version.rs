@@ -1,54 +1,55 @@
-//! What a read needs of a column family, in one pinned value: memtables, tables, options.
+//! The state that a read of a column family needs, pinned as one: memtables, tables, options.
 //!
-//! A family's current [`SuperVersion`] is replaced whenever a memtable is sealed or a version installed. A read
-//! takes it from a slot of its own thread, validated by one load of the family's install number: nothing that
-//! another thread writes is written to, and no instruction is locked, so that reads overlap in the processor.
+//! The current [`SuperVersion`] of a column family is replaced whenever a memtable is sealed or a
+//! version installed. A read takes it from a thread-local slot, validated by one load of the
+//! install number of the column family: it writes no shared memory and executes no locked
+//! instruction, so that reads overlap in the processor.
 //!
-//! Idle threads pin neither memtables nor files that were replaced. An install *sweeps*: it empties the slots of threads
-//! that are not reading, one sweep at a time. A slot that it passes over is its thread's to see to:
+//! Idle threads pin neither memtables nor files that were replaced. An install *sweeps*: it empties
+//! the slots of threads that are not reading, one sweep at a time. If it skips a slot, the thread
+//! of that slot acts:
 //!
-//! - A thread that was inside sees the new install number on its way out, and empties its slot.
-//! - A thread that the sweep turned away replaces what is in its slot, or, if it is turned away again, waits until the sweep
-//!   is over and empties it.
+//! - A thread that was reading sees the new install number afterwards, and empties its slot.
+//! - A thread that the sweep turned away replaces the contents of its slot, or, if it is turned
+//!   away again, waits until the sweep is over and empties it.
 //!
-//! What is left to a thread's next read: a slot whose reader panicked, and slots that were idle where the system refuses the
-//! barrier that [`koeldb_base::biased`] needs to look into them.
+//! Two cases are left to the next read of a thread: a slot whose reader panicked, and slots that
+//! were idle while the system refuses the barrier that [`koeldb_base::biased`] needs to inspect
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use koeldb_base::biased::{Owner, Taker, biased, take_idle};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableCache, Version};
 use koeldb_memtable::Memtable;
 
 use crate::options::ColumnFamilyOptions;
-use crate::write_buffers::Charge;
 
-/// One consistent state of a family.
+/// A consistent state of a column family.
 #[derive(Debug)]
 pub(crate) struct SuperVersion {
-    /// Takes the writes.
+    /// The memtable for writes.
     pub(crate) memtable: Arc<Memtable>,
-    /// Full memtables on their way to level 0, newest first.
+    /// Sealed memtables to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
     /// The tables.
     pub(crate) version: Arc<Version>,
     /// Opens tables.
     pub(crate) tables: Arc<TableCache>,
-    /// The family's options as they were when this state was made.
+    /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// What the memtables are charged, as long as somebody may read them.
-    pub(crate) _charges: Vec<Arc<Charge>>,
 }
 
 /// A super-version and the install number it was current at.
 type Held = (u64, Arc<SuperVersion>);
 
-/// The slot of this thread in the cell of one family.
+/// The slot of this thread in the cell of one column family.
 struct Slot {
     cell: u64,
-    /// `None` while it is lent to a read.
+    /// `None` while a read borrows it.
     held: Cell<Option<Owner<Held>>>,
 }
 
@@ -58,17 +59,17 @@ thread_local! {
 
 static NEXT_CELL: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
-/// Super-versions that nobody finds any more: freeing their memtables takes its time.
+/// Replaced super-versions; freeing their memtables takes time.
 pub(crate) struct Replaced {
     _garbage: Vec<Arc<SuperVersion>>,
 }
 
-/// Where a family's current super-version is found.
+/// Holds the current super-version of a column family.
 pub(crate) struct SuperVersionCell {
     id: u64,
     installed: AtomicU64,
     current: Mutex<Arc<SuperVersion>>,
-    /// Locked for as long as a sweep takes.
+    /// Locked during a sweep.
     slots: Mutex<Vec<Taker<Held>>>,
 }
 
@@ -82,17 +83,17 @@ impl SuperVersionCell {
         }
     }
 
-    /// The current super-version, owned: for cursors and jobs.
+    /// Returns the current super-version, owned, for cursors and jobs.
     pub(crate) fn load(&self) -> Arc<SuperVersion> {
         Arc::clone(&sync::lock(&self.current))
     }
 
-    /// How often a super-version was installed.
+    /// The number of installed super-versions.
     pub(crate) fn install_number(&self) -> u64 {
         self.installed.load(Ordering::Relaxed)
     }
 
-    /// Makes `next` the current super-version; what it replaces is given back, to be let go of without a lock held.
+    /// Makes `next` the current super-version; returns replaced ones, to be dropped without a lock.
     #[must_use]
     pub(crate) fn install(&self, next: SuperVersion) -> Replaced {
         let next = Arc::new(next);
@@ -115,14 +116,18 @@ impl SuperVersionCell {
 
     /// Runs `read` on the current super-version.
     ///
-    /// All of it is to end up in the caller, in registers: what is handed on through memory in pieces of one size and
-    /// taken in another waits until all earlier loads are done, and so would keep reads from overlapping. For the same
-    /// reason each instruction counts: the processor runs ahead of a miss of the cache by a few hundred of them.
+    /// Everything must be inlined into the caller, in registers: a value that is stored to memory
+    /// in pieces of one size and loaded in another waits until all earlier loads are done, which
+    /// would prevent reads from overlapping. For the same reason each instruction counts: the
+    /// processor runs ahead of a cache miss by a few hundred instructions.
     #[inline(always)]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
-        // Unlike `with`, `try_with` ends up here, too.
+        if SLOTS.try_with(|_| ()).is_err() {
+            return self.with_none(read);
+        }
+        // Unlike `with`, `try_with` reaches this point, too.
         let done = SLOTS.try_with(|slots| {
-            // Borrowed and lent as long as the read takes.
+            // Borrowed during the read.
             if let Ok(slots) = slots.try_borrow()
                 && let Some(slot) = slots.iter().find(|slot| slot.cell == self.id)
                 && let Some(mut owner) = slot.held.take()
@@ -147,14 +152,15 @@ impl SuperVersionCell {
             }
             Err(read)
         });
-        match done.expect("a thread that ends does not read") {
+        match done.expect("the slots are there") {
             Ok(result) => result,
             Err(read) => self.with_newest(read),
         }
     }
 
-    /// The same where this thread's slot does not have the current super-version, or something is in the way: a read around
-    /// this one, or a sweep.
+    /// Runs `read` if the slot of this thread is stale or unavailable.
+    ///
+    /// It is unavailable in a read within a read, and during a sweep.
     #[cold]
     #[inline(never)]
     fn with_newest<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
@@ -177,14 +183,23 @@ impl SuperVersionCell {
         read(&newest)
     }
 
-    /// Puts the current super-version into a slot, unless a sweep turns its thread away: what was there may be what the sweep
-    /// passed over.
+    /// Runs `read` in a thread whose slots are destroyed: in the destructor of another thread-local
+    /// value.
+    #[cold]
+    #[inline(never)]
+    fn with_none<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
+        read(&self.load())
+    }
+
+    /// Stores the current super-version in a slot, unless a sweep turns its thread away.
+    ///
+    /// The previous contents may be what the sweep skipped.
     fn refill(&self, slot: &mut Owner<Held>) -> Arc<SuperVersion> {
         let Some(mut held) = slot.enter() else {
             self.empty(slot);
             return self.load();
         };
-        // Read after the slot was entered: an install after this meets the reader in it.
+        // Read after entering the slot: a later install finds the reader in it.
         let installed = self.installed.load(Ordering::Acquire);
         let newest = self.load();
         let replaced = held.replace((installed, Arc::clone(&newest)));
@@ -196,8 +211,9 @@ impl SuperVersionCell {
         newest
     }
 
-    /// Gives this thread a slot if it has none, or lost it to a panic, and lets go of those of families that are gone. No read
-    /// of this thread is under way.
+    /// Gives this thread a slot if it has none, or lost it to a panic.
+    ///
+    /// Drops slots of dropped column families. No read of this thread may be running.
     fn make_slot(&self, slots: &mut Vec<Slot>) {
         let mut has_own = false;
         slots.retain_mut(|slot| {
@@ -211,7 +227,14 @@ impl SuperVersionCell {
         });
         if !has_own {
             let (held, taker) = biased();
-            sync::lock(&self.slots).push(taker);
+            let mut takers = sync::lock(&self.slots);
+            if takers.len() == takers.capacity() && !is_on(Sabotage::SlotsOfEndedThreadsKept) {
+                // An idle column family is never swept; the slots of ended threads must not
+                // accumulate.
+                takers.retain(|taker| !taker.is_orphaned());
+            }
+            takers.push(taker);
+            drop(takers);
             slots.push(Slot {
                 cell: self.id,
                 held: Cell::new(Some(held)),
@@ -219,8 +242,9 @@ impl SuperVersionCell {
         }
     }
 
-    /// Lets go of a super-version that was replaced, while no sweep can turn this thread away: the one that did may have
-    /// passed over the slot.
+    /// Drops a replaced super-version while no sweep can turn this thread away.
+    ///
+    /// The sweep that turned it away may have skipped the slot.
     #[cold]
     fn empty(&self, slot: &mut Owner<Held>) {
         let no_sweep = sync::lock(&self.slots);
@@ -235,10 +259,32 @@ impl SuperVersionCell {
 
 impl Drop for SuperVersionCell {
     fn drop(&mut self) {
-        // Nobody reads while the cell is dropped: all slots are idle.
+        // There are no readers while the cell is dropped: all slots are idle.
         drop(self.sweep());
     }
 }
 
 #[cfg(all(test, loom))]
 mod models;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::{Db, Env, Options};
+
+    #[test]
+    fn the_slots_of_ended_threads_do_not_pile_up_in_an_idle_family() {
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/idle").unwrap();
+        for _ in 0..500 {
+            let db = db.clone();
+            let reader = std::thread::spawn(move || db.get("key").unwrap());
+            assert!(reader.join().unwrap().is_none());
+        }
+        let family = db.default_cf().data();
+        let slots = sync::lock(&family.super_version.slots).len();
+        assert!(slots < 50, "{slots} slots");
+    }
+}

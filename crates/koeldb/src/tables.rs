@@ -1,10 +1,10 @@
-//! How a family's tables are opened and written, from its options.
+//! Opens and writes the tables of a column family according to its options.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::range_del::union_of;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Limits, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
@@ -22,7 +22,7 @@ use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, CompactionStopStyle, DbOptions};
 
-/// What every table written in one session has in common, and the memtables they are written from.
+/// The common properties of the tables written in one session, and the memtables they come from.
 #[derive(Clone)]
 pub(crate) struct TableFactory {
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -35,10 +35,10 @@ pub(crate) struct TableFactory {
     pub(crate) writable_file_buffer_bytes: usize,
     pub(crate) bytes_per_sync: u64,
     pub(crate) open_options: OpenOptions,
-    /// The MANIFEST gets a checksum of each table as a whole.
+    /// Whether the MANIFEST gets a whole-file checksum of each table.
     pub(crate) file_checksums: bool,
     pub(crate) memtables: MemtableMaker,
-    /// What the directory holds may be anybody's.
+    /// Whether the directory is from an untrusted source.
     pub(crate) untrusted: bool,
 }
 
@@ -56,7 +56,7 @@ impl TableFactory {
         }
     }
 
-    /// The table cache of a family.
+    /// Creates the table cache of a column family.
     pub(crate) fn table_cache(
         &self,
         order: &KeyOrder,
@@ -72,8 +72,8 @@ impl TableFactory {
                 Some(table) => (table.block_cache.as_ref())
                     .filter(|_| !table.no_block_cache)
                     .map(|cache| cache.blocks().clone()),
-                // For the block-based tables that stand in for what the format has no place for, and for pieces of cuckoo
-                // and plain tables.
+                // For the block-based fallback tables of entries that the format cannot hold, and
+                // for pieces of cuckoo and plain tables.
                 None => Some(Cache::new_clock_cache(DEFAULT_CACHE_BYTES).blocks().clone()),
             },
             statistics: self.statistics.clone(),
@@ -98,7 +98,7 @@ impl TableFactory {
         }
     }
 
-    /// What the builder of a table of `family` on `level` is told.
+    /// Returns the build context of a table of `family` on `level`.
     pub(crate) fn build_context(
         &self,
         family: &FamilyData,
@@ -147,12 +147,10 @@ impl TableFactory {
         let mut tombstones = Vec::new();
         for memtable in memtables {
             if reason == TableReason::Flush {
-                // Sealed: what is not sorted yet is, here and not where somebody reads.
+                // A sealed memtable is sorted here, not by its first reader.
                 memtable.finalise();
             }
-            if let Some(own) = memtable.tombstones() {
-                tombstones.extend(own.tombstones());
-            }
+            tombstones.extend(memtable.tombstones());
         }
         let context = self.build_context(
             family,
@@ -169,8 +167,7 @@ impl TableFactory {
         let job = FlushJob {
             order: family.order.clone(),
             memtables: memtables.iter().map(Memtable::cursor).collect(),
-            tombstones: (!tombstones.is_empty())
-                .then(|| FragmentedTombstones::new(&family.order, tombstones)),
+            tombstones: union_of(&family.order, &tombstones),
             snapshots: snapshots.to_vec(),
             merge_operator: options.merge_operator.as_deref(),
             output: OutputSpec {
@@ -208,7 +205,7 @@ impl TableFactory {
     }
 }
 
-/// What files may ask for.
+/// The resource limits for files.
 pub(crate) fn limits(untrusted: bool) -> Limits {
     match untrusted {
         true => Limits::UNTRUSTED,
@@ -216,7 +213,7 @@ pub(crate) fn limits(untrusted: bool) -> Limits {
     }
 }
 
-/// Where a table goes, and why.
+/// The place of a table, and the reason for its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) level: u32,
@@ -226,7 +223,7 @@ pub(crate) struct Place {
     pub(crate) target_file_bytes: u64,
 }
 
-/// What pickers decide by.
+/// Returns the settings of the compaction pickers.
 pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
     let count = |number: i32| usize::try_from(number).unwrap_or(0);
     let universal = &options.compaction_options_universal;

@@ -1,8 +1,9 @@
-//! A bound on the memory of memtables, over the families of one database or of several.
+//! A limit on the memory of memtables, over the column families of one or several databases.
 //!
-//! Each memtable has a [`Charge`], which its super-versions keep: the memory counts until the last reader has let go of
-//! it. The leader of the write queue brings the charge of an active memtable up to date whenever it has grown by a small
-//! share of the limit. When the limit is near, the largest active memtable is sealed, whichever database it belongs to.
+//! Each memtable has a [`Charge`], which its super-versions keep: the memory counts until the last
+//! reader has released it. The leader of the write queue updates the charge of an active memtable
+//! whenever it has grown by a small share of the limit. Near the limit, the largest active memtable
+//! is sealed, in whichever database it is.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,13 +17,13 @@ use koeldb_table::source::CachedBlock;
 use crate::inner::DbInner;
 use crate::options::Cache;
 
-/// What is reserved in a cache at once: as in RocksDB.
+/// The unit of reservations in a cache, as in RocksDB.
 const RESERVATION_BYTES: u64 = 256 << 10;
 
-/// A bound on the memory that memtables take together. Clones are handles to the same; give one to several databases to
-/// have it hold for all of them.
+/// A limit on the total memory of memtables, shared by clones and databases.
 ///
-/// It is no hard bound: memtables are flushed when it is near, and with `allow_stall` writes wait while it is exceeded.
+/// It is not a hard limit: memtables are flushed near it, and with `allow_stall` writes wait while
+/// it is exceeded.
 #[derive(Clone)]
 pub struct WriteBufferManager {
     shared: Arc<Shared>,
@@ -32,7 +33,7 @@ struct Shared {
     limit: AtomicU64,
     allow_stall: bool,
     used: AtomicU64,
-    /// The part of `used` that takes writes and could be flushed.
+    /// The part of `used` in active memtables, which could be flushed.
     active: AtomicU64,
     reserved: Option<Reserved>,
     databases: Mutex<Vec<Weak<DbInner>>>,
@@ -40,16 +41,16 @@ struct Shared {
     freed: Condvar,
 }
 
-/// Entries that stand for memtables in a block cache, so that blocks make room for them.
+/// Cache entries that represent the memory of memtables, so that fewer blocks are cached.
 struct Reserved {
     cache: Cache,
     file: u64,
-    /// Held, so that they are not evicted.
+    /// Pinned, so that they are not evicted.
     entries: Mutex<Vec<Arc<CachedBlock>>>,
 }
 
 impl Reserved {
-    /// Reserves what `used` bytes take.
+    /// Adjusts the reservations to `used` bytes.
     fn follow(&self, used: u64) {
         let wanted = koeldb_base::coding::to_usize(used.div_ceil(RESERVATION_BYTES));
         let mut entries = lock(&self.entries);
@@ -63,7 +64,7 @@ impl Reserved {
         }
         while entries.len() < wanted {
             let entry = Arc::new(CachedBlock::reservation());
-            // A cache that has no room for it is full of what is in use: memtables grow all the same.
+            // A cache without room is full of entries in use: memtables grow nevertheless.
             let _ = self.cache.blocks().insert(
                 key(entries.len()),
                 Arc::clone(&entry),
@@ -76,14 +77,16 @@ impl Reserved {
 }
 
 impl WriteBufferManager {
-    /// A bound of so many bytes; 0: memory is counted and not bounded. With `allow_stall`, writes wait while more is
-    /// in use.
+    /// Creates a manager with a limit in bytes; 0 counts memory without a limit.
+    ///
+    /// With `allow_stall`, writes wait while more is in use.
     #[must_use]
     pub fn new(bytes: u64, allow_stall: bool) -> Self {
         Self::make(bytes, allow_stall, None)
     }
 
-    /// A bound whose memory is charged to `cache` as well: memtables and blocks share one budget.
+    /// Creates a manager whose memory is also charged to `cache`: memtables and blocks share one
+    /// limit.
     #[must_use]
     pub fn with_cache(bytes: u64, cache: &Cache, allow_stall: bool) -> Self {
         Self::make(bytes, allow_stall, Some(cache))
@@ -108,32 +111,32 @@ impl WriteBufferManager {
         }
     }
 
-    /// The bound in bytes; 0: none.
+    /// The limit in bytes; 0 for none.
     #[must_use]
     pub fn get_buffer_size(&self) -> u64 {
         self.shared.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound.
+    /// Changes the limit.
     pub fn set_buffer_size(&self, bytes: u64) {
         self.shared.limit.store(bytes, Ordering::Relaxed);
         self.shared.tell_freed();
     }
 
-    /// The memory of all memtables, in bytes: those written to, those made ready, those being flushed and those that
-    /// somebody still reads.
+    /// The memory of all memtables in bytes: active, standby, being flushed and still read.
     #[must_use]
     pub fn get_usage(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    /// The part of it that takes writes.
+    /// The part of it in active memtables.
     #[must_use]
     pub fn get_mutable_usage(&self) -> u64 {
         self.shared.active.load(Ordering::Relaxed)
     }
 
-    /// Whether a memtable should be sealed (RocksDB: `include/rocksdb/write_buffer_manager.h`, `ShouldFlush`).
+    /// Whether a memtable should be sealed (RocksDB: `include/rocksdb/write_buffer_manager.h`,
+    /// `ShouldFlush`).
     pub(crate) fn should_flush(&self) -> bool {
         let limit = self.get_buffer_size();
         let active = self.get_mutable_usage();
@@ -167,7 +170,7 @@ impl WriteBufferManager {
         databases.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The growth of a memtable after which its charge is brought up to date.
+    /// The growth of a memtable after which its charge is updated.
     pub(crate) fn step_bytes(&self) -> usize {
         let step = (self.get_buffer_size() / 128).clamp(4 << 10, 1 << 20);
         koeldb_base::coding::to_usize(step)
@@ -197,7 +200,7 @@ impl fmt::Debug for WriteBufferManager {
     }
 }
 
-/// What one memtable is charged, until it is dropped.
+/// The memory charge of one memtable, until it is dropped.
 pub(crate) struct Charge {
     manager: WriteBufferManager,
     bytes: AtomicU64,
@@ -205,7 +208,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// The charge of a memtable that takes no writes yet.
+    /// Creates the charge of a memtable that is not active yet.
     pub(crate) fn new(manager: &WriteBufferManager, bytes: usize) -> Arc<Self> {
         let charge = Charge {
             manager: manager.clone(),
@@ -220,7 +223,7 @@ impl Charge {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Brings the charge up to date.
+    /// Updates the charge.
     pub(crate) fn set(&self, bytes: usize) {
         let shared = &self.manager.shared;
         let bytes = bytes as u64;
@@ -228,7 +231,7 @@ impl Charge {
         if bytes == before {
             return;
         }
-        // Two's complement: adding the difference of a charge that fell takes it away.
+        // Two's complement: adding the difference subtracts it if the charge has decreased.
         let growth = bytes.wrapping_sub(before);
         shared.used.fetch_add(growth, Ordering::Relaxed);
         if self.is_active.load(Ordering::Relaxed) {
@@ -237,7 +240,7 @@ impl Charge {
         shared.follow();
     }
 
-    /// The memtable takes writes from now on. Called by the leader, as [`Charge::seal`] is.
+    /// Marks the memtable as active. Called by the leader, like [`Charge::seal`].
     pub(crate) fn activate(&self) {
         if !self.is_active.swap(true, Ordering::Relaxed) {
             let active = &self.manager.shared.active;
@@ -245,7 +248,7 @@ impl Charge {
         }
     }
 
-    /// The memtable takes no writes any more, and will be flushed.
+    /// Marks the memtable as sealed: it will be flushed.
     pub(crate) fn seal(&self) {
         if self.is_active.swap(false, Ordering::Relaxed) {
             let active = &self.manager.shared.active;

@@ -1,4 +1,4 @@
-//! Every interleaving of an owner and takers. The barrier is a fence on both sides: Loom knows nothing of `membarrier`.
+//! Loom models of an owner and takers. Both barriers are fences: Loom does not model `membarrier`.
 
 use super::*;
 use crate::sync::{AtomicU64, Mutex, explore, lock, spawn};
@@ -30,7 +30,8 @@ fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
     });
 }
 
-/// Two values are announced; an owner that looks behind its stay, and again when it was turned away, keeps no older one.
+/// Announces two values. An owner that checks after leaving, and again after being turned away,
+/// keeps no older one.
 fn announce(name: &str, waits: bool) {
     explore(name, move || {
         let announced = Arc::new(AtomicU64::new(1));

@@ -1,15 +1,15 @@
-//! The checksums of table blocks (`docs/formats/block-based-table.md`, block trailer and checksums).
+//! Checksums of table blocks (`docs/formats/block-based-table.md`, block trailer and checksums).
 //!
-//! A block is followed by the byte of its compression and a checksum over both. [`ChecksumKind::Xxh3`] mixes
-//! that last byte in by multiplication; the others hash it with the rest. From format version 6 on, a
-//! [`context_modifier`] is added that depends on the file and the offset, so that a block read from the wrong
-//! place does not pass.
+//! A block is followed by its compression type byte and a checksum over both.
+//! [`ChecksumKind::Xxh3`] mixes that last byte in by multiplication; the other kinds hash it with
+//! the rest. From format version 6 on, [`context_modifier`] adds a value that depends on the file
+//! and the offset, so that a block read from the wrong place fails verification.
 
 use std::hash::Hasher as _;
 
 use super::{crc32c, crc32c_extend, mask, xxh3_64};
 
-/// Which checksum a table file carries.
+/// The checksum type of a table file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChecksumKind {
     /// No checksum: always 0.
@@ -35,13 +35,13 @@ impl ChecksumKind {
         ChecksumKind::Xxh3,
     ];
 
-    /// The kind a footer's first byte names.
+    /// The kind that a footer's first byte identifies.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
 
-    /// The byte a footer names the kind with.
+    /// The byte that identifies the kind in a footer.
     #[must_use]
     pub fn to_byte(self) -> u8 {
         match self {
@@ -53,7 +53,7 @@ impl ChecksumKind {
         }
     }
 
-    /// The name in option files: `kXXH3`.
+    /// The name in OPTIONS files: `kXXH3`.
     #[must_use]
     pub fn option_name(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl ChecksumKind {
         }
     }
 
-    /// The kind that option files call `name`.
+    /// The kind with this name in OPTIONS files.
     #[must_use]
     pub fn from_option_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -74,7 +74,7 @@ impl ChecksumKind {
     }
 }
 
-/// The checksum of `data` followed by `last_byte`: a block and the byte of its compression.
+/// The checksum of `data` followed by `last_byte`: a block and its compression type byte.
 #[inline]
 #[must_use]
 pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
@@ -97,8 +97,9 @@ pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
     }
 }
 
-/// The checksum of `bytes` whose last one plays the part of the compression byte: a block with its trailer's
-/// first byte where both are at hand, or a footer.
+/// The checksum of `bytes`, whose last byte takes the place of the compression type byte.
+///
+/// For a block with the first byte of its trailer in one buffer, or a footer.
 #[inline]
 #[must_use]
 pub fn whole_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
@@ -114,8 +115,9 @@ pub fn whole_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
     }
 }
 
-/// What is added to the checksum of the block at `offset` in a file whose footer carries `base`; 0 for files
-/// before format version 6, whose base is 0.
+/// The context checksum added to that of the block at `offset`, from the `base` in the footer.
+///
+/// It is 0 for files before format version 6, whose base is 0.
 #[inline]
 #[must_use]
 pub fn context_modifier(base: u32, offset: u64) -> u32 {

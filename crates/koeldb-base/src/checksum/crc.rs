@@ -1,7 +1,8 @@
-//! CRC-32C, and the masking under which it is stored, so that a checksum over bytes that hold a checksum
-//! stays a good one (`docs/formats/README.md`).
+//! CRC-32C and the masking of stored CRCs.
+//!
+//! Masking keeps the CRC of data that contains CRCs a good checksum (`docs/formats/README.md`).
 
-/// What masking adds after the rotation.
+/// The constant that masking adds after the rotation.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
 /// CRC-32C (Castagnoli) of `bytes`.
@@ -11,14 +12,14 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     ::crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of what `crc` is the checksum of, followed by `bytes`.
+/// Extends `crc`, the CRC-32C of some data, by `bytes` appended to that data.
 #[inline]
 #[must_use]
 pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(crc, bytes)
 }
 
-/// The form in which a CRC-32C is stored.
+/// Masks a CRC-32C for storage.
 #[inline]
 #[must_use]
 pub const fn mask(crc: u32) -> u32 {

@@ -1,5 +1,6 @@
-//! The 32-bit hash of LevelDB, kept for the bytes it decides: data-block hash indexes, plain tables and
-//! filters before format version 5 (RocksDB `util/hash.cc`, release 11.9).
+//! LevelDB's 32-bit hash (RocksDB `util/hash.cc`, release 11.9).
+//!
+//! Formats that use it: data-block hash indexes, plain tables, and filters before format version 5.
 
 const MULTIPLIER: u32 = 0xc6a4_a793;
 
@@ -32,7 +33,7 @@ fn low32(len: usize) -> u32 {
     len as u32
 }
 
-/// COMPAT: the tail's bytes are signed, as `char` is on the platforms the format grew up on.
+/// COMPAT: the tail's bytes are signed, as `char` is on the platforms where the format originated.
 fn sign_extended(byte: u8) -> u32 {
     i32::from(byte.cast_signed()).cast_unsigned()
 }

@@ -1,7 +1,7 @@
 //! Checksums of stored bytes, and the hashes that formats prescribe.
 //!
-//! - What follows each block, record and footer of a table ([`ChecksumKind`],
-//!   [`block_checksum`], [`whole_checksum`], [`context_modifier`]).
+//! - Checksums of the blocks, records and footers of tables ([`ChecksumKind`], [`block_checksum`],
+//!   [`whole_checksum`], [`context_modifier`]).
 //! - [`crc32c()`], [`crc32c_extend`], [`mask`], [`unmask`]: records of the WAL and the MANIFEST.
 //! - [`xxph3_64`]: keys in filters. [`hash32`]: keys in hash indexes and legacy filters.
 //! - [`xxh3_64`], [`xxh3_128`]: the final XXH3, which block checksums and the ids of tables use.

@@ -1,9 +1,9 @@
-//! XXPH3: the preview of XXH3 that filters hash keys with.
+//! XXPH3, the preview version of XXH3 that filters use as their key hash.
 //!
 //! RocksDB froze it before XXH3 was final; results differ from the final function at every length
-//! (RocksDB `util/xxph3.h`, release 11.9; `docs/formats/filters.md`). Filters hash unseeded, so the seed is
-//! left out. It runs for every key written and every filter asked: lengths up to 16 take a handful of
-//! instructions, and nothing allocates.
+//! (RocksDB `util/xxph3.h`, release 11.9; `docs/formats/filters.md`). Filters hash unseeded, so the
+//! seed is omitted. It runs for every key written and every filter query: lengths up to 16 take a
+//! handful of instructions, and nothing allocates.
 
 const P32_1: u64 = 0x9e37_79b1;
 const P32_2: u64 = 0x85eb_ca77;
@@ -132,7 +132,7 @@ fn hash_long(bytes: &[u8]) -> u64 {
     }))
 }
 
-/// Takes in the whole stripes of `bytes`, at most a block, each under a secret 8 bytes further on.
+/// Accumulates the stripes of `bytes`, at most one block; the secret advances 8 bytes per stripe.
 fn accumulate_stripes(lanes: &mut [u64; 8], bytes: &[u8]) {
     let (stripes, _) = bytes.as_chunks::<STRIPE_BYTES>();
     for (j, stripe) in stripes.iter().enumerate() {
@@ -150,7 +150,7 @@ fn accumulate(lanes: &mut [u64; 8], stripe: &[u8; STRIPE_BYTES], key: usize) {
     }
 }
 
-/// 16 bytes at `at`, keyed by 16 bytes of the secret and multiplied together.
+/// Mixes the 16 bytes at `at` with 16 bytes of the secret and folds their 128-bit product.
 #[inline]
 fn mix(bytes: &[u8], at: usize, key: usize) -> u64 {
     fold(
@@ -159,7 +159,7 @@ fn mix(bytes: &[u8], at: usize, key: usize) -> u64 {
     )
 }
 
-/// The halves of the 128-bit product, xored.
+/// XORs the halves of the 128-bit product.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "takes the product apart")]
 fn fold(a: u64, b: u64) -> u64 {

@@ -1,5 +1,7 @@
-//! What stands in for a codec that was left out of the build. [`Compression::ensure_available`] names the
-//! feature before any of this is reached.
+//! Stubs for codecs that were left out of the build.
+//!
+//! [`Compression::ensure_available`] returns an error that names the feature before any stub is
+//! called.
 //!
 //! [`Compression::ensure_available`]: super::Compression::ensure_available
 

@@ -1,4 +1,4 @@
-//! bzip2. Nothing but old files uses it.
+//! bzip2, which only old files use.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -1,26 +1,27 @@
-//! The codecs by their names and bytes, and the settings of compression.
+//! Compression types, with their names and type bytes, and compression settings.
 
 use crate::error::{Error, ErrorDetail, Result};
 
-/// How the bytes of a block are stored.
+/// The compression type of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     #[default]
     None,
-    /// Snappy, its raw format.
+    /// Snappy, in its raw format.
     Snappy,
     /// Raw deflate with a window of at most 16 KiB.
     Zlib,
     /// bzip2.
     Bzip2,
-    /// LZ4, its block format.
+    /// LZ4, in its block format.
     Lz4,
-    /// LZ4 as a slower encoder writes it. COMPAT: read as [`Compression::Lz4`], and written by its encoder.
+    /// LZ4 from the slower high-compression encoder. COMPAT: read as [`Compression::Lz4`], and
+    /// written with the encoder of LZ4.
     Lz4hc,
-    /// The codec of Windows, which is neither read nor written.
+    /// The Windows codec, which is neither read nor written.
     Xpress,
-    /// Zstandard, one frame a block.
+    /// Zstandard, one frame per block.
     Zstd,
 }
 
@@ -37,20 +38,21 @@ impl Compression {
         Compression::Zstd,
     ];
 
-    /// The byte that says "not set" where an option may inherit another; never in files.
+    /// The byte for "not set" in options that may inherit from another option; never stored in
+    /// tables.
     pub const UNSET_BYTE: u8 = 0xff;
 
-    /// What option files write where an option may inherit another and does.
+    /// The OPTIONS-file name of an option that inherits its value from another option.
     pub const UNSET_OPTION_NAME: &'static str = "kDisableCompressionOption";
 
-    /// The codec of a stored byte; `None` for bytes that name no built-in codec.
+    /// The codec with this type byte; `None` for a byte of no built-in codec.
     #[inline]
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
 
-    /// The byte stored behind a block.
+    /// The compression type byte in a block's trailer.
     #[inline]
     #[must_use]
     pub fn to_byte(self) -> u8 {
@@ -66,7 +68,7 @@ impl Compression {
         }
     }
 
-    /// The name in the properties of tables: `NoCompression`.
+    /// The name in table properties: `NoCompression`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,13 +83,13 @@ impl Compression {
         }
     }
 
-    /// The codec that the properties of tables call `name`.
+    /// The codec with this name in table properties.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|codec| codec.name() == name)
     }
 
-    /// The name in option files: `kNoCompression`.
+    /// The name in OPTIONS files: `kNoCompression`.
     #[must_use]
     pub fn option_name(self) -> &'static str {
         match self {
@@ -102,7 +104,7 @@ impl Compression {
         }
     }
 
-    /// The codec that option files call `name`.
+    /// The codec with this name in OPTIONS files.
     #[must_use]
     pub fn from_option_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -110,7 +112,7 @@ impl Compression {
             .find(|codec| codec.option_name() == name)
     }
 
-    /// The cargo feature that brings the codec; `None` for those no feature brings.
+    /// The cargo feature that enables the codec; `None` for codecs without a feature.
     #[must_use]
     pub fn feature(self) -> Option<&'static str> {
         match self {
@@ -123,7 +125,7 @@ impl Compression {
         }
     }
 
-    /// Whether this build reads and writes the codec.
+    /// Whether this build can read and write the codec.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -137,7 +139,7 @@ impl Compression {
         }
     }
 
-    /// Whether the codec makes use of a dictionary.
+    /// Whether the codec supports a dictionary.
     #[must_use]
     pub fn uses_dictionary(self) -> bool {
         matches!(
@@ -146,10 +148,10 @@ impl Compression {
         )
     }
 
-    /// Refuses a codec that this build does not have.
+    /// Returns an error if this build lacks the codec.
     ///
     /// # Errors
-    /// `NotSupported`, with the detail `FeatureMissing` if a cargo feature would bring the codec.
+    /// `NotSupported`, with the detail `FeatureMissing` if a cargo feature would enable the codec.
     #[inline]
     pub fn ensure_available(self) -> Result<()> {
         if self.is_available() {
@@ -172,12 +174,14 @@ impl Compression {
     }
 }
 
-/// The settings of compression that codecs and table builders read.
+/// Compression settings that codecs and table builders read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressionOptions {
-    /// The codec's level; [`CompressionOptions::DEFAULT_LEVEL`] is the codec's own default. LZ4 has one level.
+    /// The codec's level; [`CompressionOptions::DEFAULT_LEVEL`] is the codec's own default. LZ4 has
+    /// one level.
     pub level: i32,
-    /// zlib: the logarithm of the window; its sign is ignored, and readers take at most 14.
+    /// zlib: the base-2 logarithm of the window; its sign is ignored, and readers accept at most
+    /// 14.
     pub window_bits: i32,
     /// zlib: the strategy.
     pub strategy: i32,
@@ -185,23 +189,25 @@ pub struct CompressionOptions {
     pub max_compressed_bytes_per_kb: u32,
     /// The dictionary's size in bytes; 0 for none.
     pub max_dict_bytes: u32,
-    /// zstd: bytes of samples to train the dictionary on; 0 takes the samples themselves.
+    /// zstd: bytes of samples to train the dictionary on; 0 uses the samples themselves as
+    /// dictionary.
     pub zstd_max_train_bytes: u32,
-    /// Bytes of data held back until the dictionary is made; 0 for a whole file.
+    /// Bytes of data buffered until the dictionary is built; 0 buffers the whole file.
     pub max_dict_buffer_bytes: u64,
-    /// zstd: whether the dictionary is trained; otherwise it is the samples themselves.
+    /// zstd: whether the dictionary is trained; otherwise the samples themselves are the
+    /// dictionary.
     pub use_zstd_dict_trainer: bool,
-    /// zstd: whether frames carry their own checksum.
+    /// zstd: whether frames carry a checksum.
     pub checksum: bool,
-    /// Threads that compress the blocks of one file; 1 for the builder's own.
+    /// Threads that compress the blocks of one file; 1 uses the builder's own thread.
     pub parallel_threads: u32,
 }
 
 impl CompressionOptions {
-    /// The level that stands for the codec's default.
+    /// The level that selects the codec's default.
     pub const DEFAULT_LEVEL: i32 = 32767;
 
-    /// The most bytes that `raw_bytes` may take to be stored compressed.
+    /// The largest compressed size at which a block of `raw_bytes` is stored compressed.
     #[must_use]
     pub fn max_compressed_bytes(&self, raw_bytes: usize) -> usize {
         let share = u64::from(self.max_compressed_bytes_per_kb.min(1024));

@@ -1,10 +1,10 @@
-//! Writing the stored form of blocks.
+//! Compresses blocks into their stored form.
 
 use super::{Compression, CompressionOptions, bzip2, lz4, snappy, zlib, zstd};
 use crate::coding::put_varint32;
 use crate::error::Result;
 
-/// Compresses one block after another under the same settings and dictionary, reusing its contexts.
+/// Compresses a sequence of blocks under the same settings and dictionary, reusing its contexts.
 pub struct Compressor {
     compression: Compression,
     encoder: Encoder,
@@ -20,11 +20,13 @@ enum Encoder {
 }
 
 impl Compressor {
-    /// A compressor for blocks that share `dictionary`. An empty dictionary is none; codecs that know no
-    /// dictionaries ignore it.
+    /// Creates a compressor for blocks that share `dictionary`.
+    ///
+    /// An empty dictionary counts as none; codecs without dictionary support ignore it.
     ///
     /// # Errors
-    /// `NotSupported` if this build lacks the codec; `InvalidArgument` if the codec refuses a setting.
+    /// `NotSupported` if this build lacks the codec; `InvalidArgument` if the codec refuses a
+    /// setting.
     pub fn new(
         compression: Compression,
         options: &CompressionOptions,
@@ -48,15 +50,17 @@ impl Compressor {
         })
     }
 
-    /// The codec, which is the type byte of the blocks it accepts.
+    /// The codec, whose type byte is stored with the blocks.
     #[must_use]
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Replaces `out` by the stored form of `raw` if that takes at most `max_bytes`
-    /// ([`CompressionOptions::max_compressed_bytes`]); otherwise the answer is false, `out` is empty, and the
-    /// block is to be stored as it is. Codecs that can give up early do.
+    /// Replaces `out` by the stored form of `raw` if that takes at most `max_bytes`.
+    ///
+    /// `max_bytes` comes from [`CompressionOptions::max_compressed_bytes`]. If the result is
+    /// larger, this returns false and leaves `out` empty, and the caller stores the block
+    /// uncompressed. Codecs that can abort early do so.
     ///
     /// # Errors
     /// `MemoryLimit` or `Corruption` if the codec fails.

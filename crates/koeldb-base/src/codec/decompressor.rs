@@ -1,8 +1,9 @@
-//! Reading the stored form of blocks.
+//! Decompresses blocks from their stored form.
 //!
-//! Invariant: nothing is allocated by a number from the file before it is known to be at most the caller's
-//! limit and, for codecs whose ratio has a bound, at most what the stored bytes can expand to. bzip2 has no useful
-//! bound: its memory is reserved, and touched only as the decoder fills it.
+//! Invariant: a size from the file allocates memory only once it is known to be at most the
+//! caller's limit and, for codecs with a bounded ratio, at most the size that the stored bytes can
+//! expand to. bzip2 has no useful bound: its memory is reserved, and touched only as the decoder
+//! fills it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -15,30 +16,34 @@ use super::{Compression, bzip2, lz4, snappy, zlib, zstd};
 use crate::coding::take_varint32;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Raw bytes per stored byte beyond which a declared size is damage.
+/// Largest plausible ratio of raw to stored bytes; a declared size beyond it is corruption.
 const SNAPPY_RATIO: u64 = 64;
 const LZ4_RATIO: u64 = 256;
 const DEFLATE_RATIO: u64 = 1100;
-/// A block of a frame has at most 128 KiB, and takes at least four bytes: three of header, and the byte that it repeats.
+/// The bound for zstd.
+///
+/// A block of a frame holds at most 128 KiB and takes at least four bytes: three of header and the
+/// byte that it repeats.
 const ZSTD_RATIO: u64 = (128 << 10) / 4;
 const UNBOUNDED: u64 = u64::MAX;
 
-/// What a declared size may exceed the ratio by, for blocks of a few bytes.
+/// Bytes by which a declared size may exceed the ratio, for blocks of a few bytes.
 const RATIO_SLACK: u64 = 64;
 
-/// From this size on, a failed allocation is an error and not the end of the process.
+/// From this size on, a failed allocation is an error instead of an abort of the process.
 const FALLIBLE_BYTES: usize = 1 << 20;
 
-/// Decompresses the blocks of one file. Any number of threads may use it at once.
+/// Decompresses the blocks of one file. Any number of threads may use it concurrently.
 #[derive(Default)]
 pub struct Decompressor {
     dictionary: Option<Arc<[u8]>>,
-    /// The dictionary as zstd wants it, made when the first block asks for it.
+    /// The digested dictionary of zstd, created for the first block that needs it.
     prepared: OnceLock<zstd::Prepared>,
 }
 
 impl Decompressor {
-    /// A decompressor for blocks written under `dictionary`. An empty dictionary is none.
+    /// Creates a decompressor for blocks compressed with `dictionary`. An empty dictionary counts
+    /// as none.
     #[must_use]
     pub fn new(dictionary: Option<Arc<[u8]>>) -> Self {
         Decompressor {
@@ -53,11 +58,12 @@ impl Decompressor {
         self.dictionary.as_ref()
     }
 
-    /// The raw bytes of a block from its stored form, which must declare at most `max_bytes`.
+    /// Returns the raw bytes of a block; its stored form must declare at most `max_bytes`.
     ///
     /// # Errors
-    /// `Corruption` if the stored form is damaged or declares a size beyond the limits; `NotSupported` if this
-    /// build lacks the codec; `MemoryLimit` if there is no memory for the size declared.
+    /// `Corruption` if the stored form is damaged or declares a size beyond the limits;
+    /// `NotSupported` if this build lacks the codec; `MemoryLimit` if there is no memory for the
+    /// size declared.
     pub fn decompress(
         &self,
         compression: Compression,
@@ -125,7 +131,7 @@ impl std::fmt::Debug for Decompressor {
     }
 }
 
-/// Takes the size in front of a block, checked, and the rest.
+/// Consumes and checks the size in front of a block; returns it and the remaining bytes.
 fn declared_size(mut stored: &[u8], ratio: u64, max_bytes: usize) -> Result<(usize, &[u8])> {
     let declared = take_varint32(&mut stored)?;
     let bytes = checked_size(u64::from(declared), stored.len(), ratio, max_bytes)?;
@@ -145,7 +151,7 @@ fn checked_size(declared: u64, stored: usize, ratio: u64, max_bytes: usize) -> R
     }
 }
 
-/// An empty vector with room for exactly `bytes`, untouched.
+/// Returns an empty vector with capacity for exactly `bytes`, not yet touched.
 pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
     let mut vec = Vec::new();
     if bytes < FALLIBLE_BYTES {
@@ -161,7 +167,7 @@ pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
     Ok(vec)
 }
 
-/// `bytes` zeros.
+/// Returns a vector of `bytes` zeros.
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "lz4"))]
 pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     if bytes < FALLIBLE_BYTES {

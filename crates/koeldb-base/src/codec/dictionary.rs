@@ -1,10 +1,12 @@
-//! Dictionaries: what the blocks of a file have in common.
+//! Compression dictionaries, trained on samples of a file's blocks.
 
 use super::zstd;
 
-/// A zstd dictionary of at most `max_bytes`, trained on samples that lie one behind the other in `samples`,
-/// the first `sample_bytes[0]` bytes long and so on. `None` if the samples are too few or too much alike to
-/// train on, or if this build lacks zstd: blocks are then written without a dictionary.
+/// Trains a zstd dictionary of at most `max_bytes` on samples.
+///
+/// The samples are concatenated in `samples`; `sample_bytes` holds their lengths. Returns `None` if
+/// the samples are too few or too similar to train on, or if this build lacks zstd: blocks are then
+/// written without a dictionary.
 ///
 /// Takes some 50 ms for 1.6 MB of samples.
 ///

@@ -1,17 +1,21 @@
 //! Compression of blocks, blobs and log records.
 //!
-//! - [`Compression`] names the codecs as files and options do; [`CompressionOptions`] tunes them.
-//! - A [`Compressor`] turns one block after another into its stored form, the one of format version 2 and
-//!   later: a varint of the raw size, except for Snappy, which brings its own, and then the codec's bytes.
-//! - A [`Decompressor`] turns it back. It belongs to one file (because of the dictionary) and is used by any
-//!   number of threads; contexts that are dear to make are kept per thread.
-//! - [`StreamCompressor`] and [`StreamDecompressor`] are for the log, whose records are cut into fragments.
-//! - [`train_dictionary`] makes a dictionary from samples.
+//! - [`Compression`] lists the codecs of files and options; [`CompressionOptions`] holds their
+//!   settings.
+//! - A [`Compressor`] turns a sequence of blocks into their stored form, which is that of format
+//!   version 2 and later: a varint of the raw size (Snappy stores its own), then the codec's
+//!   output.
+//! - A [`Decompressor`] reverses it. It belongs to one file, because of the dictionary, and any
+//!   number of threads may use it; contexts that are expensive to create are kept per thread.
+//! - [`StreamCompressor`] and [`StreamDecompressor`] are for the log, whose records are split into
+//!   fragments.
+//! - [`train_dictionary`] builds a dictionary from samples.
 //!
-//! Stored bytes are hostile until proven otherwise: a declared size is checked against the caller's limit and
-//! against what the codec can reach before anything is allocated, and the result has exactly that size.
+//! Stored bytes are untrusted: a declared size is checked against the caller's limit and against
+//! the codec's largest ratio before anything is allocated, and the result must have exactly that
+//! size.
 //!
-//! Each codec is a cargo feature; where one is left out, `absent` stands in for its module and the error
+//! Each codec is a cargo feature. Where one is disabled, `absent` replaces its module and the error
 //! names the feature (`docs/formats/block-based-table.md`, compression).
 
 mod compression;

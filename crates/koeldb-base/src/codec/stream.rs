@@ -1,5 +1,7 @@
-//! Compression of log records: one zstd frame with a checksum per record (`docs/formats/log.md`, WAL
-//! compression). The writer cuts the frame into fragments; the reader hands them over as they come.
+//! Compression of log records: one zstd frame with a checksum per record.
+//!
+//! The writer splits the frame into fragments; the reader decompresses them as they arrive
+//! (`docs/formats/log.md`, WAL compression).
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -9,14 +11,14 @@
 use super::{Compression, zstd};
 use crate::error::Result;
 
-/// Frames with a window above 8 MiB are refused.
+/// The largest accepted window, 8 MiB; frames with a larger one are refused.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// Compresses records, each on its own.
+/// Compresses records independently of each other.
 pub struct StreamCompressor(zstd::FrameEncoder);
 
 impl StreamCompressor {
-    /// A compressor for one log.
+    /// Creates a compressor for one log.
     ///
     /// # Errors
     /// `NotSupported` if this build lacks zstd.
@@ -45,7 +47,7 @@ pub struct StreamDecompressor {
 }
 
 impl StreamDecompressor {
-    /// A decompressor for one log.
+    /// Creates a decompressor for one log.
     ///
     /// # Errors
     /// `NotSupported` if this build lacks zstd.
@@ -58,7 +60,7 @@ impl StreamDecompressor {
         })
     }
 
-    /// Forgets the record under way; called before the first fragment of each.
+    /// Discards the current record; called before the first fragment of each record.
     ///
     /// # Errors
     /// `Corruption` if zstd fails.
@@ -68,13 +70,13 @@ impl StreamDecompressor {
         self.decoder.reset()
     }
 
-    /// Appends what the next fragment of a record holds to `out`, which may reach `max_bytes` in all.
+    /// Decompresses the next fragment of a record into `out`, which may reach `max_bytes` in total.
     ///
     /// After an error the record is lost; [`StreamDecompressor::reset`] begins the next one.
     ///
     /// # Errors
-    /// `Corruption` if the frame is damaged, has a window above 8 MiB, ends before its last fragment or
-    /// holds more than `max_bytes`; `MemoryLimit` if memory runs out.
+    /// `Corruption` if the frame is damaged, has a window above 8 MiB, ends before its last
+    /// fragment or holds more than `max_bytes`; `MemoryLimit` if memory runs out.
     pub fn decompress(
         &mut self,
         fragment: &[u8],
@@ -89,7 +91,8 @@ impl StreamDecompressor {
         Ok(())
     }
 
-    /// Whether the record is whole: its frame has ended, or it has none because it is empty.
+    /// Whether the record is complete: its frame has ended, or the record is empty and has no
+    /// frame.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.ended || !self.started

@@ -33,7 +33,7 @@ fn decompressor(dictionary: Option<&[u8]>) -> Decompressor {
     Decompressor::new(dictionary.map(Arc::from))
 }
 
-/// Rows as a table may hold them.
+/// Text rows that resemble the content of a table.
 fn rows(count: usize, salt: usize) -> Vec<u8> {
     (0..count)
         .flat_map(|i| {
@@ -47,7 +47,7 @@ fn rows(count: usize, salt: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Random bytes, repeated bytes, and both in turn.
+/// A sequence of random runs and runs of one repeated byte.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(
         prop_oneof![
@@ -195,7 +195,7 @@ fn declared_sizes_are_bounded_before_memory_is_taken() {
     }
 }
 
-/// Nothing has more bytes for each stored one than zeros, and they stay within what is believed.
+/// Zeros reach the densest ratio of a zstd block, and decompression accepts it.
 #[test]
 #[cfg(feature = "zstd")]
 fn zeros_are_as_dense_as_a_zstd_block_gets() {
@@ -203,7 +203,7 @@ fn zeros_are_as_dense_as_a_zstd_block_gets() {
     let dense = &stored(Compression::Zstd, &raw, None)[..];
     let restored = decompressor(None).decompress(Compression::Zstd, dense, NO_LIMIT);
     assert!(restored.unwrap() == raw);
-    // A size in front of the frame that no frame of this length has.
+    // Puts a size in front of the frame that no frame of this length can have.
     let (_, frame) = dense.split_at(4);
     let mut lying = Vec::new();
     crate::coding::put_varint32(&mut lying, u32::MAX);
@@ -365,5 +365,36 @@ mod streams {
             raw
         );
         assert!(train_dictionary(b"ab", &[1, 1], 100).is_none());
+    }
+}
+
+#[test]
+fn a_block_that_did_not_fit_leaves_nothing_behind_for_the_next_one() {
+    for codec in available() {
+        let mut compressor = compressor(codec, None);
+        let mut out = Vec::new();
+        let mut state = 1_u64;
+        for number in 0..400_usize {
+            // Hardly compressible, of many lengths.
+            let raw: Vec<u8> = (0..500 + number * 37 % 9000)
+                .map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    u8::try_from((state >> 33) % 97).unwrap()
+                })
+                .collect();
+            let fits = compressor.compress(&raw, raw.len() / 4, &mut out).unwrap();
+            assert!(!fits, "{codec:?}, block {number}");
+            if number % 199 != 198 {
+                continue;
+            }
+            let fits = compressor.compress(&raw, NO_LIMIT, &mut out).unwrap();
+            assert!(fits, "{codec:?}, block {number}");
+            let found = decompressor(None)
+                .decompress(codec, &out, NO_LIMIT)
+                .unwrap();
+            assert_eq!(found, raw, "{codec:?}, block {number}");
+        }
     }
 }

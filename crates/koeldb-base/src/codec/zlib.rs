@@ -1,6 +1,7 @@
 //! Raw deflate, without header or checksum.
 //!
-//! COMPAT: RocksDB reads with a window of 2^14 bytes, so no larger one is written; up to 2^15 is read.
+//! COMPAT: RocksDB reads with a window of 2^14 bytes, so no larger one is written; up to 2^15 is
+//! read.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -28,6 +29,7 @@ thread_local! {
 }
 
 pub(super) struct Encoder {
+    config: DeflateConfig,
     deflate: Deflate,
     dictionary: Vec<u8>,
 }
@@ -43,15 +45,16 @@ impl Encoder {
             CompressionOptions::DEFAULT_LEVEL | ..0 => LEVEL_DEFAULT,
             _ => LEVEL_MAX,
         };
-        let deflate = Deflate::new_with_config(DeflateConfig {
+        let config = DeflateConfig {
             level,
             method: Method::Deflated,
             window_bits: window_bits.cast_signed().saturating_neg(),
             mem_level: 8,
             strategy: Strategy::try_from(options.strategy).unwrap_or_default(),
-        });
+        };
         Ok(Encoder {
-            deflate,
+            config,
+            deflate: Deflate::new_with_config(config),
             dictionary: dictionary.to_vec(),
         })
     }
@@ -69,25 +72,31 @@ impl Encoder {
                 .set_dictionary(&self.dictionary)
                 .map_err(|error| damaged(error.as_str()))?;
         }
-        // The end of the buffer is where the encoder gives up.
-        let room = zlib_rs::compress_bound(raw.len());
-        out.resize(start.saturating_add(room).min(max_bytes.max(start)), 0);
-        let target = out.get_mut(start..).unwrap_or_default();
-        if target.is_empty() {
+        if start >= max_bytes {
             return Ok(false);
         }
+        // Room for the whole stream, also where it exceeds `max_bytes`: the caller compares.
+        let room = zlib_rs::compress_bound(raw.len());
+        out.resize(start.saturating_add(room), 0);
+        let target = out.get_mut(start..).unwrap_or_default();
         let status = self
             .deflate
             .compress(raw, target, DeflateFlush::Finish)
             .map_err(|error| damaged(error.as_str()))?;
         out.truncate(start.saturating_add(to_usize(self.deflate.total_out())));
-        Ok(status == Status::StreamEnd)
+        let is_whole = status == Status::StreamEnd;
+        if !is_whole {
+            // `reset` does not rewind the pending output of an unfinished stream: zlib-rs 0.6.8
+            // loses that part of its buffer, and panics once the whole buffer is lost.
+            self.deflate = Deflate::new_with_config(self.config);
+        }
+        Ok(is_whole)
     }
 }
 
 pub(super) fn decompress(stored: &[u8], dictionary: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
     let mut raw = zeroed(raw_bytes)?;
-    INFLATE.with_borrow_mut(|inflate| {
+    let mut decode = |inflate: &mut Inflate| {
         inflate.reset(false);
         if !dictionary.is_empty() {
             inflate
@@ -102,7 +111,11 @@ pub(super) fn decompress(stored: &[u8], dictionary: &[u8], raw_bytes: usize) -> 
         }
         raw.truncate(to_usize(inflate.total_out()));
         Ok(())
-    })?;
+    };
+    // At its end a thread has no state any more, and destructors of other values may still read.
+    INFLATE
+        .try_with(|inflate| decode(&mut inflate.borrow_mut()))
+        .unwrap_or_else(|_| decode(&mut Inflate::new(false, 15)))?;
     Ok(raw)
 }
 

@@ -1,7 +1,8 @@
-//! Zstandard: one frame a block, or a frame in fragments.
+//! Zstandard: one frame per block, or a frame split into fragments.
 //!
-//! Making a context costs twice the decoding of a small block, so each thread keeps one to decode with. A
-//! dictionary is prepared once per file; it may be trained or raw content, zstd tells them apart.
+//! Creating a context costs twice the decoding of a small block, so each thread keeps a decoding
+//! context. A dictionary is digested once per file. It may be trained or raw content: zstd tells
+//! them apart.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -19,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 const LEVEL_DEFAULT: i32 = 3;
 
-/// What the output of a frame in fragments grows by.
+/// Growth step of the output of a fragmented frame, in bytes.
 const GROWTH_BYTES: usize = 64 << 10;
 
 thread_local! {
@@ -54,7 +55,7 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let start = out.len();
-        // The end of the buffer is where the encoder gives up.
+        // The encoder gives up at the end of the buffer.
         let room = zstd_safe::compress_bound(raw.len());
         out.resize(start.saturating_add(room).min(max_bytes.max(start)), 0);
         let target = out.get_mut(start..).unwrap_or_default();
@@ -69,7 +70,7 @@ impl Encoder {
     }
 }
 
-/// A dictionary ready for decoding.
+/// A dictionary digested for decoding.
 pub(super) struct Prepared(DDict<'static>);
 
 impl Prepared {
@@ -86,13 +87,14 @@ pub(super) fn decompress(
     raw_bytes: usize,
 ) -> Result<Vec<u8>> {
     let mut raw = reserved(raw_bytes)?;
+    let mut decode = |context: &mut DCtx<'static>| match dictionary {
+        Some(Prepared(dictionary)) => context.decompress_using_ddict(&mut raw, stored, dictionary),
+        None => context.decompress(&mut raw, stored),
+    };
+    // At its end a thread has no context any more, and destructors of other values may still read.
     CONTEXT
-        .with_borrow_mut(|context| match dictionary {
-            Some(Prepared(dictionary)) => {
-                context.decompress_using_ddict(&mut raw, stored, dictionary)
-            }
-            None => context.decompress(&mut raw, stored),
-        })
+        .try_with(|context| decode(&mut context.borrow_mut()))
+        .unwrap_or_else(|_| decode(&mut DCtx::create()))
         .map_err(damaged)?;
     Ok(raw)
 }
@@ -133,7 +135,7 @@ impl FrameEncoder {
 pub(super) struct FrameDecoder(DCtx<'static>);
 
 impl FrameDecoder {
-    /// A decoder that refuses frames with a window above 2^`window_log_max` bytes.
+    /// Creates a decoder that refuses frames with a window above 2^`window_log_max` bytes.
     pub(super) fn new(window_log_max: u32) -> Result<Self> {
         let mut context = DCtx::try_create().ok_or_else(no_memory)?;
         context
@@ -147,7 +149,8 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// Appends what `fragment` decodes to, until `out` has more than `max_bytes`; true if the frame ended.
+    /// Appends the decoded `fragment` until `out` exceeds `max_bytes`; returns true if the frame
+    /// ended.
     pub(super) fn decompress(
         &mut self,
         fragment: &[u8],
@@ -183,7 +186,7 @@ impl FrameDecoder {
     }
 }
 
-/// A dictionary from samples that lie one behind the other; `None` if zstd can make nothing of them.
+/// Trains a dictionary on concatenated samples; `None` if zstd cannot train on them.
 pub(super) fn train(samples: &[u8], sample_bytes: &[usize], max_bytes: usize) -> Option<Vec<u8>> {
     let mut dictionary = Vec::with_capacity(max_bytes);
     zstd_safe::train_from_buffer(&mut dictionary, samples, sample_bytes).ok()?;

@@ -1,13 +1,14 @@
-//! Distributions over buckets that grow by half and are rounded down to two digits, and what can be told from
-//! them (RocksDB `monitoring/histogram.cc`, release 11.9, for the limits and the interpolation).
+//! Histograms over buckets whose limits grow by half, rounded down to two digits.
+//!
+//! Limits and interpolation follow RocksDB `monitoring/histogram.cc`, release 11.9.
 
-/// How many buckets there are.
+/// The number of buckets.
 pub(super) const BUCKET_COUNT: usize = 109;
 
 /// The largest value of each bucket: 1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110, 170, …
 const LIMITS: [u64; BUCKET_COUNT] = limits();
 
-/// The first bucket that holds values of as many bits as the index.
+/// The first bucket for values of as many bits as the index.
 const FIRST_OF_BITS: [usize; 65] = first_of_bits();
 
 #[expect(
@@ -50,7 +51,7 @@ const fn first_of_bits() -> [usize; 65] {
     first
 }
 
-/// The bucket of `value`; the last one also holds what is beyond its limit.
+/// The bucket of `value`; the last bucket also holds values beyond its limit.
 #[inline]
 pub(super) fn bucket_of(value: u64) -> usize {
     let bits = u64::BITS - value.leading_zeros();
@@ -61,10 +62,10 @@ pub(super) fn bucket_of(value: u64) -> usize {
     bucket
 }
 
-/// A distribution at one moment.
+/// A snapshot of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramData {
-    /// How many values were recorded.
+    /// The number of recorded values.
     pub count: u64,
     /// Their sum.
     pub sum: u64,
@@ -114,7 +115,8 @@ impl HistogramData {
         self.percentile(50.0)
     }
 
-    /// The value that `percent` of all values are at most, interpolated within its bucket; 0 if there is none.
+    /// The value at or below which `percent` of all values lie, interpolated within its bucket; 0
+    /// if empty.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an interpolation")]
     pub fn percentile(&self, percent: f64) -> f64 {
@@ -141,14 +143,15 @@ impl HistogramData {
         self.max as f64
     }
 
-    /// The buckets that hold values: lower limit (excluded, but for the first bucket's 0), upper limit, count.
+    /// The non-empty buckets: lower limit (exclusive, except the first bucket's 0), upper limit,
+    /// count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let held = self.buckets.iter().enumerate();
         held.filter(|&(_, &count)| count > 0)
             .map(|(bucket, &count)| (lower_limit(bucket), LIMITS[bucket], count))
     }
 
-    /// Adds `other`'s values to these.
+    /// Adds the values of `other` to this histogram.
     pub(super) fn merge(&mut self, other: &HistogramData) {
         if other.count == 0 {
             return;
@@ -167,8 +170,9 @@ impl HistogramData {
         }
     }
 
-    /// The values recorded since `earlier`, a state of the same distribution. Their extremes are known only as
-    /// exactly as their buckets.
+    /// The values recorded since `earlier`, a snapshot of the same histogram.
+    ///
+    /// The minimum and maximum are only as precise as their buckets.
     pub(super) fn since(&self, earlier: &HistogramData) -> HistogramData {
         let mut delta = self.clone();
         for (mine, before) in delta.buckets.iter_mut().zip(&earlier.buckets) {

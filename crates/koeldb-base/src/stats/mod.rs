@@ -1,12 +1,13 @@
-//! Counters and distributions, under RocksDB's names.
+//! Tickers and histograms, under RocksDB's names.
 //!
 //! A [`Statistics`] is a handle that databases, tables and caches add to: [`Ticker`]s are sums,
 //! [`HistogramKind`]s are distributions over RocksDB's buckets, so that percentiles agree with it.
 //!
-//! Each thread writes to memory of its own, padded to cache lines, by plain loads and stores; nobody else
-//! writes there, so counting costs no read-modify-write and moves no line between cores. Whoever asks for
-//! totals adds up the threads; a thread that ends leaves its sums behind. Totals are exact once the threads
-//! that counted have been joined, and up to date within an instant otherwise.
+//! Each thread writes to its own memory, padded to cache lines, with plain loads and stores. No
+//! other thread writes there, so counting costs no read-modify-write and moves no line between
+//! cores. A reader sums over all threads; a thread that ends leaves its sums behind. Totals are
+//! exact once the counting threads have been joined, and otherwise lag only by the propagation of a
+//! store.
 
 mod histogram;
 mod names;

@@ -1,6 +1,6 @@
-//! What is counted and measured, under the names RocksDB gives it.
+//! RocksDB's names of tickers and histograms.
 
-/// Declares an enum of names; a variant is documented by its name.
+/// Declares an enum of names; a variant's documentation is its name.
 macro_rules! names {
     ($(#[$doc:meta])* pub enum $type:ident { $($variant:ident = $name:literal,)* }) => {
         $(#[$doc])*
@@ -13,10 +13,10 @@ macro_rules! names {
         impl $type {
             const ALL: &[$type] = &[$($type::$variant,)*];
 
-            /// How many there are.
+            /// The number of variants.
             pub(super) const COUNT: usize = Self::ALL.len();
 
-            /// All of them, in the order of RocksDB's dump.
+            /// All variants, in the order of RocksDB's dump.
             pub fn all() -> impl ExactSizeIterator<Item = $type> {
                 Self::ALL.iter().copied()
             }
@@ -29,7 +29,7 @@ macro_rules! names {
                 }
             }
 
-            /// The one of this name.
+            /// The variant with this name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<$type> {
                 Self::all().find(|item| item.name() == name)
@@ -43,7 +43,7 @@ macro_rules! names {
 }
 
 names! {
-    /// A count that only grows.
+    /// A monotonic counter.
     pub enum Ticker {
         BlockCacheMiss = "rocksdb.block.cache.miss",
         BlockCacheHit = "rocksdb.block.cache.hit",
@@ -210,7 +210,7 @@ names! {
 }
 
 names! {
-    /// A quantity whose distribution is measured: microseconds unless the name says otherwise.
+    /// A histogram: in microseconds unless the name says otherwise.
     pub enum HistogramKind {
         DbGet = "rocksdb.db.get.micros",
         DbWrite = "rocksdb.db.write.micros",

@@ -1,4 +1,4 @@
-//! The memory one thread counts in.
+//! The counters of one thread.
 //!
 //! Invariant: only the owning thread stores. Any thread loads.
 
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::histogram::{BUCKET_COUNT, HistogramData, bucket_of};
 use super::names::{HistogramKind, Ticker};
 
-/// One thread's counts for one [`Statistics`](super::Statistics), apart from other threads' cache lines.
+/// One thread's counters for one [`Statistics`](super::Statistics), on cache lines of their own.
 #[repr(align(128))]
 pub(super) struct Slot {
     tickers: [AtomicU64; Ticker::COUNT],
-    /// Made when first recorded to: a thread uses few kinds.
+    /// Created by the first recorded value: a thread uses few kinds.
     histograms: [OnceLock<Box<Cells>>; HistogramKind::COUNT],
-    /// Set by a reset: the owner takes a new slot.
+    /// Set by a reset: the owner then creates a new slot.
     retired: AtomicBool,
 }
 
-/// One thread's part of a distribution.
+/// One thread's part of a histogram.
 struct Cells {
     buckets: [AtomicU64; BUCKET_COUNT],
     sum: AtomicU64,
-    /// The bits of a float, because squares overflow integers.
+    /// The bits of a float: a sum of squares overflows integers.
     sum_of_squares: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
@@ -62,7 +62,7 @@ impl Slot {
         self.tickers[ticker.index()].load(Ordering::Relaxed)
     }
 
-    /// Adds this thread's part of a distribution to `total`.
+    /// Adds this thread's part of a histogram to `total`.
     pub(super) fn merge_into(&self, kind: HistogramKind, total: &mut HistogramData) {
         if let Some(cells) = self.histograms[kind.index()].get() {
             total.merge(&cells.load());

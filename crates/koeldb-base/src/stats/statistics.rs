@@ -1,4 +1,4 @@
-//! The handle: threads find their slot through it, and totals are added up.
+//! The statistics handle, through which threads find their slots and readers sum over them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::histogram::HistogramData;
 use super::names::{HistogramKind, Ticker};
 use super::slot::Slot;
 
-/// Counts and distributions of one database or of several that share it. Clones are handles to the same.
+/// Tickers and histograms of one or more databases. Clones share the same counters.
 #[derive(Clone, Default)]
 pub struct Statistics {
     shared: Arc<Shared>,
@@ -23,25 +23,25 @@ struct Shared {
 struct Registry {
     /// The slots of living threads.
     slots: Vec<Arc<Slot>>,
-    /// What threads that ended have counted.
+    /// The totals of threads that ended.
     ended: Totals,
 }
 
 impl Shared {
     fn registry(&self) -> MutexGuard<'_, Registry> {
-        // Nothing that panics runs under the lock, and sums are valid at any point.
+        // No code that panics runs under the lock, and the sums are valid at any point.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// This thread's slot in one [`Statistics`]. The weak reference keeps the address from being used again.
+/// This thread's slot in one [`Statistics`]. The weak reference prevents reuse of the address.
 struct Membership {
     shared: Weak<Shared>,
     slot: Arc<Slot>,
 }
 
 impl Drop for Membership {
-    /// The thread ends: its sums stay.
+    /// Adds the counts of the ending thread to the totals.
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -60,7 +60,7 @@ thread_local! {
 }
 
 impl Statistics {
-    /// Statistics with nothing counted.
+    /// Creates statistics with all counts at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -72,7 +72,7 @@ impl Statistics {
         self.with_slot(|slot| slot.add(ticker, count));
     }
 
-    /// Adds to several tickers for little more than the price of one.
+    /// Adds to several tickers for little more than the cost of one.
     #[inline]
     pub fn add_all(&self, counts: &[(Ticker, u64)]) {
         self.with_slot(|slot| {
@@ -82,7 +82,7 @@ impl Statistics {
         });
     }
 
-    /// Records a value of a distribution.
+    /// Records a value in a histogram.
     #[inline]
     pub fn record(&self, kind: HistogramKind, value: u64) {
         self.with_slot(|slot| slot.record(kind, value));
@@ -96,7 +96,7 @@ impl Statistics {
         living.fold(registry.ended.tickers[ticker.index()], u64::wrapping_add)
     }
 
-    /// A distribution over all threads.
+    /// A histogram over all threads.
     #[must_use]
     pub fn histogram(&self, kind: HistogramKind) -> HistogramData {
         let registry = self.shared.registry();
@@ -118,7 +118,7 @@ impl Statistics {
         StatisticsSnapshot { totals }
     }
 
-    /// Forgets everything counted so far. What other threads count at this very moment may be forgotten too.
+    /// Resets all counts. Counts that other threads add concurrently may be lost.
     pub fn reset(&self) {
         let mut registry = self.shared.registry();
         for slot in registry.slots.drain(..) {
@@ -130,7 +130,7 @@ impl Statistics {
     #[inline]
     fn with_slot(&self, count: impl FnOnce(&Slot)) {
         let address = Arc::as_ptr(&self.shared);
-        // Thread-local values may be gone when others' destructors count; nothing is lost then but the count.
+        // Thread-local storage may be gone when destructors count; only the count is lost then.
         let _ = MEMBERSHIPS.try_with(|memberships| {
             if let Ok(memberships) = memberships.try_borrow()
                 && let Some(found) = memberships
@@ -145,7 +145,7 @@ impl Statistics {
         });
     }
 
-    /// Gives this thread a slot.
+    /// Creates this thread's slot.
     #[cold]
     fn join(&self, memberships: &RefCell<Vec<Membership>>) -> Arc<Slot> {
         let slot = Arc::new(Slot::new());
@@ -208,7 +208,7 @@ impl Totals {
     }
 }
 
-/// All totals of one moment.
+/// All totals at one moment.
 #[derive(Clone, Debug)]
 pub struct StatisticsSnapshot {
     totals: Totals,
@@ -221,14 +221,15 @@ impl StatisticsSnapshot {
         self.totals.tickers[ticker.index()]
     }
 
-    /// A distribution.
+    /// A histogram.
     #[must_use]
     pub fn histogram(&self, kind: HistogramKind) -> &HistogramData {
         &self.totals.histograms[kind.index()]
     }
 
-    /// What was counted between `earlier` and this snapshot. Smallest and largest values are known only as
-    /// exactly as the buckets of the distributions.
+    /// The counts added between `earlier` and this snapshot.
+    ///
+    /// Minimum and maximum are only as precise as the buckets of the histograms.
     #[must_use]
     pub fn since(&self, earlier: &StatisticsSnapshot) -> StatisticsSnapshot {
         let mut totals = self.totals.clone();

@@ -1,10 +1,10 @@
-//! Every interleaving of threads that pin, insert and remove, reference counts included.
+//! Loom models of threads that pin, insert and remove entries, including reference counts.
 
 use koeldb_base::sync::{explore, spawn};
 
 use super::*;
 
-/// Room for as many entries of this charge.
+/// The charge of an entry.
 const CHARGE: u64 = 20;
 
 fn cache(entries: u64, policy: CachePolicy, strict_capacity: bool) -> Cache<u64> {
@@ -39,7 +39,7 @@ fn what_is_pinned_stays_and_what_is_not_makes_room() {
                     let pinned = cache.get(&key(1));
                     if let Some(value) = &pinned {
                         assert_eq!(**value, 1);
-                        // Nobody pushes out what is held.
+                        // A pinned entry is not evicted.
                         assert!(cache.get(&key(1)).is_some());
                     }
                 })
@@ -94,7 +94,7 @@ fn a_removed_entry_lives_as_long_as_it_is_held() {
         });
         let removed = cache.remove(&key(1)).is_some();
         let [other, seen] = threads.map(|thread| thread.join().unwrap());
-        // One of those that remove has it.
+        // Exactly one of the removing threads gets it.
         assert_ne!(removed, other.is_some());
         assert!(seen.is_none_or(|value| value == 1));
         assert!(cache.is_empty() && cache.usage() == 0);

@@ -54,7 +54,7 @@ fn of_what_passes_by_a_full_cache_takes_one_in_sixty_four() {
 enum Step {
     Insert(u64, u64, Priority),
     Get(u64),
-    /// Get, and hold the value in one of a few hands.
+    /// Gets an entry and keeps the value in one of a few slots.
     Hold(u64, usize),
     Release(usize),
     Remove(u64),
@@ -175,7 +175,7 @@ fn lru_keeps_high_priorities_within_their_share() {
     assert!(!has(&cache, 5));
     put(&cache, 8, Priority::High);
     assert!(!has(&cache, 6));
-    // The pool of two now holds 7 and 8; 1 and 2 moved on in turn.
+    // The pool of two now holds 7 and 8; 1 and 2 left it one after the other.
     put(&cache, 9, Priority::Low);
     assert!(!has(&cache, 1));
 }
@@ -319,7 +319,7 @@ fn sequential_keys_spread_over_shards() {
     }
 }
 
-/// Counts how many of it exist, and calls back into its cache when dropped.
+/// Counts its live instances, and calls back into its cache when dropped.
 struct Probe {
     offset: u64,
     alive: Arc<AtomicUsize>,
@@ -391,7 +391,7 @@ fn threads_at_once_find_what_they_put_and_lose_nothing() {
     }
 }
 
-/// Evicts, now that nothing is held any more.
+/// Evicts earlier entries now that none is pinned.
 fn put_one_more(cache: &Cache<Probe>, alive: &Arc<AtomicUsize>) {
     for offset in 1000..1040 {
         alive.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use super::{Target, judge};
 use crate::reseal::SealedTable;
 use crate::seeds;
 
-/// What a decompressed block here may have.
+/// The largest decompressed block.
 const RAW_BYTES_MAX: usize = 1 << 20;
 
 fn sealed_tables() -> Vec<SealedTable> {
@@ -26,7 +26,7 @@ fn sealed_tables() -> Vec<SealedTable> {
         .collect()
 }
 
-/// The stored blocks of small tables that are not compressed, each behind a byte that says how to read it.
+/// The stored uncompressed blocks of small tables, each after a byte that selects its reader.
 fn blocks(kinds: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     for table in sealed_tables() {
@@ -113,7 +113,7 @@ pub(super) const METADATA: Target = Target {
     },
 };
 
-/// Keys to look for: what the block has, and what lies beside it.
+/// Keys to search for: those in the block, and others near them.
 fn targets(keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut targets = vec![
         encode(b"", 0, ValueType::Value),
@@ -167,7 +167,8 @@ fn block_run(data: &[u8]) {
     while moved.is_ok() && cursor.valid() {
         count += 1;
         let _ = cursor.key().len() + cursor.value().len();
-        // Hostile restart points may name an entry twice, so going back may take more steps, but a bounded number.
+        // Hostile restart points may refer to an entry twice, so going back may take more steps,
+        // but a bounded number.
         assert!(count <= 2 * data.len() * data.len() + 8, "no end");
         if count > 20_000 {
             break;

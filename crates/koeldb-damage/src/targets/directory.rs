@@ -1,4 +1,4 @@
-//! Whole directories: opened, read, verified, written to, repaired.
+//! Database directories: opened, read, verified, written to, repaired.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Target, join, judge, parts};
 use crate::bytes_file::put_file;
 use crate::seeds;
 
-/// Parts in turn are a name and the content of the file.
+/// The parts alternate between a file name and the file's content.
 pub(super) const DIRECTORY: Target = Target {
     name: "directory",
     run: directory_run,
@@ -31,7 +31,7 @@ pub(super) const DIRECTORY: Target = Target {
     },
 };
 
-/// How hostile directories are opened.
+/// The options for opening hostile directories.
 #[must_use]
 pub fn options(fs: &MemoryFileSystem) -> Options {
     let mut options = Options::default();
@@ -41,7 +41,7 @@ pub fn options(fs: &MemoryFileSystem) -> Options {
     options
 }
 
-/// Does everything with a database that readers do, and then writes.
+/// Performs all read operations on a database, then writes.
 pub fn use_up(db: &Db) {
     for (index, entry) in db.iterator(IteratorMode::Start).enumerate() {
         match entry {
@@ -68,7 +68,7 @@ pub fn use_up(db: &Db) {
     }
 }
 
-/// How a directory is opened.
+/// The mode in which a directory is opened.
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
     Untrusted,

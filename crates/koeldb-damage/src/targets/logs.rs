@@ -1,4 +1,4 @@
-//! Logs and what is in them: batches, edits, MANIFESTs.
+//! Logs and their records: batches, edits, MANIFESTs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn is_manifest(name: &str) -> bool {
     name.starts_with("MANIFEST-")
 }
 
-/// The records of golden files, at most `most` of a file.
+/// The records of golden files, at most `most` per file.
 fn golden_records(wanted: impl Fn(&str) -> bool, most: usize) -> Vec<Vec<Vec<u8>>> {
     let files = seeds::golden_files(256 << 10, wanted);
     let records_of = |(path, bytes): (_, Vec<u8>)| {
@@ -88,7 +88,7 @@ fn batch_run(data: &[u8]) {
     }
 }
 
-/// What a reader makes of a log.
+/// The result of reading a log.
 #[derive(Debug, PartialEq)]
 struct Reading {
     records: Vec<Vec<u8>>,
@@ -120,7 +120,7 @@ fn read(data: &[u8], mode: RecoveryMode) -> Reading {
         while let Some(problem) = reader.take_problem() {
             assert!(problem.offset <= data.len() as u64);
         }
-        // A record is a header at least.
+        // A record has at least a header.
         assert!(records.len() <= data.len() / 7 + 1);
     }
     Reading {
@@ -137,7 +137,8 @@ pub(super) const LOG_READER: Target = Target {
         let absolute = read(data, RecoveryMode::AbsoluteConsistency);
         for mode in MODES {
             let found = read(data, mode);
-            // Where the strictest mode sees no problem, the others read the same, up to an earlier life of the file.
+            // If the strictest mode finds no problem, the others read the same, up to an earlier
+            // use of the file.
             let same = found.records.starts_with(&absolute.records);
             assert!(absolute.has_problem() || same, "{mode:?}");
         }

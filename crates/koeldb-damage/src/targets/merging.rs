@@ -1,4 +1,4 @@
-//! The merging cursor, against a sorted list.
+//! Compares the merging cursor with a sorted list.
 
 use koeldb_base::cursor::{Blocking, Fault};
 use koeldb_base::key::{ValueType, encode};
@@ -68,7 +68,7 @@ impl Cursor for ListCursor {
     }
 }
 
-/// The first byte of a part says which run its key is in; the second is its sequence number, which no two share.
+/// The first byte of a part selects the run of its key; the second is its unique sequence number.
 pub(super) const MERGING: Target = Target {
     name: "merging",
     run: merging_run,
@@ -104,7 +104,7 @@ fn merging_run(data: &[u8]) {
         for backward in [false, true] {
             let _ = (merged.seek(target), model.seek(target));
             agree(&merged, &model);
-            // Two steps on, one back, and the other way round.
+            // Two steps forward and one back, and vice versa.
             for step in [false, false, true, true, true, false] {
                 if !model.valid() {
                     break;

@@ -1,7 +1,8 @@
 //! The entry functions: one for each decoder.
 //!
-//! A target takes any bytes. It panics if the decoder does, if an error is of a kind that damage may not have, or if a
-//! value does not survive being encoded and decoded again; time and memory are watched by whoever runs it.
+//! A target takes any bytes. It panics if the decoder does, if an error is of a kind that damage
+//! must not cause, or if a value changes by encoding and decoding; the caller watches time and
+//! memory.
 
 mod blocks;
 pub mod directory;
@@ -12,7 +13,7 @@ pub mod table;
 
 use koeldb_base::{Error, ErrorKind};
 
-/// A decoder as a function from bytes to nothing.
+/// A decoder as a function of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name, which is that of its fuzz target.
@@ -56,7 +57,7 @@ pub fn run(name: &str, data: &[u8]) {
     (target.expect("a known target").run)(data);
 }
 
-/// Fails if an error is of a kind that no content of a file may give.
+/// Panics if an error is of a kind that no file content may cause.
 pub fn judge(error: &Error) {
     let fair = matches!(
         error.kind(),
@@ -72,7 +73,7 @@ pub fn judge(error: &Error) {
     assert!(fair, "an error of kind {:?}: {error}", error.kind());
 }
 
-/// Cuts `data` into parts, each behind its length in one byte, or in three behind a 255.
+/// Splits `data` into parts, each after its length in one byte, or in three bytes after a 255.
 fn parts(mut data: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     while let Some((&short, rest)) = data.split_first() {
@@ -87,7 +88,7 @@ fn parts(mut data: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// The inverse of `parts`; what a part has beyond 16 MiB is left out.
+/// The inverse of `parts`; truncates parts to 16 MiB.
 fn join<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Vec<u8> {
     let mut data = Vec::new();
     for part in parts {

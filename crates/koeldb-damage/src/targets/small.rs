@@ -1,4 +1,4 @@
-//! What fits in a few bytes: numbers, keys, names, tombstones, and the text of options.
+//! Decoders of small inputs: numbers, keys, names, tombstones, and the text of options.
 
 use koeldb::{ConfigOptions, Options};
 use koeldb_base::key::InternalKey;
@@ -131,7 +131,7 @@ fn tombstones_run(data: &[u8]) {
         });
     }
     let order = KeyOrder::Bytewise;
-    let cut = FragmentedTombstones::new(&order, ranges.clone());
+    let cut = FragmentedTombstones::new(&order, &ranges);
     assert!(
         cut.fragments()
             .windows(2)

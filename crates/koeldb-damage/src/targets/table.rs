@@ -1,4 +1,4 @@
-//! Whole tables: opened, scanned both ways, searched, verified.
+//! Table files: opened, scanned in both directions, searched, verified.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::reseal::SealedTable;
 use crate::seeds;
 use koeldb_testkit::Random;
 
-/// Entries beyond this number are not looked at: hostile tables may have many.
+/// The limit of entries that are read: hostile tables may have many.
 const ENTRIES_MAX: usize = 20_000;
 
-/// All entries, in order, or the first error.
+/// The entries of a scan, in order.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// All entries from front to back.
+/// All entries of a forward scan.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -40,7 +40,7 @@ pub fn scan(table: &Arc<TableReader>) -> Result<Entries> {
     Ok(entries)
 }
 
-/// All entries, collected from back to front, in the order of their keys.
+/// All entries of a backward scan, in key order.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -56,7 +56,7 @@ pub fn scan_backward(table: &Arc<TableReader>) -> Result<Entries> {
     Ok(entries)
 }
 
-/// What a look-up finds.
+/// The result of a lookup.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -75,7 +75,7 @@ pub fn open(bytes: &[u8], context: &TableReadContext) -> Result<Arc<TableReader>
     TableReader::open(file as Arc<dyn RandomAccessFile>, context)
 }
 
-/// The ways a table is read here.
+/// The contexts in which a table is read.
 fn contexts() -> Vec<TableReadContext> {
     let mut reversed = seeds::read_context();
     reversed.order = KeyOrder::ReverseBytewise;
@@ -93,7 +93,7 @@ fn contexts() -> Vec<TableReadContext> {
     vec![seeds::read_context(), bare, reversed]
 }
 
-/// Does everything with a table that readers do.
+/// Performs all read operations on a table.
 pub fn use_up(table: &Arc<TableReader>) {
     let forward = scan(table);
     let mut keys = vec![b"aak0001".to_vec(), b"zz".to_vec(), Vec::new()];
@@ -162,8 +162,9 @@ pub(super) const TABLE: Target = Target {
     },
 };
 
-/// One byte chooses a small table; the rest is exclusive-ored with its content from some offset on, and then its
-/// checksums are made to match.
+/// One byte chooses a small table; the rest is XORed with its content and its checksums recomputed.
+///
+/// The XOR begins at an offset from the input.
 pub(super) const SEALED_TABLE: Target = Target {
     name: "sealed_table",
     run: |data| {

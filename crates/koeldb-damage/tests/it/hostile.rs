@@ -1,5 +1,6 @@
-//! Hostile files: structure changed, and every checksum made to match again. Answers may be lies; nothing panics, hangs or
-//! takes memory without bound.
+//! Hostile files: changed structure with recomputed checksums.
+//!
+//! Results may be wrong; nothing panics, hangs or takes unbounded memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::watch::watched;
 
-/// Numbers that a handle breaks at, in a file of so many bytes.
+/// Boundary values of a handle in a file of `file_bytes` bytes.
 fn hostile_number(random: &mut Random, file_bytes: u64) -> u64 {
     match random.below(7) {
         0 => 0,
@@ -52,7 +53,7 @@ fn hostile_handle(random: &mut Random, was: BlockHandle, file_bytes: u64) -> Blo
     }
 }
 
-/// A table with something changed in it and nothing that a checksum would notice.
+/// A table with a change that no checksum detects.
 fn hostile(random: &mut Random, table: &SealedTable) -> Vec<u8> {
     let mut bytes = table.bytes().to_vec();
     let whole = bytes.len() as u64;
@@ -72,7 +73,7 @@ fn hostile(random: &mut Random, table: &SealedTable) -> Vec<u8> {
             mutate::in_place(random, &mut bytes);
             continue;
         }
-        // The last blocks are the ones with structure; data blocks are most.
+        // The last blocks are the structured ones; most blocks are data blocks.
         let index = match random.chance(1, 2) {
             true => count - 1 - random.below(count.min(4)),
             false => random.below(count),
@@ -80,7 +81,7 @@ fn hostile(random: &mut Random, table: &SealedTable) -> Vec<u8> {
         let block = table.blocks()[usize::try_from(index).unwrap()];
         let start = usize::try_from(block.offset).unwrap();
         let end = start + usize::try_from(block.size).unwrap() + 1;
-        // Numbers stand at both ends of a block.
+        // Numbers are at both ends of a block.
         let near = match random.below(3) {
             0 => start..end.min(start + 24),
             1 => end.saturating_sub(24).max(start)..end,
@@ -92,8 +93,9 @@ fn hostile(random: &mut Random, table: &SealedTable) -> Vec<u8> {
     bytes
 }
 
-/// Whether a look at all of the table finds nothing wrong. Then its scans agree with each other, and with what it says of
-/// itself.
+/// Whether validation of the table finds nothing wrong; then its scans must be consistent.
+///
+/// They must agree with each other, and with the table's properties.
 fn is_consistent_if_examined(table: &Arc<TableReader>, context: &TableReadContext) -> bool {
     if let Err(error) = table.examine(&context.order) {
         judge(&error);
@@ -151,7 +153,7 @@ fn tables_with_valid_checksums_and_hostile_content_do_no_harm() {
     .finish("cases", Floors::chosen().of(9_000, 200_000, 1_800_000));
 }
 
-/// The checksum block of cuckoo and plain tables, whose own checksum matches whatever is in it.
+/// Changes the checksum block of cuckoo and plain tables, recomputing its own checksum.
 #[test]
 fn hostile_checksums_are_refused() {
     let context = seeds::read_context();
@@ -177,7 +179,7 @@ fn hostile_checksums_are_refused() {
             }
             let what = || format!("{}, round {round}", seed.name);
             watched(bytes.len(), &what, || match open(&bytes, &context) {
-                // Spans of another length may cut the same data in the same places.
+                // Spans of another length may divide the same data at the same positions.
                 Ok(table) => use_up(&table),
                 Err(error) => {
                     assert!(error.is_corruption(), "{error}");
@@ -287,7 +289,7 @@ fn logs_with_valid_checksums_and_hostile_records_do_no_harm() {
                     }
                 }
             });
-            // Nothing was touched outside.
+            // Nothing outside was changed.
             let outside = image.list(Path::new("/")).unwrap();
             assert!(
                 outside.iter().all(|entry| entry.name == "db"),

@@ -1,6 +1,7 @@
 //! Damaged and hostile files: an error or the true answer, soon, and with little memory.
 //!
-//! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`), `KOELDB_SEED` repeats what a failure printed.
+//! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` repeats a
+//! failure with its printed seed.
 
 #[cfg(test)]
 mod hostile;
@@ -23,7 +24,7 @@ fn seed() -> u64 {
     }
 }
 
-/// Does the same with each of `pieces`, two at a time.
+/// Applies `work` to each of `pieces`, two at a time.
 #[cfg(test)]
 fn two_at_a_time<P: Sync>(pieces: &[P], work: impl Fn(usize, &P) + Sync) {
     let next = std::sync::atomic::AtomicUsize::new(0);

@@ -1,16 +1,16 @@
-//! The allocator of these tests: it knows how much memory a thread holds and how much it held at most.
+//! An allocator that tracks the memory of each thread and its maximum.
 //!
-//! A single request above [`REQUEST_BYTES_MAX`] ends the process, whatever thread makes it: no file here is a
-//! thousandth of that.
+//! A single request above [`REQUEST_BYTES_MAX`] ends the process, on any thread: no file here is a
+//! thousandth of that size.
 //!
-//! Invariant: every call is handed on to the system's allocator as it came; beside that only counters of the calling
-//! thread change, which have no destructors and allocate nothing.
+//! Invariant: every call is forwarded unchanged to the system's allocator; otherwise only counters
+//! of the calling thread change, which have no destructors and allocate nothing.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The largest request that is fair.
+/// The largest acceptable request.
 const REQUEST_BYTES_MAX: usize = 512 << 20;
 
 thread_local! {
@@ -29,7 +29,7 @@ fn note(more: usize, less: usize) {
         std::process::abort();
     }
     let bytes = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
-    // A thread that ends frees what it does not count any more.
+    // A thread that ends frees memory that it does not count any more.
     let _ = HELD.try_with(|held| {
         held.set(
             held.get()
@@ -40,7 +40,7 @@ fn note(more: usize, less: usize) {
     });
 }
 
-// SAFETY: everything is done by the system's allocator; counting does not allocate and does not unwind.
+// SAFETY: the system's allocator does everything; counting does not allocate and does not unwind.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size(), 0);
@@ -67,7 +67,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work` and returns the most bytes that this thread held meanwhile, beyond what it held before.
+/// Runs `work`; returns the largest increase of this thread's memory meanwhile.
 pub(crate) fn most_bytes_of(work: impl FnOnce()) -> u64 {
     let before = HELD.get();
     MOST.set(before);

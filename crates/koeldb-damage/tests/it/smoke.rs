@@ -1,13 +1,13 @@
-//! Every fuzz target over its seeds and mutations of them.
+//! Runs every fuzz target over its seeds and mutations of them.
 
 use koeldb_damage::{TARGETS, Target, mutate};
 use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::watch::watched;
 
-/// Cases of a target for each seed it has, at least, and for all of them.
+/// The number of cases of a target: a minimum per seed and in total.
 fn rounds(target: &Target, seeds: usize) -> u64 {
-    // A directory costs as much as hundreds of anything else.
+    // A directory costs as much as hundreds of other inputs.
     let all = match target.name {
         "directory" => 150,
         "log_round_trip" => 200,
@@ -53,7 +53,7 @@ fn smoke(target: &Target) -> u64 {
     seeds.len() as u64 + rounds
 }
 
-/// Targets of one test each, so that they run at once and a failure has a name.
+/// Runs targets in one test each, so that they run concurrently and a failure has a name.
 fn suite(name: &'static str, targets: &[&str]) {
     let begun = crate::seconds();
     let mut runs = 0;

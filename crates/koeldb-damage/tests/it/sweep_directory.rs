@@ -1,7 +1,8 @@
-//! Corruption of directories: logs, MANIFEST, CURRENT, IDENTITY, OPTIONS and tables of a small database.
+//! Corruption of directories: logs, MANIFEST, CURRENT, IDENTITY, OPTIONS and tables of a small
+//! database.
 //!
-//! What a damaged log may lose is what its recovery mode says, and the recovery report must say so. All else is an
-//! error or the whole content.
+//! A damaged log may lose what its recovery mode allows, and the recovery report must say so. Any
+//! other outcome must be an error or the whole content.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::watch::watched;
 
 const DIRECTORY: &str = "/db";
 
-/// Cases for each kind of file and mode, unless all damage is tried.
+/// The number of cases for each kind of file and mode, unless all damage is tried.
 fn cases() -> u64 {
     Floors::chosen().of(100, 1_000, u64::MAX)
 }
@@ -31,7 +32,7 @@ const MODES: [RecoveryMode; 4] = [
 
 type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
-/// A small database: what was in it before its log began, and after each batch of the log.
+/// A small database: its content before its log began, and after each batch of the log.
 struct Scene {
     fs: MemoryFileSystem,
     states: Vec<Content>,
@@ -69,7 +70,7 @@ fn read(db: &Db) -> Result<Content> {
     for family in db.cf_handles() {
         read_family(&family, &mut content)?;
     }
-    // Keys that are not there.
+    // Absent keys.
     for key in ["absent", "k0000x", "zzz"] {
         assert_eq!(db.get(key)?.as_deref(), None);
     }
@@ -103,7 +104,7 @@ impl Scene {
             states.push(read(&db).unwrap());
         }
         db.flush_wal(true).unwrap();
-        // As a crash leaves it: a close would have nothing in the log.
+        // The state that a crash leaves: after a close the log would be empty.
         let image = fs.crash_image(SurvivalPolicy::Generous, 0);
         drop(other);
         drop(db);
@@ -114,7 +115,7 @@ impl Scene {
         self.states.last().unwrap()
     }
 
-    /// The files, by kind.
+    /// The files of some kinds.
     fn files(&self, wanted: impl Fn(FileKind) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
         let directory = Path::new(DIRECTORY);
         let mut files = Vec::new();
@@ -133,7 +134,8 @@ impl Scene {
         files
     }
 
-    /// The database with one file in another form: what it holds and how it was recovered, or the first error.
+    /// Opens the database with one file replaced: returns its content and recovery report, or the
+    /// first error.
     fn open(
         &self,
         path: &Path,
@@ -230,8 +232,9 @@ impl Tally {
         .finish("cases", floor);
     }
 
-    /// Opens the scene with a damaged file and judges the outcome by `legal`, which gets what was found if it is not
-    /// the whole content.
+    /// Opens the scene with a damaged file and judges the outcome.
+    ///
+    /// If it is not the whole content, `legal` decides.
     fn judge(
         &mut self,
         scene: &Scene,
@@ -268,9 +271,9 @@ impl Tally {
     }
 }
 
-/// What is not the whole content, and yet legal.
+/// A legal outcome other than the whole content.
 enum Outcome {
-    /// Something is missing, and the report says so.
+    /// Data is missing, and the report says so.
     Reported,
     /// The file ends where it could have ended.
     Unnoticeable,
@@ -296,7 +299,7 @@ fn a_damaged_log_loses_what_its_mode_says_and_the_report_says_so() {
                 _ => is_prefix,
             };
             let cut_between_records = matches!(damage, Damage::Cut(_)) && is_prefix;
-            // What a crash leaves has nothing behind it.
+            // After a crash there are no records after the damage.
             let is_torn = matches!(damage, Damage::Cut(_));
             assert!(
                 !is_torn || report.logs.iter().all(|log| log.intact_behind == 0),
@@ -304,7 +307,8 @@ fn a_damaged_log_loses_what_its_mode_says_and_the_report_says_so() {
             );
             match report.dropped_anything() {
                 true if is_part => Some(Outcome::Reported),
-                // A log without its last records is one to which they were never written.
+                // A log without its last records is indistinguishable from one to which they were
+                // never written.
                 false if cut_between_records => Some(Outcome::Unnoticeable),
                 _ => None,
             }
@@ -351,11 +355,13 @@ fn damage_to_any_other_file_is_an_error_or_harmless() {
             tally.detected += 1;
         }
     }
-    // A MANIFEST whose last record is incomplete is one whose writer died: its last change is given up, and said so.
+    // A MANIFEST with an incomplete last record is one whose writer died: its last change is
+    // dropped and reported. No writer dies with a flipped bit.
     let older = |_: &Content, report: &koeldb::RecoveryReport, damage: Damage| match (
         &report.manifest_tail_dropped,
         damage,
     ) {
+        (_, Damage::Flip(_)) => None,
         (Some(_), _) => Some(Outcome::Reported),
         (None, Damage::Cut(_)) => Some(Outcome::Unnoticeable),
         (None, _) => None,

@@ -1,6 +1,7 @@
 //! Corruption of tables: every bit, every length, sectors and blocks, in every setting.
 //!
-//! Each outcome is *detected*, an error, or *harmless*, every answer as it was. A third one fails the test.
+//! Each outcome must be *detected*, an error, or *harmless*, with all results unchanged. Any other
+//! fails the test.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +17,7 @@ use crate::watch::watched;
 
 const SECTOR_BYTES: usize = 512;
 
-/// Everything that can be asked of a table.
+/// The results of all read operations on a table.
 #[derive(Debug, PartialEq)]
 struct Sight {
     entries: Entries,
@@ -38,7 +39,7 @@ fn look(bytes: &[u8], keys: &[Vec<u8>]) -> Result<Sight> {
     })
 }
 
-/// Keys that are in the table, and keys that are not.
+/// Keys that are in the table, and absent ones.
 fn keys_of(bytes: &[u8]) -> Vec<Vec<u8>> {
     let table = open(bytes, &seeds::read_context()).unwrap();
     let entries = scan(&table).unwrap();
@@ -60,7 +61,7 @@ struct Tally {
     harmless: u64,
 }
 
-/// A table, what it shows, and what was found out about damage to it.
+/// A table, its results when intact, and the tally of outcomes.
 struct Sweep<'t> {
     seed: &'t TableSeed,
     keys: Vec<Vec<u8>>,
@@ -81,7 +82,7 @@ impl<'t> Sweep<'t> {
         }
     }
 
-    /// Looks at a damaged form of the table.
+    /// Reads a damaged form of the table and judges the outcome.
     fn judge(&mut self, damage: &dyn Fn() -> String, bytes: &[u8]) {
         let what = || format!("{}: {}", self.seed.name, damage());
         let mut sight = None;
@@ -92,7 +93,7 @@ impl<'t> Sweep<'t> {
                 self.tally.detected += 1;
             }
             Ok(sight) => {
-                // Without checksums an answer may be another one; that it is one at all was shown.
+                // Without checksums a result may be wrong; but it was returned safely.
                 assert!(
                     !self.seed.checksummed || sight == self.whole,
                     "another answer: {}",
@@ -144,7 +145,7 @@ impl<'t> Sweep<'t> {
         }
     }
 
-    /// Blocks of the same length in each other's places. From format version 6 on a checksum knows its place.
+    /// Swaps blocks of equal length. From format version 6 on a checksum depends on the position.
     fn swapped_blocks(&mut self) {
         let sealed = SealedTable::new(self.seed.bytes.clone(), &seeds::read_context()).unwrap();
         if sealed.footer().format_version < 6 {
@@ -170,7 +171,7 @@ impl<'t> Sweep<'t> {
     }
 }
 
-/// `count` numbers below `below` in the short form, else all of them.
+/// `count` numbers below `below` in the short setting, otherwise all of them.
 fn chosen(below: usize, count: u64, seed: u64) -> Vec<usize> {
     if Floors::chosen() != Floors::Short {
         return (0..below).collect();
@@ -193,7 +194,7 @@ fn damaged_tables_answer_truly_or_not_at_all() {
         for bit in chosen(seed.bytes.len() * 8, 500, random) {
             sweep.flip(&[bit]);
         }
-        // And with a second one, near or far.
+        // Also flips a second bit, near or far.
         let mut other = Random::new(random);
         for round in 0..floors.of(0, 2, 20) {
             let below = [4096, seed.bytes.len() as u64 * 8][round % 2];
@@ -202,7 +203,7 @@ fn damaged_tables_answer_truly_or_not_at_all() {
                 sweep.flip(&[bit, (bit + distance) % (seed.bytes.len() * 8)]);
             }
         }
-        // In the footer every bit counts, and old ones have no checksum.
+        // In the footer every bit matters, and old ones have no checksum.
         for bit in (seed.bytes.len() - 53) * 8..seed.bytes.len() * 8 {
             if floors == Floors::Short && bit % 3 == usize::from(number % 3 == 0) {
                 sweep.flip(&[bit]);

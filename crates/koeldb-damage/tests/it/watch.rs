@@ -1,4 +1,4 @@
-//! One case of a suite, watched: it must end, soon, with little memory and without a panic.
+//! Watches one case of a suite: it must end soon, with little memory and without a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use koeldb_fs::{Clock, SystemClock};
 
 use crate::memory::most_bytes_of;
 
-/// The processor time of a case; tests are not optimised and share their machine.
+/// The CPU time limit of a case; tests are not optimised and share their machine.
 const CPU_MAX: Duration = Duration::from_secs(10);
 
-/// What opening may take beside what the file itself has.
+/// The memory that opening may take in addition to the file's size.
 const FIXED_BYTES: u64 = 64 << 20;
 
-/// Runs one case, whose input is so long. `what` is printed with a failure.
+/// Runs one case with an input of `input_bytes`. `what` is printed with a failure.
 pub(crate) fn watched(input_bytes: usize, what: &dyn Fn() -> String, work: impl FnOnce()) {
     let before = SystemClock.thread_cpu();
     let mut panicked = false;

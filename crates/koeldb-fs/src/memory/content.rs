@@ -1,18 +1,18 @@
-//! One file in memory: what it holds, what of it is synced, and the changes in between.
+//! The content of one in-memory file: its bytes, the synced image, and the unsynced changes.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb_base::coding::to_usize;
 
-/// A file by identity. Names and handles share it.
+/// A file by identity, shared by its names and handles.
 #[derive(Debug)]
 pub(super) struct MemoryFile {
     pub(super) id: u64,
     content: RwLock<Content>,
-    /// Names it has now. Changed under the file system's lock, as the next.
+    /// The number of its names. Changed under the file system's lock, like `handles`.
     pub(super) links: AtomicU64,
-    /// Open handles.
+    /// The number of open handles.
     pub(super) handles: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl MemoryFile {
     }
 }
 
-/// A change that was not synced yet, with its place among all changes of the file system.
+/// An unsynced change, with its sequence number among all changes of the file system.
 #[derive(Clone, Debug)]
 pub(super) struct PendingChange {
     pub(super) sequence: u64,
@@ -50,19 +50,19 @@ pub(super) enum Change {
 
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// What readers see.
+    /// The content that readers see.
     pub(super) bytes: Vec<u8>,
-    /// What a power cut leaves for certain.
+    /// The content that survives every power cut.
     pub(super) synced: Vec<u8>,
-    /// What leads from `synced` to `bytes`.
+    /// The changes from `synced` to `bytes`.
     pub(super) pending: Vec<PendingChange>,
-    /// What lay at a position before it was cut off or overwritten; meaningful only where that happened.
+    /// The former bytes at truncated or overwritten positions; undefined at other positions.
     pub(super) stale: Vec<u8>,
     pub(super) modified_unix_secs: u64,
 }
 
 impl Content {
-    /// A file that is wholly on disk.
+    /// Creates a fully durable file.
     pub(super) fn durable(bytes: Vec<u8>, modified_unix_secs: u64) -> Self {
         Content {
             synced: bytes.clone(),
@@ -104,7 +104,7 @@ impl Change {
     }
 }
 
-/// Writes `bytes` at `offset`, with zeros between the end of the image and there.
+/// Writes `bytes` at `offset`; a gap after the end of the image is filled with zeros.
 pub(super) fn put(image: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     if bytes.is_empty() {
         return;

@@ -1,7 +1,8 @@
-//! What a power cut leaves: the policies and the image they produce.
+//! Crash images: the content that a power cut leaves, by survival policy.
 //!
-//! Owed is what was synced. Of the rest any subset may survive; a policy picks one that has broken an engine
-//! before. All choices come from the seed, in an order that depends only on the file system's history.
+//! Synced content always survives. Of the rest any subset may survive; each policy picks one that
+//! has broken an engine before. All choices come from the seed, in an order that depends only on
+//! the file system's history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,39 +15,42 @@ use super::content::{Change, Content, MemoryFile, put};
 use super::tree::{Directory, Node, ROOT, State};
 use crate::random::Random;
 
-/// What survives of unsynced bytes and unsynced directory operations.
+/// Selects the unsynced bytes and directory operations that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SurvivalPolicy {
-    /// Nothing survives. (S1)
+    /// No unsynced change survives. (S1)
     Strict,
-    /// Everything survives; also what the death of the process alone leaves. (S2)
+    /// Every change survives, as after the death of the process alone. (S2)
     Generous,
-    /// Each page of `unit_bytes` with unsynced bytes, and each directory operation, survives in `percent` of
-    /// cases. (S3)
+    /// Unsynced pages and directory operations survive at random. (S3)
+    ///
+    /// Each page of `unit_bytes` with unsynced bytes, and each directory operation, survives with
+    /// probability `percent`.
     Pages {
         /// Size of a page in bytes.
         unit_bytes: u32,
-        /// Chance of survival, of 100.
+        /// Probability of survival, in percent.
         percent: u8,
     },
-    /// All operations up to a random one survive; a write there is cut at a random byte. (S4)
+    /// All operations before a random one survive; that one is cut at a random byte if it is a
+    /// write. (S4)
     TornPrefix,
-    /// Files have their lengths, but zeros where bytes were not synced; all entries. (S5)
+    /// Files have their lengths, but zeros in place of unsynced bytes; all entries survive. (S5)
     LengthFirst,
-    /// No unsynced bytes, all entries. (S6)
+    /// No unsynced bytes survive, all entries do. (S6)
     EntriesWithoutData,
-    /// All bytes, no unsynced entries. (S7)
+    /// All bytes survive, no unsynced entries do. (S7)
     DataWithoutEntries,
-    /// The unsynced bytes of files from a random one on survive, those of older files do not; entries at random.
-    /// (S8)
+    /// The unsynced bytes of files newer than a random one survive, those of older files do not;
+    /// entries survive at random. (S8)
     Reordered,
-    /// Unsynced bytes where a file was cut off and extended again show what was there before; other bytes
-    /// survive; entries at random. (S9)
+    /// Where a file was truncated and extended again, unsynced bytes show the former content; other
+    /// bytes survive; entries survive at random. (S9)
     StaleReuse,
 }
 
 impl SurvivalPolicy {
-    /// All policies, pages in their six variants.
+    /// All policies, with six variants of pages.
     pub const ALL: [SurvivalPolicy; 14] = [
         SurvivalPolicy::Strict,
         SurvivalPolicy::Generous,
@@ -71,7 +75,7 @@ impl SurvivalPolicy {
         }
     }
 
-    /// Whether different seeds give different images.
+    /// Whether different seeds produce different images.
     #[must_use]
     pub fn is_seeded(self) -> bool {
         matches!(
@@ -84,13 +88,13 @@ impl SurvivalPolicy {
     }
 }
 
-/// The choices made once for a whole image.
+/// Choices made once per image.
 struct Survival {
     policy: SurvivalPolicy,
     random: Random,
-    /// For a torn prefix: the operation that is cut; those before it survive.
+    /// For a torn prefix: the sequence number of the torn operation; earlier ones survive.
     torn_at: u64,
-    /// For reordering: files below this identity lose their bytes.
+    /// For reordering: files with a smaller id lose their unsynced bytes.
     kept_from: u64,
 }
 
@@ -164,7 +168,7 @@ impl Survival {
     }
 }
 
-/// The files that have a name, had one, or may get one, and have unsynced bytes.
+/// Files with unsynced bytes that have, had, or may get a name.
 fn dirty_files(state: &State) -> BTreeMap<u64, Arc<MemoryFile>> {
     let named = state
         .directories
@@ -186,7 +190,7 @@ fn dirty_files(state: &State) -> BTreeMap<u64, Arc<MemoryFile>> {
     files
 }
 
-/// The whole file, with `spoil` applied to each range that was written and not synced.
+/// Copies the file and applies `spoil` to each range of unsynced bytes.
 fn over_unsynced(
     content: &Content,
     mut spoil: impl FnMut(&mut [u8], std::ops::Range<usize>),
@@ -239,14 +243,14 @@ fn pages(content: &Content, unit: u64, percent: u64, random: &mut Random) -> Vec
             put(&mut image, start, &content.bytes[start..end]);
         }
     }
-    // The length is metadata of its own and may be ahead of the bytes.
+    // The length is separate metadata and may be ahead of the bytes.
     if image.len() < content.bytes.len() && random.chance(1, 2) {
         image.resize(content.bytes.len(), 0);
     }
     image
 }
 
-/// What the directories would hold, without regard to what can still be reached.
+/// The surviving entries of all directories, including unreachable ones.
 fn surviving_entries(
     state: &State,
     survival: &mut Survival,
@@ -267,8 +271,7 @@ fn surviving_entries(
     entries
 }
 
-/// Everything in `state` as it would be found after a power cut: all of it synced, nothing pending, no handles,
-/// no locks.
+/// Builds the file-system state after a power cut: fully synced, without handles or locks.
 pub(super) fn image(state: &State, policy: SurvivalPolicy, seed: u64) -> State {
     let mut survival = Survival::new(state, policy, seed);
     let entries = surviving_entries(state, &mut survival);
@@ -294,7 +297,8 @@ pub(super) fn image(state: &State, policy: SurvivalPolicy, seed: u64) -> State {
                     copy.links.fetch_add(1, Ordering::Relaxed);
                     Node::File(Arc::clone(copy))
                 }
-                // A directory has one name: of a move that survived by half the first one met is taken.
+                // A directory has one name: if a move survived only in part, the first name found
+                // wins.
                 Node::Directory(child) if seen.insert(*child) => {
                     queue.push(*child);
                     Node::Directory(*child)

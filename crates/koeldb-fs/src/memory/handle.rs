@@ -1,4 +1,4 @@
-//! What is open: readers, writers, locks.
+//! Open readers, writers and locks of the in-memory file system.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::tree::failed;
 use crate::file::{FileLock, RandomAccessFile};
 use crate::write_buffer::Sink;
 
-/// An open file: keeps the space of an unlinked one from being given back.
+/// An open file; it keeps the space of an unlinked file in use.
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) system: MemoryFileSystem,
@@ -65,7 +65,7 @@ impl RandomAccessFile for MemoryRandomAccessFile {
     }
 }
 
-/// Where a writer's bytes go: into the file, at the end that the writer knows.
+/// Receives a writer's bytes and appends them to the file, at the writer's own offset.
 #[derive(Debug)]
 pub(super) struct MemorySink {
     pub(super) handle: Handle,

@@ -1,18 +1,18 @@
-//! A file system in memory that knows what a power cut would leave of it.
+//! A file system in memory that models what survives a power cut.
 //!
-//! For each file it keeps the image that was synced and the changes since, in order; the same for directory
-//! entries. [`MemoryFileSystem::crash_image`] builds from them what could be found after a crash, under a
-//! [`SurvivalPolicy`] that says what luck the unsynced rest had. Entries refer to files by identity, so that
-//! unlinked open files, hard links and replaced names behave as on a real system; a file's sync says nothing
-//! about its name.
+//! For each file it keeps the synced image and the ordered changes since then, and likewise for
+//! directory entries. [`MemoryFileSystem::crash_image`] builds a state that could be found after a
+//! crash; a [`SurvivalPolicy`] selects the unsynced changes that survive. Entries refer to files by
+//! identity, so that unlinked open files, hard links and replaced names behave as on a real system;
+//! syncing a file does not sync its name.
 //!
-//! Tests that sweep over crash points either run a script again and again with [`MemoryFileSystem::arm_crash`],
-//! or once with [`MemoryFileSystem::observe_mutations`], taking images as it goes.
+//! Tests that sweep over crash points either repeat a script with [`MemoryFileSystem::arm_crash`],
+//! or run it once with [`MemoryFileSystem::observe_mutations`] and take images on the way.
 //!
-//! - `system`: the file system. `tree`: names. `content`: one file's bytes. `handle`: what is open. `crash`: the
-//!   policies.
+//! - `system`: the file system. `tree`: names. `content`: one file's bytes. `handle`: open files
+//!   and locks. `crash`: the policies.
 //!
-//! One lock orders all changes, so that an image is a moment; reads take only their file's lock.
+//! One lock orders all changes, so that an image is consistent; reads take only their file's lock.
 
 mod content;
 mod crash;

@@ -1,4 +1,4 @@
-//! The file system: its calls, its budgets and its crash point.
+//! The in-memory file system: its calls, budgets and crash point.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use crate::file::{
 };
 use crate::write_buffer::BufferedFile;
 
-/// The device in [`Metadata::identity`].
+/// The device number in [`Metadata::identity`].
 const DEVICE: u64 = 0x6b6f_656c;
 
-/// A file system in memory; clones are handles of one.
+/// A file system in memory; clones are handles to the same one.
 ///
-/// Relative paths start at the root, which exists; `.` and `..` are resolved in the text. Opened direct, files ask
-/// for the alignment that real ones do but serve any request.
+/// Relative paths start at the root, which exists; `.` and `..` are resolved textually. Files
+/// opened direct report the alignment of real ones but serve any request.
 #[derive(Clone)]
 pub struct MemoryFileSystem {
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ pub struct MemoryFileSystem {
 
 struct Shared {
     clock: Arc<dyn Clock>,
-    /// Read without the lock by readers; set under it.
+    /// Set under the lock; readers load it without the lock.
     crashed: AtomicBool,
     state: Mutex<State>,
 }
@@ -49,13 +49,13 @@ fn crashed(operation: &'static str, path: &Path) -> Error {
 }
 
 impl MemoryFileSystem {
-    /// An empty file system with the machine's clock for its time stamps.
+    /// Creates an empty file system with time stamps from the machine's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty file system that takes its time stamps from `clock`.
+    /// Creates an empty file system with time stamps from `clock`.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self::with_state(clock, State::new())
@@ -71,38 +71,45 @@ impl MemoryFileSystem {
         }
     }
 
-    /// What a power cut at this moment would leave, as a file system of its own: nothing open, nothing locked,
-    /// everything on disk. The image of an image is a second crash during recovery.
+    /// Builds the state that a power cut at this moment would leave, as a separate file system.
     ///
-    /// With [`SurvivalPolicy::Generous`] this is what the death of the process alone leaves.
+    /// Nothing in it is open or locked, and everything is on disk. The image of an image is a
+    /// second crash during recovery.
+    ///
+    /// With [`SurvivalPolicy::Generous`] this is the state after the death of the process alone.
     #[must_use]
     pub fn crash_image(&self, policy: SurvivalPolicy, seed: u64) -> MemoryFileSystem {
         let image = crash::image(&self.state(), policy, seed);
         Self::with_state(Arc::clone(&self.shared.clock), image)
     }
 
-    /// The number of mutating operations begun so far, those that failed included: creations, writes that leave a
-    /// file's buffer, syncs, changes of names, truncations.
+    /// The number of mutating operations begun so far, including failed ones.
+    ///
+    /// These are creations, writes that leave a file's buffer, syncs, changes of names, and
+    /// truncations.
     #[must_use]
     pub fn operation_count(&self) -> u64 {
         self.state().operations
     }
 
-    /// Crashes the machine when mutating operation number `operation` (the first ever is 1) is about to happen: it
-    /// and everything after it fails, reads too. What was there before it is kept for
+    /// Arms a crash immediately before mutating operation number `operation`, counted from 1.
+    ///
+    /// That operation and all later calls fail, including reads. The state before it is kept for
     /// [`MemoryFileSystem::crash_image`].
     pub fn arm_crash(&self, operation: u64) {
         self.state().crash_at = Some(operation);
     }
 
-    /// Whether the crash that was armed has happened.
+    /// Whether the armed crash has happened.
     #[must_use]
     pub fn has_crashed(&self) -> bool {
         self.shared.crashed.load(Ordering::Acquire)
     }
 
-    /// Has `observer` called before every mutating operation, with its number, by the thread that makes it; images
-    /// taken inside show the moment before. Replaces the one set before.
+    /// Sets a function that is called before every mutating operation, with its number.
+    ///
+    /// The thread that performs the operation calls it; images taken inside show the state before
+    /// the operation. Replaces the previous observer.
     pub fn observe_mutations(
         &self,
         observer: impl Fn(&MemoryFileSystem, u64) + Send + Sync + 'static,
@@ -110,17 +117,18 @@ impl MemoryFileSystem {
         self.state().observer = Some(Arc::new(observer));
     }
 
-    /// Limits the bytes of all files together; writes beyond fail for want of space after what fits was written.
+    /// Limits the total bytes of all files; a write beyond the limit writes what fits and fails
+    /// with no space.
     pub fn set_byte_budget(&self, bytes: Option<u64>) {
         self.state().byte_budget = bytes;
     }
 
-    /// Limits the number of files; creations beyond fail for want of space.
+    /// Limits the number of files; further creations fail with no space.
     pub fn set_file_budget(&self, files: Option<u64>) {
         self.state().file_budget = files;
     }
 
-    /// The bytes of all files that have a name or are open.
+    /// The total bytes of all files that have a name or are open.
     #[must_use]
     pub fn bytes_used(&self) -> u64 {
         self.state().bytes_used
@@ -283,7 +291,7 @@ impl FileSystem for MemoryFileSystem {
             }
             _ => {}
         }
-        // The new name first: a file that has no name for a moment would count as gone.
+        // The new name comes first: a file without a name would count as gone.
         let changes = vec![target.to(Some(node)), source.to(None)];
         state.change_entries(changes);
         Ok(())

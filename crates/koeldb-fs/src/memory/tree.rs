@@ -1,4 +1,5 @@
-//! Directories and names: what is seen, what is synced, and the operations in between.
+//! Directories of the in-memory file system: visible entries, synced entries, and the unsynced
+//! changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -16,21 +17,21 @@ use crate::clock::Clock;
 /// The identity of the root directory, which always exists.
 pub(super) const ROOT: u64 = 1;
 
-/// What is said to be free where there is no budget.
+/// The free space reported without a budget.
 const UNLIMITED_BYTES: u64 = 1 << 50;
 
-/// Called with the file system and the number of the mutating operation that is about to happen.
+/// Receives the file system and the number of the upcoming mutating operation.
 pub(super) type Observer = Arc<dyn Fn(&MemoryFileSystem, u64) + Send + Sync>;
 
-/// Everything but the bytes of files.
+/// The state of the file system except the bytes of files.
 pub(super) struct State {
     pub(super) directories: BTreeMap<u64, Directory>,
     /// Entry changes that no directory sync has covered, oldest first.
     pub(super) pending: Vec<PendingEntries>,
     pub(super) next_id: u64,
-    /// Numbers pending changes of files and directories in one order.
+    /// Numbers the pending changes of files and directories in one sequence.
     next_sequence: u64,
-    /// Mutating operations begun.
+    /// The number of mutating operations begun.
     pub(super) operations: u64,
     pub(super) crash_at: Option<u64>,
     pub(super) observer: Option<Observer>,
@@ -58,20 +59,20 @@ impl Node {
 
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// What is seen.
+    /// The visible entries.
     pub(super) entries: BTreeMap<OsString, Node>,
-    /// What a power cut leaves for certain.
+    /// The entries that survive every power cut.
     pub(super) synced: BTreeMap<OsString, Node>,
 }
 
-/// One operation on entries: it survives a crash as a whole or not at all, even over two directories.
+/// One operation on entries, even of two directories: it survives a crash as a whole or not at all.
 #[derive(Debug)]
 pub(super) struct PendingEntries {
     pub(super) sequence: u64,
     pub(super) changes: Vec<EntryChange>,
 }
 
-/// One name in one directory refers to something else, or to nothing.
+/// A change of the target of one name in one directory; `None` removes the name.
 #[derive(Clone, Debug)]
 pub(super) struct EntryChange {
     pub(super) directory: u64,
@@ -88,7 +89,7 @@ impl EntryChange {
     }
 }
 
-/// A name's place: its directory and the last component.
+/// The location of a name: its directory and last component.
 pub(super) struct Place {
     directory: u64,
     name: OsString,
@@ -196,7 +197,7 @@ impl State {
         }
     }
 
-    /// Where a path's last component is or would be.
+    /// The location of a path's last component, which need not exist.
     pub(super) fn place(&self, path: &Path, operation: &'static str) -> Result<Place> {
         let names = components(path);
         let Some((&name, above)) = names.split_last() else {
@@ -212,7 +213,7 @@ impl State {
         }
     }
 
-    /// Changes entries in one step and keeps count of the names of files.
+    /// Applies entry changes atomically and maintains the link counts of files.
     pub(super) fn change_entries(&mut self, changes: Vec<EntryChange>) {
         for change in &changes {
             if let Some(Node::File(file)) = &change.target {
@@ -230,7 +231,7 @@ impl State {
         self.pending.push(PendingEntries { sequence, changes });
     }
 
-    /// Gives back the space of a file that has neither names nor handles.
+    /// Releases the space of a file without names and handles.
     pub(super) fn release_if_gone(&mut self, file: &MemoryFile) {
         if file.links.load(Ordering::Relaxed) == 0 && file.handles.load(Ordering::Relaxed) == 0 {
             self.bytes_used = self.bytes_used.saturating_sub(file.read().len());
@@ -260,8 +261,9 @@ impl State {
         Ok(file)
     }
 
-    /// Makes the entries of `id` durable, and with them every older operation that those depend on through a
-    /// move from or to another directory.
+    /// Makes the entries of `id` durable.
+    ///
+    /// Older operations on which they depend through a move between directories become durable too.
     pub(super) fn sync_directory(&mut self, id: u64) {
         let mut covered = BTreeSet::from([id]);
         let mut committed = vec![false; self.pending.len()];

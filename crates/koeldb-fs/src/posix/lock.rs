@@ -1,7 +1,8 @@
-//! Locks that exclude other processes, RocksDB's among them, and other locks of this one.
+//! Locks that exclude other processes, including RocksDB, and other locks of this process.
 //!
-//! Files get record locks of the `fcntl` family, directories, on which those are not possible, `flock` ones. Where
-//! there are open-file-description locks they are used: others end when any descriptor of the file is closed.
+//! Files get `fcntl` record locks. Directories, which do not support those, get `flock` locks.
+//! Open-file-description locks are used where available: the other kind ends when any descriptor of
+//! the file is closed.
 #![expect(
     clippy::disallowed_methods,
     reason = "this module is where the rest of the project reaches std::fs"
@@ -26,11 +27,13 @@ use koeldb_base::{Error, ErrorKind, Result};
 use super::system::identity;
 use crate::file::FileLock;
 
-/// The files this process holds locks on, by device and inode. Record locks do not exclude their own process.
+/// The files this process holds locks on, by device and inode.
+///
+/// Record locks do not exclude their own process.
 static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 fn locked_files() -> MutexGuard<'static, BTreeSet<(u64, u64)>> {
-    // Nothing panics while it is held, and a set is never half changed.
+    // No code panics while it is held, and the set is never partially changed.
     LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,8 +52,8 @@ impl PosixLock {
     pub(super) fn take(path: &Path) -> Result<Self> {
         let failed = |error| Error::io(error, "lock", path);
         let mut locked = locked_files();
-        // Looked at before the file is opened: closing it again would end a lock of this process where locks
-        // belong to processes.
+        // Checked before the file is opened: where locks belong to processes, closing it again
+        // would release a lock of this process.
         let before = match fs::metadata(path) {
             Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -112,12 +115,13 @@ impl PosixLock {
 
 impl Drop for PosixLock {
     fn drop(&mut self) {
-        // In a forked child the lock is the parent's; closing the descriptor leaves it alone.
+        // In a forked child the lock belongs to the parent; closing the descriptor leaves it held.
         if self.process != std::process::id() {
             return;
         }
         let mut locked = locked_files();
-        // Said aloud, because a forked child's copy of the descriptor would keep the lock alive.
+        // Unlocked explicitly, because a forked child's copy of the descriptor would keep the lock
+        // held.
         if self.is_directory {
             let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
         } else {
@@ -146,8 +150,9 @@ const SET_LOCK: i32 = libc::F_SETLK;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const GET_LOCK: i32 = libc::F_GETLK;
 
-/// A request for the whole file. All bits zero is right for what is not named; for open-file-description locks
-/// the process must be 0.
+/// A lock request for the whole file.
+///
+/// All other fields are zero; open-file-description locks require process 0.
 fn whole_file(kind: i32) -> libc::flock {
     // SAFETY: `flock` is a C struct of integers, for which all bits zero is a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -172,7 +177,7 @@ fn set_record_lock(file: &File, kind: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Who holds the lock, as far as the system tells: open-file-description locks have no process.
+/// Describes the lock's holder, if known: open-file-description locks have no process.
 fn holder(file: &File) -> String {
     let mut lock = whole_file(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the command writes one `flock` through the pointer.

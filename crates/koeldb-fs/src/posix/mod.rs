@@ -1,16 +1,17 @@
-//! The file system of a POSIX machine.
+//! The POSIX file system.
 //!
-//! Most calls are the standard library's; `rustix` adds advice, preallocation and free space, and `libc` the two
-//! calls that neither has: open-file-description locks and range write-back.
+//! Most calls use the standard library; `rustix` adds advice, preallocation and free space, and
+//! `libc` the two calls that neither has: open-file-description locks and range write-back.
 //!
-//! - New files are created exclusively and no link in the last component is followed; they get mode 0666 less the
-//!   umask, directories 0700. Files that exist are opened without blocking and must be regular.
+//! - New files are created exclusively, without following a link in the last component; their mode
+//!   is 0666 less the umask, that of directories 0700. Existing files are opened without blocking
+//!   and must be regular.
 //! - A writable file that failed once stays failed.
-//! - Direct I/O is for reads. Writes asked to be direct go through the page cache: the engine writes tables
+//! - Direct I/O applies to reads. Direct writes go through the page cache: the engine writes tables
 //!   once and in large pieces, where the page cache costs little.
 //! - Locks are record locks, which RocksDB respects.
 //!
-//! `system`: the file system. `reader`, `writer`, `lock`: what it hands out.
+//! `system`: the file system. `reader`, `writer`, `lock`: open files and locks.
 
 mod lock;
 mod reader;

@@ -1,4 +1,4 @@
-//! Files for positional reads: through the page cache, around it, and mapped.
+//! Files for positional reads: buffered, direct, and mapped.
 #![expect(unsafe_code, reason = "a mapping is only as stable as its file")]
 
 use std::fs::File;
@@ -36,7 +36,7 @@ fn set_uncached(_file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Advice is advice: whether it was taken is not looked at.
+/// Advises the system of the access pattern; failures are ignored.
 #[cfg(not(target_vendor = "apple"))]
 fn advise(file: &File, hint: AccessHint) {
     let advice = match hint {
@@ -62,7 +62,7 @@ fn will_need(file: &File, offset: u64, len: u64) {
     let _ = rustix::fs::fcntl_rdadvise(file, offset, len);
 }
 
-/// One read that was not interrupted, short or not.
+/// One read, repeated while interrupted; it may be short.
 fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result<usize> {
     loop {
         match file.read_at(buffer, offset) {
@@ -77,7 +77,9 @@ fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result
     }
 }
 
-/// Reads until the buffer is full or the file ends: at a read of nothing, or one that ends off the grid.
+/// Reads until the buffer is full or the file ends.
+///
+/// The file ends at an empty read, or at one that is not a multiple of the alignment.
 fn read_fully(
     file: &File,
     path: &Path,
@@ -137,8 +139,10 @@ impl RandomAccessFile for PlainFile {
     }
 }
 
-/// Reads around the page cache. Requests that are not aligned are served through an aligned copy, so a caller
-/// who does not care is right, and one who does is fast.
+/// Reads that bypass the page cache.
+///
+/// Unaligned requests go through an aligned copy: correct for every caller, and fast for aligned
+/// ones.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     file: File,
@@ -147,7 +151,7 @@ pub(super) struct DirectFile {
 }
 
 impl DirectFile {
-    /// `file` was opened with [`DIRECT_FLAG`].
+    /// Wraps `file`, which must be opened with [`DIRECT_FLAG`].
     pub(super) fn new(file: File, path: &Path, len: u64) -> Result<Self> {
         set_uncached(&file).map_err(|error| Error::io(error, "open direct", path))?;
         Ok(DirectFile {
@@ -196,7 +200,7 @@ impl RandomAccessFile for DirectFile {
     }
 }
 
-/// A file's bytes where the kernel put them, shared by the file and the buffer that values are pinned in.
+/// The mapped bytes of a file, shared by the file object and the buffer in which values are pinned.
 #[derive(Clone, Debug)]
 struct Mapping(Arc<memmap2::Mmap>);
 
@@ -207,7 +211,7 @@ impl Region for Mapping {
     }
 }
 
-/// Reads from memory that is the file.
+/// Reads from a memory mapping.
 #[derive(Debug)]
 pub(super) struct MappedFile {
     mapping: Mapping,
@@ -220,12 +224,13 @@ impl MappedFile {
     pub(super) fn new(file: &File, path: &Path, len: u64) -> Result<Self> {
         let mut options = memmap2::MmapOptions::new();
         options.len(to_usize(len));
-        // SAFETY: the engine maps only files that are complete and never written again, under its lock on the
-        // directory. Somebody else who cuts such a file off kills the process with SIGBUS, as with every user of
-        // mapped files; `OpenOptions::mmap` is off unless asked for.
+        // SAFETY: the engine maps only files that are complete and never written again, under its
+        // lock on the directory. If another process truncates such a file, this process dies of
+        // SIGBUS, as with every user of mapped files; `OpenOptions::mmap` is off unless requested.
         let map = unsafe { options.map(file) }.map_err(|error| Error::io(error, "map", path))?;
-        // With huge pages a random lookup needs one entry of the TLB. `Advice::Random` is never given: it makes
-        // filling the mapping slower by an order of magnitude, for it reads page by page.
+        // With huge pages a random lookup needs one TLB entry. `Advice::Random` is never given: it
+        // makes filling the mapping slower by an order of magnitude, because the system then reads
+        // page by page.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let mapping = Mapping(Arc::new(map));
@@ -271,7 +276,7 @@ impl RandomAccessFile for MappedFile {
                 Ok(())
             }
             MappedPages::Huge => match map.advise(memmap2::Advice::PopulateRead) {
-                // Linux before 5.14.
+                // Linux before 5.14 returns this.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) =>
                 {

@@ -1,4 +1,4 @@
-//! Paths: everything but the open files and locks.
+//! Operations on paths: everything except open files and locks.
 #![expect(
     clippy::disallowed_methods,
     reason = "this module is where the rest of the project reaches std::fs"
@@ -20,12 +20,12 @@ use crate::file::{
     WritableFile, WriteOptions,
 };
 
-/// The machine's file system. A value without state: all are equal.
+/// The machine's file system, without state of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixFileSystem;
 
 impl PosixFileSystem {
-    /// The machine's file system.
+    /// Creates a handle to the machine's file system.
     #[must_use]
     pub fn new() -> Self {
         PosixFileSystem
@@ -101,7 +101,7 @@ impl FileSystem for PosixFileSystem {
             };
             let kind = match entry.file_type() {
                 Ok(file_type) => entry_kind(file_type),
-                // Removed since it was listed.
+                // The entry was removed after it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(error)),
             };
@@ -161,7 +161,7 @@ pub(super) fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Opens without waiting for the other end of a pipe, and refuses whatever is no regular file.
+/// Opens without waiting for the other end of a pipe; refuses all but regular files.
 fn open_existing(path: &Path, flags: i32, write: bool) -> Result<(File, fs::Metadata)> {
     let failed = |error| Error::io(error, "open", path);
     let file = File::options()

@@ -1,4 +1,4 @@
-//! Files written at their end.
+//! Append-only files.
 #![expect(unsafe_code, reason = "sync_file_range has no safe wrapper")]
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use koeldb_base::{Error, Result};
 use crate::file::{WritableFile, WriteOptions};
 use crate::write_buffer::{BufferedFile, Sink};
 
-/// A file opened for writing whose length is `len`.
+/// Wraps a file of length `len` that is open for writing.
 pub(super) fn writer(
     file: File,
     path: &Path,
@@ -35,12 +35,12 @@ pub(super) fn writer(
 struct PosixSink {
     file: File,
     path: PathBuf,
-    /// Length of what the operating system has.
+    /// The length already passed to the operating system.
     written: u64,
-    /// How far write-back was asked for.
+    /// The offset up to which write-back was started.
     hinted: u64,
     bytes_per_sync: u64,
-    /// How far space was set aside, and in what steps; step 0 for never.
+    /// The offset up to which space was preallocated, and the step size; 0 disables it.
     preallocated: u64,
     preallocate_bytes: u64,
 }
@@ -77,7 +77,7 @@ impl Sink for PosixSink {
 }
 
 impl PosixSink {
-    /// Sets space aside in whole steps. That it fails is no error: the write will say what is wrong.
+    /// Preallocates space in whole steps. A failure is ignored: the write will report the cause.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn preallocate(&mut self, end: u64) {
         if self.preallocate_bytes == 0 || end <= self.preallocated {
@@ -100,13 +100,13 @@ impl PosixSink {
         self.preallocated = end;
     }
 
-    /// Gives back what was set aside and not used.
+    /// Releases unused preallocated space.
     fn trim(&self) -> io::Result<()> {
         if self.preallocated <= self.written {
             return Ok(());
         }
         self.file.set_len(self.written)?;
-        // Some file systems keep the space when the length stays as it is.
+        // Some file systems keep the space if the length does not change.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             let metadata = self.file.metadata()?;
@@ -126,7 +126,8 @@ impl PosixSink {
         Ok(())
     }
 
-    /// Starts write-back of what was written since it was last asked for. Never waits, never counts as a sync.
+    /// Starts write-back of bytes written since the last request. Never waits, never counts as a
+    /// sync.
     fn hint_write_back(&mut self) {
         if self.bytes_per_sync == 0 || self.written - self.hinted < self.bytes_per_sync {
             return;

@@ -1,4 +1,4 @@
-//! What an open database holds: how its reads are carried out, chosen once.
+//! The read engine of an open database, chosen once.
 
 use std::fmt;
 use std::path::Path;
@@ -17,30 +17,30 @@ use super::{OpId, ReadBackend};
 use crate::clock::{Clock, SystemClock};
 use crate::file::{FileSystem, OpenOptions};
 
-/// How reads are to be carried out.
+/// The configured engine for parallel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ReadEngine {
-    /// By io_uring where the kernel lets us and is new enough to be trusted, otherwise by threads.
+    /// io_uring where the kernel permits it and is new enough to be trusted, otherwise threads.
     #[default]
     Auto,
-    /// By io_uring wherever the kernel lets us, otherwise by threads.
+    /// io_uring wherever the kernel permits it, otherwise threads.
     Uring,
-    /// By threads.
+    /// Threads.
     Pool,
-    /// One after the other, by whoever asks.
+    /// No parallelism: the calling thread reads sequentially.
     Off,
 }
 
-/// How reads are carried out.
+/// The engine in use for parallel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActiveEngine {
-    /// By io_uring.
+    /// io_uring.
     Uring,
-    /// By threads.
+    /// Threads.
     Pool,
-    /// One after the other, by whoever asks.
+    /// No parallelism: the calling thread reads sequentially.
     Off,
-    /// By the file system's own means.
+    /// The file system's own backend.
     FileSystem,
 }
 
@@ -57,12 +57,12 @@ impl ActiveEngine {
     }
 }
 
-/// What the choice depends on.
+/// The options for choosing an engine.
 #[derive(Clone, Debug)]
 pub struct AsyncReadOptions {
-    /// How reads are to be carried out.
+    /// The configured engine.
     pub engine: ReadEngine,
-    /// How many threads a pool has at most. They exist only while there is something to read.
+    /// The largest number of pool threads. They exist only while there are reads.
     pub pool_threads: usize,
     /// The clock of deadlines and latencies.
     pub clock: Arc<dyn Clock>,
@@ -78,26 +78,27 @@ impl Default for AsyncReadOptions {
     }
 }
 
-/// What was asked of devices so far.
+/// Counts of the reads issued to devices so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
-    /// Those that were not made because another one, under way, had the bytes.
+    /// Reads that were answered by another in-flight read instead of a device.
     pub joined: u64,
-    /// Bytes of these, those that alignment asked for included.
+    /// The bytes of all reads, including those added for alignment.
     pub bytes: u64,
-    /// Flushes that had something to begin.
+    /// Flushes that issued at least one read.
     pub rounds: u64,
-    /// Reads that are not completed, orphans included.
+    /// Reads that have not completed, including orphaned ones.
     pub under_way: u64,
-    /// Reads that the engine could not do and positional reads did.
+    /// Reads that fell back from the engine to positional reads.
     pub elsewhere: u64,
-    /// Rings that could not be had although the first one could: reads of these calls were done by threads.
+    /// Rings that could not be created although the first one could; threads served the reads of
+    /// these calls.
     pub lost_rings: u64,
 }
 
-/// How a database's reads are carried out; clones are handles of one.
+/// The read engine of a database; clones are handles to the same one.
 #[derive(Clone)]
 pub struct AsyncReads {
     inner: Arc<Inner>,
@@ -107,21 +108,21 @@ struct Inner {
     engine: ActiveEngine,
     reason: String,
     shared: Arc<Shared>,
-    /// What carries out the reads of sessions.
+    /// Executes the reads of sessions.
     backend: Arc<dyn ReadBackend>,
-    /// What carries out the reads that a ring cannot do.
+    /// Executes the reads that a ring cannot.
     pool: Arc<dyn ReadBackend>,
-    /// Where calls get rings from; also the backend then.
+    /// Provides the rings for calls; also the backend if present.
     rings: Option<Arc<Uring>>,
     fallbacks: Fallbacks,
     next: AtomicU64,
     process: u32,
 }
 
-/// Of reads that rings should have made and did not, it is told at most so often.
+/// The shortest interval between reports of reads that fell back from rings.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Who is told of such reads, and of how many was told.
+/// The listener for fallback reads, and the count and time of the last report.
 #[derive(Default)]
 struct Fallbacks {
     listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -130,7 +131,7 @@ struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// Tells that there were `count` by now, unless somebody was told a while ago.
+    /// Reports that there were `count` fallbacks so far, unless the last report was recent.
     #[cold]
     fn tell(&self, count: u64, now: Duration) {
         let Some(listener) = self.listener.get() else {
@@ -149,8 +150,9 @@ impl Fallbacks {
 }
 
 impl AsyncReads {
-    /// Chooses how the reads of files of `fs` are carried out. `probe` is a file that is there and can be read, if only
-    /// in part, to try on it.
+    /// Chooses the engine for reads of files of `fs`.
+    ///
+    /// `probe` is an existing file, of which at least a part can be read, for a test read.
     #[must_use]
     pub fn choose(options: &AsyncReadOptions, fs: &dyn FileSystem, probe: &Path) -> Self {
         let clock = Arc::clone(&options.clock);
@@ -191,7 +193,7 @@ impl AsyncReads {
         )
     }
 
-    /// Reads by at most `threads` threads.
+    /// Creates an engine of at most `threads` threads.
     #[must_use]
     pub fn pool(threads: usize) -> Self {
         let pool = Arc::new(ReadPool::new(threads));
@@ -203,14 +205,14 @@ impl AsyncReads {
         )
     }
 
-    /// Reads one after the other, by whoever asks.
+    /// Creates an engine that reads sequentially on the calling thread.
     #[must_use]
     pub fn off() -> Self {
         let clock = Arc::new(SystemClock);
         Self::new(ActiveEngine::Off, "as asked for", Arc::new(InPlace), clock)
     }
 
-    /// Reads by `backend`.
+    /// Creates an engine over `backend`.
     #[must_use]
     pub fn with_backend(backend: Arc<dyn ReadBackend>, clock: Arc<dyn Clock>) -> Self {
         Self::new(
@@ -254,19 +256,19 @@ impl AsyncReads {
         }
     }
 
-    /// How reads are carried out.
+    /// The engine in use.
     #[must_use]
     pub fn engine(&self) -> ActiveEngine {
         self.inner.engine
     }
 
-    /// Why so.
+    /// The reason for the choice of engine.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.inner.reason
     }
 
-    /// Whether reads overlap. If not, an operation does best to read what it misses one after the other.
+    /// Whether reads overlap. If not, an operation should read missing blocks one at a time.
     #[must_use]
     pub fn is_parallel(&self) -> bool {
         self.inner.backend.caps().parallel
@@ -278,26 +280,27 @@ impl AsyncReads {
         &self.inner.shared.clock
     }
 
-    /// A driver for one call on this thread, which finishes what it starts and has no deadline.
+    /// Creates a driver for one call on this thread, which completes its reads and has no deadline.
     #[must_use]
     pub fn inline(&self) -> InlineReads {
         InlineReads::new(self.clone())
     }
 
-    /// A driver whose reads may outlive the call, the thread, and the driver itself.
+    /// Creates a driver whose reads may outlive the call, the thread, and the driver itself.
     #[must_use]
     pub fn shared(&self) -> ReadSession {
         ReadSession::new(self.clone())
     }
 
-    /// For a thread that is about to wait for what [`ReadSession::push_then`] was told to do, until `until` at most: a
-    /// backend without threads of its own makes progress. False if there is no need.
+    /// Makes progress on reads of [`ReadSession::push_then`] before a wait, until `until` at most.
+    ///
+    /// This serves backends without threads of their own. Returns false if nothing was done.
     #[must_use]
     pub fn drive(&self, until: Option<Duration>) -> bool {
         self.backend().drive(until)
     }
 
-    /// What was asked of devices so far, by all threads; exact when nothing is under way.
+    /// The reads of all threads so far; exact when no read is in flight.
     #[must_use]
     pub fn counts(&self) -> ReadCounts {
         let counts = &self.inner.shared.counts;
@@ -335,19 +338,22 @@ impl AsyncReads {
         }
     }
 
-    /// From now on `listener` is called when a ring could not be had or lost, or a read had to be made by a thread instead:
-    /// with the reads that are begun next, and at most once a minute. It is called by a thread that reads, which must not be
-    /// kept waiting; [`AsyncReads::counts`] says how many there were. Only the first listener counts.
+    /// Sets a listener that reports reads that fell back from io_uring.
+    ///
+    /// It is called when a ring was lost or could not be created, or when a thread served a read
+    /// instead: at the next reads, and at most once a minute. A reading thread calls it and must
+    /// not be delayed; [`AsyncReads::counts`] has the counts. Only the first listener takes effect.
     pub fn on_fallback(&self, listener: impl Fn() + Send + Sync + 'static) {
         let _ = self.inner.fallbacks.listener.set(Box::new(listener));
     }
 
-    /// Whether this is a child of the process that chose: its threads are not here, and its rings are not ours.
+    /// Whether this process is a forked child: it has no threads, and the rings belong to its
+    /// parent.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.inner.process
     }
 
-    /// A ring of the calling thread, if reads are by rings and one is to be had.
+    /// Leases a ring for the calling thread, if the engine has rings and one can be created.
     pub(super) fn lease(&self) -> Option<Lease> {
         let rings = self.inner.rings.as_ref()?;
         if self.is_forked() {
@@ -371,7 +377,7 @@ impl AsyncReads {
 }
 
 impl Drop for Inner {
-    /// In a forked child, the threads to wait for are not there, and what they had locked stays so.
+    /// In a forked child the threads to wait for do not exist, and their locks stay locked.
     fn drop(&mut self) {
         if std::process::id() != self.process {
             std::mem::forget(Arc::clone(&self.backend));

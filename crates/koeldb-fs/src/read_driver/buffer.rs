@@ -1,8 +1,11 @@
-//! What a read fills: memory owned by the read, taken from a pool of a few sizes and given back when it is dropped.
+//! Read buffers: memory owned by a read, from a pool of a few size classes.
 //!
-//! Invariants: all bytes are initialized from the start, and `skip + bytes` never exceeds the memory. A pooled piece
-//! holds bytes of an earlier read, so the first byte wanted is spoilt before each read: a file system that reports
-//! success and writes nothing cannot pass a checksum with them.
+//! Dropping a buffer returns its memory to the pool.
+//!
+//! Invariants: all bytes are initialized from the start, and `skip + bytes` never exceeds the
+//! memory. Pooled memory holds bytes of an earlier read, so the first requested byte is inverted
+//! before each read: a file system that reports success without writing cannot pass a checksum with
+//! stale bytes.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,19 +17,21 @@ use koeldb_base::{Error, Result};
 use crate::aligned::{AlignedBuffer, DIRECT_ALIGNMENT};
 use crate::file::RandomAccessFile;
 
-/// The smallest pooled piece; each further class is twice as large.
+/// The smallest pooled size; each further class doubles it.
 const SMALLEST: usize = DIRECT_ALIGNMENT;
 
-/// From 4 KiB to 512 KiB.
+/// The number of size classes, from 4 KiB to 512 KiB.
 const CLASSES: usize = 8;
 
-/// What each class may keep: what a few long scans that end together give back, and the next ones take. New memory has to
-/// be zeroed twice, by the system and here.
+/// The bytes that each class may retain.
+///
+/// That is what a few long scans that end together return and the next ones reuse. New memory has
+/// to be zeroed twice, by the system and here.
 const KEPT_BYTES: usize = 8 << 20;
 
 static POOL: [Mutex<Vec<AlignedBuffer>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
 
-/// The class whose pieces hold `bytes`; `None` beyond the largest.
+/// The size class for `bytes`; `None` above the largest.
 fn class_of(bytes: usize) -> Option<usize> {
     (0..CLASSES).find(|class| bytes <= SMALLEST << class)
 }
@@ -35,7 +40,7 @@ fn take(bytes: usize) -> Result<AlignedBuffer> {
     let Some(class) = class_of(bytes) else {
         return AlignedBuffer::new(bytes, DIRECT_ALIGNMENT);
     };
-    // Not worth waiting for; and in a forked child, nobody may ever unlock it.
+    // Not worth waiting for; and in a forked child the lock may stay held for ever.
     let kept = POOL[class].try_lock().ok().and_then(|mut kept| kept.pop());
     match kept {
         Some(memory) => Ok(memory),
@@ -55,17 +60,19 @@ fn give_back(memory: AlignedBuffer) {
     }
 }
 
-/// The bytes a read found: as many as were asked for, or fewer at the end of the file. Dereferences to them.
+/// The result of a read: the requested bytes, or fewer at the end of the file. Dereferences to
+/// them.
 #[derive(Default)]
 pub struct ReadBuffer {
-    /// `None` for no bytes at all.
+    /// `None` for an empty read.
     memory: Option<AlignedBuffer>,
     skip: usize,
     bytes: usize,
 }
 
 impl ReadBuffer {
-    /// Memory for `bytes` bytes after `skip` that nobody asked for; empty until [`ReadBuffer::set_bytes`].
+    /// Allocates `bytes` bytes after `skip` bytes of alignment; empty until
+    /// [`ReadBuffer::set_bytes`].
     pub(super) fn new(skip: usize, bytes: usize) -> Result<Self> {
         let mut memory = take(skip.saturating_add(bytes))?;
         if let Some(first) = memory.get_mut(skip) {
@@ -78,7 +85,9 @@ impl ReadBuffer {
         })
     }
 
-    /// Reads `length` bytes of `file` at `offset` in place; fewer at the end of the file. Neither need be aligned.
+    /// Reads `length` bytes of `file` at `offset` synchronously; fewer at the end of the file.
+    ///
+    /// Offset and length need not be aligned.
     ///
     /// # Errors
     /// If the file cannot be read, or there is no memory.
@@ -100,8 +109,10 @@ impl ReadBuffer {
         self.memory.as_deref_mut().unwrap_or_default()
     }
 
+    /// Sets the number of valid bytes after the skipped ones.
+    ///
     /// # Panics
-    /// If there are fewer.
+    /// If the memory is smaller.
     pub(super) fn set_bytes(&mut self, bytes: usize) {
         assert!(self.skip + bytes <= self.memory_mut().len());
         self.bytes = bytes;

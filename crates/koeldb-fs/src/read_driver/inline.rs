@@ -1,7 +1,8 @@
-//! The reads of one call.
+//! The read driver of one call.
 //!
-//! Invariant: when an [`InlineReads`] is dropped, none of its reads is under way. So it may use what belongs to the
-//! calling thread, and nothing has to be aborted, handed over or cleaned up later.
+//! Invariant: when an [`InlineReads`] is dropped, none of its reads is in flight. It may therefore
+//! use resources of the calling thread, and nothing has to be aborted, handed over or cleaned up
+//! later.
 
 use std::marker::PhantomData;
 use std::thread;
@@ -14,12 +15,13 @@ use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
 
 /// A driver for one call on one thread; see [`AsyncReads::inline`].
 ///
-/// Dropping it waits for the reads that were neither reaped nor orphaned, as long as the device takes.
+/// Dropping it waits for the reads that were neither reaped nor orphaned, for as long as the device
+/// takes.
 #[derive(Debug)]
 pub struct InlineReads {
-    /// Where all outcomes arrive, and what carries out the reads that no ring can do.
+    /// Receives all outcomes, and executes the reads that a ring cannot.
     session: ReadSession,
-    /// The ring of this thread, if reads are by rings.
+    /// The ring of this thread, if the engine has rings.
     ring: Option<Lease>,
     this_thread: PhantomData<*const ()>,
 }
@@ -33,7 +35,9 @@ impl InlineReads {
         }
     }
 
-    /// Lets the ring make progress, and waits for `wait` reads, or for all there are. False if there is nothing in it.
+    /// Enters the ring and waits for `wait` completions, or for all if fewer remain.
+    ///
+    /// Returns false if the ring is empty.
     fn turn(&mut self, wait: usize, limit: Option<Duration>) -> bool {
         let Some(ring) = self.ring.as_mut().filter(|ring| ring.in_use() > 0) else {
             return false;
@@ -43,13 +47,10 @@ impl InlineReads {
         true
     }
 
-    /// Leaves a ring alone that belongs to the parent of this process.
+    /// Abandons the ring if it belongs to the parent of this process.
     fn check_process(&mut self) {
-        if self.ring.is_some()
-            && self.session.reads().is_forked()
-            && let Some(ring) = self.ring.take()
-        {
-            ring.forget();
+        if self.ring.is_some() && self.session.reads().is_forked() {
+            self.ring = None;
         }
     }
 }
@@ -100,7 +101,7 @@ impl ReadDriver for InlineReads {
             if reaped >= min || self.outstanding() == 0 || limit == Some(Duration::ZERO) {
                 return reaped;
             }
-            // Reads in the ring are completed by nobody else; the others are, meanwhile.
+            // Only this thread completes reads in its ring; other reads complete meanwhile.
             let half = self.ring.as_ref().map_or(0, Lease::in_use).div_ceil(2);
             if !self.turn(half.min(min - reaped), limit) {
                 self.session.wait(until);

@@ -1,16 +1,19 @@
-//! Reads that several want: a range that is under way is not read again.
+//! Joins reads of the same range, so that an in-flight range is not read again.
 //!
-//! A request that is about to be given to a device is listed under its file and range. Another one for a part of that range
-//! is not given to the device. It waits in the list, and is answered with a copy of the bytes when the first one is. Only
-//! bytes are shared: what fails or is given up concerns its owner alone, and those that waited for it are read by themselves.
+//! A request that is about to be issued to a device is listed under its file and range. A second
+//! request for a part of that range is not issued. It waits in the list and is answered with a copy
+//! of the bytes when the first one completes. Only bytes are shared: a failure or cancellation
+//! concerns only its owner, and the requests that waited for it are then read by themselves.
 //!
-//! Nobody waits in vain, since a listed read makes progress whoever waits for it:
-//! - One that others carry out always does, even if its owner is gone.
-//! - One in the ring of a call does because that call cannot end before it, and waits for the reads of others only while its
-//!   own ring is empty. What the same thread calls meanwhile, a call inside a call, does not wait for it.
-//! - A request that waits is not listed, so that nobody waits for one that waits.
+//! No request waits in vain, since a listed read makes progress independently of its waiters:
+//! - A read that others execute always makes progress, even if its owner is gone.
+//! - A read in the ring of a call makes progress because that call cannot end before it, and waits
+//!   for the reads of others only while its own ring is empty. A nested call on the same thread
+//!   does not join it.
+//! - A waiting request is not listed, so no request waits for a waiting one.
 //!
-//! A device may lose a read, or take very long over one: nobody joins what was begun a while ago.
+//! A device may lose a read, or take very long over one: a read that began a while ago is not
+//! joined.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,30 +25,30 @@ use koeldb_base::sync::lock_plain;
 use super::request::Request;
 use crate::file::RandomAccessFile;
 
-/// Files are spread over so many lists, each with a lock of its own.
+/// The number of lists over which files are spread, each with its own lock.
 const SHARDS: usize = 16;
 
-/// A read that has not arrived so long after it was begun is not waited for by more.
+/// The age from which an unfinished read is not joined any more.
 pub const JOINED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A file, which its request keeps open as long as it is listed, and an offset.
+/// A file, which its request keeps open while it is listed, and an offset.
 type Place = (usize, u64);
 
-/// A read under way.
+/// An in-flight read.
 #[derive(Debug)]
 struct Listed {
-    /// The offset behind it.
+    /// Its exclusive end offset.
     end: u64,
-    /// When it was begun.
+    /// The time it began.
     begun: Duration,
-    /// The thread that has it in a ring of its own; `None` if others carry it out.
+    /// The thread that has it in its own ring; `None` if another thread executes it.
     thread: Option<ThreadId>,
-    /// Those who want a part of it.
+    /// Requests that wait for a part of it.
     waiting: Vec<Request>,
 }
 
 impl Listed {
-    /// Whether a request that begins behind it and ends at `end` may wait for it.
+    /// Whether a request that starts within it and ends at `end` may wait for it.
     fn can_be_joined(&self, request: &Request, end: u64) -> bool {
         let elapsed = request.begun().saturating_sub(self.begun);
         let is_own = |owner: ThreadId| owner == thread::current().id();
@@ -53,7 +56,7 @@ impl Listed {
     }
 }
 
-/// The reads under way of one database.
+/// The in-flight reads of one database.
 #[derive(Debug, Default)]
 pub(super) struct Joins {
     shards: [Mutex<BTreeMap<Place, Listed>>; SHARDS],
@@ -61,13 +64,15 @@ pub(super) struct Joins {
 
 impl Joins {
     fn shard(&self, file: usize) -> MutexGuard<'_, BTreeMap<Place, Listed>> {
-        // Files lie at multiples of some power of two.
+        // Addresses of files are multiples of some power of two.
         let shard = &self.shards[((file >> 4) ^ (file >> 10)) % SHARDS];
         lock_plain(shard)
     }
 
-    /// Takes a request that is about to be begun, by `thread` in a ring of its own or by others. Gives it back to be begun,
-    /// unless it can wait for one that was.
+    /// Lists a request that is about to begin, or makes it wait for a listed read that covers it.
+    ///
+    /// `thread` is the owner of the ring it will enter, if any. Returns the request if the caller
+    /// must begin it.
     pub(super) fn admit(&self, mut request: Request, thread: Option<ThreadId>) -> Option<Request> {
         let file = identity(request.file());
         let (start, end) = request.range();
@@ -92,7 +97,7 @@ impl Joins {
         Some(request)
     }
 
-    /// Takes a listed read off, and gives back those that wait for it.
+    /// Removes a listed read and returns the requests that wait for it.
     pub(super) fn close(&self, file: &Arc<dyn RandomAccessFile>, start: u64) -> Vec<Request> {
         let file = identity(file);
         let closed = self.shard(file).remove(&(file, start));
@@ -104,7 +109,7 @@ impl Joins {
         (0..SHARDS).all(|shard| self.shard(shard << 4).is_empty())
     }
 
-    /// Whether anybody waits for a listed read.
+    /// Whether any request waits for a listed read.
     pub(super) fn is_joined(&self, file: &Arc<dyn RandomAccessFile>, start: u64) -> bool {
         let file = identity(file);
         let shard = self.shard(file);

@@ -1,27 +1,33 @@
-//! Many reads at once: the one place where the engine waits for devices.
+//! Parallel reads: the only place where the engine waits for devices.
 //!
-//! An operation that misses several blocks *pushes* a [`ReadOp`] for each, *flushes* once, and *reaps* outcomes as
-//! they arrive. [`AsyncReads`] is what an open database holds: it was told at open how reads are carried out, and
-//! hands out drivers of two kinds, by the lifetime of the reads:
+//! An operation that misses several blocks *pushes* a [`ReadOp`] for each, *flushes* once, and
+//! *reaps* outcomes as they arrive. An open database holds an [`AsyncReads`], which chose the read
+//! engine at open and creates drivers of two kinds, by the lifetime of the reads:
 //!
-//! - [`AsyncReads::inline`]: for a call that finishes what it starts. With io_uring the calling thread has a ring for
-//!   as long as the call lasts, submits and waits itself; when the driver is dropped, nothing is under way.
-//! - [`AsyncReads::shared`]: for reads that may outlive a call, a thread, or a future: prefetches, deadlines, tasks.
-//!   Another thread carries them out. A [`ReadSession`] can be waited for by a thread, polled by a task, moved and
-//!   dropped; [`ReadSession::push_then`] hands an outcome to a function instead.
+//! - [`AsyncReads::inline`]: for a call that completes its reads. With io_uring the calling thread
+//!   has a ring for the duration of the call, and submits and waits itself; when the driver is
+//!   dropped, nothing is in flight.
+//! - [`AsyncReads::shared`]: for reads that may outlive a call, a thread, or a future: prefetches,
+//!   deadlines, tasks. Another thread executes them. A thread can wait for a [`ReadSession`], a
+//!   task can poll it, and it can be moved and dropped; [`ReadSession::push_then`] passes an
+//!   outcome to a function instead.
 //!
 //! Both are [`ReadDriver`]s, so that an operation is written once.
 //!
-//! Invariants, kept here so that nobody else has to:
-//! - A read owns its file and its memory until its own completion, whatever becomes of whoever asked ([`Request`]).
-//! - Interrupted, short, refused and cancelled attempts are repaired in one place, [`Request::advance`]. An outcome
-//!   is the bytes asked for, or fewer at the end of the file, or an error of this read alone.
-//! - A driver that cannot do a read hands it to positional reads on a pool; nobody sees a read fail that `pread` can
-//!   do.
-//! - What is under way is not read again: who wants a part of it, whichever driver it has, gets a copy of the bytes.
+//! Invariants:
+//! - A read owns its file and its memory until its own completion, even if its requester is gone
+//!   ([`Request`]).
+//! - Interrupted, short, refused and cancelled attempts are repaired in one place,
+//!   [`Request::advance`]. An outcome is the requested bytes, or fewer at the end of the file, or
+//!   an error of this read alone.
+//! - A driver that cannot perform a read passes it to positional reads on a pool; no read fails
+//!   that `pread` can do.
+//! - An in-flight range is not read again: a second request for a part of it, from any driver, gets
+//!   a copy of the bytes.
 //!
-//! `request`: one read under way. `buffer`: what it fills. `joins`: who waits for the read of another. `session`: the reads
-//! of one operation. `inline`: those of one call. `uring`: reads by io_uring. `pool`: reads by threads. `sim`: reads in an order that a seed decides, for tests.
+//! `request`: one in-flight read. `buffer`: its memory. `joins`: requests that wait for the read of
+//! another. `session`: the reads of one operation. `inline`: those of one call. `uring`: reads by
+//! io_uring. `pool`: reads by threads. `sim`: reads in a seeded order, for tests.
 //!
 //! ```
 //! use std::path::Path;
@@ -87,19 +93,19 @@ pub use sim::{SimAttempt, SimReads};
 
 use crate::file::RandomAccessFile;
 
-/// A read that is wanted. Neither offset nor length need be aligned; what alignment adds is read and not shown.
+/// A requested read. Offset and length need not be aligned; bytes added for alignment are hidden.
 #[derive(Clone, Debug)]
 pub struct ReadOp {
     /// The file.
     pub file: Arc<dyn RandomAccessFile>,
     /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub length: usize,
 }
 
 impl ReadOp {
-    /// `length` bytes of `file` at `offset`.
+    /// Creates a read of `length` bytes of `file` at `offset`.
     pub fn new(file: &Arc<dyn RandomAccessFile>, offset: u64, length: usize) -> Self {
         ReadOp {
             file: Arc::clone(file),
@@ -109,42 +115,45 @@ impl ReadOp {
     }
 }
 
-/// Names a read among all of its [`AsyncReads`].
+/// Identifies a read within its [`AsyncReads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(u64);
 
-/// What came of a read.
+/// The outcome of a read.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The bytes asked for, fewer only at the end of the file; or what failed, with path, offset and length.
+    /// The requested bytes, fewer only at the end of the file; or an error with path, offset and
+    /// length.
     pub result: Result<ReadBuffer>,
-    /// From the push to the completion, whenever it was reaped.
+    /// The time from push to completion, independent of when it was reaped.
     pub latency: Duration,
 }
 
-/// What a driver is good for.
+/// The capabilities of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Whether reads overlap at all. If not, pushing several before waiting gains nothing.
+    /// Whether reads overlap. If not, pushing several before waiting gains nothing.
     pub parallel: bool,
-    /// How many reads are given to devices at once; more may be pushed, and wait for their turn.
+    /// The number of reads issued to devices concurrently; more may be pushed, and are queued.
     pub batch: usize,
 }
 
-/// Carries out reads for one owner.
+/// Executes reads for one owner.
 pub trait ReadDriver {
-    /// What it is good for.
+    /// The driver's capabilities.
     fn caps(&self) -> Caps;
 
-    /// Takes a read in. Nothing is asked of the system before [`ReadDriver::flush`].
+    /// Adds a read. It is not issued before [`ReadDriver::flush`].
     fn push(&mut self, op: ReadOp) -> OpId;
 
-    /// Begins all reads that were pushed. Outcomes may be there when it returns.
+    /// Issues all pushed reads. Outcomes may be available when it returns.
     fn flush(&mut self);
 
-    /// Hands outcomes to `each`, in the order in which they arrived, and returns how many. Waits until there were
-    /// `min`, or nothing is outstanding, or the clock of [`AsyncReads::clock`] shows `until`; with a `min` of 0 it
-    /// only takes what is there. Reads that were not flushed are not waited for: flush before.
+    /// Passes outcomes to `each`, in order of arrival, and returns their number.
+    ///
+    /// Waits until there were `min`, or nothing is outstanding, or [`AsyncReads::clock`] reaches
+    /// `until`; with a `min` of 0 it takes only available outcomes. Reads that were not flushed are
+    /// not waited for: flush first.
     fn reap(
         &mut self,
         min: usize,
@@ -152,11 +161,13 @@ pub trait ReadDriver {
         each: &mut dyn FnMut(OpId, Outcome),
     ) -> usize;
 
-    /// Nobody wants this outcome any more. With `cancel`, the read itself is called off where that is possible: worth
-    /// it for large reads only. A read that is not outstanding is let be.
+    /// Discards the outcome of a read; does nothing if the read is not outstanding.
+    ///
+    /// With `cancel`, the read itself is cancelled where that is possible, which pays for large
+    /// reads only.
     fn orphan(&mut self, id: OpId, cancel: bool);
 
-    /// How many reads were pushed and neither reaped nor orphaned.
+    /// The number of reads pushed and neither reaped nor orphaned.
     fn outstanding(&self) -> usize;
 }
 
@@ -191,24 +202,29 @@ impl<D: ReadDriver + ?Sized> ReadDriver for Box<D> {
     }
 }
 
-/// Carries out the reads of all sessions. Files' systems may supply their own, through
+/// Executes the reads of all sessions.
+///
+/// File systems may supply their own through
 /// [`FileSystem::read_backend`](crate::FileSystem::read_backend).
 pub trait ReadBackend: Send + Sync + Debug {
-    /// What it is good for.
+    /// The backend's capabilities.
     fn caps(&self) -> Caps;
 
-    /// Takes over all requests and leaves the vector empty. Each is to be completed, by [`Request::advance`] or
-    /// [`Request::read_in_place`], on any thread, before this returns or after. One that is dropped reports that it
-    /// was given up.
+    /// Takes over all requests and leaves the vector empty.
+    ///
+    /// Each request must be completed, by [`Request::advance`] or [`Request::read_in_place`], on
+    /// any thread, before or after this returns. A dropped request reports that it was aborted.
     fn submit(&self, requests: &mut Vec<Request>);
 
-    /// The outcome of this read is not wanted. A hint.
+    /// Hints that the outcome of this read is not wanted.
     fn cancel(&self, id: OpId) {
         let _ = id;
     }
 
-    /// Called by a thread that is about to wait, until `until` at most. A backend without threads of its own makes
-    /// progress here, and returns whether there was any.
+    /// Makes progress before the calling thread waits, until `until` at most; returns whether there
+    /// was any.
+    ///
+    /// This is for backends without threads of their own.
     fn drive(&self, until: Option<Duration>) -> bool {
         let _ = until;
         false

@@ -1,7 +1,7 @@
-//! Reads by threads: for files that are no file descriptors, and where the kernel has no ring for us.
+//! Reads by threads: for files without descriptors, and where io_uring is not available.
 //!
-//! Threads begin when there are more reads than idle threads, up to a limit, and end when there was nothing to do for
-//! a while. A read whose session is gone when its turn comes is not begun.
+//! Threads start when there are more reads than idle threads, up to a limit, and end after they
+//! were idle for a while. A read whose session is gone is not begun.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use super::request::Request;
 use super::{Caps, OpId, ReadBackend};
 
-/// How long a thread waits for the next read before it ends.
+/// The idle time after which a thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A backend of threads that make positional reads.
+/// A backend of threads that issue positional reads.
 #[derive(Debug)]
 pub(super) struct ReadPool {
     work: Arc<Work>,
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl ReadPool {
-    /// At most `limit` threads, at least one.
+    /// Creates a pool of at most `limit` threads, at least one.
     pub(super) fn new(limit: usize) -> Self {
         ReadPool {
             work: Arc::new(Work {
@@ -70,12 +70,12 @@ impl ReadBackend for ReadPool {
             match spawned {
                 Ok(thread) => {
                     state.alive += 1;
-                    // It is as good as idle: it takes the next read.
+                    // The new thread counts as idle: it takes the next read.
                     state.idle += 1;
                     state.threads.push(thread);
                 }
                 Err(_) if state.alive > 0 => break,
-                // Not one thread can be had: whoever asks reads.
+                // No thread can be started: the calling thread reads.
                 Err(_) => {
                     let queue = std::mem::take(&mut state.queue);
                     drop(state);
@@ -94,7 +94,7 @@ impl ReadBackend for ReadPool {
         let mut state = self.work.state();
         let at = state.queue.iter().position(|request| request.id() == id);
         let cancelled = at.and_then(|at| state.queue.remove(at));
-        // Not under the lock: it reports to its owner.
+        // Dropped outside the lock: it reports to its owner.
         drop(state);
         drop(cancelled);
     }
@@ -105,7 +105,7 @@ impl Work {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread's life. It counts as idle from its start, and whenever it waits.
+    /// The thread's main loop. A thread counts as idle from its start, and whenever it waits.
     fn run(&self) {
         let mut state = self.state();
         loop {
@@ -113,11 +113,12 @@ impl Work {
                 state.idle -= 1;
                 drop(state);
                 if request.is_wanted() {
-                    // A request that unwinds reports that it was given up.
+                    // A request that unwinds reports that it was aborted.
                     let read = AssertUnwindSafe(|| request.read_in_place());
                     let _ = panic::catch_unwind(read);
                 } else {
-                    // Not under the lock: those who joined it meanwhile are read by this pool.
+                    // Dropped outside the lock: requests that joined it meanwhile are read by this
+                    // pool.
                     drop(request);
                 }
                 state = self.state();
@@ -143,7 +144,7 @@ impl Work {
 }
 
 impl Drop for ReadPool {
-    /// Ends the threads when the queue is empty, and waits for them.
+    /// Ends the threads once the queue is empty, and waits for them.
     fn drop(&mut self) {
         let threads = {
             let mut state = self.work.state();
@@ -155,7 +156,7 @@ impl Drop for ReadPool {
     }
 }
 
-/// Waits for threads, except for the calling one: the last handle may be dropped by an outcome's receiver.
+/// Joins threads except the calling one: the receiver of an outcome may drop the last handle.
 pub(super) fn join_all(threads: impl IntoIterator<Item = JoinHandle<()>>) {
     let me: ThreadId = thread::current().id();
     for thread in threads {
@@ -165,7 +166,7 @@ pub(super) fn join_all(threads: impl IntoIterator<Item = JoinHandle<()>>) {
     }
 }
 
-/// A backend that reads on the thread that asks, before it returns.
+/// A backend that reads on the calling thread, before it returns.
 #[derive(Debug)]
 pub(super) struct InPlace;
 

@@ -1,11 +1,11 @@
-//! One read under way: what it owns, and how partial and failed attempts are repaired.
+//! An in-flight read: its resources, and the repair of partial and failed attempts.
 //!
 //! Invariants:
-//! - A request owns its file and its buffer until the attempt that uses them has completed, whoever else has lost
-//!   interest. Nothing outside of it points into either.
-//! - A request is answered exactly once: when it is done, or, as given up, when it is dropped.
-//! - Every attempt of every driver ends in [`Request::advance`]. Whether a read is repeated, continued or done is
-//!   decided there and nowhere else.
+//! - A request owns its file and its buffer until the attempt that uses them has completed, even if
+//!   the outcome is no longer wanted. Nothing outside the request points into either.
+//! - A request is answered exactly once: when it is done, or, as aborted, when it is dropped.
+//! - Every attempt of every driver ends in [`Request::advance`], which alone decides whether a read
+//!   is repeated, continued or done.
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,10 +24,10 @@ use super::{OpId, Outcome, ReadBackend, ReadOp};
 use crate::clock::Clock;
 use crate::file::RandomAccessFile;
 
-/// How often an interrupted attempt is repeated before the driver is not asked again.
+/// Repetitions of an interrupted attempt before the read falls back to another driver.
 const ATTEMPTS: u32 = 8;
 
-/// Who gets the outcome.
+/// The receiver of the outcome.
 pub(super) enum Reply {
     /// The mailbox of a session.
     Session(Arc<Mailbox>),
@@ -35,7 +35,7 @@ pub(super) enum Reply {
     Call(Box<dyn FnOnce(Outcome) + Send>),
 }
 
-/// Counts what all drivers of one database do; each is written only where a device is asked.
+/// Counters of all drivers of one database, written only when a device read is issued.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) reads: AtomicU64,
@@ -46,13 +46,13 @@ pub(super) struct Counts {
     pub(super) elsewhere: AtomicU64,
 }
 
-/// What all requests of a database share.
+/// State that all requests of a database share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Counts,
     pub(super) joins: Joins,
-    /// What carries out reads that have waited for one that failed.
+    /// Executes reads that waited for a failed one.
     again: Weak<dyn ReadBackend>,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// For requests that nobody joins.
+    /// Creates the state for requests that are not joined.
     #[cfg_attr(
         not(all(target_os = "linux", feature = "io_uring")),
         expect(dead_code, reason = "only rings are tried on such")
@@ -75,56 +75,57 @@ impl Shared {
         Self::new(clock, Weak::<InPlace>::new())
     }
 
-    /// Has requests read that have waited for another in vain.
+    /// Issues requests that waited for a read that failed.
     #[cold]
     fn send_again(&self, mut requests: Vec<Request>) {
         for request in &requests {
             request.count();
         }
         if let Some(backend) = self.again.upgrade() {
-            // The one that has failed may be on its way out of a panic.
+            // The failed read may be unwinding from a panic.
             let submit = AssertUnwindSafe(|| backend.submit(&mut requests));
             let _ = panic::catch_unwind(submit);
         }
     }
 }
 
-/// What becomes of a request after an attempt.
+/// The state of a request after an attempt.
 #[derive(Debug)]
 #[must_use]
 pub enum Advanced {
-    /// It was answered.
+    /// The request was answered.
     Answered,
-    /// The rest has to be read, by the same means.
+    /// The rest has to be read by the same means.
     Again(Request),
-    /// The rest has to be read by [`Request::read_in_place`]: what read it so far cannot.
+    /// The rest has to be read by [`Request::read_in_place`], because the current means cannot.
     Elsewhere(Request),
 }
 
-/// A read on its way, as drivers handle it.
+/// An in-flight read, as drivers handle it.
 ///
-/// A driver reads [`Request::rest`] of [`Request::file`] into the memory of [`Request::attempt`], and hands what came
-/// of it to [`Request::advance`]; or it calls [`Request::read_in_place`], which does both.
+/// A driver reads [`Request::rest`] of [`Request::file`] into the memory of [`Request::attempt`],
+/// and passes the result to [`Request::advance`]; or it calls [`Request::read_in_place`], which
+/// does both.
 pub struct Request {
     id: OpId,
     file: Arc<dyn RandomAccessFile>,
     buffer: ReadBuffer,
-    /// Offset in the file of the buffer's first byte; a multiple of `grid`.
+    /// File offset of the buffer's first byte; a multiple of `grid`.
     start: u64,
-    /// Bytes to fill of the buffer; a multiple of `grid`.
+    /// The number of bytes to fill in the buffer; a multiple of `grid`.
     want: usize,
-    /// Bytes filled.
+    /// The number of bytes filled.
     got: usize,
-    /// Bytes at the buffer's front that only alignment asked for.
+    /// Bytes at the buffer's front that are read for alignment only.
     skip: usize,
-    /// Bytes asked for.
+    /// The number of bytes requested.
     length: usize,
-    /// What offsets, lengths and memory are multiples of.
+    /// The alignment of offsets, lengths and memory.
     grid: usize,
     interruptions: u32,
-    /// Others may wait for it.
+    /// Other requests may wait for it.
     is_listed: bool,
-    /// Attempts are plain positional reads, and there is nobody else to ask.
+    /// Attempts are plain positional reads, and there is no further fallback.
     in_place: bool,
     begun: Duration,
     reply: Option<Reply>,
@@ -132,7 +133,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The read that `op` asks for; `None` if it was answered at once, for it wants no bytes or cannot be.
+    /// Creates a request for `op`; `None` if it was answered immediately, as empty or invalid.
     pub(super) fn new(op: ReadOp, id: OpId, reply: Reply, shared: &Arc<Shared>) -> Option<Request> {
         let grid = op.file.alignment().max(1);
         let skip = to_usize(op.offset % grid as u64);
@@ -181,14 +182,14 @@ impl Request {
         Some(request)
     }
 
-    /// Counts it as one that a device is asked for.
+    /// Counts the request as issued to a device.
     fn count(&self) {
         let counts = &self.shared.counts;
         counts.reads.fetch_add(1, Ordering::Relaxed);
         counts.bytes.fetch_add(self.want as u64, Ordering::Relaxed);
     }
 
-    /// Counts it as one that waits for another instead.
+    /// Counts the request as joined to another instead of issued.
     pub(super) fn count_join(&self) {
         let counts = &self.shared.counts;
         counts.reads.fetch_sub(1, Ordering::Relaxed);
@@ -196,22 +197,22 @@ impl Request {
         counts.joined.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It is listed among those that others may wait for, until it is answered.
+    /// Marks the request as listed in the joins until it is answered.
     pub(super) fn set_listed(&mut self) {
         self.is_listed = true;
     }
 
-    /// When it was asked for.
+    /// The time it was pushed.
     pub(super) fn begun(&self) -> Duration {
         self.begun
     }
 
-    /// Where all that is to be read begins and ends in the file.
+    /// The file range to read, including alignment.
     pub(super) fn range(&self) -> (u64, u64) {
         (self.start, self.start + self.want as u64)
     }
 
-    /// Which read it is.
+    /// The read's id.
     #[must_use]
     pub fn id(&self) -> OpId {
         self.id
@@ -223,20 +224,21 @@ impl Request {
         &self.file
     }
 
-    /// Offset in the file and number of bytes that are still to be read; both are multiples of the file's alignment.
+    /// Offset and length of the bytes still to be read; both are multiples of the file's alignment.
     #[must_use]
     pub fn rest(&self) -> (u64, usize) {
         (self.start + self.got as u64, self.want - self.got)
     }
 
-    /// The file, the offset, and the memory for the bytes that are still to be read.
+    /// The file, offset and memory for the bytes still to be read.
     pub fn attempt(&mut self) -> (&dyn RandomAccessFile, u64, &mut [u8]) {
         let offset = self.start + self.got as u64;
         let memory = &mut self.buffer.memory_mut()[self.got..self.want];
         (&*self.file, offset, memory)
     }
 
-    /// Whether anybody still waits for the outcome. A request nobody wants may be dropped instead of begun.
+    /// Whether any owner or joined request still wants the outcome. If not, it may be dropped
+    /// unread.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.is_wanted_by_its_owner() || self.is_joined()
@@ -254,16 +256,17 @@ impl Request {
         self.is_listed && self.shared.joins.is_joined(&self.file, self.start)
     }
 
-    /// Takes in what came of an attempt: so many bytes, 0 at the end of the file, or an error.
+    /// Processes the result of an attempt: a number of bytes, 0 at the end of the file, or an
+    /// error.
     ///
     /// # Panics
-    /// If more bytes were read than asked for.
+    /// If more bytes were read than requested.
     pub fn advance(mut self, result: Result<usize>) -> Advanced {
         match result {
             Ok(read) => {
                 assert!(read <= self.want - self.got, "more was read than asked for");
                 self.got += read;
-                // Direct reads end off the grid only where the file does.
+                // A direct read ends at an unaligned length only at the end of the file.
                 if self.got == self.want || read == 0 || !read.is_multiple_of(self.grid) {
                     self.answer(None);
                     return Advanced::Answered;
@@ -282,7 +285,7 @@ impl Request {
                 Repair::Cancelled if !self.in_place && self.is_wanted_by_its_owner() => {
                     Advanced::Elsewhere(self.left())
                 }
-                // Its owner called it off: what read it so far did as it was told.
+                // Its owner cancelled it: the driver did as it was told.
                 Repair::Cancelled if !self.in_place && self.is_joined() => {
                     Advanced::Elsewhere(self.by_positional_reads())
                 }
@@ -294,7 +297,7 @@ impl Request {
         }
     }
 
-    /// To be read on by positional reads, because whoever read it so far cannot.
+    /// Passes the rest to positional reads, because the current driver cannot read it.
     pub(super) fn left(self) -> Request {
         self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
         self.by_positional_reads()
@@ -306,8 +309,9 @@ impl Request {
         self
     }
 
-    /// Gives up what was read and the memory it was read into, and begins anew with other memory. The old memory is
-    /// never freed: somebody may still write into it.
+    /// Abandons the buffer and restarts the read with new memory.
+    ///
+    /// The old memory is leaked, because the kernel may still write into it.
     #[cfg_attr(
         not(all(target_os = "linux", feature = "io_uring")),
         expect(dead_code, reason = "only rings lose track of memory")
@@ -327,7 +331,7 @@ impl Request {
         }
     }
 
-    /// Reads all that is left with positional reads, and answers.
+    /// Reads the rest with positional reads, and answers.
     pub fn read_in_place(mut self) {
         self.in_place = true;
         let mut request = self;
@@ -362,7 +366,7 @@ impl Request {
         reply.send(self.id, Outcome { result, latency });
     }
 
-    /// Answers those that have waited for it, if it was `read`.
+    /// Answers the requests that wait for this one if it was `read`, or has them read again.
     fn answer_waiting(&mut self, read: bool) {
         self.is_listed = false;
         let shared = Arc::clone(&self.shared);
@@ -410,7 +414,7 @@ impl fmt::Debug for Request {
 
 impl Reply {
     fn send(self, id: OpId, outcome: Outcome) {
-        // Whoever completes reads goes on, whatever a waker or a function does.
+        // The completing thread continues even if a waker or function panics.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| match self {
             Reply::Session(mailbox) => mailbox.deliver(id, outcome),
             Reply::Call(call) => call(outcome),
@@ -418,7 +422,7 @@ impl Reply {
     }
 }
 
-/// What an error of one attempt asks for.
+/// The repair for the error of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Repeat,
@@ -432,7 +436,8 @@ impl Repair {
     fn of(error: &Error) -> Repair {
         match error.raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => Repair::Repeat,
-            // What this kernel's ring cannot do for this file; and what it says of reads whose submitter is gone.
+            // Operations that this kernel's ring does not support for the file, and errors of reads
+            // whose submitter is gone.
             Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EFAULT) => {
                 Repair::Elsewhere
             }

@@ -1,7 +1,7 @@
-//! One operation's reads on the shared backend: pushed, carried out by others, and waited for in a mailbox.
+//! The reads of one operation on the shared backend, and the mailbox for their outcomes.
 //!
-//! Invariant: a session owns nothing that a read under way uses; it can be dropped, leaked or moved to another thread
-//! at any moment. What arrives for it afterwards is dropped where it arrives.
+//! Invariant: a session owns nothing that an in-flight read uses; it can be dropped, leaked or
+//! moved to another thread at any time. Outcomes that arrive later are dropped on arrival.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use koeldb_base::{Error, ErrorKind};
 use super::request::{Reply, Request};
 use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
 
-/// Where the outcomes of a session's reads arrive.
+/// Receives the outcomes of a session's reads.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     state: Mutex<Arrivals>,
@@ -25,7 +25,7 @@ struct Arrivals {
     done: Vec<(OpId, Outcome)>,
     orphans: Vec<OpId>,
     abandoned: bool,
-    /// A thread waits; to tell nobody costs a system call, too.
+    /// A thread waits; notifying without a waiter would cost a system call.
     has_waiting: bool,
     waker: Option<Waker>,
 }
@@ -63,7 +63,7 @@ impl Mailbox {
         !state.abandoned && !state.orphans.contains(&id)
     }
 
-    /// Whether an outcome arrived while this waited, for `limit` at most.
+    /// Waits for an outcome, for `limit` at most.
     fn wait(&self, limit: Option<Duration>) {
         let mut state = self.state();
         if !state.done.is_empty() {
@@ -96,14 +96,15 @@ impl Mailbox {
 
 /// The reads of one operation on the shared backend; see [`AsyncReads::shared`].
 ///
-/// Reads that are under way when it is dropped become orphans: they end by themselves, and nobody waits.
+/// Reads in flight when it is dropped become orphans: they complete by themselves, and the drop
+/// does not wait.
 pub struct ReadSession {
     reads: AsyncReads,
     mailbox: Arc<Mailbox>,
     queued: Vec<Request>,
-    /// The process whose mailbox it is.
+    /// The process that owns the mailbox.
     process: u32,
-    /// Those whose outcomes are to be handed out.
+    /// Reads whose outcomes have not been delivered.
     outstanding: Vec<OpId>,
 }
 
@@ -118,8 +119,9 @@ impl ReadSession {
         }
     }
 
-    /// Hands every outcome that has arrived to `each`, and how many there were to the caller. Pending if none has
-    /// and some are to come: the task is then woken by the first that arrives.
+    /// Passes every available outcome to `each` and returns their number.
+    ///
+    /// Pending if there is none and some are outstanding: the first arrival then wakes the task.
     pub fn poll_reap(
         &mut self,
         context: &mut Context<'_>,
@@ -141,13 +143,13 @@ impl ReadSession {
         Poll::Ready(self.take_arrived(each))
     }
 
-    /// The reads this session belongs to.
+    /// The [`AsyncReads`] of this session.
     #[must_use]
     pub fn reads(&self) -> &AsyncReads {
         &self.reads
     }
 
-    /// Makes a request of `op`, which is not given to anybody yet.
+    /// Creates a request for `op` without issuing it.
     pub(super) fn request(&mut self, op: ReadOp) -> (OpId, Option<Request>) {
         let id = self.reads.next_id();
         self.outstanding.push(id);
@@ -155,8 +157,10 @@ impl ReadSession {
         (id, Request::new(op, id, reply, self.reads.shared_state()))
     }
 
-    /// Pushes a read whose outcome goes to `then` instead of this session, on whatever thread completes it, even if
-    /// the session is gone by then. `then` must neither wait nor panic. Flushed with the others.
+    /// Pushes a read whose outcome is passed to `then` instead of this session.
+    ///
+    /// `then` runs on the thread that completes the read, even if the session is gone by then. It
+    /// must neither wait nor panic. The read is flushed with the others.
     pub fn push_then(&mut self, op: ReadOp, then: impl FnOnce(Outcome) + Send + 'static) -> OpId {
         let id = self.reads.next_id();
         let reply = Reply::Call(Box::new(then));
@@ -165,12 +169,13 @@ impl ReadSession {
         id
     }
 
-    /// Takes over a request, to be submitted with the others.
+    /// Adds a request, to be submitted with the others.
     pub(super) fn queue(&mut self, request: Request) {
         self.queued.push(request);
     }
 
-    /// Hands what is queued to the backend, unless it can wait for what is under way; false if nothing is left.
+    /// Submits queued requests, except those that join in-flight reads; returns false if none
+    /// remain.
     pub(super) fn submit_queued(&mut self) -> bool {
         if !self.queued.is_empty() && !self.reads.is_forked() {
             let joins = &self.reads.shared_state().joins;
@@ -185,12 +190,12 @@ impl ReadSession {
         has_some
     }
 
-    /// How long it is to `until`.
+    /// The time left until `until`.
     pub(super) fn time_left(&self, until: Option<Duration>) -> Option<Duration> {
         until.map(|until| until.saturating_sub(self.reads.clock().now()))
     }
 
-    /// Gives up what was not flushed.
+    /// Drops the reads that were not flushed.
     pub(super) fn drop_queued(&mut self) {
         self.queued.clear();
     }
@@ -209,8 +214,10 @@ impl ReadSession {
         count
     }
 
-    /// In a forked child nobody completes what the parent began, and what the parent's threads held locked at that
-    /// moment stays so. The child begins with a mailbox of its own, and all that was outstanding has failed.
+    /// Resets the session in a forked child; returns the outstanding reads as failed.
+    ///
+    /// No thread of the child completes the parent's reads, and locks that the parent's threads
+    /// held stay locked. The child starts with its own mailbox.
     fn lost_by_fork(&mut self) -> Vec<(OpId, Outcome)> {
         let process = std::process::id();
         if self.process != process {
@@ -230,7 +237,7 @@ impl ReadSession {
         std::mem::take(&mut self.mailbox.state().done)
     }
 
-    /// Returns when an outcome has arrived, or perhaps before, and at `until` at the latest.
+    /// Waits for an outcome until `until`; may return early.
     pub(super) fn wait(&self, until: Option<Duration>) {
         if self.reads.backend().drive(until) {
             return;

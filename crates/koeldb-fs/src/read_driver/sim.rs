@@ -1,8 +1,9 @@
-//! Reads in an order, at times and with results that a seed and a script decide, all on the threads that wait.
+//! Simulated reads whose order, timing and results come from a seed and a script.
 //!
-//! A read that was submitted is held. When somebody waits, one of those held makes an attempt: which one, the seed
-//! decides. Bytes are copied at that moment, not before, so that memory freed too early is written to where a checker
-//! sees it. Time is a [`ManualClock`]'s and passes with every attempt.
+//! All of it runs on the waiting threads. A submitted read is held. When a thread waits, one of the
+//! held reads, chosen by the seed, makes an attempt. Bytes are copied at that moment, not earlier,
+//! so that memory freed too early is written where a checker sees it. Time is that of a
+//! [`ManualClock`] and advances with every attempt.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,22 +18,22 @@ use crate::file::FileSystem;
 use crate::layer::{Call, Layer};
 use crate::random::Random;
 
-/// What comes of one attempt to read.
+/// The scripted result of one read attempt.
 #[derive(Clone, Debug)]
 pub enum SimAttempt {
-    /// What the file has.
+    /// The bytes of the file.
     Read,
-    /// So many bytes of it, at most.
+    /// At most this many bytes of the file.
     Short(usize),
     /// This error.
     Fail(Error),
-    /// Success, of so many bytes, with nothing written.
+    /// Success with the full length, without writing any byte.
     Unwritten,
 }
 
 type Script = Box<dyn FnMut(&Request) -> SimAttempt + Send>;
 
-/// A backend that is a simulation; clones are handles of one.
+/// A simulated backend; clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct SimReads {
     state: Arc<Mutex<State>>,
@@ -48,7 +49,8 @@ struct State {
 }
 
 impl SimReads {
-    /// Attempts succeed and take 100 microseconds; `seed` decides their order.
+    /// Creates a simulation in which attempts succeed and take 100 microseconds; `seed` decides
+    /// their order.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         SimReads {
@@ -63,7 +65,7 @@ impl SimReads {
         }
     }
 
-    /// Reads that are carried out by this simulation, on its clock.
+    /// Creates a read engine over this simulation and its clock.
     #[must_use]
     pub fn reads(&self) -> AsyncReads {
         AsyncReads::with_backend(Arc::new(self.clone()), Arc::new(self.clock.clone()))
@@ -75,28 +77,29 @@ impl SimReads {
         &self.clock
     }
 
-    /// Lets `script` decide what comes of each attempt.
+    /// Sets the script that decides the result of each attempt.
     pub fn set_script(&self, script: impl FnMut(&Request) -> SimAttempt + Send + 'static) {
         self.state().script = Box::new(script);
     }
 
-    /// How long an attempt takes.
+    /// Sets the duration of an attempt.
     pub fn set_latency(&self, latency: Duration) {
         self.state().latency = latency;
     }
 
-    /// Whether nothing completes when somebody waits: a device that hangs. Time then passes up to the deadline.
+    /// Stops or resumes completions, like a device that hangs. While stopped, time passes up to the
+    /// deadline.
     pub fn set_stopped(&self, stopped: bool) {
         self.state().stopped = stopped;
     }
 
-    /// How many reads are held.
+    /// The number of held reads.
     #[must_use]
     pub fn held(&self) -> usize {
         self.state().held.len()
     }
 
-    /// Lets one of the held reads make an attempt. False if there is none.
+    /// Lets one of the held reads make an attempt; returns false if there is none.
     pub fn step(&self) -> bool {
         let (mut request, attempt) = {
             let mut state = self.state();
@@ -162,9 +165,11 @@ impl ReadBackend for SimReads {
         drop(cancelled);
     }
 
+    /// Lets one held read make an attempt, or advances the clock to `until`.
+    ///
     /// # Panics
-    /// If a simulation that is stopped, or holds nothing, is waited for without a deadline: nobody would ever wake
-    /// the waiter.
+    /// If a simulation that is stopped, or holds nothing, is waited for without a deadline: nothing
+    /// would ever wake the waiter.
     fn drive(&self, until: Option<Duration>) -> bool {
         if !self.state().stopped && self.step() {
             return true;
@@ -177,7 +182,8 @@ impl ReadBackend for SimReads {
     }
 }
 
-/// As a layer, it carries out the reads of the files below:
+/// As a layer, it executes the reads of the files below.
+///
 /// `Layered::with_layer(fs, sim.clone())` is a file system whose reads this simulation orders.
 impl Layer for SimReads {
     fn around<T>(&self, _call: &Call<'_>, proceed: impl FnOnce() -> Result<T>) -> Result<T> {

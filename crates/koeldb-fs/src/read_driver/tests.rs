@@ -15,7 +15,7 @@ use crate::memory::MemoryFileSystem;
 
 const FILE_BYTES: usize = 40_000;
 
-/// What the file holds: no two of 251 bytes in a row are the same.
+/// The content of the file: any 251 consecutive bytes are distinct.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut content: Vec<u8> = (0..251)
         .map(|at| u8::try_from(at * 31 % 251).unwrap())
@@ -57,7 +57,7 @@ fn error_of(code: i32) -> koeldb_base::Error {
     koeldb_base::Error::io(error, "read", Path::new("/table"))
 }
 
-/// Every way to carry out reads that runs anywhere.
+/// All engines that run on every system.
 fn everywhere() -> Vec<AsyncReads> {
     vec![
         AsyncReads::off(),
@@ -67,7 +67,7 @@ fn everywhere() -> Vec<AsyncReads> {
     ]
 }
 
-/// Reads ranges and checks each against the file.
+/// Reads ranges and compares each with the file.
 fn check_ranges(driver: &mut dyn ReadDriver, file: &Arc<dyn RandomAccessFile>) {
     let ranges = [
         (0, 1),
@@ -150,7 +150,7 @@ fn f11_partial_reads_are_continued_where_they_stopped() {
     let file = file();
     let sim = SimReads::new(3);
     let reads = sim.reads();
-    // Ninety attempts still leave a read in many pieces.
+    // Ninety attempts still split a read into many pieces.
     let least = if cfg!(miri) { 100 } else { 1 };
     for step in [1, 7, 4095, 30_000].map(|step| least.max(step)) {
         sim.set_script(move |_| SimAttempt::Short(step));
@@ -176,7 +176,7 @@ fn interrupted_and_refused_reads_are_repaired_and_others_reported() {
     let file = file();
     let sim = SimReads::new(5);
     let reads = sim.reads();
-    // Errors, how often in a row, and whether the read succeeds in the end.
+    // Errors, the number of consecutive failures, and whether the read succeeds in the end.
     let cases = [
         (libc::EINTR, 5, true),
         (libc::EAGAIN, 100, true),
@@ -256,7 +256,7 @@ fn f3_dropped_and_forgotten_sessions_leave_reads_that_end_by_themselves() {
 #[test]
 fn f2_orphaning_one_of_three_reads_leaves_its_siblings_alone() {
     let file = file();
-    // As few bring the orphan before, between and behind its siblings.
+    // Six seeds still complete the orphan before, between and after its siblings.
     for seed in 0..if cfg!(miri) { 6 } else { 20 } {
         for cancel in [false, true] {
             let sim = SimReads::new(seed);
@@ -266,7 +266,8 @@ fn f2_orphaning_one_of_three_reads_leaves_its_siblings_alone() {
                 .map(|block| driver.push(ReadOp::new(&file, block * 4096, 4096)))
                 .collect();
             driver.flush();
-            // Some complete before the orphan is made, some after; the orphan itself may be among the former.
+            // Some reads complete before the orphan is made, some after; the orphan may be among
+            // the former.
             for _ in 0..seed % 3 {
                 sim.step();
             }
@@ -408,7 +409,7 @@ fn f15_bytes_outlive_all_that_read_them() {
         session.flush();
         let mut kept = None;
         session.reap(1, None, &mut |_, outcome| kept = outcome.result.ok());
-        // What is given back to the pool is used by the next read; what is kept is not.
+        // The next read reuses memory that was returned to the pool, but not memory still in use.
         let mut other = reads.inline();
         other.push(ReadOp::new(&file, 20_000, 3000));
         other.flush();
@@ -440,7 +441,7 @@ fn a_panic_in_a_file_system_is_the_error_of_its_read() {
     assert_eq!(failed, [true, false]);
 }
 
-/// What a session's only outcome is.
+/// Returns the only outcome of a session.
 fn only(session: &mut dyn ReadDriver) -> koeldb_base::Result<ReadBuffer> {
     let mut only = None;
     session.reap(1, None, &mut |_, outcome| only = Some(outcome.result));
@@ -465,12 +466,12 @@ fn a_range_under_way_is_read_once_for_all_who_want_a_part_of_it() {
         let reads = sim.reads();
         let mut first = begun(&reads, &file, (8192, 8192));
         let parts = [(8192, 8192), (8192, 1), (10_000, 500), (12_288, 4096)];
-        // Some want each part, and some the whole.
+        // Several sessions read each part, and several read the whole range.
         let sharers = if cfg!(miri) { 8 } else { 64 };
         let mut sessions: Vec<_> = (0..sharers)
             .map(|at| (parts[at % 4], begun(&reads, &file, parts[at % 4])))
             .collect();
-        // Beyond it on either side.
+        // Ranges that extend beyond it on either side.
         let mut beside = [(8000, 1000), (16_000, 1000)].map(|range| begun(&reads, &file, range));
         assert_eq!(sim.held(), 3);
         let counts = reads.counts();
@@ -482,7 +483,7 @@ fn a_range_under_way_is_read_once_for_all_who_want_a_part_of_it() {
         }
         assert_eq!(*only(&mut beside[0]).unwrap(), expected(8000, 1000));
         assert_eq!(*only(&mut beside[1]).unwrap(), expected(16_000, 1000));
-        // What has arrived is read anew.
+        // A range that has completed is read again.
         let mut later = begun(&reads, &file, (8192, 8192));
         assert_eq!(sim.held(), 1);
         only(&mut later).unwrap();
@@ -559,7 +560,7 @@ fn nobody_waits_in_vain_for_a_read_whose_owner_is_gone() {
             let mut second = begun(&reads, &file, (300, 50));
             let mut third = begun(&reads, &file, (100, 1000));
             leave(first, id);
-            // The third is left, too.
+            // The third session is left too.
             assert_eq!(*only(&mut second).unwrap(), expected(300, 50));
             drop(second);
             assert_eq!(*only(&mut third).unwrap(), expected(100, 1000));
@@ -599,13 +600,13 @@ fn a_read_that_its_owner_calls_off_and_others_wait_for_is_no_failure_of_the_engi
     assert_eq!(*only(&mut second).unwrap(), expected(300, 50));
     let counts = reads.counts();
     assert_eq!((counts.reads, counts.joined, counts.elsewhere), (1, 1, 0));
-    // One that is called off by nobody is.
+    // A read that is not cancelled falls back.
     let mut third = begun(&reads, &file, (300, 50));
     assert_eq!(*only(&mut third).unwrap(), expected(300, 50));
     assert_eq!(reads.counts().elsewhere, 1);
 }
 
-/// A device that loses a read does not lose all that come after it.
+/// A read that the device loses does not block later reads of its range.
 #[test]
 fn nobody_joins_a_read_that_hangs() {
     let file = file();
@@ -619,15 +620,16 @@ fn nobody_joins_a_read_that_hangs() {
     assert_eq!(sim.held(), 2);
 }
 
-/// A read, where it begins and its length.
+/// A read, its offset and its length.
 type Wanted = (OpId, usize, usize);
 
-/// Whatever is begun, given up and completed in whatever order, each outcome is right and nothing is left.
+/// Begins, abandons and completes reads in random order: every outcome is right and nothing
+/// remains.
 #[test]
 fn reads_joined_and_left_at_random_are_right_and_leave_nothing() {
     let fs = MemoryFileSystem::new();
     write(&fs);
-    // A few seeds still begin, join, orphan, drop, fail and complete reads, some 400 of them.
+    // A few seeds still begin, join, orphan, drop, fail and complete some 400 reads.
     for seed in 0..if cfg!(miri) { 3 } else { 300 } {
         let mut random = crate::random::Random::new(seed);
         let mut below = |bound: u64| random.below(bound);
@@ -686,7 +688,7 @@ fn reads_joined_and_left_at_random_are_right_and_leave_nothing() {
     }
 }
 
-/// A file whose reads wait until they may go on.
+/// A file whose reads block until the gate opens.
 #[derive(Debug)]
 struct Gate {
     file: Arc<dyn RandomAccessFile>,
@@ -721,14 +723,14 @@ fn sixty_four_threads_that_want_one_block_have_it_read_once() {
         reads: AtomicUsize::new(0),
     });
     let file: Arc<dyn RandomAccessFile> = gate.clone();
-    // However long they take, they join: time stands still.
+    // Time stands still, so they join however long they take.
     let options = AsyncReadOptions {
         engine: ReadEngine::Pool,
         clock: Arc::new(ManualClock::new()),
         ..AsyncReadOptions::default()
     };
     let reads = AsyncReads::choose(&options, &MemoryFileSystem::new(), Path::new("/table"));
-    // Half of them with a driver of their own, half with one that may outlive them.
+    // Half of them use an inline driver, half a session that may outlive them.
     let threads = if cfg!(miri) { 6 } else { 64 };
     std::thread::scope(|scope| {
         for at in 0..threads {

@@ -1,5 +1,4 @@
-//! What stands for io_uring where there is none: on other systems, and in builds that leave it out. None of these
-//! values exist.
+//! Uninhabited stand-ins for io_uring, for other systems and for builds without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use crate::file::RandomAccessFile;
 #[derive(Debug)]
 pub(super) enum Uring {}
 
-/// A ring, for as long as a call lasts.
+/// A ring, for the duration of a call.
 #[derive(Debug)]
 pub(super) enum Lease {}
 
@@ -70,9 +69,5 @@ impl Lease {
 
     pub(super) fn cancel(&mut self, _id: OpId) {
         match *self {}
-    }
-
-    pub(super) fn forget(self) {
-        match self {}
     }
 }

@@ -1,4 +1,4 @@
-//! What every file system does, run on each of them.
+//! Behaviour common to all file systems, tested on each of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -380,7 +380,7 @@ fn direct_reads_serve_any_request(fs: &dyn FileSystem, dir: &Path) {
     };
     let file = match fs.open(&path, &options) {
         Ok(file) => file,
-        // Not every file system can.
+        // Not every file system supports direct reads.
         Err(error) if error.raw_os_error().is_some() => return,
         Err(error) => panic!("{error}"),
     };

@@ -1,4 +1,4 @@
-//! What is left after the power is cut.
+//! Crash images of the in-memory file system.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ fn read(fs: &MemoryFileSystem, path: &str) -> Option<Vec<u8>> {
     fs.read_all(Path::new(path), 1 << 24, Purpose::Read).ok()
 }
 
-/// `/db/synced` is durable with 5000 ones and has 9000 unsynced twos behind; `/db/new` is synced, its entry is not.
+/// `/db/synced` has 5000 durable ones and 9000 unsynced twos; `/db/new` is synced, its entry is
+/// not.
 fn example() -> MemoryFileSystem {
     let fs = MemoryFileSystem::new();
     create_dir_durably(&fs, Path::new("/db")).unwrap();
@@ -170,7 +171,7 @@ fn names_are_durable_only_through_their_directory() {
     let mut file = fs.create(Path::new("/db/1.log"), &UNBUFFERED).unwrap();
     file.append(b"x").unwrap();
     file.sync_all().unwrap();
-    // The sync of the target directory makes the move durable, and with it the creation.
+    // The sync of the target directory makes the move durable, and the creation too.
     fs.rename(Path::new("/db/1.log"), Path::new("/db/archive/1.log"))
         .unwrap();
     let strict = fs.crash_image(SurvivalPolicy::Strict, 0);

@@ -1,5 +1,6 @@
-//! Reads where io_uring is refused, runs out, or is lost: each case in a process of its own, because what refuses cannot
-//! be taken back.
+//! Reads where io_uring is refused, exhausted, or lost.
+//!
+//! Each case runs in its own process, because the refusal cannot be undone.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "io_uring"))]
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ const FILE_BYTES: usize = 300_000;
 const SETUP: i64 = 425;
 const ENTER: i64 = 426;
 
-/// Runs `case` in a child, and returns what it printed.
+/// Runs `case` in a child process and returns its output.
 fn child(case: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -41,7 +42,7 @@ fn child(case: &str) -> String {
     text
 }
 
-/// From here on, the system call fails on this thread and those it begins.
+/// Makes the system call fail on this thread and the threads it starts, from here on.
 fn refuse(call: i64, error: i32) {
     let action = SeccompAction::Errno(u32::try_from(error).unwrap());
     let filter = SeccompFilter::new(
@@ -84,7 +85,7 @@ fn choose(path: &Path) -> AsyncReads {
     AsyncReads::choose(&options, &PosixFileSystem::new(), path)
 }
 
-/// Whatever happened, reads are right.
+/// Checks that reads return the right bytes.
 fn check(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
     let mut drivers: [Box<dyn ReadDriver>; 2] =
         [Box::new(reads.inline()), Box::new(reads.shared())];
@@ -144,6 +145,7 @@ fn child_process() {
         "later-descriptors" => limit(Resource::Nofile, 3),
         "memory" => limit(Resource::Memlock, 0),
         "fork" => return check_fork(&reads, &file),
+        "fork-exit" => return check_exit_of_fork(&reads, &file),
         "used-then-enter" => {
             check(&reads, &file);
             refuse(ENTER, libc::EPERM);
@@ -161,13 +163,13 @@ fn child_process() {
     if has_ring {
         let (lost, elsewhere) = (counts.lost_rings > 0, counts.elsewhere > 0);
         println!("lost {lost} elsewhere {elsewhere}");
-        // Once, however many there are in a minute.
+        // At most one report per minute.
         let told = told.load(Ordering::Relaxed);
         assert_eq!(told, u64::from(lost || elsewhere), "{counts:?}");
     }
 }
 
-/// A child of this process, which has none of its threads and must leave its rings alone, reads in place.
+/// A forked child, which has no threads and must not use its parent's rings, reads synchronously.
 #[expect(unsafe_code, reason = "neither the standard library nor rustix forks")]
 fn check_fork(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
     check(reads, file);
@@ -176,8 +178,8 @@ fn check_fork(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
         session.push(ReadOp::new(file, at * 10_000, 5000));
     }
     session.flush();
-    // SAFETY: the child goes on with this thread alone. What it uses of the heap is made usable by the C library, and
-    // it takes no lock of the test harness.
+    // SAFETY: the child continues with this thread alone. The C library makes the heap usable for
+    // it, and it takes no lock of the test harness.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -213,6 +215,68 @@ fn check_fork(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
     check(reads, file);
 }
 
+/// Checks that the exit of a forked child unmaps no memory at the address of the parent's ring.
+#[expect(unsafe_code, reason = "neither the standard library nor rustix forks")]
+fn check_exit_of_fork(reads: &AsyncReads, file: &Arc<dyn RandomAccessFile>) {
+    use std::sync::Mutex;
+
+    static MAPPED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+    extern "C" fn read_mapped() {
+        for &address in MAPPED.lock().unwrap().iter() {
+            let first = std::ptr::with_exposed_provenance::<u8>(address);
+            // SAFETY: the child mapped a page here. If it was unmapped the child dies, which is
+            // what this checks.
+            let zero = unsafe { first.read_volatile() };
+            assert_eq!(zero, 0);
+        }
+    }
+
+    check(reads, file);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let rings: Vec<(usize, usize)> = maps
+        .lines()
+        .filter(|line| line.contains("[io_uring]"))
+        .map(|line| {
+            let (first, last) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let address = |text| usize::from_str_radix(text, 16).unwrap();
+            (address(first), address(last))
+        })
+        .collect();
+    println!("{} mappings of rings", rings.len());
+    // SAFETY: as in `check_fork`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        for &(first, last) in &rings {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            let address = std::ptr::with_exposed_provenance_mut(first);
+            // SAFETY: new memory, where nothing is mapped.
+            let mapped =
+                unsafe { libc::mmap(address, last - first, libc::PROT_READ, flags, -1, 0) };
+            assert_eq!(mapped.addr(), first);
+            MAPPED.lock().unwrap().push(first);
+        }
+        // SAFETY: the function may be called at any time. It is called after the destructors of
+        // this thread.
+        unsafe { libc::atexit(read_mapped) };
+        std::process::exit(0);
+    }
+    let child = rustix::process::Pid::from_raw(child);
+    let (_, status) = rustix::process::waitpid(child, rustix::process::WaitOptions::empty())
+        .unwrap()
+        .unwrap();
+    assert_eq!(status.exit_status(), Some(0), "{status:?}");
+    check(reads, file);
+}
+
+#[test]
+fn a_forked_child_that_ends_unmaps_nothing_where_the_rings_of_its_parent_were() {
+    let told = child("fork-exit");
+    if told.contains("[uring (") {
+        assert!(!told.contains(" 0 mappings"), "{told}");
+    }
+}
+
 #[test]
 fn a_forked_child_touches_no_ring_and_reads_in_place() {
     child("fork");
@@ -228,7 +292,7 @@ fn f6_f8_refused_rings_are_told_and_threads_read() {
     ] {
         let told = child(case);
         assert!(told.contains("[pool ("), "{case}: {told}");
-        // Where there is no io_uring at all, that is what is told.
+        // On a system without io_uring, the reason says so instead.
         assert!(
             told.contains(word) || told.contains("io_uring"),
             "{case}: {told}"

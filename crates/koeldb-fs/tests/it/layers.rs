@@ -1,4 +1,4 @@
-//! Faults, delays and records.
+//! Fault, latency and trace layers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The file systems seen from outside.
+//! Integration tests of the file systems.
 #![expect(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod behaviour;

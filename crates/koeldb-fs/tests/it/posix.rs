@@ -1,4 +1,4 @@
-//! What only the real file system has: other processes, links, modes.
+//! Behaviour of the real file system only: other processes, links, modes.
 #![expect(
     clippy::disallowed_methods,
     reason = "the surroundings are made without the code under test"
@@ -17,7 +17,7 @@ use crate::scratch::ScratchDir;
 const LOCK_PATH: &str = "KOELDB_FS_TEST_LOCK_PATH";
 const LOCK_HOW: &str = "KOELDB_FS_TEST_LOCK_HOW";
 
-/// Not a test: the other process of those below. Holds a lock until its input ends.
+/// Not a test, but the child process of the tests below: holds a lock until its input ends.
 #[test]
 #[ignore = "run by other tests in a process of its own"]
 fn hold_a_lock() {
@@ -95,7 +95,7 @@ fn the_record_locks_of_rocksdb_exclude_ours_and_name_their_process() {
     holder.end();
 
     let _lock = fs.lock(&path).unwrap();
-    // A descriptor of this process that is closed must not end the lock.
+    // Closing another descriptor of the file in this process must not release the lock.
     drop(std::fs::File::open(&path).unwrap());
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "posix::hold_a_lock"])

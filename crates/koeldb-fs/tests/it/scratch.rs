@@ -1,4 +1,4 @@
-//! Directories that tests may fill and that go away with them.
+//! Scratch directories for tests, removed when dropped.
 #![expect(
     clippy::disallowed_methods,
     reason = "the directory is made without the code under test"

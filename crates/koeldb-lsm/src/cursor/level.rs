@@ -1,7 +1,7 @@
-//! One level of disjoint tables as one run: the table under the cursor is open, the others are untouched.
+//! A cursor over one level of disjoint tables, which opens only the table at its position.
 //!
-//! A scan that crosses into the neighbouring table takes the source of its blocks along, with what that has learnt; a
-//! seek into another table begins with a fresh one.
+//! A scan that crosses into the neighbouring table takes its block source along, including its
+//! readahead state; a seek into another table begins with a fresh source.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use koeldb_table::source::{BlockSource, TableLevel, Way};
 use crate::table_cache::TableCache;
 use crate::version::{FileMeta, Version};
 
-/// A level of a version, and what opens its tables.
+/// A level of a version, and the opener of its tables.
 struct Files {
     version: Arc<Version>,
     level: usize,
@@ -52,12 +52,12 @@ pub struct LevelCursor<S: BlockSource> {
     options: TableCursorOptions,
     index: usize,
     table: Option<TableCursor<S>>,
-    /// The cursor is on its way into the table, which suspended it.
+    /// The step into the current table was suspended.
     arriving: bool,
 }
 
 impl<S: BlockSource + Clone> LevelCursor<S> {
-    /// A cursor over `level` of `version`, without position.
+    /// Creates an unpositioned cursor over `level` of `version`.
     #[must_use]
     pub fn new(
         version: Arc<Version>,
@@ -83,13 +83,14 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         }
     }
 
-    /// The file that may hold the internal key `target`.
+    /// The index of the file that may hold the internal key `target`.
     fn find(&self, target: &[u8]) -> usize {
         let version = &self.files.version;
         version.levels[self.files.level].find(&version.order, target)
     }
 
-    /// Makes file `index` the one under the cursor; none if it does not exist. `crosses` says whether a step leads there.
+    /// Makes file `index` the current one; `None` if it does not exist. `crosses` marks a step into
+    /// it.
     fn enter(
         &mut self,
         index: usize,
@@ -111,7 +112,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         Ok(self.table.as_mut())
     }
 
-    /// Goes on into the next tables until one has an entry.
+    /// Moves on to the next tables until one has an entry.
     fn skip_forward(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(table) = &mut self.table
             && !table.valid()
@@ -127,7 +128,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         Ok(())
     }
 
-    /// Goes back into the tables before until one has an entry.
+    /// Moves back to the preceding tables until one has an entry.
     fn skip_backward(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(table) = &mut self.table
             && !table.valid()

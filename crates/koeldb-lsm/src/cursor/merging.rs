@@ -1,13 +1,15 @@
-//! Many sorted runs as one: a heap of cursors, the smallest (or, going back, the largest) entry on top.
+//! Merges sorted runs: a heap of cursors with the smallest entry on top, or the largest going
+//! backward.
 //!
-//! The heap holds the children that are valid in the current direction; the top is where the merged cursor stands. A
-//! step moves the top child and sifts it down; a change of direction repositions every other child around the current
-//! key. Children must not share an internal key, which sequence numbers guarantee. Beside each child the heap keeps the
-//! head of its key, which decides most comparisons without a look at the children.
+//! The heap holds the children that are valid in the current direction; the top one has the current
+//! entry. A step moves the top child and sifts it down; a change of direction repositions every
+//! other child around the current key. Children must not share an internal key, which sequence
+//! numbers guarantee. Beside each child the heap keeps the head of its key, which decides most
+//! comparisons without accessing the children.
 //!
-//! A positioning call asks every child before it suspends, so that what all of them miss can be read together; the same
-//! call, made again, goes on with those that had suspended. A step that suspends leaves everything as it is for the
-//! same step, made again.
+//! A positioning call positions every child before it suspends, so that the blocks that all of them
+//! miss can be read together; repeating the call continues with the suspended children. A step that
+//! suspends leaves all state unchanged, for repeating the step.
 
 use std::cmp::Ordering;
 
@@ -23,7 +25,8 @@ enum Direction {
 /// A child in the heap.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The head of its key; going back the complement, so that the smaller one comes first either way.
+    /// The head of its key; going backward its complement, so that the smaller one comes first in
+    /// both directions.
     head: u64,
     child: usize,
 }
@@ -35,24 +38,24 @@ pub struct MergingCursor<C> {
     heap: Vec<Place>,
     direction: Direction,
     pivot: Vec<u8>,
-    /// The positioning call that suspended, and the children it has still to place.
+    /// The suspended positioning call, and the children that it has not positioned.
     call: Option<Call>,
     suspended: Vec<usize>,
 }
 
-/// A call that places all children; what it places them around is in the pivot.
+/// A call that positions all children; the pivot has its target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     First,
     Last,
     Seek,
     SeekForPrev,
-    /// Around the current entry.
+    /// A change of direction at the current entry.
     Turn,
 }
 
 impl<C: Cursor> MergingCursor<C> {
-    /// Merges `children`, in any order; without position until the first seek.
+    /// Merges `children`, in any order; unpositioned until the first seek.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<C>) -> Self {
         MergingCursor {
@@ -66,7 +69,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// The place of a child that stands on an entry.
+    /// The heap entry of a child that is positioned on an entry.
     #[inline]
     fn place(&self, child: usize) -> Place {
         let head = self.order.head(user_key(self.children[child].key()));
@@ -122,7 +125,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// Places all children, or those that suspended when the same call was made before.
+    /// Positions all children, or those that suspended when the same call was made before.
     fn position(
         &mut self,
         call: Call,
@@ -171,7 +174,7 @@ impl<C: Cursor> MergingCursor<C> {
         Ok(())
     }
 
-    /// Repositions all children around the current entry, so that the other direction can go on from it.
+    /// Repositions all children around the current entry, to continue in the other direction.
     fn turn(&mut self, direction: Direction) -> Result<(), Fault<C::Suspend>> {
         let mut pivot = std::mem::take(&mut self.pivot);
         if self.call != Some(Call::Turn) {
@@ -183,7 +186,7 @@ impl<C: Cursor> MergingCursor<C> {
         placed
     }
 
-    /// After the top child moved: restores the heap.
+    /// Restores the heap after the top child moved.
     #[inline]
     fn settle_top(&mut self) {
         let top = self.heap[0].child;
@@ -273,7 +276,7 @@ mod tests {
     use koeldb_base::key::{ValueType, encode};
     use proptest::prelude::*;
 
-    /// A cursor that suspends before every so many calls it answers.
+    /// A cursor that suspends a given number of times before each call succeeds.
     struct VecCursor {
         keys: Vec<Vec<u8>>,
         at: Option<usize>,
@@ -361,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Makes a call until it does not suspend.
+    /// Repeats a call until it does not suspend.
     fn done(mut call: impl FnMut() -> Result<(), Fault<()>>) {
         for _ in 0..100 {
             match call() {
@@ -388,7 +391,7 @@ mod tests {
         merged.seek(&key(0)).unwrap();
         assert_eq!(asked(&merged), [2, 1, 2, 1]);
         assert_eq!(merged.key(), key(1));
-        // Another target is another call, though one had suspended.
+        // Another target is another call, although one had suspended.
         assert!(matches!(merged.seek(&key(2)), Err(Fault::Suspend(()))));
         done(|| merged.seek(&key(3)));
         assert_eq!(merged.key(), key(3));

@@ -1,4 +1,4 @@
-//! Cursors over runs: one level of disjoint tables, and many runs merged.
+//! Cursors over sorted runs: one level of disjoint tables, and many runs merged.
 
 mod level;
 mod merging;

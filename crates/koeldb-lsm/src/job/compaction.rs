@@ -1,10 +1,11 @@
-//! Tables of some levels become tables of one level.
+//! The compaction job, which rewrites tables of some levels into tables of one level.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use koeldb_base::merge_operator::MergeOperator;
-use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::range_del::{FragmentedTombstones, union_of};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo};
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
@@ -19,36 +20,36 @@ use crate::version::{Level, Version};
 
 /// One compaction.
 pub struct CompactionJob<'a> {
-    /// What to compact.
+    /// The compaction plan.
     pub plan: &'a CompactionPlan,
     /// The version the plan was made from.
     pub version: &'a Arc<Version>,
     /// Opens the inputs.
     pub tables: &'a Arc<TableCache>,
-    /// How blocks of inputs are read.
+    /// The block source for reading inputs.
     pub source: BlockingSource,
     /// The live snapshots, ascending; read after the plan was made.
     pub snapshots: Vec<SeqNo>,
-    /// Combines operands.
+    /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
-    /// Asked about values.
+    /// The compaction filter.
     pub filter: Option<Box<dyn CompactionFilter>>,
-    /// Where the tables go.
+    /// The settings of the output tables.
     pub output: OutputSpec<'a>,
-    /// Set to give the job up.
+    /// Set to cancel the job.
     pub cancelled: &'a AtomicBool,
-    /// Compare the number of entries read with what the properties of the inputs say.
+    /// Whether to compare the number of entries read with the properties of the inputs.
     pub verify_record_count: bool,
 }
 
-/// What a compaction made.
+/// The result of a compaction.
 #[derive(Debug)]
 pub struct CompactionResult {
     /// The new tables, not yet part of any version.
     pub output: Outputs,
-    /// Entries read.
+    /// The number of entries read.
     pub entries_read: u64,
-    /// Entries dropped.
+    /// The number of entries dropped, by reason.
     pub drops: DropCounts,
 }
 
@@ -110,7 +111,7 @@ impl Cursor for InputCursor {
     }
 }
 
-/// Whether a user key may exist on a level below the output; asked with ascending keys.
+/// Tells whether a user key may exist on a level below the output; queried with ascending keys.
 struct Below<'v> {
     order: &'v KeyOrder,
     levels: Vec<(&'v Level, usize)>,
@@ -145,12 +146,15 @@ impl CompactionJob<'_> {
     /// Runs the compaction.
     ///
     /// # Errors
-    /// What reading, merging or writing fails with, `Corruption` if inputs do not hold what they say, `Aborted` if
-    /// it was cancelled; nothing is left behind then.
-    pub fn run(self) -> Result<CompactionResult> {
+    /// The errors of reading, merging or writing, `Corruption` if inputs contradict their
+    /// properties, `Aborted` if it was cancelled; no files are left then.
+    pub fn run(mut self) -> Result<CompactionResult> {
         let order = self.version.order.clone();
         let inputs = self.open_inputs()?;
         let tombstones = self.collect_tombstones(&order)?;
+        if !is_on(Sabotage::AgesForgotten) {
+            self.inherit_times();
+        }
         let expected = self.expected_records();
         let output_level = self.plan.output_level;
         let mut below = Below {
@@ -163,7 +167,7 @@ impl CompactionJob<'_> {
                 .map(|level| (level, 0))
                 .collect(),
         };
-        // On level 0 older files may lie beside the inputs.
+        // On level 0 there may be older files beside the inputs.
         let is_on_level0 = output_level == 0;
         let bottommost = self.plan.bottommost;
         let rules = CompactionRules {
@@ -198,6 +202,28 @@ impl CompactionJob<'_> {
         })
     }
 
+    /// Gives the outputs the ages of their entries: otherwise rewritten entries would never expire.
+    ///
+    /// A time after that of the clock counts as now. The inputs must be open.
+    fn inherit_times(&mut self) {
+        let files = || self.plan.files().map(|(_, file)| file);
+        let is_known = |time: &u64| *time > 0;
+        let now = self.output.context.file_creation_time;
+        let ancestors = files().map(|file| file.ancestor_time()).filter(is_known);
+        let oldest_ancestor = ancestors.fold(now, u64::min);
+        // One unknown makes these unknown.
+        let oldest_key = files().map(|file| file.oldest_key_time()).min();
+        let newest_keys: Vec<u64> = files().map(|file| file.newest_key_time()).collect();
+        let newest_key = match newest_keys.iter().all(is_known) {
+            true => newest_keys.into_iter().max(),
+            false => None,
+        };
+        let context = &mut self.output.context;
+        context.oldest_ancestor_time = oldest_ancestor;
+        context.oldest_key_time = oldest_key.unwrap_or(0).min(now);
+        context.newest_key_time = newest_key.unwrap_or(0).min(now);
+    }
+
     fn open_inputs(&self) -> Result<Vec<InputCursor>> {
         let options = TableCursorOptions::default();
         let mut cursors = Vec::new();
@@ -211,7 +237,7 @@ impl CompactionJob<'_> {
                 }
                 continue;
             }
-            // A tree of the inputs alone, so that a level cursor walks them.
+            // A tree of only the inputs, for a level cursor.
             let mut levels = vec![Level::default(); input.level + 1];
             levels[input.level].files.clone_from(&input.files);
             let alone = Arc::new(Version::new(self.version.order.clone(), levels));
@@ -227,16 +253,15 @@ impl CompactionJob<'_> {
     }
 
     fn collect_tombstones(&self, order: &KeyOrder) -> Result<Option<FragmentedTombstones>> {
-        let mut all = Vec::new();
+        let mut lists = Vec::new();
         for (level, file) in self.plan.files() {
-            if let Some(tombstones) = self.tables.reader(file, level)?.tombstones() {
-                all.extend(tombstones.tombstones());
-            }
+            lists.extend(self.tables.reader(file, level)?.tombstones().cloned());
         }
-        Ok((!all.is_empty()).then(|| FragmentedTombstones::new(order, all)))
+        Ok(union_of(order, &lists))
     }
 
-    /// The records that the inputs' properties promise; `None` where a table is too old to promise exactly.
+    /// The number of records by the inputs' properties; `None` if a table is too old to have exact
+    /// counts.
     fn expected_records(&self) -> Option<u64> {
         let mut expected = 0;
         for (_, file) in self.plan.files() {

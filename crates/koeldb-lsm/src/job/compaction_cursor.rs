@@ -1,37 +1,44 @@
-//! What is left of a run of entries when it is rewritten: the heart of flush and compaction.
+//! Decides which entries survive a rewrite: the core of flush and compaction.
 //!
-//! Snapshots cut history into stripes; within a stripe only the newest entry of a key can ever be seen. The
-//! cursor walks merged internal entries and yields those that must be kept:
+//! Snapshots divide history into stripes; within a stripe only the newest entry of a key can ever
+//! be visible. The cursor walks merged internal entries and yields those that must be kept:
 //!
-//! - an entry hidden by a newer one of its key in the same stripe is dropped, as is one under a range tombstone
-//!   of the same stripe;
-//! - a deletion that every reader sees, of a key that exists nowhere below the output, is dropped;
-//! - a single deletion annihilates with the value it meets in its stripe, and until then stays, hidden or not; the pair hides
-//!   no deletion that is older;
-//! - merge operands of a stripe are combined with their base, or with each other;
-//! - the compaction filter is asked about the newest value of each key, unless a snapshot still needs it;
-//! - on the bottommost level a value that every reader sees gets sequence number 0.
+//! - An entry hidden by a newer one of its key in the same stripe is dropped, as is one under a
+//!   range tombstone of the same stripe.
+//! - A deletion visible to every reader, of a key that does not exist below the output, is dropped.
+//! - A single deletion annihilates with the value it meets in its stripe, and until then stays,
+//!   hidden or not; the pair hides no older deletion.
+//! - Merge operands of a stripe are combined with their base, or with each other.
+//! - The compaction filter is called for the newest value of each key, unless a snapshot still
+//!   needs it.
+//! - On the bottommost level a value visible to every reader gets sequence number 0.
 //!
-//! Invariant: for every snapshot in the list, and for the latest state, a read of the output together with the
-//! levels below gives the answer that the input gave, but for what the compaction filter changed, and for keys that were written
-//! more than once since they were deleted last, and then deleted singly.
+//! Invariant: for every listed snapshot, and for the latest state, reading the output together with
+//! the levels below gives the same result as reading the input, except for changes by the
+//! compaction filter, and for keys that were written more than once since their last deletion and
+//! then deleted with a single deletion.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use koeldb_base::entity::{default_column, with_default_column};
 use koeldb_base::key::{InternalKey, MAX_SEQNO, encode_into};
+use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{MergeOperator, merge_operands, merge_values};
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::{Blocking, Cursor, Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
+use koeldb_base::{
+    Blocking, Cursor, Error, ErrorKind, KeyOrder, PinnedSlice, Result, SeqNo, ValueType,
+};
 
 use super::filter::{CompactionFilter, Decision};
 use super::output::TableOutputs;
+use crate::version::blob_files_not_supported;
 
-/// Whether a user key may exist below the output of a job; asked with ascending keys.
+/// Tells whether a user key may exist below the output of a job; called with ascending keys.
 pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
 
-/// What a [`CompactionCursor`] decides by.
+/// The inputs to the decisions of a [`CompactionCursor`].
 pub struct CompactionRules<'a> {
     /// The order of user keys.
     pub order: KeyOrder,
@@ -39,24 +46,24 @@ pub struct CompactionRules<'a> {
     pub snapshots: Vec<SeqNo>,
     /// The range tombstones of all inputs.
     pub tombstones: Option<FragmentedTombstones>,
-    /// Whether nothing lies below the output, so that sequence numbers need not be kept.
+    /// Whether there is nothing below the output, so that sequence numbers need not be kept.
     pub bottommost: bool,
-    /// The level the output goes to, for the compaction filter.
+    /// The output level, for the compaction filter.
     pub output_level: u32,
-    /// Combines operands.
+    /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
-    /// Asked about values.
+    /// The compaction filter.
     pub filter: Option<Box<dyn CompactionFilter>>,
-    /// Whether a user key may exist below the output. Asked with ascending keys.
+    /// Tells whether a user key may exist below the output. Called with ascending keys.
     pub exists_below: ExistsBelow<'a>,
 }
 
-/// Why entries were dropped, counted.
+/// Counts of dropped entries by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
     /// Hidden by a newer entry of the key.
     pub hidden: u64,
-    /// Deletions nobody needs.
+    /// Deletions that are no longer needed.
     pub obsolete: u64,
     /// Under a range tombstone.
     pub range_deleted: u64,
@@ -65,7 +72,7 @@ pub struct DropCounts {
 }
 
 impl DropCounts {
-    /// All of them.
+    /// The total.
     #[must_use]
     pub fn total(self) -> u64 {
         self.hidden + self.obsolete + self.range_deleted + self.filtered
@@ -75,22 +82,73 @@ impl DropCounts {
 enum Out {
     /// The value under the input cursor.
     Input,
-    /// A value made here.
+    /// A value computed here.
     Owned(Vec<u8>),
 }
 
-/// Yields what must be kept of `input`.
+/// The entry below merge operands.
+enum Base {
+    /// The key is deleted, or has no older entry.
+    None,
+    Value(PinnedSlice),
+    /// A wide-column entity: operands apply to its default column.
+    Entity(PinnedSlice),
+}
+
+impl Base {
+    /// Returns the base of a non-operand entry.
+    ///
+    /// # Errors
+    /// `NotSupported` for a value in a blob file; `Corruption` for a malformed value.
+    fn of(value_type: ValueType, value: &PinnedSlice) -> Result<Self> {
+        match value_type {
+            ValueType::Value => Ok(Base::Value(value.clone())),
+            ValueType::WideColumnEntity => Ok(Base::Entity(value.clone())),
+            ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
+                Ok(Base::None)
+            }
+            ValueType::ValuePreferredSeqno => Ok(Base::Value(without_preferred_seqno(value)?)),
+            ValueType::BlobIndex => Err(blob_not_supported()),
+            ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
+                "a {value_type:?} as the base of a merge"
+            ))),
+        }
+    }
+
+    /// Returns the value that operands apply to.
+    fn value(&self) -> Result<Option<PinnedSlice>> {
+        match self {
+            Base::None => Ok(None),
+            Base::Value(value) => Ok(Some(value.clone())),
+            Base::Entity(entity) => default_column(entity).map(Some),
+        }
+    }
+
+    /// Returns the entry with `merged` as its value.
+    fn with_value(&self, merged: Vec<u8>) -> Result<(ValueType, Vec<u8>)> {
+        match self {
+            Base::Entity(entity) if !is_on(Sabotage::MergeDropsColumns) => {
+                let entity = with_default_column(entity, &merged)?;
+                Ok((ValueType::WideColumnEntity, entity))
+            }
+            Base::None | Base::Value(_) | Base::Entity(_) => Ok((ValueType::Value, merged)),
+        }
+    }
+}
+
+/// Yields the entries of `input` that must be kept.
 pub struct CompactionCursor<'a, C> {
     input: C,
     rules: CompactionRules<'a>,
-    /// The entry yielded last; its user key is the one under way.
+    /// The last entry yielded; its user key is the current one.
     key: Vec<u8>,
     user_len: usize,
     has_key: bool,
-    /// The stripe of the newest entry of the key that was kept or decided on: older ones in it are hidden.
+    /// The stripe of the last kept or decided entry of the key: older entries in it are hidden.
     stripe: Option<SeqNo>,
-    /// Whether all entries of the stripe were single deletions that are gone, with their values or without: what is older is
-    /// not hidden by them.
+    /// Whether every entry of the stripe so far was a removed single deletion.
+    ///
+    /// Such entries, removed with or without their values, do not hide older ones.
     hides_nothing: bool,
     out: Out,
     queue: VecDeque<(SeqNo, ValueType, Vec<u8>)>,
@@ -122,7 +180,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         })
     }
 
-    /// The internal key of the entry [`CompactionCursor::advance`] came to.
+    /// The internal key of the current entry.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         &self.key
@@ -143,13 +201,13 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Entries read from the input so far.
+    /// The number of entries read from the input so far.
     #[must_use]
     pub fn entries_read(&self) -> u64 {
         self.entries_read
     }
 
-    /// What was dropped so far.
+    /// The counts of dropped entries so far.
     #[must_use]
     pub fn drops(&self) -> DropCounts {
         self.drops
@@ -173,7 +231,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             .is_none_or(|&oldest| seqno <= oldest)
     }
 
-    /// Whether a range tombstone of the same stripe hides an entry of the key under way.
+    /// Whether a range tombstone of the same stripe hides an entry of the current key.
     fn is_range_deleted(&self, seqno: SeqNo, stripe: SeqNo) -> bool {
         self.rules
             .tombstones
@@ -203,7 +261,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Goes to the next entry to keep; `false` at the end.
+    /// Moves to the next entry to keep; `false` at the end.
     ///
     /// # Errors
     /// If the input fails, an entry is malformed, or a merge operator fails.
@@ -221,11 +279,16 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.entries_read += 1;
             let entry = InternalKey::parse(self.input.key())?;
             let (seqno, value_type) = (entry.seqno, entry.value_type);
-            let is_first = !self.has_key || self.key[..self.user_len] != *entry.user_key;
-            if is_first {
+            let order = &self.rules.order;
+            let is_first =
+                !self.has_key || !order.equal(&self.key[..self.user_len], entry.user_key);
+            // Each version keeps the bytes that its key was written with.
+            if is_first || !order.equal_keys_have_equal_bytes() {
                 let user_key = entry.user_key;
                 self.user_len = user_key.len();
                 encode_into(&mut self.key, user_key, seqno, value_type);
+            }
+            if is_first {
                 self.has_key = true;
                 self.stripe = None;
             }
@@ -235,14 +298,16 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Decides on the entry under the input cursor; `true` if it, or what it became, is to be yielded now.
+    /// Decides on the entry under the input cursor; `true` if it, or its replacement, is to be
+    /// yielded now.
     fn keep(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         let stripe = self.stripe_of(seqno);
         self.advance = true;
         let is_hidden = self.stripe == Some(stripe);
         self.hides_nothing |= !is_hidden;
         let matters_below = match value_type {
-            // The newer entry may go with a single deletion of its own: this one is for the value below.
+            // The newer entry may vanish with a single deletion of its own: this one is for an
+            // older value.
             ValueType::SingleDeletion => !is_on(Sabotage::LostSingleDeletion),
             ValueType::Deletion | ValueType::DeletionWithTimestamp => self.hides_nothing,
             _ => false,
@@ -272,14 +337,17 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 self.out = Out::Input;
                 Ok(true)
             }
+            ValueType::BlobIndex => Err(blob_files_not_supported(
+                "a compaction met a value that is in a blob file",
+            )),
             _ => self.keep_value(is_first, seqno, value_type),
         }
     }
 
-    /// Streams everything that is kept into tables.
+    /// Writes all kept entries to tables.
     ///
     /// # Errors
-    /// What reading, merging or writing fails with; `Aborted` once `cancelled` is set.
+    /// The errors of reading, merging or writing; `Aborted` once `cancelled` is set.
     pub fn write_to(
         &mut self,
         outputs: &mut TableOutputs<'_>,
@@ -288,7 +356,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         let mut last_user_key = Vec::new();
         let mut is_first = true;
         while self.advance()? {
-            let starts_key = is_first || last_user_key.as_slice() != self.user_key();
+            let order = &self.rules.order;
+            let starts_key = is_first || !order.equal(&last_user_key, self.user_key());
             if starts_key {
                 if cancelled.load(Ordering::Relaxed) {
                     return Err(Error::with_kind(
@@ -311,16 +380,18 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]))
     }
 
-    /// A deletion of a key written once: gone together with the value, if that is the next older entry in the
-    /// stripe. Of several one stays for it.
+    /// Handles a single deletion: it vanishes with the value if that is the next older entry in the
+    /// stripe.
+    ///
+    /// Of several single deletions one remains for it.
     fn keep_single_deletion(&mut self, seqno: SeqNo, stripe: SeqNo) -> Result<bool> {
         self.consume()?;
         self.advance = false;
         let mut next = None;
         if self.input.valid() {
             let entry = InternalKey::parse(self.input.key())?;
-            let is_near =
-                entry.user_key == self.user_key() && self.stripe_of(entry.seqno) == stripe;
+            let is_near = self.rules.order.equal(entry.user_key, self.user_key())
+                && self.stripe_of(entry.seqno) == stripe;
             next = is_near.then_some(entry.value_type);
         }
         let meets_value = |next: ValueType| !next.is_deletion() && next != ValueType::Merge;
@@ -366,7 +437,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(true)
     }
 
-    /// A value that a snapshot sees must stay as it is.
+    /// Whether the filter may see a value: values that a snapshot sees must stay unchanged.
     fn is_filterable(&self, seqno: SeqNo) -> bool {
         self.rules.filter.is_some()
             && self
@@ -376,7 +447,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 .is_none_or(|&newest| seqno > newest)
     }
 
-    /// Takes the operands of the stripe under the cursor and queues what they become.
+    /// Takes the operands of the stripe under the cursor and queues their combination.
     fn collect_merge(&mut self, stripe: SeqNo) -> Result<()> {
         let newest = InternalKey::parse(self.input.key())?.seqno;
         let mut operands: Vec<(SeqNo, Vec<u8>)> = vec![(newest, self.input.value().to_vec())];
@@ -390,7 +461,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 break;
             }
             let entry = InternalKey::parse(self.input.key())?;
-            if entry.user_key != self.user_key() {
+            if !self.rules.order.equal(entry.user_key, self.user_key()) {
                 reached_end_of_key = true;
                 break;
             }
@@ -400,27 +471,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.entries_read += 1;
             if self.is_range_deleted(entry.seqno, stripe) {
                 self.drops.range_deleted += 1;
-                base = Some(None);
+                base = Some(Base::None);
                 self.advance = true;
                 break;
             }
             match entry.value_type {
                 ValueType::Merge => operands.push((entry.seqno, self.input.value().to_vec())),
-                ValueType::Value => {
-                    base = Some(Some(self.input.value().to_vec()));
-                    self.advance = true;
-                    break;
-                }
-                ValueType::Deletion
-                | ValueType::SingleDeletion
-                | ValueType::DeletionWithTimestamp => {
-                    base = Some(None);
-                    self.advance = true;
-                    break;
-                }
-                _ => {
-                    let wide = koeldb_base::lookup::default_column(&self.input.pinned_value())?;
-                    base = Some(Some(wide.to_vec()));
+                value_type => {
+                    base = Some(Base::of(value_type, &self.input.pinned_value())?);
                     self.advance = true;
                     break;
                 }
@@ -431,19 +489,21 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             && self.is_visible_to_all(newest)
             && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]));
         if base.is_none() && is_whole_history {
-            base = Some(None);
+            base = Some(Base::None);
         }
         let values: Vec<&[u8]> = operands.iter().map(|(_, value)| value.as_slice()).collect();
         let operator = self.rules.merge_operator;
         match base {
-            Some(existing) => {
+            Some(base) => {
+                let existing = base.value()?;
                 let merged = merge_values(operator, self.user_key(), existing.as_deref(), &values)?;
+                let (value_type, merged) = base.with_value(merged)?;
                 let seqno = if self.rules.bottommost && self.is_visible_to_all(newest) {
                     0
                 } else {
                     newest
                 };
-                self.queue.push_back((seqno, ValueType::Value, merged));
+                self.queue.push_back((seqno, value_type, merged));
             }
             None => {
                 let combined = match operator {
@@ -466,8 +526,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     }
 }
 
-/// The oldest of the ascending `snapshots` that sees an entry written at `seqno`; the largest sequence number
-/// stands for the latest state.
+/// The oldest of the ascending `snapshots` that sees an entry written at `seqno`.
+///
+/// The largest sequence number represents the latest state.
 #[must_use]
 pub fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> SeqNo {
     let before = seqno + u64::from(is_on(Sabotage::SnapshotOffByOne));

@@ -1,40 +1,41 @@
-//! Compaction filters: user code that removes or changes values as they are compacted.
+//! Compaction filters: user code that removes or changes values during compaction.
 
-/// What is to become of a value.
+/// The decision on a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// It stays.
+    /// The value stays.
     Keep,
-    /// It is deleted.
+    /// The key is deleted.
     Remove,
-    /// It is replaced.
+    /// The value is replaced.
     Change(Vec<u8>),
 }
 
-/// Decides about values met by one compaction; used by one thread, under no lock.
+/// Filters the values of one compaction; used by one thread, under no lock.
 pub trait CompactionFilter: Send {
-    /// Decides about the newest value of `key`, on its way to `level`. Values that a snapshot sees are not
-    /// shown.
+    /// Decides on the newest value of `key`, on its way to `level`.
+    ///
+    /// Values that a snapshot sees are not passed.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
 }
 
-/// What a compaction filter is made for.
+/// The compaction for which a filter is created.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactionFilterContext {
     /// Whether all data of the family takes part.
     pub is_full_compaction: bool,
-    /// Whether a user asked for the compaction.
+    /// Whether a user requested the compaction.
     pub is_manual_compaction: bool,
     /// The family's id.
     pub column_family_id: u32,
-    /// The level the output goes to.
+    /// The output level.
     pub output_level: u32,
 }
 
 impl CompactionFilterContext {
-    /// A context.
+    /// Creates a context.
     #[must_use]
     pub fn new(
         is_full_compaction: bool,
@@ -51,11 +52,11 @@ impl CompactionFilterContext {
     }
 }
 
-/// Makes one filter for each compaction.
+/// Creates a filter for each compaction.
 pub trait CompactionFilterFactory: Send + Sync + 'static {
-    /// A name for the log and the OPTIONS file.
+    /// The name for messages. OPTIONS files do not name factories.
     fn name(&self) -> &str;
 
-    /// The filter for one compaction; `None` to filter nothing in it.
+    /// Creates the filter for one compaction; `None` to filter nothing in it.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
 }

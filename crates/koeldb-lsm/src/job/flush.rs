@@ -1,4 +1,4 @@
-//! Memtables become one table of level 0.
+//! The flush job, which writes memtables to one table of level 0.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,16 +11,16 @@ use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
 use koeldb_base::merge_operator::MergeOperator;
 
-/// What a flush made.
+/// The result of a flush.
 #[derive(Debug)]
 pub struct FlushResult {
-    /// The new table; `None` if nothing was left to write.
+    /// The new table; `None` if no entry remained.
     pub file: Option<FileMeta>,
-    /// Why it is not of the format asked for, if it is not.
+    /// The reason that it is not in the requested format, if so.
     pub fallback: Option<Fallback>,
-    /// Entries dropped.
+    /// The number of entries dropped, by reason.
     pub drops: DropCounts,
-    /// Bytes of all keys and values written, uncompressed.
+    /// The uncompressed size of all keys and values written.
     pub raw_bytes: u64,
 }
 
@@ -34,9 +34,9 @@ pub struct FlushJob<'a, C> {
     pub tombstones: Option<FragmentedTombstones>,
     /// The live snapshots, ascending.
     pub snapshots: Vec<SeqNo>,
-    /// Combines operands.
+    /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
-    /// Where the table goes.
+    /// The settings of the output table.
     pub output: OutputSpec<'a>,
 }
 
@@ -44,7 +44,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
     /// Writes the table.
     ///
     /// # Errors
-    /// What the file system or a merge operator fails with; nothing is left behind then.
+    /// The errors of the file system or the merge operator; no files are left then.
     pub fn run(self) -> Result<FlushResult> {
         let input = MergingCursor::new(self.order.clone(), self.memtables);
         let rules = CompactionRules {

@@ -1,7 +1,8 @@
-//! Flush and compaction: from inputs to finished, durable tables.
+//! Flush and compaction jobs, which turn inputs into finished, durable tables.
 //!
-//! A job reads its inputs, writes tables and returns their metadata; it changes nothing else and holds no lock. The
-//! database turns the result into an edit, logs it, and installs the next version.
+//! A job reads its inputs, writes tables and returns their metadata; it changes nothing else and
+//! holds no lock. The database turns the result into an edit, logs it, and installs the next
+//! version.
 
 mod compaction;
 mod compaction_cursor;

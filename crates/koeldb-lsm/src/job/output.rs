@@ -1,9 +1,10 @@
-//! The tables a job writes: where one ends and the next begins, which tombstones go into each, and their bounds.
+//! The output tables of a job: where each is cut, its range tombstones, and its bounds.
 //!
-//! A table never begins in the middle of a user key's versions. The tables of one job divide the key space: each
-//! covers from its first key up to the first key of the next, the first one from the beginning and the last one to
-//! the end, and holds the range tombstones of its part. A tombstone that reaches the end of a part makes the table's
-//! largest key that end, marked as excluded.
+//! A table never begins in the middle of a user key's versions. The tables of one job divide the
+//! key space: each covers the range from its first key up to the first key of the next, the first
+//! one from the beginning and the last one to the end, and contains the range tombstones of its
+//! part. If a tombstone reaches the end of a part, that end becomes the table's largest key, marked
+//! as exclusive.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,58 +22,58 @@ use super::compaction_cursor::stripe_of;
 use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
 
-/// How and where a job writes its tables.
+/// The settings of a job's output tables.
 pub struct OutputSpec<'a> {
-    /// Where files are made.
+    /// The file system.
     pub fs: &'a dyn FileSystem,
     /// The directory of the tables.
     pub directory: &'a Path,
-    /// How files are written.
+    /// The settings for writing files.
     pub write_options: WriteOptions,
-    /// What builders are told; the file number is filled in for each.
+    /// The parameters of builders; the file number is filled in for each.
     pub context: TableBuildContext,
-    /// Hands out the numbers of new files.
+    /// Allocates the numbers of new files.
     pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
-    /// Where a table ends, in bytes.
+    /// The size at which a table is cut.
     pub target_file_bytes: u64,
     /// The files below the output in its range, in key order.
     pub grandparents: &'a [Arc<FileMeta>],
-    /// How many bytes of them one table may overlap.
+    /// The limit of the grandparent bytes that one table may overlap.
     pub max_grandparent_bytes: u64,
     /// The live snapshots, ascending.
     pub snapshots: &'a [SeqNo],
-    /// Whether nothing lies below the output.
+    /// Whether there is nothing below the output.
     pub bottommost: bool,
     /// The epoch of the new files.
     pub epoch: u64,
-    /// Sum up each file as a whole.
+    /// Whether to compute a checksum of each file.
     pub file_checksums: bool,
 }
 
-/// A table that is block-based because its entries could not be in the format asked for.
+/// A table that is block-based because its entries do not fit the requested format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// The number of the file.
     pub number: FileNumber,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a job wrote.
+/// The tables written by a job.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// The tables, durable.
     pub files: Vec<FileMeta>,
-    /// Those of them that are not of the format asked for.
+    /// The tables that are not in the requested format.
     pub fallbacks: Vec<Fallback>,
-    /// Bytes of all keys and values in them, uncompressed.
+    /// The uncompressed size of all keys and values in them.
     pub raw_bytes: u64,
 }
 
 struct Current {
     builder: TableBuilder,
     number: FileNumber,
-    /// Of the whole file, if it is wanted.
+    /// The checksum of the whole file, if requested.
     sum: Option<Arc<AtomicU32>>,
     smallest: Option<Vec<u8>>,
     largest: Vec<u8>,
@@ -81,20 +82,20 @@ struct Current {
     overlapped_bytes: u64,
 }
 
-/// The tables of one job.
+/// Writes the tables of one job.
 pub struct TableOutputs<'a> {
     spec: OutputSpec<'a>,
     order: KeyOrder,
     current: Option<Current>,
     finished: Outputs,
-    /// Where the part of the current table begins; `None` for the beginning of all keys.
+    /// The start of the current table's part; `None` for the beginning of all keys.
     part_from: Option<Vec<u8>>,
     grandparent: usize,
     made: Vec<FileNumber>,
 }
 
 impl<'a> TableOutputs<'a> {
-    /// Nothing written yet.
+    /// Creates the outputs, without any table.
     #[must_use]
     pub fn new(spec: OutputSpec<'a>) -> Self {
         TableOutputs {
@@ -108,11 +109,12 @@ impl<'a> TableOutputs<'a> {
         }
     }
 
-    /// Adds an entry behind all others; `starts_key` says that it is the first of its user key. `tombstones` are
-    /// those of the whole job.
+    /// Appends an entry; `starts_key` marks the first entry of its user key.
+    ///
+    /// `tombstones` are those of the whole job.
     ///
     /// # Errors
-    /// What the file system fails with, or a builder refuses.
+    /// Those of the file system or the builder.
     pub fn add(
         &mut self,
         key: &[u8],
@@ -150,7 +152,7 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// The bytes of grandparents that end before `user_key` and were not passed yet.
+    /// The bytes of grandparents that end before `user_key` and were not counted yet.
     fn pass_grandparents(&mut self, user_key: &[u8]) -> u64 {
         let mut bytes = 0;
         while let Some(file) = self.spec.grandparents.get(self.grandparent)
@@ -188,7 +190,7 @@ impl<'a> TableOutputs<'a> {
         })
     }
 
-    /// The tombstones between the beginning of the current part and `to` that somebody still needs.
+    /// The needed tombstones between the start of the current part and `to`.
     fn part_tombstones(
         &self,
         to: Option<&[u8]>,
@@ -275,11 +277,12 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// Ends the last table, makes the directory entries durable, and gives the files. Dropped before, or after an error,
-    /// the outputs remove every file they made.
+    /// Ends the last table, syncs the directory, and returns the files.
+    ///
+    /// If dropped earlier, or after an error, the outputs remove every file they created.
     ///
     /// # Errors
-    /// What the file system fails with.
+    /// The errors of the file system.
     pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Outputs> {
         self.finish_table(None, tombstones)?;
         if !self.finished.files.is_empty() && !is_on(Sabotage::UnsyncedDirectoryOfTables) {
@@ -294,7 +297,7 @@ impl Drop for TableOutputs<'_> {
     fn drop(&mut self) {
         self.current = None;
         for &number in &self.made {
-            // A file that cannot be removed now is an orphan that the next open removes.
+            // A file that cannot be removed now is obsolete, and the next open removes it.
             let path = file_name::table(self.spec.directory, number);
             let _ = self.spec.fs.remove_file(&path);
         }

@@ -124,7 +124,11 @@ fn an_installed_state_is_recovered() {
             ..FamilyDescriptor::new("other")
         },
     ];
-    let options = VersionSetOptions::default();
+    // Blob files are not kept by a database that is written to.
+    let options = VersionSetOptions {
+        read_only: true,
+        ..VersionSetOptions::default()
+    };
     let fs = Arc::new(memory.crash_image(koeldb_fs::SurvivalPolicy::EntriesWithoutData, 0));
     let (set, report) = VersionSet::recover(fs, directory(), &families, options).unwrap();
     assert_eq!(report.manifest_number, 30);

@@ -1,19 +1,25 @@
-//! FIFO compaction: the oldest tables are dropped when there are too many bytes, or when they are too old. For
-//! caches and logs whose loss of old data is intended.
+//! FIFO compaction: drops the oldest tables when the total size or their age exceeds a limit.
+//!
+//! For caches and logs whose loss of old data is intended.
 
 use std::sync::Arc;
 
-use super::{CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings};
+use koeldb_base::sabotage::{Sabotage, is_on};
+
+use super::{
+    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
+    is_bottommost,
+};
 use crate::version::{FileMeta, Version};
 
-/// When FIFO drops files.
+/// The settings of FIFO compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FifoSettings {
-    /// Bytes of all tables above which the oldest are dropped.
+    /// The total size of tables above which the oldest are dropped.
     pub max_table_files_size: u64,
-    /// Seconds after which a table is dropped; 0 for never.
+    /// The age in seconds at which a table is dropped; 0 for never.
     pub ttl_secs: u64,
-    /// Join small files of level 0.
+    /// Whether to merge small files of level 0.
     pub allow_compaction: bool,
 }
 
@@ -27,21 +33,45 @@ impl Default for FifoSettings {
     }
 }
 
-/// The most urgent compaction, if one is due at `unix_secs`.
+/// Picks the most urgent compaction, if one is due at `unix_secs`.
+///
+/// Tables are dropped oldest first. A tree of another compaction style has tables on deeper levels:
+/// those of the deepest level are the oldest, and level 0 loses none before they are dropped.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings, unix_secs: u64) -> Option<CompactionPlan> {
-    let files = &version.levels[0].files;
-    if files.iter().any(|file| file.is_being_compacted()) {
+    let deepest = match is_on(Sabotage::FifoForgetsDeeperLevels) {
+        true => 0,
+        false => version.deepest_level(),
+    };
+    let is_busy = |level: usize| any_being_compacted(&version.levels[level].files);
+    if is_busy(0) || is_busy(deepest) {
         return None;
     }
-    by_age(version, files, settings, unix_secs)
-        .or_else(|| by_size(version, files, settings))
-        .or_else(|| join_small(version, files, settings))
+    by_age(version, deepest, settings, unix_secs)
+        .or_else(|| by_size(version, deepest, settings))
+        .or_else(|| join_small(version, settings))
+}
+
+/// Returns the groups of tables of `level` that are dropped together, in the order of dropping.
+///
+/// On level 0 that is oldest first. On deeper levels it is by key, since ages are unknown there,
+/// with all versions of a key.
+fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> {
+    let files = &version.levels[level].files;
+    if level == 0 {
+        return files.chunks(1).rev().collect();
+    }
+    let share_key = |a: &Arc<FileMeta>, b: &Arc<FileMeta>| {
+        let order = &version.order;
+        let touches = order.compare(a.largest_user_key(), b.smallest_user_key());
+        touches.is_eq() && !a.largest_is_exclusive()
+    };
+    files.chunk_by(share_key).collect()
 }
 
 fn by_age(
     version: &Version,
-    files: &[Arc<FileMeta>],
+    level: usize,
     settings: &PickSettings,
     unix_secs: u64,
 ) -> Option<CompactionPlan> {
@@ -49,48 +79,50 @@ fn by_age(
     if ttl == 0 {
         return None;
     }
-    let expired: Vec<Arc<FileMeta>> = files
-        .iter()
-        .rev()
-        .take_while(|file| {
-            file.creation_time > 0 && file.creation_time.saturating_add(ttl) < unix_secs
-        })
-        .cloned()
-        .collect();
-    drop_plan(version, expired, CompactionReason::FifoTtl)
+    let is_expired = |file: &Arc<FileMeta>| {
+        let written = file.newest_key_time();
+        written > 0 && written.saturating_add(ttl) < unix_secs
+    };
+    let are_expired = |files: &&[Arc<FileMeta>]| files.iter().all(is_expired);
+    let leaving = leaving(version, level).into_iter();
+    let expired: Vec<&[Arc<FileMeta>]> = match level {
+        0 => leaving.take_while(are_expired).collect(),
+        _ => leaving.filter(are_expired).collect(),
+    };
+    drop_plan(level, &expired, CompactionReason::FifoTtl)
 }
 
-fn by_size(
-    version: &Version,
-    files: &[Arc<FileMeta>],
-    settings: &PickSettings,
-) -> Option<CompactionPlan> {
+fn by_size(version: &Version, level: usize, settings: &PickSettings) -> Option<CompactionPlan> {
     let mut bytes = version.bytes();
     let mut dropped = Vec::new();
-    for file in files.iter().rev() {
+    for files in leaving(version, level) {
         if bytes <= settings.fifo.max_table_files_size {
             break;
         }
-        bytes = bytes.saturating_sub(file.bytes);
-        dropped.push(Arc::clone(file));
+        let freed: u64 = files.iter().map(|file| file.bytes).sum();
+        bytes = bytes.saturating_sub(freed);
+        dropped.push(files);
     }
-    drop_plan(version, dropped, CompactionReason::FifoMaxSize)
+    drop_plan(level, &dropped, CompactionReason::FifoMaxSize)
 }
 
+/// Returns the plan that drops tables of `level`, given in the order of dropping.
 fn drop_plan(
-    version: &Version,
-    mut files: Vec<Arc<FileMeta>>,
+    level: usize,
+    dropped: &[&[Arc<FileMeta>]],
     reason: CompactionReason,
 ) -> Option<CompactionPlan> {
-    if files.is_empty() {
+    if dropped.is_empty() {
         return None;
     }
-    files.reverse();
-    KeyRange::of(&version.order, &files)?;
+    let mut files = dropped.concat();
+    if level == 0 {
+        files.reverse();
+    }
     Some(CompactionPlan {
         reason,
-        inputs: vec![CompactionInput { level: 0, files }],
-        output_level: 0,
+        inputs: vec![CompactionInput { level, files }],
+        output_level: level,
         target_file_bytes: 0,
         max_grandparent_bytes: u64::MAX,
         grandparents: Vec::new(),
@@ -100,12 +132,9 @@ fn drop_plan(
     })
 }
 
-/// The newest files, as many as make one of at most a memtable's usual size.
-fn join_small(
-    version: &Version,
-    files: &[Arc<FileMeta>],
-    settings: &PickSettings,
-) -> Option<CompactionPlan> {
+/// Picks the newest small files of level 0 to merge them into one, if there are enough.
+fn join_small(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
+    let files = &version.levels[0].files;
     let trigger = settings.level0_file_num_compaction_trigger.max(2);
     if !settings.fifo.allow_compaction || files.len() < trigger {
         return None;
@@ -118,8 +147,14 @@ fn join_small(
     if small.len() < trigger {
         return None;
     }
-    let all = small.len() == files.len();
-    KeyRange::of(&version.order, &small)?;
+    let range = KeyRange::of(&version.order, &small)?;
+    let is_oldest = small.len() == files.len();
+    let nothing_below =
+        is_bottommost(version, 0, &range) || is_on(Sabotage::FifoForgetsDeeperLevels);
     let reason = CompactionReason::FifoReduceNumFiles;
-    Some(CompactionPlan::within_level0(reason, small, all))
+    Some(CompactionPlan::within_level0(
+        reason,
+        small,
+        is_oldest && nothing_below,
+    ))
 }

@@ -1,14 +1,16 @@
 //! Leveled compaction: each level below 0 is one run, about ten times as large as the one above.
 //!
-//! A level's score is its size over its target (for level 0, its file count over the trigger too); the level with
-//! the highest score of at least 1 gives a file, together with all it overlaps in the level below. With dynamic
-//! level sizes the targets follow from the last level's real size upwards, and data skips the empty levels
-//! above the base level (RocksDB: `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
+//! A level's score is its size over its target (for level 0, its file count over the trigger too).
+//! The level with the highest score of at least 1 provides a file, which is compacted with all it
+//! overlaps in the level below. With dynamic level sizes the targets are derived from the last
+//! level's actual size upwards, and data skips the empty levels above the base level (RocksDB:
+//! `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
 //!
-//! While level 0 cannot be compacted into the base level, since its older files or that level are being compacted, its newest
-//! files are merged among themselves if they become many (RocksDB: `db/compaction/compaction_picker.cc`,
-//! `PickCostBasedIntraL0Compaction`; 11.9): reads look at every file of level 0, and writes wait for there to be few. What
-//! was merged is large, so level 0 is due by its bytes as well as by the number of its files.
+//! While level 0 cannot be compacted into the base level, because its older files or that level are
+//! being compacted, its newest files are merged among themselves if they become many (RocksDB:
+//! `db/compaction/compaction_picker.cc`, `PickCostBasedIntraL0Compaction`; 11.9): reads visit every
+//! file of level 0, and writes stall on their number. The merged file is large, so level 0 is due
+//! by its bytes as well as by its file count.
 
 use std::sync::Arc;
 
@@ -18,17 +20,17 @@ use super::{
 };
 use crate::version::{FileMeta, Level, Version};
 
-/// Files of level 0 are merged among themselves if there are so many more than trigger a compaction.
+/// The number of files above the compaction trigger from which an intra-L0 compaction is picked.
 const LEVEL0_EXCESS: usize = 2;
-/// So many of them at least.
+/// The fewest files of an intra-L0 compaction.
 const LEVEL0_MERGED_MIN: usize = 4;
 
-/// How large levels should be.
+/// The target sizes of levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelTargets {
-    /// The level that compactions of level 0 write to.
+    /// The output level of level-0 compactions.
     pub base_level: usize,
-    /// Target bytes by level; `u64::MAX` for levels not in use. Index 0 has no meaning.
+    /// Target bytes by level; `u64::MAX` for unused levels. Index 0 has no meaning.
     pub bytes: Vec<u64>,
 }
 
@@ -54,7 +56,7 @@ fn factor_below(settings: &PickSettings, level: usize) -> f64 {
     settings.max_bytes_for_level_multiplier * additional
 }
 
-/// The targets for the tree as it is.
+/// Computes the targets for the current tree.
 #[must_use]
 pub fn level_targets(version: &Version, settings: &PickSettings) -> LevelTargets {
     let count = version.levels.len();
@@ -117,7 +119,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// The score of each level: 1 and above asks for a compaction. The last level has none.
+/// Computes the score of each level: 1 and above calls for a compaction. The last level has none.
 #[must_use]
 pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets) -> Vec<f64> {
     let count = version.levels.len();
@@ -133,8 +135,9 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
     let mut scores = vec![0.0; count];
     let (files, bytes) = idle(0);
     let by_count = ratio(files, settings.level0_file_num_compaction_trigger as u64);
-    // Not only by the base level's target, or a base level that has grown too large would never have its turn. (RocksDB weighs
-    // what is on its way down against the base level's score instead, which lets level 0 go first more often.)
+    // Not relative to the base level's target alone: a base level that has grown too large would
+    // never be picked. (RocksDB instead weighs the bytes on their way down against the base level's
+    // score, which favours level 0 more often.)
     let base_bytes = match settings.level_compaction_dynamic_level_bytes {
         true => version
             .levels
@@ -153,7 +156,8 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
         *score = if level >= targets.base_level {
             ratio(bytes, targets.bytes[level])
         } else if bytes > 0 {
-            // Data that lies above the base level, left there by another configuration, moves down at once.
+            // Data above the base level, left there by another configuration, moves down
+            // immediately.
             1.0 + ratio(bytes, settings.max_bytes_for_level_base)
         } else {
             0.0
@@ -162,8 +166,9 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
     scores
 }
 
-/// Bytes that compactions will have to rewrite before every level is within its target: what writes are
-/// slowed down by.
+/// Estimates the bytes that compactions must rewrite to bring every level within its target.
+///
+/// Writes are slowed down by it.
 #[must_use]
 pub fn pending_compaction_bytes(
     version: &Version,
@@ -194,7 +199,7 @@ pub fn pending_compaction_bytes(
     pending
 }
 
-/// The most urgent compaction, if one is due.
+/// Picks the most urgent compaction, if one is due.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let targets = level_targets(version, settings);
@@ -210,7 +215,7 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
             pick_level0(version, settings, &targets)
                 .or_else(|| pick_within_level0(version, settings))
         } else if level0_waits && level == targets.base_level {
-            // What is more urgent waits for this level to be left alone.
+            // A more urgent compaction waits for this level to become idle.
             None
         } else {
             pick_from_level(version, settings, &targets, level)
@@ -240,14 +245,14 @@ fn pick_level0(
     )
 }
 
-/// The newest files, as long as one more does not make it more work to be rid of one.
+/// The newest level-0 files, as long as the bytes per removed file do not rise.
 fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let files = &version.levels[0].files;
     if files.len() < settings.level0_file_num_compaction_trigger + LEVEL0_EXCESS {
         return None;
     }
-    // If the oldest file is left alone and another is not, level 0 waits for a merge like this. Began more of them meanwhile,
-    // it might wait for ever.
+    // If the oldest file is idle and another is not, level 0 waits for such a merge. If more of
+    // them started in the meantime, it might wait forever.
     let oldest_is_idle = !files.last()?.is_being_compacted();
     if oldest_is_idle && any_being_compacted(files) {
         return None;
@@ -306,7 +311,7 @@ fn pick_from_level(
     })
 }
 
-/// How many bytes of the level below a file drags along, per thousand of its own: the least first
+/// The bytes of the level below that a file overlaps, per thousand of its own: the least first
 /// (`kMinOverlappingRatio`).
 fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u64 {
     let files = &version.levels[below].files;
@@ -328,7 +333,9 @@ fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u
     overlapped.saturating_mul(1000) / file.bytes.max(1)
 }
 
-/// The plan that moves `inputs` of `level` to `output_level`, unless something in its way is being compacted.
+/// Plans the compaction of `inputs` of `level` unless a conflicting one is running.
+///
+/// Its output goes to `output_level`.
 pub(crate) fn plan(
     version: &Version,
     settings: &PickSettings,
@@ -358,7 +365,8 @@ pub(crate) fn plan(
         grow_inputs(version, settings, level, &mut inputs, &below);
     }
     range = KeyRange::of(&version.order, inputs.iter().chain(&below))?;
-    // Between the levels nothing may overlap what passes by; levels above the base level are empty or drained.
+    // No file between the levels may overlap the moved data; levels above the base level are empty
+    // or being drained.
     let passes_by = (level + 1..output_level).any(|between| {
         version.levels[between]
             .files
@@ -400,7 +408,7 @@ pub(crate) fn plan(
     })
 }
 
-/// Takes more files of the upper level where that drags along no more of the lower one.
+/// Adds files of the upper level that do not add files of the lower one.
 fn grow_inputs(
     version: &Version,
     settings: &PickSettings,

@@ -1,4 +1,4 @@
-//! Compactions that a user asked for: one level of a key range at a time.
+//! Manual compactions: one level of a key range at a time.
 
 use std::sync::Arc;
 
@@ -11,8 +11,10 @@ use super::{
 };
 use crate::version::{FileMeta, Version};
 
-/// The compaction of the files of `level` that overlap the closed range of user keys, into `output_level`: the level
-/// itself rewrites it in place. `None` if there is nothing to do or something in the way is being compacted.
+/// Picks a compaction of the files of `level` that overlap a closed range of user keys.
+///
+/// If `output_level` is the level itself, the files are rewritten in place. `None` if there is
+/// nothing to do or a conflicting compaction is running.
 #[must_use]
 pub fn pick(
     version: &Version,
@@ -39,9 +41,10 @@ pub fn pick(
     Some(plan)
 }
 
-/// The compaction of the tables with these numbers, and of everything that must go with them, into `output_level`: all
-/// levels from the first named table's to the output take part with what overlaps. `None` if something in the way is
-/// being compacted, or the output would lie above an input.
+/// Picks a compaction of the tables with these numbers, and all files that must join them.
+///
+/// All overlapping files on the levels from the first named table's to the output join. `None` if a
+/// conflicting compaction is running, or the output would be above an input.
 #[must_use]
 pub fn pick_files(
     version: &Version,
@@ -118,8 +121,10 @@ pub fn pick_files(
     })
 }
 
-/// The files of level 0 that go with the named ones: those between them, for a run in the middle must not be left behind,
-/// and if the output lies deeper also all older ones, for they must not end up above it.
+/// The files of level 0 that join the named ones.
+///
+/// These are those between them, because a run in the middle must not be left behind; and if the
+/// output is deeper also all older ones, because they must not end up above it.
 fn level0_inputs(
     files: &[Arc<FileMeta>],
     named: &[Arc<FileMeta>],

@@ -1,8 +1,8 @@
-//! The choice of compactions: pure functions from a [`Version`] to an optional [`CompactionPlan`].
+//! Compaction pickers: pure functions from a [`Version`] to an optional [`CompactionPlan`].
 //!
-//! A picker changes nothing. The database marks a plan's inputs as being compacted before it asks for the next
-//! plan, so that plans that run at the same time never share a file; pickers leave out marked files and any
-//! input whose output range would meet one.
+//! A picker changes nothing. The database marks a plan's inputs as being compacted before it
+//! requests the next plan, so that concurrent compactions never share a file; pickers skip marked
+//! files and any input whose output range would overlap one.
 
 pub mod fifo;
 pub mod leveled;
@@ -17,33 +17,33 @@ use koeldb_base::KeyOrder;
 
 use crate::version::{FileMeta, Version};
 
-/// Why a compaction runs; the names are RocksDB's.
+/// The reason for a compaction, under RocksDB's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompactionReason {
     /// Level 0 has too many files.
     LevelL0FilesNum,
-    /// A level is over its size.
+    /// A level exceeds its target size.
     LevelMaxLevelSize,
-    /// Universal: too much space for what is live.
+    /// Universal: too much space relative to live data.
     UniversalSizeAmplification,
     /// Universal: neighbouring runs of similar size.
     UniversalSizeRatio,
     /// Universal: too many runs.
     UniversalSortedRunNum,
-    /// FIFO: over its size; files are dropped.
+    /// FIFO: the total size is exceeded; files are dropped.
     FifoMaxSize,
-    /// FIFO: files are too old; they are dropped.
+    /// FIFO: files have expired; they are dropped.
     FifoTtl,
-    /// FIFO: small files of level 0 are joined.
+    /// FIFO: small files of level 0 are merged.
     FifoReduceNumFiles,
-    /// A user asked.
+    /// A manual compaction.
     ManualCompaction,
     /// Files marked for compaction.
     FilesMarkedForCompaction,
 }
 
-/// The files of one level that take part.
+/// The input files of one level.
 #[derive(Clone, Debug)]
 pub struct CompactionInput {
     /// Their level.
@@ -52,31 +52,32 @@ pub struct CompactionInput {
     pub files: Vec<Arc<FileMeta>>,
 }
 
-/// One compaction, decided on and not begun.
+/// A planned compaction, not begun.
 #[derive(Clone, Debug)]
 pub struct CompactionPlan {
-    /// Why it runs.
+    /// The reason for it.
     pub reason: CompactionReason,
-    /// What it reads, upper levels first.
+    /// The inputs, upper levels first.
     pub inputs: Vec<CompactionInput>,
-    /// Where its output goes.
+    /// The output level.
     pub output_level: usize,
-    /// Where an output file ends, in bytes.
+    /// The size at which an output file is cut.
     pub target_file_bytes: u64,
-    /// How many bytes of the level below the output one output file may overlap.
+    /// The limit of the grandparent bytes that one output file may overlap.
     pub max_grandparent_bytes: u64,
     /// The files of the level below the output that overlap its range.
     pub grandparents: Vec<Arc<FileMeta>>,
-    /// Whether nothing lies below the output in its range.
+    /// Whether there is nothing below the output in its range.
     pub bottommost: bool,
-    /// Whether the inputs may change their level without being read.
+    /// Whether the inputs can be moved to another level without being read.
     pub trivial_move: bool,
     /// Whether the inputs are dropped without being read.
     pub deletion_only: bool,
 }
 
 impl CompactionPlan {
-    /// The plan that makes one file of level 0 of neighbouring ones; `bottommost` if they are all there is.
+    /// Plans a merge of adjacent files of level 0 into one; `bottommost` if they are the whole
+    /// tree.
     pub(crate) fn within_level0(
         reason: CompactionReason,
         files: Vec<Arc<FileMeta>>,
@@ -116,30 +117,30 @@ impl CompactionPlan {
     }
 }
 
-/// What pickers of several styles decide by.
+/// The settings of the pickers of several styles.
 #[derive(Clone, Debug)]
 pub struct PickSettings {
-    /// Files of level 0, or runs, that trigger a compaction.
+    /// The number of level-0 files, or runs, that triggers a compaction.
     pub level0_file_num_compaction_trigger: usize,
-    /// Target bytes of the first level below 0.
+    /// The target size of the first level below 0.
     pub max_bytes_for_level_base: u64,
-    /// How much larger each next level is.
+    /// The growth factor from each level to the next.
     pub max_bytes_for_level_multiplier: f64,
-    /// More factors, one a level; a missing one is 1.
+    /// Additional factors by level; a missing one is 1.
     pub max_bytes_for_level_multiplier_additional: Vec<i32>,
-    /// Fill the tree from its last level up.
+    /// Whether levels are filled from the last level up.
     pub level_compaction_dynamic_level_bytes: bool,
-    /// Bytes of a table of the first level below 0.
+    /// The table size of the first level below 0.
     pub target_file_size_base: u64,
-    /// How much larger tables get with each level.
+    /// The growth factor of table sizes with each level.
     pub target_file_size_multiplier: u64,
-    /// Bytes one compaction may read, roughly.
+    /// The approximate limit of the bytes one compaction may read.
     pub max_compaction_bytes: u64,
-    /// Bytes that one table may have.
+    /// The largest table.
     pub table_bytes_max: u64,
-    /// Universal style.
+    /// The settings of universal compaction.
     pub universal: universal::UniversalSettings,
-    /// FIFO style.
+    /// The settings of FIFO compaction.
     pub fifo: fifo::FifoSettings,
 }
 
@@ -162,7 +163,7 @@ impl Default for PickSettings {
 }
 
 impl PickSettings {
-    /// Where a table of `level` ends when `base_level` is the first level below 0 in use.
+    /// The table size of `level` if `base_level` is the first used level below 0.
     #[must_use]
     pub fn target_file_bytes(&self, level: usize, base_level: usize) -> u64 {
         (base_level..level).fold(self.target_file_size_base, |bytes, _| {
@@ -171,7 +172,7 @@ impl PickSettings {
     }
 }
 
-/// A closed range of user keys; its end is excluded if a range tombstone ends there.
+/// A closed range of user keys; its end is exclusive if a range tombstone ends there.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRange {
     pub(crate) smallest: Vec<u8>,
@@ -241,8 +242,10 @@ impl KeyRange {
     }
 }
 
-/// All files of `level` that must go together with `files`: on level 0 every file that overlaps, transitively;
-/// below, neighbours that share a user key at the border.
+/// Adds all files of `level` that must be compacted together with `files`.
+///
+/// On level 0 these are all overlapping files, transitively; below, neighbours that share a
+/// boundary user key.
 pub(crate) fn expand_to_clean_cut(
     version: &Version,
     level: usize,

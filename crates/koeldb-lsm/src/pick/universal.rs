@@ -1,8 +1,9 @@
-//! Universal compaction: runs ordered by age, newest first, merged with their neighbours when sizes or counts ask
-//! for it; fewer rewrites than leveled, more space (RocksDB: `db/compaction/compaction_picker_universal.cc`).
+//! Universal compaction: merges sorted runs, ordered by age, by their sizes and number.
 //!
-//! A run is one file of level 0, or a whole deeper level. Three rules are tried in turn: total size against the
-//! oldest run (size amplification), runs of similar size (size ratio), and the number of runs.
+//! It rewrites less than leveled compaction and takes more space (RocksDB:
+//! `db/compaction/compaction_picker_universal.cc`). A run is one file of level 0, or a whole deeper
+//! level. Three rules are tried in turn: total size relative to the oldest run (size
+//! amplification), runs of similar size (size ratio), and the number of runs.
 
 use std::sync::Arc;
 
@@ -11,20 +12,20 @@ use super::{
 };
 use crate::version::{FileMeta, Version};
 
-/// When runs of universal compaction are merged.
+/// The settings of universal compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniversalSettings {
-    /// Percent by which a next run may be larger than all before it together and still join.
+    /// The percentage by which a run may exceed the total of the newer ones and still be included.
     pub size_ratio: u32,
-    /// The fewest runs one compaction merges.
+    /// The smallest number of runs merged in one compaction.
     pub min_merge_width: usize,
-    /// The most runs one compaction merges.
+    /// The largest number of runs merged in one compaction.
     pub max_merge_width: usize,
-    /// Percent of the oldest run's size that all newer ones may have together.
+    /// The limit of the total size of newer runs, as a percentage of the oldest run's size.
     pub max_size_amplification_percent: u32,
-    /// Compare a next run with the newest one instead of with the sum.
+    /// Whether a run is compared with the newest one instead of with the total.
     pub stop_on_similar_size: bool,
-    /// Move single runs that nothing overlaps without rewriting them.
+    /// Whether single runs without overlap are moved without being rewritten.
     pub allow_trivial_move: bool,
 }
 
@@ -69,7 +70,7 @@ fn runs(version: &Version) -> Vec<Run> {
     runs
 }
 
-/// How many sorted runs the tree has.
+/// The number of sorted runs of the tree.
 #[must_use]
 pub fn run_count(version: &Version) -> usize {
     version.levels[0].files.len()
@@ -81,7 +82,7 @@ pub fn run_count(version: &Version) -> usize {
             .count()
 }
 
-/// The most urgent compaction, if one is due.
+/// Picks the most urgent compaction, if one is due.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let runs = runs(version);
@@ -148,7 +149,7 @@ fn pick_by_amplification(
     )
 }
 
-/// The first stretch of idle neighbouring runs, newest first, in which no next run is much larger than those before.
+/// The first sequence of idle adjacent runs, newest first, none much larger than those before it.
 fn similar_runs(
     runs: &[Run],
     universal: &UniversalSettings,
@@ -204,7 +205,7 @@ fn plan(
     merge(version, settings, &runs[chosen], output_level, reason)
 }
 
-/// Every run into the last level: what a manual compaction of the whole range does.
+/// Plans a merge of all runs into the last level, as in a manual compaction of the whole range.
 #[must_use]
 pub fn pick_all(
     version: &Version,

@@ -1,8 +1,9 @@
-//! From one version to the next, by edits.
+//! Builds a version from a base version and edits.
 //!
-//! A builder takes any number of edits and makes one version of them, so that a recovery does not build the
-//! versions between. What an edit claims of the tree is checked as it is applied; the order and disjointness of
-//! files when the version is made. Files that no edit touches are shared with the version before.
+//! A builder applies any number of edits and builds one version from them, so that recovery does
+//! not build the intermediate versions. Each edit is checked against the tree as it is applied, and
+//! the order and disjointness of files when the version is built. Unchanged files are shared with
+//! the base.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -19,21 +20,22 @@ use koeldb_base::{Error, KeyOrder, Result};
 use super::edit::{BlobGarbage, VersionEdit};
 use super::version::{BlobFile, FileMeta, Level, Version};
 
-/// What to do about files of level 0 whose writer recorded no epoch.
+/// The handling of level-0 files without a recorded epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingEpochs {
-    /// Give every file of the tree a new epoch, by levels and sequence numbers: for a tree read from a MANIFEST.
+    /// Give every file of the tree a new epoch, by levels and sequence numbers: for a tree read
+    /// from a MANIFEST.
     Assign,
-    /// It is an error: the files are ours.
+    /// Return an error: the files were written by this engine.
     Refuse,
 }
 
-/// Where a file is while edits are applied.
+/// The location of a file while edits are applied.
 #[derive(Debug)]
 struct Place {
     /// Its level in the base.
     base_level: Option<usize>,
-    /// Its level now, unless it was removed.
+    /// Its current level, unless it was removed.
     now: Option<(usize, Arc<FileMeta>)>,
 }
 
@@ -42,15 +44,15 @@ struct Place {
 pub struct VersionBuilder {
     base: Arc<Version>,
     places: HashMap<FileNumber, Place>,
-    /// Files that came to a level, by level; a file may have left again.
+    /// Files added to each level; some may have been removed again.
     added: BTreeMap<usize, Vec<FileNumber>>,
-    /// Levels of the base that lost a file or hold another under the same number.
+    /// Levels of the base that lost a file or have another one with the same number.
     touched: Vec<bool>,
     blob_files: BTreeMap<FileNumber, BlobFile>,
 }
 
 impl VersionBuilder {
-    /// A builder on `base`.
+    /// Creates a builder on `base`.
     #[must_use]
     pub fn new(base: Arc<Version>) -> Self {
         let places = base
@@ -72,10 +74,10 @@ impl VersionBuilder {
         }
     }
 
-    /// Applies the files of `edit`: first those that leave, then those that come.
+    /// Applies the file changes of `edit`: removals first, then additions.
     ///
     /// # Errors
-    /// `Corruption` if the edit contradicts the tree; the builder is of no use then.
+    /// `Corruption` if the edit contradicts the tree; the builder is then unusable.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         for &(level, number) in &edit.deleted_files {
             self.delete(level, number)?;
@@ -179,11 +181,11 @@ impl VersionBuilder {
         }
     }
 
-    /// The version with all edits applied.
+    /// Builds the version with all edits applied.
     ///
     /// # Errors
-    /// `Corruption` if files contradict each other; `InvalidArgument` if a file lies on a level that the family is
-    /// not configured to have.
+    /// `Corruption` if files contradict each other; `InvalidArgument` if a file is on a level
+    /// beyond the configured ones.
     pub fn finish(mut self, missing_epochs: MissingEpochs) -> Result<Version> {
         let order = &self.base.order;
         let level_count = self.base.levels.len();
@@ -241,7 +243,7 @@ impl VersionBuilder {
     }
 }
 
-/// Newest first by epoch; where epochs agree, by sequence numbers.
+/// Newest first by epoch; for equal epochs, by sequence numbers.
 fn newest_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch.cmp(&a.epoch).then_with(|| newest_seqno_first(a, b))
 }
@@ -263,8 +265,10 @@ fn sort(level: usize, order: &KeyOrder, files: &mut [Arc<FileMeta>]) {
     }
 }
 
-/// Gives every file an epoch, as RocksDB does for a tree of a release without them: one to each deeper level, the
-/// deepest the oldest, then one to each file of level 0 by its sequence numbers.
+/// Gives every file an epoch, like RocksDB for a tree of a release without epochs.
+///
+/// Each deeper level gets one, the deepest the oldest; then each file of level 0 gets one by its
+/// sequence numbers.
 fn assign_epochs(levels: &mut [Level]) -> Result<()> {
     let too_many = || Error::corruption("too many files for epochs");
     let mut epoch = 0_u64;
@@ -287,7 +291,7 @@ fn assign_epochs(levels: &mut [Level]) -> Result<()> {
     Ok(())
 }
 
-/// Checks what neighbours on a level must be to each other.
+/// Checks the order of adjacent files on a level.
 fn check(level: usize, order: &KeyOrder, files: &Level) -> Result<()> {
     for pair in files.files.windows(2) {
         let [a, b] = pair else { continue };
@@ -315,8 +319,8 @@ fn overlap(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
 
 /// Drops the blob files that no table can refer to any more.
 ///
-/// A table names only the oldest blob file it refers to, so a file is kept while an older one is named, unless all
-/// of it is garbage.
+/// A table names only the oldest blob file it refers to, so a file is kept while an older one is
+/// named, unless all of it is garbage.
 fn keep_linked(
     blob_files: BTreeMap<FileNumber, BlobFile>,
     levels: &[Level],

@@ -1,12 +1,14 @@
-//! A change of the tree, as the MANIFEST records it.
+//! Version edits: changes of the tree, as recorded in the MANIFEST.
 //!
 //! ```text
-//! edit  = (varint32 tag, payload)…          until the record ends; no fields at all are an edit that changes nothing
-//! file  = level number bytes smallest largest smallest_seqno largest_seqno (varint32 tag, lp value)… 1
+//! edit  = (varint32 tag, payload)…     until the record ends; without fields, nothing changes
+//! file  = level number bytes smallest largest smallest_seqno largest_seqno
+//!         (varint32 tag, lp value)… 1
 //! ```
 //!
-//! Tags, payloads and the order of fields are RocksDB's (`db/version_edit.cc`; `docs/formats/manifest.md`). Tags
-//! with bit 13 set may be skipped by those who do not know them, except four old ones that lack a length.
+//! Tags, payloads and the order of fields are RocksDB's (`db/version_edit.cc`;
+//! `docs/formats/manifest.md`). Unknown tags with bit 13 set may be skipped, except four old ones
+//! that lack a length.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -25,21 +27,21 @@ use koeldb_base::{Error, Result, SeqNo};
 
 use super::version::{BlobFile, FileMeta};
 
-/// Levels beyond this number are nobody's.
+/// The largest valid level.
 pub const LEVEL_MAX: usize = 255;
 
-/// File numbers are at most this.
+/// The largest valid file number.
 pub const FILE_NUMBER_MAX: FileNumber = (1 << 62) - 1;
 
 /// The longest name of a column family, in bytes.
 pub const FAMILY_NAME_BYTES_MAX: usize = 64 << 10;
 
-/// A change of what families there are.
+/// The creation or drop of a column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FamilyChange {
-    /// The family of the edit comes into being under this name.
+    /// Creates the edit's family with this name.
     Add(String),
-    /// The family of the edit is gone.
+    /// Drops the edit's family.
     Drop,
 }
 
@@ -52,61 +54,62 @@ pub struct WalAddition {
     pub synced_bytes: Option<u64>,
 }
 
-/// Blobs of a blob file that nothing refers to any more.
+/// Blobs of a blob file that became unreferenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobGarbage {
     /// The blob file.
     pub number: FileNumber,
-    /// How many blobs more.
+    /// The number of additional garbage blobs.
     pub count: u64,
-    /// Their bytes.
+    /// Their size.
     pub bytes: u64,
 }
 
-/// One change, of one family or of the database.
+/// A change of one family or of the database.
 #[derive(Clone, Debug, Default)]
 pub struct VersionEdit {
-    /// The family that the edit is about; 0 also for edits about the database.
+    /// The family of the edit; 0 also for edits of the database.
     pub family: u32,
     /// The id of the database.
     pub db_id: Option<Vec<u8>>,
     /// The name of the family's comparator.
     pub comparator: Option<String>,
-    /// Logs with smaller numbers hold nothing of the family that is not in its tables.
+    /// Logs with smaller numbers have no data of the family outside its tables.
     pub log_number: Option<FileNumber>,
-    /// Always 0 in files of today.
+    /// Always 0 in current files.
     pub prev_log_number: Option<FileNumber>,
-    /// The next file number to hand out.
+    /// The next file number to allocate.
     pub next_file_number: Option<FileNumber>,
-    /// The largest id a family ever had.
+    /// The largest id that a family ever had.
     pub max_column_family: Option<u32>,
-    /// Logs with smaller numbers are not needed by anyone.
+    /// Logs with smaller numbers are not needed.
     pub min_log_number_to_keep: Option<FileNumber>,
     /// The last sequence number in use.
     pub last_seqno: Option<SeqNo>,
-    /// Where the next compaction of a level starts, as internal keys. Written by RocksDB; not used here.
+    /// The start of the next compaction of a level, as internal keys. Written by RocksDB; unused
+    /// here.
     pub compact_cursors: Vec<(usize, Vec<u8>)>,
-    /// Tables that leave the tree, with the level they are on.
+    /// Removed tables, with their levels.
     pub deleted_files: Vec<(usize, FileNumber)>,
-    /// Tables that enter the tree, with their level.
+    /// Added tables, with their levels.
     pub added_files: Vec<(usize, Arc<FileMeta>)>,
-    /// Blob files that come into being.
+    /// Added blob files.
     pub added_blob_files: Vec<BlobFile>,
     /// Blobs that became garbage.
     pub blob_garbage: Vec<BlobGarbage>,
-    /// Logs that are tracked from here on.
+    /// Logs tracked from here on.
     pub wal_additions: Vec<WalAddition>,
-    /// Tracked logs with smaller numbers are gone.
+    /// Tracked logs with smaller numbers are obsolete.
     pub wal_deletion: Option<FileNumber>,
-    /// A change of what families there are.
+    /// The creation or drop of the family.
     pub family_change: Option<FamilyChange>,
-    /// The edit belongs to a group that takes effect as one; so many edits of it follow.
+    /// The number of following edits in the same atomic group.
     pub remaining_in_group: Option<u32>,
-    /// The oldest timestamp whose history is kept. Written by RocksDB; not used here.
+    /// The oldest timestamp whose history is kept. Written by RocksDB; unused here.
     pub full_history_ts_low: Option<Vec<u8>>,
-    /// Whether timestamps in keys reach the tables.
+    /// Whether timestamps in keys are persisted in tables.
     pub persist_timestamps: Option<bool>,
-    /// About how long the MANIFEST was when it was last written anew.
+    /// The approximate length of the MANIFEST when it was last rewritten.
     pub compacted_manifest_bytes: Option<u64>,
 }
 
@@ -130,7 +133,7 @@ mod tag {
     pub(super) const IN_ATOMIC_GROUP: u32 = 300;
     pub(super) const BLOB_ADDITION: u32 = 400;
     pub(super) const BLOB_GARBAGE: u32 = 401;
-    /// Tags with this bit may be skipped; their payload has a length.
+    /// Tags with this bit may be skipped; their payload has a length prefix.
     pub(super) const IGNORABLE: u32 = 1 << 13;
     pub(super) const DB_ID: u32 = 8193;
     pub(super) const OLD_BLOB_ADDITION: u32 = 8194;
@@ -163,7 +166,7 @@ mod file_tag {
     pub(super) const TIMESTAMPS_PERSISTED: u32 = 16;
     pub(super) const OPEN_METADATA: u32 = 17;
     pub(super) const PATH_ID: u32 = 65;
-    /// Tags with this bit must be understood.
+    /// Custom file field tags with this bit must not be skipped.
     pub(super) const INCOMPATIBLE: u32 = 1 << 6;
     /// In the order they are written.
     pub(super) const KEPT: [u32; 4] = [
@@ -179,7 +182,7 @@ const WAL_TERMINATE: u32 = 1;
 const BLOB_TERMINATE: u32 = 0;
 
 impl VersionEdit {
-    /// An edit of `family` that changes nothing yet.
+    /// Creates an edit of `family` without changes.
     #[must_use]
     pub fn of(family: u32) -> Self {
         VersionEdit {
@@ -188,7 +191,7 @@ impl VersionEdit {
         }
     }
 
-    /// Appends the edit's bytes, fields in the order of RocksDB 11.9.
+    /// Appends the encoded edit, with fields in the order of RocksDB 11.9.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_lp(out, tag::DB_ID, self.db_id.as_deref());
         put_lp(
@@ -265,7 +268,7 @@ impl VersionEdit {
         );
     }
 
-    /// The edit's bytes.
+    /// The encoded edit.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -276,8 +279,8 @@ impl VersionEdit {
     /// Decodes one record of a MANIFEST.
     ///
     /// # Errors
-    /// `Corruption` for bytes that are no edit, or numbers out of their range; `NotSupported` for files in other
-    /// directories than the database's.
+    /// `Corruption` for bytes that are no edit, or numbers out of their range; `NotSupported` for
+    /// files in other directories than the database's.
     pub fn decode(record: &[u8]) -> Result<Self> {
         let mut edit = VersionEdit::default();
         let mut input = record;
@@ -304,7 +307,7 @@ impl VersionEdit {
             tag::LAST_SEQNO => self.last_seqno = Some(take_seqno(input)?),
             tag::COMPACT_CURSOR => {
                 let level = take_level(input)?;
-                self.compact_cursors.push((level, take_key(input)?));
+                self.compact_cursors.push((level, take_bound(input)?));
             }
             tag::DELETED_FILE => {
                 let level = take_level(input)?;
@@ -342,7 +345,7 @@ impl VersionEdit {
         Ok(())
     }
 
-    /// Decodes a field whose payload has a length. Bytes behind what is known of it are a later release's.
+    /// Decodes a length-prefixed field. Later releases may append bytes to known payloads.
     fn decode_prefixed(&mut self, tag: u32, payload: &mut &[u8]) -> Result<()> {
         match tag {
             tag::FULL_HISTORY_TS_LOW if payload.is_empty() => {
@@ -363,7 +366,7 @@ impl VersionEdit {
         Ok(())
     }
 
-    /// A file in one of the forms that today's writers have left.
+    /// Decodes a legacy file entry (kNewFile, 2, 3), which current versions no longer write.
     fn take_old_file(&mut self, tag: u32, input: &mut &[u8]) -> Result<()> {
         let level = take_level(input)?;
         let number = take_file_number(input)?;
@@ -453,7 +456,7 @@ fn take_level(input: &mut &[u8]) -> Result<usize> {
     Ok(level)
 }
 
-/// A file number that may be 0 for none.
+/// Takes a file number that may be 0 for none.
 fn take_log_number(input: &mut &[u8]) -> Result<FileNumber> {
     checked_log_number(take_varint64(input)?)
 }
@@ -484,10 +487,10 @@ fn take_seqno(input: &mut &[u8]) -> Result<SeqNo> {
     Ok(seqno)
 }
 
-fn take_key(input: &mut &[u8]) -> Result<Vec<u8>> {
-    let key = take_length_prefixed(input)?;
-    InternalKey::parse(key)?;
-    Ok(key.to_vec())
+fn take_bound(input: &mut &[u8]) -> Result<Vec<u8>> {
+    let bound = take_length_prefixed(input)?;
+    InternalKey::check_bound(bound)?;
+    Ok(bound.to_vec())
 }
 
 fn seqno_of(key: &[u8]) -> SeqNo {
@@ -499,8 +502,8 @@ fn seqno_of(key: &[u8]) -> SeqNo {
 
 fn take_file_body(number: FileNumber, input: &mut &[u8]) -> Result<FileMeta> {
     let bytes = take_varint64(input)?;
-    let smallest = take_key(input)?;
-    let largest = take_key(input)?;
+    let smallest = take_bound(input)?;
+    let largest = take_bound(input)?;
     Ok(FileMeta::new(number, bytes, smallest, largest))
 }
 

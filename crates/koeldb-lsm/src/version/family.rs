@@ -1,4 +1,4 @@
-//! A column family as a version set keeps it, and the counters it shares with all threads.
+//! A column family in a version set, and the counters it shares with all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,22 +8,22 @@ use koeldb_base::file_name::FileNumber;
 
 use super::version::Version;
 
-/// The name of the family that always exists.
+/// The name of the default family.
 pub const DEFAULT_FAMILY: &str = "default";
 
-/// A family as a user opens it.
+/// The parameters for opening a family.
 #[derive(Clone, Debug)]
 pub struct FamilyDescriptor {
     /// Its name.
     pub name: String,
-    /// The order of its keys.
+    /// The key order.
     pub order: KeyOrder,
     /// The number of levels.
     pub level_count: usize,
 }
 
 impl FamilyDescriptor {
-    /// A family in bytewise order with seven levels.
+    /// Creates a descriptor with bytewise order and seven levels.
     pub fn new(name: impl Into<String>) -> Self {
         FamilyDescriptor {
             name: name.into(),
@@ -33,12 +33,14 @@ impl FamilyDescriptor {
     }
 }
 
-/// A family that is open.
+/// An open family.
 #[derive(Debug)]
 pub struct Family {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) log_number: FileNumber,
+    /// At least `log_number`; the next edit that advances log numbers records the difference.
+    pub(super) needed_from: FileNumber,
     pub(super) epochs: Epochs,
     pub(super) current: Arc<Version>,
 }
@@ -49,12 +51,13 @@ impl Family {
             id,
             name,
             log_number,
+            needed_from: log_number,
             epochs: Epochs::behind(&current),
             current: Arc::new(current),
         }
     }
 
-    /// Its id, never used again.
+    /// Its id, which is never reused.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
@@ -66,13 +69,21 @@ impl Family {
         &self.name
     }
 
-    /// Logs with smaller numbers hold nothing of it that is not in its tables.
+    /// The recorded log number: logs with smaller numbers have no data of it outside its tables.
     #[must_use]
     pub fn log_number(&self) -> FileNumber {
         self.log_number
     }
 
-    /// The epochs of its tables to come.
+    /// The log number known in memory, which may be ahead of the recorded one.
+    ///
+    /// It must not be the reason to remove a log.
+    #[must_use]
+    pub fn needed_from(&self) -> FileNumber {
+        self.needed_from
+    }
+
+    /// The epochs of its future tables.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
@@ -85,7 +96,7 @@ impl Family {
     }
 }
 
-/// Hands out file numbers, to any thread.
+/// Allocates file numbers, for any thread.
 #[derive(Clone, Debug)]
 pub struct FileNumbers(Arc<AtomicU64>);
 
@@ -94,26 +105,26 @@ impl FileNumbers {
         FileNumbers(Arc::new(AtomicU64::new(next)))
     }
 
-    /// A number that no file has.
+    /// Returns an unused file number.
     #[must_use]
     pub fn next(&self) -> FileNumber {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number that will be handed out next.
+    /// The number that will be allocated next.
     #[must_use]
     pub fn peek(&self) -> FileNumber {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Makes all numbers handed out from now on larger than `number`.
+    /// Makes all numbers allocated from now on larger than `number`.
     pub fn skip(&self, number: FileNumber) {
         self.0
             .fetch_max(number.saturating_add(1), Ordering::Relaxed);
     }
 }
 
-/// Hands out the epochs of a family's tables, to any thread: a flush takes one for each table it writes.
+/// Allocates the epochs of a family's tables, for any thread: a flush takes one for each table.
 #[derive(Clone, Debug)]
 pub struct Epochs(Arc<AtomicU64>);
 
@@ -123,7 +134,7 @@ impl Epochs {
         Epochs(Arc::new(AtomicU64::new(largest.unwrap_or(0) + 1)))
     }
 
-    /// An epoch newer than all before.
+    /// Returns an epoch newer than all before.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Versions of the tree and the edits between them.
 //!
-//! A [`Version`] is one state of one family's tree. A [`VersionEdit`] says what changes; [`builder`] makes the next
-//! version of it, and [`VersionSet`] records it in the MANIFEST first.
+//! A [`Version`] is one state of one family's tree. A [`VersionEdit`] describes a change;
+//! [`VersionSet`] records it in the MANIFEST and [`builder`] applies it to build the next version.
 
 pub mod builder;
 pub mod edit;
@@ -18,5 +18,5 @@ pub mod version;
 pub use edit::VersionEdit;
 pub use family::{Epochs, Family, FamilyDescriptor, FileNumbers};
 pub use search::Batch;
-pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions};
+pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
 pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};

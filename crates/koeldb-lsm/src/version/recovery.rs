@@ -1,4 +1,4 @@
-//! The state that a MANIFEST records: its edits applied in order to nothing.
+//! Recovers the state that a MANIFEST records, by applying its edits in order.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Limits, Result, SeqNo};
 use koeldb_fs::FileSystem;
 
@@ -20,7 +21,7 @@ use super::set::{ManifestReport, VersionSetOptions};
 use super::version::Version;
 use crate::manifest::ManifestReader;
 
-/// What a MANIFEST says.
+/// The recovered state.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) db_id: Option<String>,
@@ -48,6 +49,7 @@ pub(super) fn read(
     let mut reader = ManifestReader::open(fs, directory, number)?;
     let mut replay = Replay::new(Some(families));
     replay.run(&mut reader)?;
+    replay.check_comparators()?;
     let mut report = ManifestReport {
         manifest_number: number,
         edit_count: replay.edit_count,
@@ -91,13 +93,13 @@ pub(super) fn family_names(
         .collect())
 }
 
-/// Notes a log, or that more of it is durable.
+/// Tracks a log, or records that more of it is durable.
 pub(super) fn track(wals: &mut BTreeMap<FileNumber, Option<u64>>, wal: WalAddition) {
     let synced = wals.entry(wal.number).or_default();
     *synced = (*synced).max(wal.synced_bytes);
 }
 
-/// The counters of the database, as far as edits have set them.
+/// The counters of the database set by edits so far.
 #[derive(Debug, Default)]
 struct Counters {
     log_number: Option<FileNumber>,
@@ -107,7 +109,7 @@ struct Counters {
 }
 
 impl Counters {
-    /// The next file number and the last sequence number, if all was set that must be.
+    /// The next file number and last sequence number, if all required counters are set.
     fn complete(&self) -> Result<(FileNumber, SeqNo)> {
         let missing: Vec<&str> = [
             (self.log_number.is_none(), "log_file_number"),
@@ -132,11 +134,16 @@ impl Counters {
 struct Replayed {
     name: String,
     log_number: FileNumber,
-    /// `None` for a family that is not opened: its files are not looked at.
+    /// `None` for a family that is not opened: its files are ignored.
     builder: Option<VersionBuilder>,
+    /// The reason that it cannot be opened with the given comparator.
+    ///
+    /// Its files are ignored too, since a family of the same name, dropped later, may have had
+    /// another comparator.
+    mismatch: Option<String>,
 }
 
-/// Edits being applied.
+/// The state of applying edits.
 #[derive(Debug)]
 struct Replay<'a> {
     /// The families to open; `None` for their names only.
@@ -182,6 +189,7 @@ impl<'a> Replay<'a> {
                 let order = descriptor.order.clone();
                 VersionBuilder::new(Arc::new(Version::empty(order, descriptor.level_count)))
             }),
+            mismatch: None,
         }
     }
 
@@ -227,13 +235,28 @@ impl<'a> Replay<'a> {
         if let Some(log_number) = edit.log_number {
             family.log_number = family.log_number.max(log_number);
         }
-        if let Some(builder) = &mut family.builder {
+        if let Some(stored) = &edit.comparator
+            && let Some(descriptors) = &self.descriptors
+            && let Some(descriptor) = descriptors.get(&*family.name)
+            && descriptor.order.name() != stored
+        {
+            family.mismatch = Some(format!(
+                "column family '{}': {}: does not match existing comparator {stored}",
+                family.name,
+                descriptor.order.name()
+            ));
+            if is_on(Sabotage::DroppedComparatorCompared) {
+                return self.check_comparators();
+            }
+        }
+        if let Some(builder) = &mut family.builder
+            && family.mismatch.is_none()
+        {
             builder
                 .apply(edit)
                 .map_err(|error| error.context(format!("column family '{}'", family.name)))?;
         }
-        let name = family.name.clone();
-        self.check_comparator(&name, edit)
+        Ok(())
     }
 
     fn add_family(&mut self, id: u32, name: &str) -> Result<()> {
@@ -254,17 +277,18 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn check_comparator(&self, family: &str, edit: &VersionEdit) -> Result<()> {
-        let (Some(stored), Some(descriptor)) = (&edit.comparator, self.descriptor(family)) else {
-            return Ok(());
-        };
-        let ours = descriptor.order.name();
-        if ours == stored {
-            return Ok(());
+    /// Refuses mismatched comparators of the surviving families.
+    ///
+    /// A dropped family's name may have been reused with another comparator.
+    fn check_comparators(&self) -> Result<()> {
+        let mut mismatches = self
+            .families
+            .values()
+            .filter_map(|family| family.mismatch.as_ref());
+        match mismatches.next() {
+            Some(mismatch) => Err(Error::invalid_argument(mismatch.clone())),
+            None => Ok(()),
         }
-        Err(Error::invalid_argument(format!(
-            "column family '{family}': {ours}: does not match existing comparator {stored}"
-        )))
     }
 
     fn apply_to_database(&mut self, edit: &VersionEdit) -> Result<()> {
@@ -316,6 +340,7 @@ impl<'a> Replay<'a> {
                 name,
                 log_number,
                 builder: Some(builder),
+                ..
             } = family
             else {
                 continue;
@@ -340,7 +365,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Files cannot have numbers that were not handed out.
+/// Checks that files have only allocated numbers.
 fn check_numbers(version: Version, next_file_number: FileNumber) -> Result<Version> {
     let mut tables = version.files().map(|(_, file)| file.number);
     if let Some(number) = tables.find(|&number| number >= next_file_number) {

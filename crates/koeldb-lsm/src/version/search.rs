@@ -1,7 +1,7 @@
-//! A point read through the tables of a version: level 0 newest first, then one table a level.
+//! Point reads through the tables of a version: level 0 newest first, then one table per level.
 //!
-//! Each table of level 0 and each deeper level is one run. A run that suspends is searched again from its start;
-//! runs searched whole are skipped then, by the count the look-up keeps.
+//! Each table of level 0 and each deeper level is one run. A run that suspends is searched again
+//! from its start; fully searched runs are then skipped, by the count in the lookup.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::reader::TableReader;
@@ -17,13 +18,14 @@ use koeldb_table::source::BlockSource;
 use super::version::{FileMeta, Version};
 use crate::table_cache::TableCache;
 
-/// What a batch of point reads is told while it goes through the runs of a version.
+/// Receives events of a batch of point reads as it goes through the runs of a version.
 pub trait Batch<S: BlockSource> {
-    /// A look-up cannot go on: it failed, or waits. It is not searched further.
+    /// A lookup failed or suspended. It is not searched further.
     fn fault(&mut self, index: usize, fault: Fault<S::Suspend>);
 
-    /// All look-ups that are not `done` have been through run number `run`. What is done here of those that wait is
-    /// said in `done`.
+    /// All lookups that are not `done` have been through run number `run`.
+    ///
+    /// Implementations may resume suspended lookups, and mark finished ones in `done`.
     fn run_searched(
         &mut self,
         run: usize,
@@ -35,7 +37,7 @@ pub trait Batch<S: BlockSource> {
     }
 }
 
-/// A table on the way of a batch.
+/// A table that a batch visits.
 #[derive(Clone, Copy)]
 struct Visit<'v> {
     file: &'v FileMeta,
@@ -44,8 +46,17 @@ struct Visit<'v> {
     run: usize,
 }
 
+/// The number of runs above the one after `run`.
+#[inline]
+fn next_run(run: usize) -> usize {
+    if is_on(Sabotage::RunSearchedAgain) {
+        return 0;
+    }
+    run + 1
+}
+
 impl Version {
-    /// Whether the user key lies within the bounds of `file`.
+    /// Whether the user key is within the bounds of `file`.
     #[inline]
     fn covers(&self, file: &FileMeta, user_key: &[u8]) -> bool {
         if self.order.compare(user_key, file.smallest_user_key()) == Ordering::Less {
@@ -58,8 +69,10 @@ impl Version {
         }
     }
 
-    /// All tables as one, if they are cuckoo tables of one level behind level 0; every table is opened for it once, by the
-    /// cache that `tables` gives. If it gives none, the answer is that they are not.
+    /// The tree as a cuckoo level, if it consists of cuckoo tables of one level below level 0.
+    ///
+    /// The first call opens every table with the opener that `tables` returns; without one the
+    /// result is `None`.
     #[inline]
     pub fn cuckoo<'t>(
         &self,
@@ -79,7 +92,7 @@ impl Version {
         let mut parts = Vec::new();
         let deepest = self.deepest_level();
         for (level, file) in self.files() {
-            // An error is met again, and told, by whoever needs the table.
+            // The read that needs the table meets the error again and reports it.
             let reader = tables.reader(file, level).ok()?;
             match &**reader {
                 TableReader::Cuckoo(reader)
@@ -94,8 +107,10 @@ impl Version {
         self.cuckoo.get_or_init(|| level).as_ref()
     }
 
-    /// Begins to fetch what a look-up of the internal key `target` will touch of the deepest level, where most keys of a
-    /// tree of hash tables are; tables of other formats and those not open yet are left alone.
+    /// Prefetches the first memory that a lookup of `target` reads on the deepest level.
+    ///
+    /// `target` is an internal key. Most keys of a tree of hash tables are on that level. Tables of
+    /// other formats and unopened tables are skipped.
     #[inline]
     pub fn prefetch(&self, target: &[u8]) {
         let deepest = self
@@ -111,11 +126,13 @@ impl Version {
         }
     }
 
-    /// Searches the runs of this version until `lookup` is settled. Runs are counted from the newest memtable on:
-    /// `runs.start` of them are above this version's, and no run from `runs.end` on is searched.
+    /// Searches the runs of this version until `lookup` is settled.
+    ///
+    /// Runs are counted from the newest memtable: `runs.start` of them are above this version's,
+    /// and no run from `runs.end` on is searched.
     ///
     /// # Errors
-    /// What a table failed with; or the suspension of a block source that does not wait.
+    /// The error of a table; or the suspension of a block source that does not wait.
     #[inline]
     pub fn search<S: BlockSource>(
         &self,
@@ -138,7 +155,7 @@ impl Version {
                         if self.covers(file, lookup.user_key()) {
                             tables.reader(file, 0)?.search(lookup, source)?;
                         }
-                        lookup.checkpoint();
+                        lookup.begin_run(next_run(run));
                         if lookup.is_settled() {
                             return Ok(());
                         }
@@ -156,13 +173,14 @@ impl Version {
                     && self.covers(file, lookup.user_key())
                 {
                     tables.reader(file, level)?.search(lookup, source)?;
-                    // Writers of old left a key's versions on both sides of a border.
-                    if lookup.is_settled() || lookup.user_key() != file.largest_user_key() {
+                    // Old writers split the versions of one key across adjacent tables.
+                    let last = file.largest_user_key();
+                    if lookup.is_settled() || !self.order.equal(lookup.user_key(), last) {
                         break;
                     }
                     index += 1;
                 }
-                lookup.checkpoint();
+                lookup.begin_run(next_run(run));
                 if lookup.is_settled() {
                     return Ok(());
                 }
@@ -172,9 +190,10 @@ impl Version {
         Ok(())
     }
 
-    /// Searches for look-ups sorted by user key, as [`Version::search`] does for one; `run` is the number of runs above
-    /// this version's. What one of them failed with goes to `batch`, with its index, and does not hide the others. The
-    /// look-ups of one table are searched together.
+    /// Runs [`Version::search`] for lookups sorted by user key, all of one table together.
+    ///
+    /// `run` is the number of runs above this version's. A lookup's error goes to `batch`, with its
+    /// index, and does not affect the others.
     pub fn search_batch<S: BlockSource>(
         &self,
         tables: &TableCache,
@@ -226,11 +245,11 @@ impl Version {
                         &mut done,
                         batch,
                     );
-                    // Writers of old left a key's versions on both sides of a border.
+                    // Old writers split the versions of one key across adjacent tables.
                     let last = file.largest_user_key();
                     here.start = here.end
                         - (lookups[here.clone()].iter().rev())
-                            .take_while(|lookup| lookup.user_key() == last)
+                            .take_while(|lookup| self.order.equal(lookup.user_key(), last))
                             .count();
                     index += 1;
                     let undecided = here.clone().any(|index| !done[index]);
@@ -245,7 +264,7 @@ impl Version {
         }
     }
 
-    /// Searches one table for those look-ups in `range` that are not done and whose key it may hold.
+    /// Searches one table for those lookups in `range` that are not done and whose key it may hold.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of one batch, borrowed apart"
@@ -296,7 +315,7 @@ impl Version {
         }
     }
 
-    /// The range tombstones of all tables that have some; every table is opened for it once.
+    /// The range tombstones of all tables; the first call opens every table.
     ///
     /// # Errors
     /// If a table cannot be opened.

@@ -1,25 +1,27 @@
-//! All families' versions, the counters that go with them, and the MANIFEST they are recorded in.
+//! The versions of all families, the shared counters, and the MANIFEST that records them.
 //!
 //! # Threading
 //!
-//! A [`VersionSet`] stands behind a mutex of its own, which is held while an edit is written and synced. Reads and
-//! writes of the database need it for nothing: they go on with the `Arc<Version>` they have. What is needed at any
-//! time without the mutex is handed out once as shared counters: [`FileNumbers`] and [`Epochs`](super::Epochs). Whoever commits
-//! takes the mutex, calls [`VersionSet::log_and_apply`], and before letting it go installs the versions returned
-//! under the database's lock: so versions are installed in the order they were recorded. The mutex is taken before
-//! the database's lock, never after.
+//! A [`VersionSet`] is guarded by its own mutex, which is held while an edit is written and synced.
+//! Reads and writes of the database do not need it: they continue with the `Arc<Version>` they
+//! have. Counters needed at any time without the mutex are shared: [`FileNumbers`] and
+//! [`Epochs`](super::Epochs). A committing thread takes the mutex, calls
+//! [`VersionSet::log_and_apply`], and before releasing it installs the returned versions under the
+//! database's lock: versions are thus installed in the order they were recorded. The mutex is taken
+//! before the database's lock, never after.
 //!
 //! # Failure
 //!
-//! When a record cannot be written or synced, nobody knows whether it is on disk. The set stays as it was, what the
-//! failed edit names stays live ([`VersionSet::live_files`]), and the next edit begins a new MANIFEST. When CURRENT
-//! cannot be replaced, both MANIFESTs are kept ([`VersionSet::oldest_manifest`]) until a later one is in force.
+//! If a record cannot be written or synced, it is unknown whether it is on disk. The set stays
+//! unchanged, the files that the failed edit names stay live ([`VersionSet::live_files`]), and the
+//! next edit begins a new MANIFEST. If CURRENT cannot be replaced, both MANIFESTs are kept
+//! ([`VersionSet::oldest_manifest`]) until a later one is in force.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
@@ -34,16 +36,16 @@ use super::version::Version;
 use crate::current::{read_current, write_current};
 use crate::manifest::{self, FamilySnapshot, ManifestSnapshot};
 
-/// How the MANIFEST is kept.
+/// The settings of a version set.
 #[derive(Clone, Debug)]
 pub struct VersionSetOptions {
     /// Nothing will be written.
     pub read_only: bool,
-    /// A MANIFEST of so many bytes is followed by a new one, if that promises to be half as long.
+    /// The size at which the MANIFEST is replaced if a new one is estimated to be half as long.
     pub manifest_bytes_max: u64,
-    /// Record the id of the database in the MANIFEST.
+    /// Whether to record the id of the database in the MANIFEST.
     pub write_db_id: bool,
-    /// Directories besides the database's whose file numbers are taken: that of the logs, and of tables.
+    /// Other directories whose file numbers are in use: those of logs and of tables.
     pub other_directories: Vec<PathBuf>,
 }
 
@@ -58,7 +60,7 @@ impl Default for VersionSetOptions {
     }
 }
 
-/// The files that some version still needs.
+/// The files that any version still needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFiles {
     /// Tables.
@@ -75,20 +77,20 @@ impl LiveFiles {
     }
 }
 
-/// What recovering found besides the state.
+/// Findings of recovery besides the state.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
     /// The MANIFEST that was read.
     pub manifest_number: FileNumber,
-    /// The edits that were applied.
+    /// The number of edits applied.
     pub edit_count: u64,
-    /// The incomplete record at its end that was left out.
+    /// The incomplete record at its end that was dropped.
     pub dropped_tail: Option<koeldb_log::Problem>,
-    /// The edits of an incomplete atomic group at its end that were left out.
+    /// The edits of an incomplete atomic group at its end that were dropped.
     pub dropped_group_edits: usize,
-    /// Families that exist and were not asked for; only when opened read-only.
+    /// Existing families that were not requested; only when opened read-only.
     pub families_not_opened: Vec<String>,
-    /// How often the last sequence number went backwards.
+    /// The number of times the last sequence number decreased.
     pub seqno_decreases: u64,
 }
 
@@ -107,12 +109,14 @@ pub struct VersionSet {
     max_column_family: u32,
     wals: BTreeMap<FileNumber, Option<u64>>,
 
-    /// The live MANIFEST, unless the next edit begins a new one.
+    /// The live MANIFEST; `None` if the next edit begins a new one.
     manifest: Option<RecordWriter>,
     manifest_number: FileNumber,
-    /// Its length when it was begun.
+    /// Its initial length.
     snapshot_bytes: u64,
-    /// What may be in force instead of the state here, because an edit failed on its way to disk.
+    /// The comparators, by family name, of families dropped since it was begun.
+    dropped_comparators: HashMap<String, String>,
+    /// Versions that may be in force on disk because writing an edit failed.
     uncertain: Vec<Arc<Version>>,
     /// Every version that was current and may still be read.
     versions: Vec<Weak<Version>>,
@@ -120,21 +124,26 @@ pub struct VersionSet {
 }
 
 impl VersionSet {
-    /// Writes MANIFEST and CURRENT of a new, empty database, which [`VersionSet::recover`] then opens.
+    /// Writes the MANIFEST and CURRENT of a new, empty database.
+    ///
+    /// [`VersionSet::recover`] then opens it.
     ///
     /// # Errors
-    /// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the system fails.
+    /// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if
+    /// the system fails.
     pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Result<()> {
         manifest::create(fs, directory, db_id)
     }
 
-    /// Reads the state that CURRENT and its MANIFEST record. Nothing is written: the first edit begins a new
-    /// MANIFEST.
+    /// Reads the state that CURRENT and its MANIFEST record.
+    ///
+    /// Nothing is written: the first edit begins a new MANIFEST.
     ///
     /// # Errors
-    /// With detail `PathNotFound` if there is no CURRENT; `Corruption` for damage; `InvalidArgument` if a comparator
-    /// differs, a family has fewer levels than its files need, or families exist that are not asked for (unless
-    /// read-only).
+    /// With detail `PathNotFound` if there is no CURRENT; `Corruption` for damage;
+    /// `InvalidArgument` if a comparator differs, a family has fewer levels than its files need, or
+    /// families exist that were not requested (unless read-only); `NotSupported` if there are blob
+    /// files (unless read-only).
     pub fn recover(
         fs: Arc<dyn FileSystem>,
         directory: &Path,
@@ -171,18 +180,22 @@ impl VersionSet {
             manifest: None,
             manifest_number: number,
             snapshot_bytes: 0,
+            dropped_comparators: HashMap::new(),
             uncertain: Vec::new(),
             versions,
             record: Vec::new(),
         };
         set.skip_numbers_in_use()?;
+        if !set.options.read_only && !is_on(Sabotage::BlobFilesForgotten) {
+            set.refuse_blob_files()?;
+        }
         Ok((set, report))
     }
 
     /// The names of the families in `directory`, by id.
     ///
     /// # Errors
-    /// As [`VersionSet::recover`], but for what concerns comparators and levels.
+    /// See [`VersionSet::recover`], except for comparators and levels.
     pub fn list_families(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
         recovery::family_names(fs, directory, read_current(fs, directory)?)
     }
@@ -194,9 +207,7 @@ impl VersionSet {
         }
         for directory in std::iter::once(&self.directory).chain(&self.options.other_directories) {
             for entry in self.fs.list(directory)? {
-                if let Some(number) =
-                    file_name::parse(&entry.name).and_then(file_name::FileKind::number)
-                {
+                if let Some(number) = file_name::parse(&entry.name).and_then(FileKind::number) {
                     self.numbers.skip(number);
                 }
             }
@@ -212,7 +223,34 @@ impl VersionSet {
         Ok(())
     }
 
-    /// The counter of file numbers.
+    /// Fails if the database has blob files.
+    ///
+    /// The tables and MANIFESTs written here would not name them, and RocksDB would remove them.
+    /// Blob files that the MANIFEST does not list count too, since their links may have been lost.
+    fn refuse_blob_files(&self) -> Result<()> {
+        for family in self.families.values() {
+            let mut files = family.current.files().map(|(_, file)| file);
+            if let Some(file) = files.find(|file| file.oldest_blob_file != 0) {
+                return Err(blob_files_not_supported(&format!(
+                    "values of column family '{}' are in blob files: table {:06} refers to {:06}.blob",
+                    family.name, file.number, file.oldest_blob_file
+                )));
+            }
+        }
+        for entry in self.fs.list(&self.directory)? {
+            if let Some(FileKind::Blob(_)) = file_name::parse(&entry.name) {
+                let found = format!("there is a blob file, {}", entry.name);
+                return Err(blob_files_not_supported(&found).in_file(
+                    &self.directory,
+                    None,
+                    "open",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The file number allocator.
     #[must_use]
     pub fn file_numbers(&self) -> &FileNumbers {
         &self.numbers
@@ -229,7 +267,7 @@ impl VersionSet {
         self.db_id = Some(db_id.into());
     }
 
-    /// The families that are open, by id.
+    /// The open families, by id.
     pub fn families(&self) -> impl Iterator<Item = &Family> {
         self.families.values()
     }
@@ -246,7 +284,7 @@ impl VersionSet {
         self.families.values().find(|family| family.name == name)
     }
 
-    /// The last sequence number in use, as far as recorded or set.
+    /// The last recorded or set sequence number.
     #[must_use]
     pub fn last_seqno(&self) -> SeqNo {
         self.last_seqno
@@ -257,19 +295,21 @@ impl VersionSet {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    /// Logs with smaller numbers are not needed by any family.
+    /// The number below which no family needs a log, as recorded.
+    ///
+    /// Only this number decides which logs may be removed.
     #[must_use]
     pub fn min_log_number_to_keep(&self) -> FileNumber {
         self.min_log_number_to_keep
     }
 
-    /// The largest id a family ever had.
+    /// The largest id that a family ever had.
     #[must_use]
     pub fn max_column_family(&self) -> u32 {
         self.max_column_family
     }
 
-    /// The logs that the MANIFEST tracks, with the bytes known to be durable.
+    /// The tracked logs, with the bytes known to be durable.
     #[must_use]
     pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
         &self.wals
@@ -281,26 +321,26 @@ impl VersionSet {
         self.manifest_number
     }
 
-    /// The bytes of the MANIFEST being written; 0 if the next edit begins a new one.
+    /// The length of the current MANIFEST; 0 if the next edit begins a new one.
     #[must_use]
     pub fn manifest_bytes(&self) -> u64 {
         self.manifest.as_ref().map_or(0, RecordWriter::len)
     }
 
-    /// MANIFESTs with smaller numbers are not needed: it is certain that CURRENT names none of them.
+    /// The number below which MANIFESTs are not needed: CURRENT certainly names none of them.
     #[must_use]
     pub fn oldest_manifest(&self) -> FileNumber {
         self.manifest_number
     }
 
-    /// Whether it is uncertain what the disk holds, because an edit failed. Files must not be deleted then.
+    /// Whether the state on disk is uncertain because an edit failed. Files must not be deleted
+    /// then.
     #[must_use]
     pub fn is_uncertain(&self) -> bool {
         !self.uncertain.is_empty()
     }
 
-    /// The files that some version still in use needs, or that an edit needs whose failure left it unknown whether
-    /// it is on disk.
+    /// The files needed by versions in use, or by failed edits that may be on disk.
     pub fn live_files(&mut self) -> LiveFiles {
         let mut live = LiveFiles::default();
         self.versions.retain(|version| match version.upgrade() {
@@ -316,19 +356,21 @@ impl VersionSet {
         live
     }
 
-    /// Notes, without writing it, that `family` has nothing in logs below `log_number`, as when its memtables are
-    /// empty at the beginning of a log. Recorded with the next snapshot; until then only the deletion of logs
-    /// depends on it.
-    pub fn advance_log_number(&mut self, family: u32, log_number: FileNumber) {
+    /// Records in memory that `family` needs no log below `log`.
+    ///
+    /// This is the case if its memtables are empty at the beginning of a log. The next edit that
+    /// advances log numbers includes it in [`VersionSet::min_log_number_to_keep`].
+    pub fn note_needed_from(&mut self, family: u32, log: FileNumber) {
         if let Some(family) = self.families.get_mut(&family) {
-            family.log_number = family.log_number.max(log_number);
+            family.needed_from = family.needed_from.max(log);
         }
     }
 
-    /// Makes a family.
+    /// Creates a family.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that is taken, empty or too long; otherwise as [`VersionSet::log_and_apply`].
+    /// `InvalidArgument` for a name that is taken, empty or too long; otherwise see
+    /// [`VersionSet::log_and_apply`].
     pub fn add_family(
         &mut self,
         descriptor: &FamilyDescriptor,
@@ -349,7 +391,7 @@ impl VersionSet {
         let Some(id) = self.max_column_family.checked_add(1) else {
             return Err(Error::invalid_argument("all column family ids are used up"));
         };
-        // Whatever becomes of the edit, the id may have reached the disk.
+        // Even if the edit fails, the id may have reached the disk.
         self.max_column_family = id;
         let edit = VersionEdit {
             family_change: Some(FamilyChange::Add(name.clone())),
@@ -360,17 +402,23 @@ impl VersionSet {
         };
         let version = Version::empty(descriptor.order.clone(), descriptor.level_count);
         let family = Family::new(id, name.clone(), log_number, version);
+        let dropped = self.dropped_comparators.get(name);
+        if dropped.is_some_and(|comparator| comparator != descriptor.order.name()) {
+            // COMPAT: RocksDB compares the comparators of all families with that name in a
+            // MANIFEST, including dropped ones, so this one must not be in the same MANIFEST.
+            self.manifest = None;
+        }
         self.write(vec![edit], &[])?;
         self.versions.push(Arc::downgrade(&family.current));
         self.families.insert(id, family);
         Ok(id)
     }
 
-    /// Drops a family. Versions of it that are in use keep their files.
+    /// Drops a family. Its versions in use keep their files.
     ///
     /// # Errors
-    /// `InvalidArgument` for the default family; `ColumnFamilyDropped` if there is no such family; otherwise as
-    /// [`VersionSet::log_and_apply`].
+    /// `InvalidArgument` for the default family; `ColumnFamilyDropped` if there is no such family;
+    /// otherwise see [`VersionSet::log_and_apply`].
     pub fn drop_family(&mut self, id: u32) -> Result<()> {
         if id == 0 {
             return Err(Error::invalid_argument("Can't drop default column family"));
@@ -382,21 +430,27 @@ impl VersionSet {
             ..VersionEdit::of(id)
         };
         self.write(vec![edit], &[current])?;
-        self.families.remove(&id);
+        if let Some(dropped) = self.families.remove(&id) {
+            let comparator = dropped.current.order.name().to_owned();
+            self.dropped_comparators.insert(dropped.name, comparator);
+        }
         Ok(())
     }
 
-    /// Records edits, all of which take effect or none, makes them durable, and installs the versions they lead to;
-    /// those are returned, by family. Counters are filled in: next file number, last sequence number (at least that
-    /// of the files), and, when log numbers advance, the smallest log to keep.
+    /// Records edits atomically, makes them durable, and installs the resulting versions.
+    ///
+    /// Returns the versions by family. Counters are filled in: next file number, last sequence
+    /// number (at least that of the files), and, when log numbers advance, the smallest log to
+    /// keep.
     ///
     /// # Errors
-    /// `Corruption` if an edit contradicts the tree, `ColumnFamilyDropped` if its family is gone: nothing was
-    /// written then. Otherwise if the system fails: nothing is installed, and whether the edits are on disk is
-    /// unknown until a later call succeeds.
+    /// `Corruption` if an edit contradicts the tree, `ColumnFamilyDropped` if its family is gone:
+    /// nothing was written then. Otherwise if the system fails: nothing is installed, and whether
+    /// the edits are on disk is unknown until a later call succeeds.
     ///
     /// # Panics
-    /// If an edit adds or drops a family: that is for [`VersionSet::add_family`] and [`VersionSet::drop_family`].
+    /// If an edit adds or drops a family: use [`VersionSet::add_family`] and
+    /// [`VersionSet::drop_family`].
     pub fn log_and_apply(&mut self, edits: Vec<VersionEdit>) -> Result<Vec<(u32, Arc<Version>)>> {
         assert!(
             edits.iter().all(|edit| edit.family_change.is_none()),
@@ -413,7 +467,10 @@ impl VersionSet {
             .collect();
         self.write(edits, &all)?;
         for (family, log_number) in log_numbers {
-            self.advance_log_number(family, log_number);
+            if let Some(family) = self.families.get_mut(&family) {
+                family.log_number = family.log_number.max(log_number);
+                family.needed_from = family.needed_from.max(log_number);
+            }
         }
         for (id, version) in &versions {
             if let Some(family) = self.families.get_mut(id) {
@@ -434,7 +491,7 @@ impl VersionSet {
         })
     }
 
-    /// The versions that `edits` lead to, of the families whose files change.
+    /// Builds the versions that result from `edits`, for families whose files change.
     fn build(&self, edits: &[VersionEdit]) -> Result<Vec<(u32, Arc<Version>)>> {
         let mut builders = BTreeMap::new();
         for edit in edits {
@@ -452,8 +509,10 @@ impl VersionSet {
             .collect()
     }
 
-    /// Writes edits and makes them durable. `versions` are those they lead to; if it ends up unknown whether the
-    /// edits are on disk, their files stay live.
+    /// Writes edits and makes them durable.
+    ///
+    /// `versions` are the resulting ones; if it stays unknown whether the edits are on disk, their
+    /// files stay live.
     fn write(&mut self, mut edits: Vec<VersionEdit>, versions: &[Arc<Version>]) -> Result<()> {
         if self.options.read_only {
             return Err(Error::not_supported("the database is open read-only"));
@@ -509,7 +568,7 @@ impl VersionSet {
         }
     }
 
-    /// Begins a new MANIFEST with the state as it is and the edits, and puts it in force.
+    /// Begins a new MANIFEST with the current state and the edits, and puts it in force.
     fn roll(&mut self, edits: &mut [VersionEdit]) -> Result<RecordWriter, Unwritten> {
         let number = self.numbers.next();
         self.fill_counters(edits, true);
@@ -528,6 +587,7 @@ impl VersionSet {
         })?;
         self.manifest_number = number;
         self.snapshot_bytes = records.len();
+        self.dropped_comparators.clear();
         self.uncertain.clear();
         Ok(records)
     }
@@ -559,8 +619,11 @@ impl VersionSet {
         }
     }
 
-    /// When log numbers advance or a family goes, says which logs nobody needs any more.
-    fn fill_logs(&self, edits: &mut [VersionEdit]) {
+    /// Fills in the smallest needed log when log numbers advance or a family is dropped.
+    ///
+    /// COMPAT: the deletion of tracked logs is a separate edit, after the others. RocksDB ignores
+    /// the added and deleted files of an edit that deletes logs.
+    fn fill_logs(&self, edits: &mut Vec<VersionEdit>) {
         let advances = |edit: &VersionEdit| {
             edit.min_log_number_to_keep.is_none()
                 && (edit.log_number.is_some() || edit.family_change == Some(FamilyChange::Drop))
@@ -569,7 +632,7 @@ impl VersionSet {
             return;
         }
         let needed = self.families.values().filter_map(|family| {
-            let mut log_number = family.log_number;
+            let mut log_number = family.needed_from;
             for edit in edits.iter().filter(|edit| edit.family == family.id) {
                 if edit.family_change == Some(FamilyChange::Drop) {
                     return None;
@@ -584,21 +647,31 @@ impl VersionSet {
         {
             first.min_log_number_to_keep = Some(min);
             if self.wals.range(..min).next().is_some() {
-                first.wal_deletion = Some(min);
+                if is_on(Sabotage::LogsDeletedWithTables) {
+                    first.wal_deletion = Some(min);
+                    return;
+                }
+                edits.push(VersionEdit {
+                    wal_deletion: Some(min),
+                    ..VersionEdit::default()
+                });
             }
         }
     }
 
-    /// Fills in what every ordinary edit has, and the order within a group.
+    /// Fills in the counters of ordinary edits, and the order within a group.
     fn fill_counters(&mut self, edits: &mut [VersionEdit], begins_manifest: bool) {
         for edit in &*edits {
             let of_files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
             let largest = of_files.chain(edit.last_seqno).max();
             self.raise_last_seqno(largest.unwrap_or(0).min(MAX_SEQNO));
         }
-        let count = edits.len();
+        // A deletion of logs follows the group and is not part of it.
+        let is_ordinary =
+            |edit: &VersionEdit| edit.wal_deletion.is_none() || edit.log_number.is_some();
+        let count = edits.iter().filter(|edit| is_ordinary(edit)).count();
         let next_file_number = self.numbers.peek();
-        for (index, edit) in edits.iter_mut().enumerate() {
+        for (index, edit) in edits.iter_mut().take(count).enumerate() {
             edit.prev_log_number = Some(0);
             edit.next_file_number = Some(next_file_number);
             edit.last_seqno = Some(self.last_seqno);
@@ -613,7 +686,7 @@ impl VersionSet {
         }
     }
 
-    /// Takes over what durable edits say of the database as a whole.
+    /// Applies the database-wide fields of durable edits.
     fn note(&mut self, edits: &[VersionEdit]) {
         for edit in edits {
             if let Some(min) = edit.min_log_number_to_keep {
@@ -629,7 +702,16 @@ impl VersionSet {
     }
 }
 
-/// Why edits were not written, and whether they may be on disk all the same.
+/// Returns the error for a write to a database with blob files, which says how to open it.
+pub fn blob_files_not_supported(found: &str) -> Error {
+    Error::not_supported(format!(
+        "{found}. Blob files can only be kept by RocksDB: open the database read-only, or have RocksDB move all values \
+         into tables first (enable_blob_files=false, enable_blob_garbage_collection=true, \
+         blob_garbage_collection_age_cutoff=1, a full compaction, and a clean close)"
+    ))
+}
+
+/// The error of unwritten edits, and whether they may be on disk nevertheless.
 struct Unwritten {
     error: Error,
     uncertain: bool,

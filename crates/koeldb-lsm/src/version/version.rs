@@ -1,11 +1,13 @@
-//! One state of one column family's tree: which tables lie on which level.
+//! One state of one column family's tree: the tables on each level.
 //!
-//! A [`Version`] never changes; an edit makes the next one, and readers keep the one they began with. Level 0
-//! holds runs that may overlap, newest first; every deeper level is one run of disjoint tables in key order.
-//! The open reader of a table hangs off its [`FileMeta`], so that a read does no table-cache look-up.
+//! A [`Version`] never changes; an edit produces the next one, and readers keep the one they began
+//! with. Level 0 holds runs that may overlap, newest first; every deeper level is one run of
+//! disjoint tables in key order. The open reader of a table is stored in its [`FileMeta`], so that
+//! a read needs no table-cache lookup.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -15,69 +17,98 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::TableReader;
 use koeldb_table::cuckoo::level::CuckooLevel;
+use koeldb_table::properties::TableProperties;
 
-/// What the MANIFEST records of a table, and what hangs off it while it is live.
+/// The MANIFEST's record of a table, and its state while it is live.
 #[derive(Debug)]
 pub struct FileMeta {
     /// The number in its name.
     pub number: FileNumber,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The first internal key, range tombstones included.
+    /// The smallest internal key, including range tombstones.
     pub smallest: Vec<u8>,
-    /// The last internal key; with the range-tombstone sentinel as footer its user key is excluded.
+    /// The largest internal key; with the range-tombstone sentinel as footer its user key is
+    /// excluded.
     pub largest: Vec<u8>,
-    /// The smallest sequence number inside.
+    /// The smallest sequence number in it.
     pub smallest_seqno: SeqNo,
-    /// The largest sequence number inside.
+    /// The largest sequence number in it.
     pub largest_seqno: SeqNo,
-    /// Orders the tables of level 0: larger is newer. 0 where the writer recorded none.
+    /// Orders the tables of level 0: larger is newer. 0 if the writer recorded none.
     pub epoch: u64,
-    /// When the oldest entry's file was made, in seconds since 1970; 0 unknown.
+    /// The creation time of the oldest ancestor file, in seconds since 1970; 0 unknown.
     pub oldest_ancestor_time: u64,
-    /// When this file was made, in seconds since 1970; 0 unknown.
+    /// The creation time of this file, in seconds since 1970; 0 unknown.
     pub creation_time: u64,
     /// The internal unique id; `[0, 0]` for none.
     pub unique_id: [u64; 2],
-    /// The name of the whole-file checksum's function, empty for none.
+    /// The name of the checksum function for the whole file, empty for none.
     pub checksum_name: Vec<u8>,
     /// The whole-file checksum.
     pub checksum: Vec<u8>,
-    /// Bytes behind the data blocks; 0 unknown.
+    /// The size of the file after the data blocks; 0 unknown.
     pub tail_bytes: u64,
-    /// Bytes that its range tombstones are estimated to free; 0 unknown.
+    /// The estimated bytes that its range tombstones free; 0 unknown.
     pub compensated_range_deletion_bytes: u64,
-    /// The user asked for this file to be compacted.
+    /// The user marked this file for compaction.
     pub marked_for_compaction: bool,
-    /// The oldest blob file that it refers to; 0 for none.
+    /// The oldest blob file it refers to; 0 for none.
     pub oldest_blob_file: FileNumber,
-    /// The temperature byte recorded.
+    /// The recorded temperature byte.
     pub temperature: u8,
-    /// What else the MANIFEST says of it, as tag and bytes: kept for RocksDB, without meaning here.
+    /// Other fields in the MANIFEST, as tag and bytes: kept for RocksDB, unused here.
     pub other_fields: Vec<(u32, Vec<u8>)>,
-    /// The open reader, once it was needed.
+    /// The open reader, created on first use.
     pub reader: OnceLock<Arc<TableReader>>,
     /// Whether a running compaction has this file among its inputs.
     pub being_compacted: AtomicBool,
-    /// Point entries and deletions inside, known once the table was opened: `entries << 1 | known`.
+    /// Entry statistics, known once the table was opened.
     pub entry_stats: EntryStats,
+    /// Called when no reader can access the file through this metadata any more.
+    pub drop_hook: DropHook,
 }
 
-/// What the properties of a table say of its entries; zero until it was opened.
+/// A function that is called when the metadata of an obsolete file is dropped.
+#[derive(Default)]
+pub struct DropHook(OnceLock<Arc<dyn Fn() + Send + Sync>>);
+
+impl DropHook {
+    /// Sets the function, once. It runs in any thread and under any lock, so it must not wait.
+    pub fn set(&self, hook: Arc<dyn Fn() + Send + Sync>) {
+        let _ = self.0.set(hook);
+    }
+}
+
+impl Drop for DropHook {
+    fn drop(&mut self) {
+        if let Some(hook) = self.0.take() {
+            hook();
+        }
+    }
+}
+
+impl fmt::Debug for DropHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DropHook({})", self.0.get().is_some())
+    }
+}
+
+/// Entry statistics from a table's properties; zero until it was opened.
 #[derive(Debug, Default)]
 pub struct EntryStats {
-    /// All entries.
+    /// The number of entries.
     pub entries: AtomicU64,
-    /// Deletions among them.
+    /// The number of deletions.
     pub deletions: AtomicU64,
-    /// Sum of key bytes.
+    /// The total size of keys.
     pub key_bytes: AtomicU64,
-    /// Sum of value bytes.
+    /// The total size of values.
     pub value_bytes: AtomicU64,
 }
 
 impl FileMeta {
-    /// A table with nothing but its identity and bounds set.
+    /// Creates metadata with only number, size and bounds set.
     #[must_use]
     pub fn new(number: FileNumber, bytes: u64, smallest: Vec<u8>, largest: Vec<u8>) -> Self {
         FileMeta {
@@ -102,10 +133,11 @@ impl FileMeta {
             reader: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
+            drop_hook: DropHook::default(),
         }
     }
 
-    /// The same file under another epoch, not yet opened.
+    /// Copies the metadata with another epoch, without the open reader.
     #[must_use]
     pub fn with_epoch(&self, epoch: u64) -> Self {
         FileMeta {
@@ -138,16 +170,55 @@ impl FileMeta {
         user_key(&self.smallest)
     }
 
-    /// The last user key, or the first one behind the file if [`FileMeta::largest_is_exclusive`].
+    /// The last user key, or the first one after the file if [`FileMeta::largest_is_exclusive`].
     #[must_use]
     pub fn largest_user_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
 
-    /// Whether the largest user key is the end of a range tombstone and not in the file.
+    /// Whether the largest user key is the end of a range tombstone and so not in the file.
     #[must_use]
     pub fn largest_is_exclusive(&self) -> bool {
         footer_of(&self.largest).1 == RANGE_DELETION_SENTINEL
+    }
+
+    /// The creation time of the oldest file among its ancestors, in seconds since 1970; 0 if
+    /// unknown.
+    ///
+    /// It is from the MANIFEST, or else from the open table; if neither has it, it is the creation
+    /// time of the file.
+    #[must_use]
+    pub fn ancestor_time(&self) -> u64 {
+        let times = [
+            self.oldest_ancestor_time,
+            self.property(|properties| properties.creation_time),
+            self.creation_time,
+        ];
+        times.into_iter().find(|&time| time > 0).unwrap_or(0)
+    }
+
+    /// When its oldest entry was written, in seconds since 1970; 0 unknown.
+    #[must_use]
+    pub fn oldest_key_time(&self) -> u64 {
+        self.property(|properties| properties.oldest_key_time)
+    }
+
+    /// The time when its newest entry was written, in seconds since 1970; 0 if unknown.
+    ///
+    /// If the open table does not have it, it is the creation time of the file.
+    #[must_use]
+    pub fn newest_key_time(&self) -> u64 {
+        match self.property(|properties| properties.newest_key_time) {
+            0 => self.creation_time,
+            time => time,
+        }
+    }
+
+    /// A number from the properties, 0 if the table is not open.
+    fn property(&self, of: impl FnOnce(&TableProperties) -> u64) -> u64 {
+        self.reader
+            .get()
+            .map_or(0, |reader| of(reader.properties()))
     }
 
     /// Whether a running compaction reads this file.
@@ -161,7 +232,7 @@ impl FileMeta {
 /// The tables of one level.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
-    /// Level 0: newest first. Deeper: in key order, disjoint.
+    /// Level 0: newest first. Deeper levels: in key order, disjoint.
     pub files: Vec<Arc<FileMeta>>,
 }
 
@@ -172,8 +243,10 @@ impl Level {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// For a level of disjoint files: the index of the first file whose largest key is at or behind the internal
-    /// key `target`; the number of files if there is none.
+    /// Returns the index of the first file whose largest key is at or after `target`.
+    ///
+    /// The files of the level must be disjoint. `target` is an internal key. Returns the number of
+    /// files if there is none.
     #[inline]
     #[must_use]
     pub fn find(&self, order: &KeyOrder, target: &[u8]) -> usize {
@@ -182,22 +255,22 @@ impl Level {
     }
 }
 
-/// What the MANIFEST records of a blob file.
+/// The MANIFEST's record of a blob file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobFile {
     /// The number in its name.
     pub number: FileNumber,
-    /// The blobs in it.
+    /// The number of blobs.
     pub count: u64,
-    /// Their bytes.
+    /// Their size.
     pub bytes: u64,
-    /// The name of the checksum's function, empty for none.
+    /// The name of the checksum function, empty for none.
     pub checksum_name: Vec<u8>,
     /// The checksum of the file.
     pub checksum: Vec<u8>,
-    /// The blobs that nothing refers to.
+    /// The number of unreferenced blobs.
     pub garbage_count: u64,
-    /// Their bytes.
+    /// Their size.
     pub garbage_bytes: u64,
 }
 
@@ -206,24 +279,24 @@ pub struct BlobFile {
 pub struct Version {
     /// The order of user keys.
     pub order: KeyOrder,
-    /// All levels, the configured number of them.
+    /// All levels, as many as configured.
     pub levels: Vec<Level>,
     /// The blob files that tables may refer to.
     pub blob_files: BTreeMap<FileNumber, BlobFile>,
-    /// The range tombstones of all tables, once they were asked for.
+    /// The range tombstones of all tables, collected on first use.
     pub(crate) tombstones: OnceLock<Vec<Arc<FragmentedTombstones>>>,
-    /// All tables, once they were asked for, if they are cuckoo tables of one level behind level 0.
+    /// All tables as a cuckoo level, determined on first use.
     pub(crate) cuckoo: OnceLock<Option<CuckooLevel>>,
 }
 
 impl Version {
-    /// An empty tree.
+    /// Creates an empty tree.
     #[must_use]
     pub fn empty(order: KeyOrder, level_count: usize) -> Self {
         Self::new(order, vec![Level::default(); level_count])
     }
 
-    /// A tree of these levels.
+    /// Creates a tree of these levels.
     #[must_use]
     pub fn new(order: KeyOrder, levels: Vec<Level>) -> Self {
         Version {
@@ -243,7 +316,7 @@ impl Version {
             .flat_map(|(level, files)| files.files.iter().map(move |file| (level, file)))
     }
 
-    /// The files of `level` that hold keys in the closed range of user keys; an absent bound is open.
+    /// The files of `level` that overlap the closed range of user keys; an absent bound is open.
     #[must_use]
     pub fn overlapping(
         &self,
@@ -259,7 +332,7 @@ impl Version {
             .collect()
     }
 
-    /// Whether `file` holds keys in the closed range of user keys.
+    /// Whether `file` overlaps the closed range of user keys.
     #[must_use]
     pub fn overlaps(&self, file: &FileMeta, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
         let behind_from =
@@ -282,7 +355,7 @@ impl Version {
         self.levels.iter().map(Level::bytes).sum()
     }
 
-    /// The deepest level that has files; 0 for an empty tree.
+    /// The deepest level with files; 0 for an empty tree.
     #[must_use]
     pub fn deepest_level(&self) -> usize {
         self.levels

@@ -1,14 +1,15 @@
-//! Memory in huge pages of the system's.
+//! Memory in huge pages.
 //!
-//! A look-up jumps through all of a memtable. In pages of four kilobytes each jump also waits for the address to be
-//! translated, and each page for the system to clear it alone; a huge page takes the place of 512.
+//! A lookup accesses random places of the whole memtable. With 4 KiB pages each access also waits
+//! for address translation, and the system clears each page separately; a huge page replaces 512 of
+//! them.
 
 use std::ptr::NonNull;
 
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// Memory of whole huge pages, where the system has some to give, and cleared. Given back when dropped.
+/// Zeroed memory of whole huge pages, where the system provides them. Released when dropped.
 pub(crate) struct Pages {
     #[cfg(all(target_os = "linux", not(miri)))]
     _map: memmap2::MmapMut,
@@ -16,12 +17,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// `bytes` bytes of zeros from a multiple of [`HUGE_BYTES`] on; none where there is no such memory.
+    /// Allocates `bytes` zeroed bytes aligned to [`HUGE_BYTES`]; `None` if there is no such memory.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub(crate) fn new(bytes: usize) -> Option<Self> {
-        // What lies around the aligned part is never touched, and so takes no memory.
+        // The memory around the aligned part is never touched, and so takes no space.
         let mut map = memmap2::MmapMut::map_anon(bytes.checked_add(HUGE_BYTES)?).ok()?;
-        // Without huge pages small ones do as well.
+        // If there are no huge pages, small ones serve as well.
         let _ = map.advise(memmap2::Advice::HugePage);
         let first = map.as_mut_ptr();
         let start = first.wrapping_add(first.align_offset(HUGE_BYTES));
@@ -31,19 +32,19 @@ impl Pages {
         })
     }
 
-    /// None: this system is not asked for huge pages.
+    /// Returns `None`: huge pages are not used on this system.
     #[cfg(not(all(target_os = "linux", not(miri))))]
     pub(crate) fn new(_bytes: usize) -> Option<Self> {
         None
     }
 
-    /// Where they begin.
+    /// The first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 }
 
-/// An empty vector for `capacity` elements, in huge pages as far as it fills some.
+/// Creates an empty vector for `capacity` elements, in huge pages where it fills some.
 pub(crate) fn vec_for<T>(capacity: usize) -> Vec<T> {
     let vec: Vec<T> = Vec::with_capacity(capacity);
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -51,8 +52,8 @@ pub(crate) fn vec_for<T>(capacity: usize) -> Vec<T> {
         let start = vec.as_ptr().cast::<std::ffi::c_void>().cast_mut();
         let page = start.wrapping_byte_add(start.cast::<u8>().align_offset(HUGE_BYTES));
         let whole = (vec.capacity() * size_of::<T>() - (page.addr() - start.addr())) / HUGE_BYTES;
-        // SAFETY: whole pages of memory that is the vector's; the advice changes nothing in them. Without huge pages small
-        // ones do as well.
+        // SAFETY: whole pages of memory that is the vector's; the advice changes nothing in them.
+        // If there are no huge pages, small ones serve as well.
         let _ = unsafe {
             rustix::mm::madvise(page, whole * HUGE_BYTES, rustix::mm::Advice::LinuxHugepage)
         };

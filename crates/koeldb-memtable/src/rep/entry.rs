@@ -1,15 +1,19 @@
-//! An encoded entry in the arena: what every representation orders.
+//! The encoded form of an entry in the arena, which all representations order.
 //!
 //! ```text
-//! entry = varint32 length of the internal key ‖ user key ‖ fixed64 footer ‖ varint32 length of the value ‖ value
+//! entry = varint32 length of the internal key ‖ user key ‖ fixed64 footer
+//!         ‖ varint32 length of the value ‖ value
 //! ```
 //!
-//! In an arena that keeps long values apart ([`SharedArena::is_far`]) the address of the value stands in its place.
+//! In an arena that stores long values apart ([`SharedArena::is_far`]), the address of the value
+//! replaces it.
 //!
 //! # Invariants
-//! - **E1** [`EntryParts::write`] alone makes entries; one that others can see is whole and never changes.
-//! - **E2** An [`Entry`] holds the arena that its bytes lie in.
-//! - **E3** A [`Position`] is where a whole entry begins. It stays inside of the representation whose arena that is.
+//! - **E1** [`EntryParts::write`] alone creates entries; an entry visible to other threads is
+//!   complete and never changes.
+//! - **E2** An [`Entry`] holds the arena that contains its bytes.
+//! - **E3** A [`Position`] is the start of a complete entry. It stays inside the representation
+//!   that owns the arena.
 #![expect(
     unsafe_code,
     reason = "entries are read in place; the lengths in front of their parts are ours to trust"
@@ -36,7 +40,7 @@ pub(crate) struct EntryParts<'a> {
 }
 
 impl<'a> EntryParts<'a> {
-    /// An entry of nothing, for arrays to begin with.
+    /// An empty entry, to initialize arrays.
     pub(crate) const EMPTY: EntryParts<'static> = EntryParts {
         user_key: &[],
         seqno: 0,
@@ -46,7 +50,7 @@ impl<'a> EntryParts<'a> {
         value_len: 0,
     };
 
-    /// Checks that the lengths can be encoded.
+    /// Creates the parts of an entry; checks that the lengths can be encoded.
     #[inline]
     pub(crate) fn new(
         seqno: SeqNo,
@@ -71,7 +75,7 @@ impl<'a> EntryParts<'a> {
         pack(self.seqno, self.value_type)
     }
 
-    /// The bytes [`write`](Self::write) fills.
+    /// The number of bytes that [`write`](Self::write) fills.
     #[inline]
     pub(crate) fn encoded_len(&self) -> usize {
         varint_len(u64::from(self.internal_len))
@@ -80,7 +84,7 @@ impl<'a> EntryParts<'a> {
             + self.value_len as usize
     }
 
-    /// Memory for a value that lies apart, if this one does.
+    /// Allocates memory for the value if it is stored apart.
     #[inline]
     pub(crate) fn allocate_far(
         &self,
@@ -92,7 +96,7 @@ impl<'a> EntryParts<'a> {
             .then(|| lease.allocate_far(self.value.len()))
     }
 
-    /// The bytes beside a value that lies apart.
+    /// The encoded length without a value stored apart.
     #[inline]
     pub(crate) fn near_len(&self, far: Option<NonNull<u8>>) -> usize {
         match far {
@@ -104,26 +108,26 @@ impl<'a> EntryParts<'a> {
     /// Encodes the entry at `start`, with its value at `far`.
     ///
     /// # Safety
-    /// `near_len` bytes at `start` must be the caller's to write, and as many at `far` as the value has. `far` must be
-    /// given exactly if the arena they lie in keeps values of this length apart.
+    /// `near_len` bytes at `start` must be the caller's to write, and as many at `far` as the value
+    /// has. `far` must be given exactly if their arena stores values of this length apart.
     #[inline]
     pub(crate) unsafe fn write_apart(&self, start: NonNull<u8>, far: Option<NonNull<u8>>) {
         let Some(far) = far else {
-            // SAFETY: without a value that lies apart the two lengths are the same.
+            // SAFETY: without a value stored apart the two lengths are equal.
             return unsafe { self.write(start) };
         };
         // SAFETY: by the contract.
         unsafe { write_bytes(far, self.value) };
         // SAFETY: the parts written add up to `near_len`, so each lies in the caller's bytes.
         let at = unsafe { self.write_key(start) };
-        // SAFETY: as above; the address may stand anywhere.
+        // SAFETY: as above; an address may be written unaligned.
         unsafe { at.cast::<NonNull<u8>>().write_unaligned(far) };
     }
 
-    /// Encodes all but the value at `start`, and returns the position behind.
+    /// Encodes all but the value at `start`; returns the position after it.
     ///
     /// # Safety
-    /// As many bytes at `start` must be the caller's to write.
+    /// The caller must have exclusive write access to the written bytes, from `start`.
     #[inline]
     unsafe fn write_key(&self, start: NonNull<u8>) -> NonNull<u8> {
         // SAFETY: by the contract; each part lies in the caller's bytes.
@@ -136,7 +140,7 @@ impl<'a> EntryParts<'a> {
         unsafe { write_varint(at, self.value_len) }
     }
 
-    /// Encodes the entry at `start`, in an arena that keeps no values apart.
+    /// Encodes the entry at `start`, in an arena that stores no values apart.
     ///
     /// # Safety
     /// `encoded_len` bytes at `start` must be the caller's to write.
@@ -149,20 +153,20 @@ impl<'a> EntryParts<'a> {
     }
 }
 
-/// Copies `bytes` to `at` and returns the position behind.
+/// Copies `bytes` to `at`; returns the position after them.
 ///
 /// # Safety
-/// As many bytes at `at` must be the caller's to write.
+/// The caller must have exclusive write access to `bytes.len()` bytes at `at`.
 #[inline]
 unsafe fn write_bytes(at: NonNull<u8>, bytes: &[u8]) -> NonNull<u8> {
     let from = NonNull::from(bytes).cast::<u8>();
-    // SAFETY: by the contract; memory that nobody else has yet does not overlap `bytes`.
+    // SAFETY: by the contract; memory that nothing else refers to yet does not overlap `bytes`.
     unsafe { at.copy_from_nonoverlapping(from, bytes.len()) };
-    // SAFETY: by the contract the end is in or just behind the same memory.
+    // SAFETY: by the contract the end is inside or one past the same memory.
     unsafe { at.add(bytes.len()) }
 }
 
-/// Encodes `value` at `at` and returns the position behind.
+/// Encodes `value` at `at`; returns the position after it.
 ///
 /// # Safety
 /// `varint_len(value)` bytes at `at` must be the caller's to write.
@@ -177,26 +181,26 @@ unsafe fn write_varint(mut at: NonNull<u8>, mut value: u32) -> NonNull<u8> {
     unsafe { write_bytes(at, &[(value & 0x7f) as u8]) }
 }
 
-/// Reads the varint at `at`: its value and the position behind.
+/// Reads the varint at `at`; returns its value and the position after it.
 ///
 /// # Safety
-/// A varint that [`write_varint`] wrote must stand at `at`.
+/// There must be a varint written by [`write_varint`] at `at`.
 #[inline]
 unsafe fn read_varint(at: NonNull<u8>) -> (u32, NonNull<u8>) {
     // SAFETY: a varint has at least one byte.
     let byte = unsafe { at.read() };
     if byte < 0x80 {
-        // SAFETY: behind the varint lies what it counts.
+        // SAFETY: a varint is followed by what it counts.
         return (u32::from(byte), unsafe { at.add(1) });
     }
     // SAFETY: by the contract.
     unsafe { read_long_varint(at) }
 }
 
-/// The same for one of several bytes.
+/// Reads a varint of several bytes.
 ///
 /// # Safety
-/// As for [`read_varint`].
+/// See [`read_varint`].
 #[inline(never)]
 unsafe fn read_long_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
     let mut value = 0;
@@ -204,7 +208,7 @@ unsafe fn read_long_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
     loop {
         // SAFETY: a varint has at least one byte, and another where the last one said so.
         let byte = unsafe { at.read() };
-        // SAFETY: behind each of its bytes lies another, or what the varint counts.
+        // SAFETY: each of its bytes is followed by another, or by what the varint counts.
         at = unsafe { at.add(1) };
         value |= u32::from(byte & 0x7f) << shift;
         if byte < 0x80 {
@@ -214,11 +218,11 @@ unsafe fn read_long_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
     }
 }
 
-/// Where an entry begins, for those that keep many: half the size of what carries its own proof.
+/// The start of an entry, without its arena: half the size of an [`Entry`].
 #[derive(Clone, Copy)]
 pub(crate) struct Position(NonNull<u8>);
 
-// SAFETY: entries that others can see never change (E1), so any thread may read them.
+// SAFETY: entries visible to other threads never change (E1), so any thread may read them.
 unsafe impl Send for Position {}
 // SAFETY: as above.
 unsafe impl Sync for Position {}
@@ -228,20 +232,20 @@ impl Position {
     #[inline]
     pub(crate) fn allocate(lease: &mut Lease<'_>, parts: &EntryParts<'_>) -> Self {
         let start = lease.allocate(parts.encoded_len());
-        // SAFETY: the memory is this call's alone.
+        // SAFETY: this call alone owns the memory.
         unsafe { parts.write(start) };
         Position(start)
     }
 
-    /// The entry, in the arena it was made in (E3).
+    /// The entry at this position, in the arena it was created in (E3).
     #[inline]
     pub(crate) fn entry(self, arena: &SharedArena) -> Entry<'_> {
-        // SAFETY: a position leads to a whole entry, and stays with its arena (E3).
+        // SAFETY: a position is that of a complete entry, and stays with its arena (E3).
         unsafe { Entry::new(self.0, arena) }
     }
 }
 
-/// An entry in the arena, on loan from its representation.
+/// An entry in the arena, borrowed from its representation.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     start: NonNull<u8>,
@@ -249,16 +253,17 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at `start`.
+    /// Wraps the entry at `start`.
     ///
     /// # Safety
-    /// [`EntryParts::write`] must have made it in memory of `arena`, before the caller got to know `start`.
+    /// [`EntryParts::write`] must have created it in memory of `arena`, before the caller obtained
+    /// `start`.
     #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, arena: &'a SharedArena) -> Self {
         Entry { start, arena }
     }
 
-    /// Where it begins.
+    /// The start of the entry.
     pub(crate) fn position(self) -> Position {
         Position(self.start)
     }
@@ -283,16 +288,16 @@ impl<'a> Entry<'a> {
         let (len, at) = unsafe { read_varint(at) };
         let len = len as usize;
         let start = if self.arena.is_far(len) {
-            // SAFETY: the address of a value that lies apart stands in its place (E1).
+            // SAFETY: the address of a value stored apart replaces the value (E1).
             unsafe { at.cast::<NonNull<u8>>().read_unaligned() }
         } else {
             at
         };
-        // SAFETY: the value is there, and the arena is borrowed for 'a (E1, E2).
+        // SAFETY: the value is at `start`, and the arena is borrowed for 'a (E1, E2).
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Asks for the first bytes of the value, so many at most.
+    /// Prefetches up to `bytes` bytes of the value.
     #[inline]
     pub(crate) fn prefetch_value(self, bytes: usize) {
         let value = self.value();
@@ -307,10 +312,10 @@ impl<'a> Entry<'a> {
         footer_of(self.key())
     }
 
-    /// The value, kept alive by its arena.
+    /// The value, pinned in its arena.
     #[inline]
     pub(crate) fn pinned_value(self) -> PinnedSlice {
-        // SAFETY: the value lies in the arena and no longer changes (E1, E2).
+        // SAFETY: the value is in the arena and no longer changes (E1, E2).
         unsafe { self.arena.pin(self.value()) }
     }
 }

@@ -1,31 +1,35 @@
-//! Where to begin in a sorted list: pages of keys and nodes that lead close to any target.
+//! The index of a sorted list: a B-link tree that leads close to any target.
 //!
-//! The list alone says what is in it; the index only *guesses* a node shortly before a target. It may lack nodes
-//! and lag behind, and the caller checks what it says, so a search never waits and never asks twice: writers of the
-//! index take turns by locks that are tried, not awaited, and who finds one taken leaves its node out. Who then has
-//! to walk past many nodes puts one in.
+//! The list alone determines its content; the index only *guesses* a node shortly before a target.
+//! It may lack nodes and lag behind, and the caller verifies its guess, so a search never waits and
+//! never asks twice. Writers of the index exclude each other by try-locks: a writer that finds one
+//! taken leaves its node out. A search that has to walk past many nodes adds one.
 //!
-//! It is a B-link tree (Lehman and Yao, 1981) without removal. A page holds up to [`SLOTS`] slots in order:
+//! It is a B-link tree (Lehman and Yao, 1981) without removal. A page holds up to [`SLOTS`] slots
+//! in order:
 //!
 //! ```text
-//! slot of a leaf page  = hint: u64 ‖ node              slot of an inner page = hint: u64 ‖ page one level below
+//! slot of a leaf page   = hint: u64 ‖ node
+//! slot of an inner page = hint: u64 ‖ page one level below
 //! ```
 //!
-//! A hint is eight bytes of a key as a number, so most comparisons touch the page alone. Which eight is for the tree
-//! to say: they follow a *base* that the keys had in common when the tree was built, and while the list is small it
-//! is built again if they no longer have that or have more. Nodes inserted meanwhile may stay out of the new tree.
+//! A hint is eight bytes of a key as a number, so most comparisons touch only the page. The tree
+//! determines which eight: those after a *base* that the keys had in common when the tree was
+//! built. While the list is small, the tree is rebuilt if its keys no longer share the base or
+//! share more. The new tree may lack nodes inserted during the rebuild.
 //!
 //! # Invariants
-//! - **I1** A tree is reached through the index, a page through the root, a slot or `right`, by a load with acquire of
-//!   what was stored with release after the tree or page was filled. All live as long as the arena.
-//! - **I2** A leaf is changed by the holder of its lock, an inner page by the holder of the lock of the structure; who
-//!   splits a leaf holds both.
-//! - **I3** What a slot holds only moves down in the order: an insert shifts slots towards the end, and a split leaves
-//!   the slots behind the new count as they are. The item is stored before its hint, and read after it, so the key of
-//!   an item read is never above the hint read before it.
+//! - **I1** A tree is reached through the index, and a page through the root, a slot or `right`, by
+//!   an acquire load of a pointer stored with release after the tree or page was filled. All live
+//!   as long as the arena.
+//! - **I2** Only the holder of its lock changes a leaf, and only the holder of the structure lock
+//!   an inner page; splitting a leaf requires both.
+//! - **I3** The key in a slot only decreases: an insert shifts slots towards the end, and a split
+//!   leaves the slots after the new count unchanged. The item is stored before its hint, and read
+//!   after it, so the key of an item read is never above the hint read before it.
 //! - **I4** All hints in a tree are made with its base.
-//! - **I5** The low node of a page never changes; keys at or behind the low node of `right` belong to the right. The
-//!   leftmost page of a level takes what is below its low node as well.
+//! - **I5** The low node of a page never changes; keys at or after the low node of `right` belong
+//!   to the right page. The leftmost page of a level also covers everything below its low node.
 #![expect(
     unsafe_code,
     reason = "pages lie in the arena and lead to each other and to nodes by address"
@@ -47,14 +51,16 @@ use page::{LINE, Page, SLOTS};
 use super::prefetch;
 use super::skiplist::{Node, NodeRef, SkipList, Target};
 
-/// Slots that a page built for a known list gets.
+/// The slots used in a page that is built for an existing list.
 const SLOTS_BUILT: usize = 21;
-/// Trees of more levels are not built again: it would hold up an insert for milliseconds.
+/// Trees with more levels are not rebuilt: that would delay an insert for milliseconds.
 const REBUILT_LEVEL_MAX: u32 = 3;
-/// So many searches go on together: enough to keep the memory busy, few enough to stay in the first cache.
+/// The number of searches interleaved.
+///
+/// Enough to keep the memory system busy, few enough to stay in the L1 cache.
 pub(crate) const BATCH: usize = 16;
 
-/// What the index knows about a target: the leaf page and the number of its slots before the target.
+/// The index's guess for a target: a leaf page and the number of its slots before the target.
 #[derive(Clone, Copy)]
 pub(super) struct Guess<'list> {
     tree: &'list Tree,
@@ -69,7 +75,7 @@ impl<'list> Guess<'list> {
         self.page.node(self.position.checked_sub(1)?)
     }
 
-    /// Keeps writers of the index away from the page, as one that is interrupted does.
+    /// Locks the page against index writers, as an interrupted writer would.
     #[cfg(test)]
     pub(super) fn try_lock_page(self) -> bool {
         self.page.try_lock()
@@ -80,7 +86,7 @@ impl<'list> Guess<'list> {
         self.page.unlock();
     }
 
-    /// Asks for the nodes on both sides of the target.
+    /// Prefetches the nodes on both sides of the target.
     #[inline]
     pub(super) fn prefetch_neighbours(self) {
         let before = self.position.saturating_sub(1);
@@ -90,11 +96,11 @@ impl<'list> Guess<'list> {
     }
 }
 
-/// The pages of a list, with hints behind one base.
+/// The pages of a list, with hints relative to one base.
 pub(super) struct Tree {
     base: Base,
     root: AtomicPtr<Page>,
-    /// The lock of the structure: inner pages, splits and the root.
+    /// The structure lock: guards inner pages, splits and the root.
     growing: AtomicBool,
 }
 
@@ -105,10 +111,11 @@ impl Tree {
         self.base.hint(order, user_key)
     }
 
-    /// The page behind a loaded link.
+    /// Dereferences a loaded page pointer.
     ///
     /// # Safety
-    /// `page` must be null or have been loaded under I1, from an index whose arena lives for `'list`.
+    /// `page` must be null or have been loaded under I1, from an index whose arena lives for
+    /// `'list`.
     #[inline]
     unsafe fn page<'list>(page: *mut Page) -> Option<&'list Page> {
         // SAFETY: by the contract; pages are changed through atomics alone.
@@ -131,7 +138,7 @@ impl Tree {
         unsafe { Self::page(child) }.expect("slots below the count are filled")
     }
 
-    /// Where the target is in a page or one to its right.
+    /// Finds the target's position in a page or one to its right.
     #[inline]
     fn position<'list>(
         &'list self,
@@ -167,7 +174,7 @@ impl Tree {
         }
     }
 
-    /// Where the target is among the slots that have its hint, of which `first` is the first.
+    /// Finds the target's position among the slots with its hint, the first of which is `first`.
     #[cold]
     fn position_in_tie(
         &self,
@@ -199,7 +206,7 @@ impl Tree {
             || (page.low_hint == target.hint && list.is_before(page.low(), target))
     }
 
-    /// The page of `level` that the target belongs to.
+    /// Descends to the page at `level` that covers the target; `None` if there is no such level.
     #[inline]
     fn descend<'list>(
         &'list self,
@@ -222,15 +229,17 @@ impl Tree {
         }
     }
 
-    /// Where a search for the target begins.
+    /// Guesses where a search for the target begins.
     #[inline]
     pub(super) fn guess(&self, list: &SkipList, target: &Target<'_>) -> Guess<'_> {
         self.descend(0, list, target)
             .expect("a tree has a level of leaves")
     }
 
-    /// Where searches for up to [`BATCH`] targets begin. They go down together, so that what one waits for is fetched
-    /// while another is looked at.
+    /// Guesses the starts of searches for up to [`BATCH`] targets.
+    ///
+    /// The searches descend together, so that the cache misses of one overlap with work on the
+    /// others.
     pub(super) fn guess_batch<'list>(
         &'list self,
         list: &SkipList,
@@ -288,7 +297,7 @@ impl Tree {
         }
     }
 
-    /// Puts a node in the leaf `page` or one to its right, unless somebody else is at work there.
+    /// Inserts a node into the leaf `page` or one to its right, unless that is locked.
     fn insert<'list>(&'list self, mut page: &'list Page, list: &SkipList, node: NodeRef<'_>) {
         let target = &list.target_of(node, self);
         loop {
@@ -328,7 +337,7 @@ impl Tree {
         }
     }
 
-    /// Splits a full page, puts the item in one of the halves, and returns the right one.
+    /// Splits a full page and inserts the item into one of the halves; returns the right one.
     fn split<'list>(
         &'list self,
         guess: Guess<'list>,
@@ -363,11 +372,11 @@ impl Tree {
         if position <= middle && !at_end {
             page.put(position, hint, item);
         }
-        // SAFETY: the page was just made.
+        // SAFETY: the page was just created.
         unsafe { Self::page(right) }.expect("a page was allocated")
     }
 
-    /// Makes the pages above know a page that a split made. The lock of the structure is held.
+    /// Adds a page created by a split to its parent. The structure lock is held.
     fn add_to_parent<'list>(&'list self, list: &SkipList, mut right: &'list Page) {
         loop {
             let target = list.target_of(right.low(), self);
@@ -388,7 +397,7 @@ impl Tree {
         }
     }
 
-    /// A tree of all nodes of the list, with the base that suits them; none if the list is empty.
+    /// Builds a tree of all nodes of the list, with a suitable base; `None` if the list is empty.
     fn build(list: &SkipList) -> Option<Tree> {
         let mut tree = Tree {
             base: list.base_of_all(),
@@ -412,7 +421,7 @@ impl Tree {
         Some(tree)
     }
 
-    /// Pages with the items, as the items of the level above.
+    /// Builds the pages of a level for `items`; returns them as the items of the level above.
     fn build_level(
         list: &SkipList,
         level: u32,
@@ -440,14 +449,15 @@ fn allocate<T>(list: &SkipList, value: T) -> *mut T {
     const { assert!(align_of::<T>() <= LINE && !std::mem::needs_drop::<T>()) };
     let start = list.allocate(size_of::<T>() + LINE - 8);
     let padding = start.as_ptr().align_offset(LINE);
-    // SAFETY: the memory is aligned to 8, so the padding is at most what was asked for beyond the value.
+    // SAFETY: the memory is aligned to 8, so the padding is at most what was requested beyond the
+    // value.
     let start = unsafe { start.add(padding) }.cast::<T>();
-    // SAFETY: the memory is this call's alone, large enough and aligned.
+    // SAFETY: this call alone owns the memory, which is large enough and aligned.
     unsafe { start.write(value) };
     start.as_ptr()
 }
 
-/// The index of one list: the tree in use.
+/// The index of one list, which holds the current tree.
 #[derive(Default)]
 pub(super) struct Index {
     tree: AtomicPtr<Tree>,
@@ -455,7 +465,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// The tree in use; none while nothing is indexed.
+    /// The current tree; `None` while nothing is indexed.
     #[inline]
     pub(super) fn tree(&self) -> Option<&Tree> {
         let tree = self.tree.load(Ordering::Acquire);
@@ -463,8 +473,9 @@ impl Index {
         unsafe { tree.as_ref() }
     }
 
-    /// Puts in a node of the list, unless somebody else is at work where it belongs. `near` is a guess for it or for
-    /// something before it.
+    /// Adds a node of the list, unless its page is locked.
+    ///
+    /// `near` is a guess for the node or a predecessor.
     #[inline]
     pub(super) fn insert(&self, near: Option<Guess<'_>>, list: &SkipList, node: NodeRef<'_>) {
         let Some(tree) = self.tree() else {
@@ -485,7 +496,7 @@ impl Index {
         }
     }
 
-    /// Builds a tree to replace `old`, unless somebody else does or did.
+    /// Builds a tree to replace `old`, unless another thread does or did.
     #[cold]
     fn rebuild(&self, list: &SkipList, old: *const Tree) {
         if self.building.swap(true, Ordering::Acquire) {

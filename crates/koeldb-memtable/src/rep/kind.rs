@@ -1,4 +1,4 @@
-//! Which representations there are, where each works, and how many buckets it gets.
+//! The kinds of representations, their requirements, and their bucket counts.
 
 use koeldb_base::{Error, KeyOrder, Result};
 
@@ -6,49 +6,60 @@ use super::prefix_hash::BUCKET_BYTES;
 use super::sorted_hash::PLACE_BYTES;
 use crate::memtable::MemtableOptions;
 
-/// So many entries get eight places, at least, when the number of buckets is left to us: few buckets then have more keys than
-/// slots.
+/// The number of entries per eight places when the number of buckets is chosen automatically.
+///
+/// Few buckets then have more keys than slots.
 const ENTRIES_PER_PLACES: usize = 5;
-/// The share of the write buffer that buckets take at most: a memtable must not be full when it is empty.
+/// The largest share of the write buffer that buckets take: an empty memtable must not be full.
 const BUCKETS_SHARE_MAX: usize = 8;
-/// The bytes of an entry where nothing is known: a quarter of a kilobyte is between small and large values.
+/// The assumed entry size without a predecessor: a quarter of a kilobyte, between small and large
+/// values.
 const ENTRY_BYTES: usize = 256;
 
-/// Which representation a memtable has.
+/// The representation of a memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepKind {
-    /// A concurrent sorted list with an index, good at everything: what `SkipListFactory` means here.
+    /// A concurrent indexed sorted list, the general-purpose choice; `SkipListFactory` maps to it.
     SkipList {
-        /// Steps forward that a seek tries before it searches anew.
+        /// Steps forward that a seek tries before it searches from the index.
         lookahead: usize,
     },
     /// An append-only vector, sorted when it is read (`VectorRepFactory`): for bulk loads.
     Vector {
-        /// The entries to make room for.
+        /// The number of entries to reserve space for.
         reserved: usize,
     },
-    /// A hash table of prefixes with an indexed list for each (`HashSkipListRepFactory`). Scans of more than a prefix make
-    /// a sorted copy.
+    /// A hash table of prefixes with an indexed list for each (`HashSkipListRepFactory`).
+    ///
+    /// Scans beyond one prefix make a sorted copy.
     HashSkipList {
-        /// The number of buckets, less if they would take more than an eighth of the write buffer.
+        /// The number of buckets; reduced if they would take more than an eighth of the write
+        /// buffer.
         bucket_count: usize,
     },
-    /// A hash table of prefixes with a list for each (`HashLinkListRepFactory`). Scans of more than a prefix make a sorted
-    /// copy.
+    /// A hash table of prefixes with a list for each (`HashLinkListRepFactory`).
+    ///
+    /// Scans beyond one prefix make a sorted copy.
     HashLinkList {
-        /// The number of buckets, less if they would take more than an eighth of the write buffer.
+        /// The number of buckets; reduced if they would take more than an eighth of the write
+        /// buffer.
         bucket_count: usize,
-        /// The entries a search walks past before a list gets an index.
+        /// The number of entries that a search walks past before a list gets an index.
         skip_list_threshold: usize,
     },
-    /// A hash table of keys whose entries are sorted when somebody asks for the order (`speedb.HashSpdRepFactory`): the
-    /// fastest inserts and look-ups.
+    /// A hash table of keys whose entries are sorted on demand (`speedb.HashSpdRepFactory`).
+    ///
+    /// It has the fastest inserts and lookups.
     SortedHash {
-        /// The keys that buckets have places for, eight in each, rounded up to a power of two, less if they would take more than
-        /// an eighth of the write buffer; 0 for what suits the write buffer and the entries.
+        /// The number of keys that buckets have places for, eight in each; 0 chooses it
+        /// automatically.
+        ///
+        /// It is rounded up to a power of two, and reduced if the buckets would take more than an
+        /// eighth of the write buffer. The automatic choice depends on the write buffer and the
+        /// entries.
         bucket_count: usize,
-        /// The entries of a vector of the write list, which is sorted when it is full.
+        /// The number of entries in a vector of the write list, which is sorted when it is full.
         sorted_vector_limit: usize,
     },
 }
@@ -60,30 +71,31 @@ impl Default for RepKind {
 }
 
 impl RepKind {
-    /// The buckets of [`RepKind::HashSkipList`] where no number is given.
+    /// The default number of buckets of [`RepKind::HashSkipList`].
     pub const HASH_SKIP_LIST_BUCKETS: usize = 1_000_000;
-    /// The buckets of [`RepKind::HashLinkList`] where no number is given.
+    /// The default number of buckets of [`RepKind::HashLinkList`].
     pub const HASH_LINK_LIST_BUCKETS: usize = 50_000;
-    /// The threshold of [`RepKind::HashLinkList`] where none is given.
+    /// The default threshold of [`RepKind::HashLinkList`].
     pub const SKIP_LIST_THRESHOLD: usize = 256;
-    /// The buckets of [`RepKind::SortedHash`] where it is named as published and no number is given.
+    /// The default number of buckets of [`RepKind::SortedHash`] under its published name.
     pub const SORTED_HASH_BUCKETS: usize = 1_000_000;
-    /// The limit of [`RepKind::SortedHash`] where none is given.
+    /// The default vector limit of [`RepKind::SortedHash`].
     pub const SORTED_VECTOR_LIMIT: usize = 10_000;
 
-    /// Whether the representation works with this order of keys, and with or without a prefix extractor. A memtable whose
-    /// representation does not is a skip list.
+    /// Checks whether the representation supports this key order with or without prefixes.
+    ///
+    /// A memtable falls back to a skip list if it does not.
     ///
     /// # Errors
-    /// `InvalidArgument` if it hashes keys and the order may find different bytes equal, or if it needs a prefix
-    /// extractor.
+    /// `InvalidArgument` if it hashes keys and the order may find different bytes equal, or if it
+    /// needs a prefix extractor.
     pub fn check(&self, order: &KeyOrder, has_prefixes: bool) -> Result<()> {
         let (hashes, needs_prefixes) = match self {
             RepKind::SkipList { .. } | RepKind::Vector { .. } => (false, false),
             RepKind::HashSkipList { .. } | RepKind::HashLinkList { .. } => (true, true),
             RepKind::SortedHash { .. } => (true, false),
         };
-        if hashes && !order.comparator().equal_keys_have_equal_bytes() {
+        if hashes && !order.equal_keys_have_equal_bytes() {
             return Err(Error::invalid_argument(format!(
                 "a memtable that hashes keys needs a comparator whose equal keys have equal bytes; {} does not say that of \
                  itself",
@@ -99,7 +111,8 @@ impl RepKind {
     }
 }
 
-/// The buckets that the options and the expected bytes of an entry ask for, if they ask for a sorted hash table.
+/// The bucket count of a sorted hash table, from the options and the expected entry size; otherwise
+/// `None`.
 pub(crate) fn bucket_count(options: &MemtableOptions, entry_bytes: Option<usize>) -> Option<usize> {
     matches!(options.rep, RepKind::SortedHash { .. })
         .then(|| sorted_hash_bucket_count(options, entry_bytes))
@@ -123,7 +136,7 @@ pub(super) fn sorted_hash_bucket_count(
     wanted.max(1).next_power_of_two().min(max)
 }
 
-/// The buckets of a table of prefixes.
+/// The number of buckets of a table of prefixes.
 pub(super) fn prefix_bucket_count(options: &MemtableOptions) -> usize {
     let wanted = match options.rep {
         RepKind::HashSkipList { bucket_count } | RepKind::HashLinkList { bucket_count, .. } => {

@@ -1,14 +1,16 @@
-//! Representations: how the entries of a memtable are ordered.
+//! Representations of memtables, which order their entries.
 //!
-//! The set is closed and dispatched by an enum, so that no call per key is dynamic. Each representation stores
-//! encoded entries in the arena and keeps the contract that the memtable relies on:
+//! The set is closed and dispatched by an enum, so that no call per key is dynamic. Each
+//! representation stores encoded entries in the arena and satisfies the contract that the memtable
+//! relies on:
 //!
-//! - an entry whose insert returned is found by every read that begins afterwards, for as long as the memtable
-//!   lives;
-//! - entries come in internal-key order, whatever the order in which they arrived;
-//! - an entry with the user key and sequence number of another is refused, but by the vector.
+//! - If an insert returned, every read that begins afterwards finds the entry, for the life of the
+//!   memtable.
+//! - Entries come in internal-key order, independent of the order of arrival.
+//! - An entry with the user key and sequence number of another is refused, except by the vector.
 //!
-//! Cursors of the skip list are *live*; those of the others show what was there when they were made, or refreshed.
+//! Cursors of the skip list are *live*; those of the others show the entries present when they were
+//! created or refreshed.
 
 mod entry;
 mod index;
@@ -42,21 +44,21 @@ use vector::Vector;
 use crate::arena::{SharedArena, prefetch};
 use crate::memtable::MemtableOptions;
 
-/// There is an entry of this user key and sequence number already.
+/// The error for an entry with an existing user key and sequence number.
 #[derive(Debug)]
 pub(crate) struct Duplicate;
 
-/// What a memtable knows of those to come after it.
+/// Statistics of a memtable that its successors use.
 #[derive(Clone, Copy)]
 pub(crate) struct Learned {
-    /// What keys begin with.
+    /// The common prefix of its keys.
     base: index::Base,
-    /// The mean bytes of an entry, if there were some.
+    /// The mean entry size in bytes, if there were entries.
     pub(crate) entry_bytes: Option<usize>,
 }
 
 impl Learned {
-    /// Nothing.
+    /// No statistics.
     pub(crate) const NOTHING: Learned = Learned {
         base: index::Base::EMPTY,
         entry_bytes: None,
@@ -72,7 +74,7 @@ pub(crate) enum MemtableRep {
 }
 
 impl MemtableRep {
-    /// The representation the options ask for; the skip list where that does not work.
+    /// Creates the configured representation, or a skip list if it does not support the order.
     pub(crate) fn new(options: &MemtableOptions, order: KeyOrder, learned: Learned) -> Self {
         let arena = SharedArena::new(options);
         let prefixes = options.prefixes.as_ref();
@@ -117,7 +119,7 @@ impl MemtableRep {
         }
     }
 
-    /// What is to be known of the keys; `entry_bytes` is left out.
+    /// The key statistics for successors, without `entry_bytes`.
     pub(crate) fn learned(&self) -> Learned {
         match self {
             MemtableRep::SortedHash(table) => Learned {
@@ -139,7 +141,7 @@ impl MemtableRep {
         }
     }
 
-    /// Stores entries and counts them, until one is refused; says how many were stored.
+    /// Stores and counts entries until one is refused; returns the number stored.
     pub(crate) fn insert_batch(&self, batch: &[EntryParts<'_>]) -> (usize, Result<(), Duplicate>) {
         if let MemtableRep::SortedHash(table) = self {
             return table.insert_batch(batch);
@@ -152,10 +154,10 @@ impl MemtableRep {
         (batch.len(), Ok(()))
     }
 
-    /// Offers the visible entries of a look-up's key to it, newest first, until it is settled.
+    /// Offers the visible entries of a lookup's key, newest first, until it is settled.
     ///
     /// # Errors
-    /// What the look-up says about an entry.
+    /// The error of the lookup for an entry.
     #[inline]
     pub(crate) fn search(&self, order: &KeyOrder, lookup: &mut Lookup) -> Result<()> {
         match self {
@@ -178,8 +180,9 @@ impl MemtableRep {
         }
     }
 
-    /// The same for those of the look-ups at the positions `waiting`, at most [`BATCH`]. `fail` is told which failed, and
-    /// with what.
+    /// Searches for the lookups at the positions `waiting`, at most [`BATCH`].
+    ///
+    /// `fail` receives the index and error of each failed lookup.
     pub(crate) fn search_batch(
         &self,
         order: &KeyOrder,
@@ -216,7 +219,7 @@ impl MemtableRep {
         }
     }
 
-    /// A cursor over everything.
+    /// Creates a cursor over all entries.
     pub(crate) fn cursor(&self) -> MemtableCursor {
         let cursor = match self {
             MemtableRep::SkipList(list, lookahead) => {
@@ -233,7 +236,7 @@ impl MemtableRep {
         MemtableCursor { cursor }
     }
 
-    /// A cursor that may show the entries of the sought key's prefix alone.
+    /// Creates a cursor that need only show entries with the prefix of the sought key.
     pub(crate) fn prefix_cursor(&self, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
         match self {
             MemtableRep::PrefixHash(table) if table.hashes(prefixes) => MemtableCursor {
@@ -243,7 +246,7 @@ impl MemtableRep {
         }
     }
 
-    /// Nothing will be inserted any more.
+    /// Marks the end of inserts.
     pub(crate) fn seal(&self) {
         match self {
             MemtableRep::SkipList(..) | MemtableRep::PrefixHash(_) => {}
@@ -262,7 +265,7 @@ impl MemtableRep {
         }
     }
 
-    /// Memory of hash tables.
+    /// The memory of hash tables.
     #[inline]
     pub(crate) fn bucket_bytes(&self) -> usize {
         match self {
@@ -272,7 +275,7 @@ impl MemtableRep {
         }
     }
 
-    /// Memory that the order of the entries takes beside the arena.
+    /// The memory that the order of the entries takes beside the arena.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         match self {
@@ -283,7 +286,7 @@ impl MemtableRep {
         }
     }
 
-    /// The memory the entries lie in.
+    /// The arena of the entries.
     #[inline]
     pub(crate) fn arena(&self) -> &SharedArena {
         match self {
@@ -295,8 +298,10 @@ impl MemtableRep {
     }
 }
 
-/// Offers entries, which begin with the newest visible one of the look-up's key, until it is settled. Those of other keys
-/// may follow if there is an `order`.
+/// Offers entries to a lookup until it is settled.
+///
+/// The first entry must be the newest visible one of the lookup's key. With an `order`, entries of
+/// other keys may follow.
 #[inline]
 fn offer<'rep>(
     lookup: &mut Lookup,
@@ -315,7 +320,7 @@ fn offer<'rep>(
     Ok(())
 }
 
-/// The same for those of the look-ups at the positions `waiting`, of which each has its own entries.
+/// Runs [`offer`] for the lookups at the positions `waiting`, each with its own entries.
 fn offer_batch<'rep>(
     lookups: &mut [Lookup],
     waiting: &[usize],
@@ -344,7 +349,7 @@ enum RepCursor {
     SortedHash(SortedHashCursor),
 }
 
-/// Calls a method of whichever cursor it is.
+/// Calls a method of the wrapped cursor.
 macro_rules! either {
     ($cursor:expr, $inner:ident => $call:expr) => {
         match $cursor {
@@ -359,14 +364,15 @@ macro_rules! either {
 
 /// A position in the point entries of a memtable, which it keeps alive.
 ///
-/// Over a skip list it is live: it meets entries inserted after it was made. Over the others it shows the entries
-/// that were there when it was made or last refreshed. Either way a reader that filters by its snapshot sees the
-/// same.
+/// Over a skip list it is live: it meets entries inserted after its creation. Over the others it
+/// shows the entries present when it was created or last refreshed. Either way a reader that
+/// filters by its snapshot sees the same entries.
 pub struct MemtableCursor {
     cursor: RepCursor,
 }
 impl MemtableCursor {
-    /// Takes up entries inserted since the cursor was made; it has no position until it is sought anew.
+    /// Includes entries inserted since the cursor was created; it is unpositioned until the next
+    /// seek.
     pub fn refresh(&mut self) {
         either!(&mut self.cursor, cursor => cursor.refresh());
     }
@@ -378,7 +384,7 @@ impl MemtableCursor {
 }
 
 impl MemtableCursor {
-    /// A value is read: others may be, too.
+    /// Hints that values will be read, because one was.
     #[inline]
     fn expect_values(&self) {
         if let RepCursor::SortedHash(cursor) = &self.cursor {

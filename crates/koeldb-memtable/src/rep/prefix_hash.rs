@@ -1,9 +1,10 @@
-//! Lists by prefix: a hash table of prefixes with a sorted list in each bucket.
+//! A hash table of prefixes with a sorted list in each bucket.
 //!
-//! RocksDB's `HashSkipListRepFactory` and `HashLinkListRepFactory` (`memtable/hash_skiplist_rep.cc`,
-//! `hash_linklist_rep.cc`, release 11.9) in one: they differ in when the list of a bucket gets its index, at once or when
-//! somebody walks past many entries. A scan inside of a prefix is one of a short list. A scan of everything needs a sorted
-//! copy, which is kept until the next insert.
+//! It implements both `HashSkipListRepFactory` and `HashLinkListRepFactory` of RocksDB
+//! (`memtable/hash_skiplist_rep.cc`, `hash_linklist_rep.cc`, release 11.9): they differ in when the
+//! list of a bucket gets its index, immediately or when a search walks past many entries. A scan
+//! inside a prefix is a scan of a short list. A full scan needs a sorted copy, which is kept until
+//! the next insert.
 
 use std::array;
 use std::hash::{BuildHasher, Hasher};
@@ -36,16 +37,17 @@ struct Copy {
     sorted: Sorted,
 }
 
-/// The table. Inserts and look-ups go on at once, from any number of threads; sorted copies are made one at a time.
+/// The table. Any number of threads may insert and search concurrently; sorted copies are made one
+/// at a time.
 pub(crate) struct PrefixHash {
     order: KeyOrder,
     arena: SharedArena,
     prefixes: Arc<dyn PrefixExtractor>,
     hasher: KeyHasher,
     buckets: Box<[Bucket]>,
-    /// The entries that somebody walks past before a list gets an index.
+    /// The number of entries that a search walks past before a list gets an index.
     index_after: usize,
-    /// Entries that are in their lists.
+    /// The number of entries that are in their lists.
     inserted: AtomicU64,
     memory_bytes: AtomicUsize,
     copy: Mutex<Copy>,
@@ -78,12 +80,12 @@ impl PrefixHash {
         Arc::ptr_eq(&self.prefixes, prefixes)
     }
 
-    /// The bucket of a key: by its prefix, or by all of a key that has none.
+    /// The bucket of a key: by its prefix, or by the whole key if it has none.
     #[inline]
     fn bucket(&self, user_key: &[u8]) -> &Bucket {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(self.prefixes.prefix(user_key).unwrap_or(user_key));
-        // The high half of the product is below the count: a fair choice without a division.
+        // The high half of the product is below the count: a uniform choice without a division.
         let product = u128::from(hasher.finish()) * self.buckets.len() as u128;
         let index = (product >> 64) as u64;
         &self.buckets[to_usize(index)]
@@ -92,7 +94,7 @@ impl PrefixHash {
     /// Inserts an entry.
     ///
     /// # Errors
-    /// If there is an entry of the same user key and sequence number, of whatever type.
+    /// If there is an entry of the same user key and sequence number, of any type.
     pub(crate) fn insert(&self, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
         let list = self.bucket(parts.user_key).get_or_init(|| {
             let list = SkipList::new(self.order.clone(), self.arena.clone(), self.index_after);
@@ -105,14 +107,14 @@ impl PrefixHash {
         Ok(())
     }
 
-    /// The entries of the bucket of an internal key, from that one on.
+    /// The entries in the bucket of an internal key, from that key on.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> Option<SkipListEntries<'_>> {
         let list = self.bucket(footer_of(internal_key).0).get()?;
         Some(list.entries_from(internal_key))
     }
 
-    /// As [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys at once.
+    /// Runs [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys together.
     pub(crate) fn entries_from_batch<'t>(
         &'t self,
         internal_keys: &[&[u8]],
@@ -159,7 +161,7 @@ impl Sortable for PrefixHash {
 
     fn sorted(&self) -> Sorted {
         let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the lists are read: an entry that comes later makes the copy stale.
+        // Loaded before the lists are read: a later entry makes the copy stale.
         let count = self.inserted.load(Ordering::Acquire);
         if copy.count < count {
             let lists = self.buckets.iter().filter_map(OnceLock::get);
@@ -179,7 +181,7 @@ impl Sortable for PrefixHash {
     }
 }
 
-/// A position among the keys of one prefix, that of the key that was sought last; live.
+/// A live position among the keys with the prefix of the last key sought.
 pub(crate) struct PrefixCursor {
     table: Arc<PrefixHash>,
     cursor: Option<SkipListCursor>,
@@ -220,12 +222,12 @@ impl PrefixCursor {
         }
     }
 
-    /// There is no first of all entries: the cursor gets no position.
+    /// Invalidates the cursor: there is no first entry over all prefixes.
     pub(crate) fn seek_to_first(&mut self) {
         self.cursor = None;
     }
 
-    /// As [`seek_to_first`](Self::seek_to_first).
+    /// Invalidates the cursor: there is no last entry over all prefixes.
     pub(crate) fn seek_to_last(&mut self) {
         self.cursor = None;
     }

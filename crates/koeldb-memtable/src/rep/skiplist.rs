@@ -1,22 +1,21 @@
-//! A sorted linked list whose nodes and entries lie together in the arena, with an index of where to begin: the
-//! default representation.
+//! The default representation: a sorted linked list in the arena, with an index.
 //!
-//! It does what RocksDB's skip list does (`memtable/inlineskiplist.h`) and keeps its bottom level: nothing is ever
-//! removed, an insert is one compare-and-swap, and a reader follows links with acquire loads and no other care. What
-//! takes the place of the upper levels is [`Index`]: a search in towers misses the cache at each of a dozen nodes,
-//! one in pages of hints at two or three.
+//! It replaces RocksDB's skip list (`memtable/inlineskiplist.h`) and keeps its bottom level:
+//! nothing is ever removed, an insert is one compare-and-swap, and a reader follows links with
+//! acquire loads. [`Index`] replaces the upper levels: a search in towers misses the cache at each
+//! of a dozen nodes, one in pages of hints at two or three. Nodes contain their entries.
 //!
 //! ```text
 //! node = link to the next node: pointer ‖ entry
 //! ```
 //!
 //! # Invariants
-//! - **S1** A node is reached only through the head, a link or the index, by a load with acquire of what was stored
-//!   with release after the node was written; from then on only its link changes.
-//! - **S2** Links are only ever changed by putting a new node between two neighbours. The head has no entry, and
-//!   nothing leads to it.
-//! - **S3** The list alone decides membership and order. The index names nodes of the list; whether one is before a
-//!   target is seen by comparing keys.
+//! - **S1** A node is reached only through the head, a link or the index, by an acquire load of a
+//!   pointer stored with release after the node was written; from then on only its link changes.
+//! - **S2** Links change only by inserting a new node between two neighbours. The head has no
+//!   entry, and no link leads to it.
+//! - **S3** The list alone decides membership and order. The index names nodes of the list;
+//!   comparing keys decides whether one is before a target.
 #![expect(
     unsafe_code,
     reason = "a node with its entry inside costs one cache miss where boxes cost three"
@@ -38,10 +37,10 @@ use super::entry::{Entry, EntryParts};
 use super::index::{BATCH, Base, Guess, Index, Lookahead, Tree};
 use crate::arena::SharedArena;
 
-/// Who walks past more nodes than this puts one in the index.
+/// A search that walks past more nodes than this adds one to the index.
 const STEPS_MAX: usize = 12;
 
-/// The link; the entry follows.
+/// A node's link, followed by the entry.
 #[repr(C)]
 pub(super) struct Node {
     next: AtomicPtr<Node>,
@@ -57,7 +56,7 @@ pub(super) struct NodeRef<'list> {
 }
 
 impl<'list> NodeRef<'list> {
-    /// The node behind a loaded link.
+    /// Dereferences a loaded link.
     ///
     /// # Safety
     /// `node` must be null, or a node under S1 in an arena that lives for `'list`.
@@ -69,7 +68,7 @@ impl<'list> NodeRef<'list> {
         })
     }
 
-    /// Its address, for the index.
+    /// The address, for the index.
     #[inline]
     pub(super) fn address(self) -> *mut Node {
         self.node.as_ptr()
@@ -91,12 +90,12 @@ impl<'list> NodeRef<'list> {
 
     #[inline]
     fn entry_start(self) -> NonNull<u8> {
-        // SAFETY: something follows the link of every node, and lies in the same block.
+        // SAFETY: the link of every node is followed by an entry in the same block.
         unsafe { self.node.cast::<u8>().add(NODE_BYTES) }
     }
 }
 
-/// Where a search goes: the place before all entries of a user key whose footer is at most this one.
+/// The target of a search: the position before all entries of a user key with at most this footer.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     user_key: &'k [u8],
@@ -104,18 +103,18 @@ pub(super) struct Target<'k> {
     pub(super) hint: u64,
 }
 
-/// The list. Inserts and reads go on at once, from any number of threads.
+/// The list. Any number of threads may insert and read concurrently.
 pub(crate) struct SkipList {
     order: KeyOrder,
     arena: SharedArena,
     index: Index,
-    /// The list has no index before somebody walked past so many nodes.
+    /// The number of nodes that a search must walk past before the list gets an index.
     index_after: usize,
     head: Node,
 }
 
 impl SkipList {
-    /// An empty list in `arena`, which gets its index once somebody walked past `index_after` nodes.
+    /// Creates an empty list in `arena`, indexed once a search walks past `index_after` nodes.
     pub(crate) fn new(order: KeyOrder, arena: SharedArena, index_after: usize) -> Self {
         SkipList {
             order,
@@ -136,11 +135,11 @@ impl SkipList {
         }
     }
 
-    /// The entry of a node that is not the head.
+    /// The entry of a node other than the head.
     #[inline]
     fn entry<'list>(&'list self, node: NodeRef<'list>) -> Entry<'list> {
-        // SAFETY: nodes other than the head, which nothing leads to, carry an entry written before S1 let it be
-        // seen, in this arena.
+        // SAFETY: nodes other than the head, which no link leads to, carry an entry written before
+        // S1 made them visible, in this arena.
         unsafe { Entry::new(node.entry_start(), &self.arena) }
     }
 
@@ -162,7 +161,7 @@ impl SkipList {
         }
     }
 
-    /// The place before a node and everything of its sequence number.
+    /// The position before a node and all entries of its sequence number.
     pub(super) fn target_of<'list>(
         &'list self,
         node: NodeRef<'list>,
@@ -182,7 +181,7 @@ impl SkipList {
         self.nodes().map(|node| self.entry(node))
     }
 
-    /// The base for hints that suits the keys now in the list.
+    /// The suitable hint base for the keys now in the list.
     pub(super) fn base_of_all(&self) -> Base {
         let user_key = |node| self.entry(node).user_key_and_footer().0;
         match (self.head().next(), self.last()) {
@@ -199,12 +198,12 @@ impl SkipList {
         self.compare(node, target).is_lt()
     }
 
-    /// Memory for a node or a page of the index.
+    /// Allocates memory for a node or a page of the index.
     pub(super) fn allocate(&self, bytes: usize) -> NonNull<u8> {
         self.arena.arena().lease().allocate(bytes)
     }
 
-    /// Where the search for a key begins; its surroundings are asked for.
+    /// Guesses the start of the search for a key and prefetches its surroundings.
     #[inline]
     fn guess<'list, 'k>(
         &'list self,
@@ -220,7 +219,7 @@ impl SkipList {
         (target, guess)
     }
 
-    /// A node before the target: the one that was guessed, if it is.
+    /// A node before the target: the guessed one if it is, otherwise the head.
     #[inline]
     fn start<'list>(
         &'list self,
@@ -233,7 +232,8 @@ impl SkipList {
             .unwrap_or_else(|| self.head())
     }
 
-    /// The last node before the target, from `node`, which is before it, and the node behind.
+    /// Walks from `node`, which is before the target, to the last such node; returns its successor
+    /// too.
     #[inline]
     fn walk<'list>(
         &'list self,
@@ -254,8 +254,7 @@ impl SkipList {
         }
     }
 
-    /// The last node before an internal key, the head if there is none, the first at or behind it, and the guess
-    /// that led there.
+    /// Searches for an internal key; returns its neighbours and the guess.
     #[inline]
     fn search<'list>(&'list self, internal_key: &[u8]) -> Found<'list> {
         let (user_key, footer) = footer_of(internal_key);
@@ -268,7 +267,7 @@ impl SkipList {
         }
     }
 
-    /// The last node of all.
+    /// The last node.
     fn last(&self) -> Option<NodeRef<'_>> {
         let indexed = self.index.tree().and_then(Tree::last);
         let mut node = indexed.unwrap_or_else(|| self.head());
@@ -278,7 +277,7 @@ impl SkipList {
         self.not_head(node)
     }
 
-    /// The node, unless it is the head.
+    /// The node, or `None` for the head.
     #[inline]
     fn not_head<'list>(&'list self, node: NodeRef<'list>) -> Option<NodeRef<'list>> {
         (!ptr::eq(node.node.as_ptr(), &raw const self.head)).then_some(node)
@@ -287,11 +286,11 @@ impl SkipList {
     /// Inserts an entry.
     ///
     /// # Errors
-    /// If there is an entry of the same user key and sequence number, of whatever type.
+    /// If there is an entry of the same user key and sequence number, of any type.
     pub(crate) fn insert(&self, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
-        // Before all types of this sequence number: whichever is there is a duplicate.
+        // Sorts before all types of this sequence number: any entry there is a duplicate.
         let (target, guess) = self.guess(parts.user_key, parts.footer() | 0xff);
-        // While the neighbours come from memory.
+        // Overlaps with the cache misses of the neighbours.
         let node = self.make_node(parts);
 
         let mut before = self.start(guess, &target);
@@ -321,7 +320,7 @@ impl SkipList {
         Ok(())
     }
 
-    /// Counts an entry and writes its node, which leads nowhere yet.
+    /// Counts an entry and writes its unlinked node.
     #[inline]
     fn make_node(&self, parts: &EntryParts<'_>) -> NodeRef<'_> {
         let encoded_len = parts.encoded_len();
@@ -334,13 +333,14 @@ impl SkipList {
         let empty = Node {
             next: AtomicPtr::new(ptr::null_mut()),
         };
-        // SAFETY: the memory is this call's alone (A2), aligned to 8 and larger than a node.
+        // SAFETY: this call alone owns the memory (A2), which is aligned to 8 and larger than a
+        // node.
         unsafe { node.write(empty) };
         let node = NodeRef {
             node,
             list: PhantomData,
         };
-        // SAFETY: the entry fills what is left of the memory.
+        // SAFETY: the entry fills the rest of the memory.
         unsafe { parts.write(node.entry_start()) };
         node
     }
@@ -350,7 +350,7 @@ impl SkipList {
         footer >> 8 == parts.seqno && self.order.compare(user_key, parts.user_key).is_eq()
     }
 
-    /// The first entry at or after an internal key, and those behind it.
+    /// The first entry at or after an internal key, and those after it.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SkipListEntries<'_> {
         let found = self.search(internal_key);
@@ -360,8 +360,9 @@ impl SkipList {
         }
     }
 
-    /// As [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys at once, whose misses of the cache
-    /// overlap.
+    /// Runs [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys together.
+    ///
+    /// The cache misses of the searches overlap.
     pub(crate) fn entries_from_batch<'list>(
         &'list self,
         internal_keys: &[&[u8]],
@@ -389,7 +390,7 @@ impl SkipList {
         self.order.compare_internal(key, internal_key).is_eq()
     }
 
-    /// The memory the entries lie in.
+    /// The arena of the entries.
     #[inline]
     pub(crate) fn arena(&self) -> &SharedArena {
         &self.arena
@@ -420,12 +421,12 @@ impl<'list> Iterator for SkipListEntries<'list> {
     }
 }
 
-/// A position in a list; live: it meets entries inserted after it was made.
+/// A live position in a list: it meets entries inserted after its creation.
 pub(crate) struct SkipListCursor {
     list: Arc<SkipList>,
     node: Option<NonNull<Node>>,
     ahead: Lookahead,
-    /// So many steps forward are tried before a seek begins anew.
+    /// The number of steps forward that a seek tries before it uses the index.
     lookahead: usize,
 }
 
@@ -455,7 +456,7 @@ impl SkipListCursor {
         self.node().map(|node| self.list.entry(node))
     }
 
-    /// Gives up the position; the list itself is live.
+    /// Invalidates the position; the list itself is live.
     pub(crate) fn refresh(&mut self) {
         self.node = None;
     }
@@ -479,7 +480,7 @@ impl SkipListCursor {
         self.node = found.node.map(|node| node.node);
     }
 
-    /// Goes to the first entry at or behind an internal key if it is a few steps ahead.
+    /// Moves to the first entry at or after an internal key if it is a few steps ahead.
     fn seek_near(&mut self, internal_key: &[u8]) -> bool {
         let (user_key, footer) = footer_of(internal_key);
         let target = self.list.target(None, user_key, footer);

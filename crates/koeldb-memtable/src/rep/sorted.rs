@@ -1,4 +1,4 @@
-//! A sorted copy of the positions of entries, and cursors over it: for representations that have no order of their own.
+//! Sorted copies of entry positions, and cursors over them, for representations without an order.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use koeldb_base::KeyOrder;
 use super::entry::{Entry, Position};
 use crate::arena::SharedArena;
 
-/// Positions of the entries of a moment, in order.
+/// A snapshot of the positions of entries, in order.
 pub(super) type Sorted = Arc<[Position]>;
 
-/// What sorted copies are made of.
+/// A source of sorted copies.
 pub(super) trait Sortable {
-    /// How keys are ordered.
+    /// The order of the keys.
     fn order(&self) -> &KeyOrder;
 
-    /// The memory the entries lie in.
+    /// The arena of the entries.
     fn arena(&self) -> &SharedArena;
 
     /// All entries, sorted.
@@ -36,11 +36,11 @@ pub(super) trait Sortable {
     }
 }
 
-/// A position in the entries of a moment.
+/// A position in a sorted snapshot of entries.
 pub(crate) struct SortedCursor<T> {
     table: Arc<T>,
     sorted: Sorted,
-    /// The length stands for "not valid".
+    /// Equal to the length if the cursor is not valid.
     index: usize,
 }
 

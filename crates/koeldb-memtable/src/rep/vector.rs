@@ -1,8 +1,8 @@
-//! A vector of entries in the order of arrival, sorted when somebody reads: for loads that are not read back.
+//! A vector of entries in order of arrival, sorted on read: for loads that are not read back.
 //!
-//! An insert appends under a lock. A read takes a sorted copy of the positions, which is kept until the next
-//! insert: the entries since the last read are sorted and merged with what was sorted then. The first read
-//! after [`Vector::seal`] sorts for good; later ones take no lock.
+//! An insert appends under a lock. A read takes a sorted copy of the positions, which is kept until
+//! the next insert: the entries since the last read are sorted and merged with the earlier copy.
+//! The first read after [`Vector::seal`] sorts for good; later ones take no lock.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,13 +15,13 @@ use super::sorted::{Sortable, Sorted};
 use crate::arena::SharedArena;
 
 struct Appended {
-    /// In the order of arrival.
+    /// Positions in order of arrival.
     entries: Vec<Position>,
-    /// The first so many entries, sorted.
+    /// The sorted copy of a prefix of `entries`.
     sorted: Sorted,
 }
 
-/// The vector. Inserts take turns; reads of a sealed vector wait for nobody.
+/// The vector. Inserts exclude each other; reads of a sealed vector never wait.
 pub(crate) struct Vector {
     order: KeyOrder,
     arena: SharedArena,
@@ -32,7 +32,7 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    /// An empty vector with room for `reserved` entries, whose bytes go to `arena`.
+    /// Creates an empty vector with room for `reserved` entries, stored in `arena`.
     pub(crate) fn new(order: KeyOrder, arena: SharedArena, reserved: usize) -> Self {
         let appended = Appended {
             entries: Vec::with_capacity(reserved),
@@ -53,7 +53,7 @@ impl Vector {
         self.appended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends an entry. Duplicates are found when the vector is sorted, not before: see [`Vector::sorted`].
+    /// Appends an entry. Duplicates are found when the vector is sorted: see [`Vector::sorted`].
     ///
     /// # Errors
     /// Never; the other representations find duplicates.
@@ -87,12 +87,12 @@ impl Vector {
         let mut all = Vec::with_capacity(appended.entries.len());
         all.extend_from_slice(old);
         all.extend_from_slice(&appended.entries[old.len()..]);
-        // A stable sort finds the sorted run at the front and merges the rest into it.
+        // A stable sort detects the sorted run at the front and merges the rest into it.
         all.sort_by(|&a, &b| self.compare(a, b));
         all.into()
     }
 
-    /// The first entry at or after an internal key, and those behind it.
+    /// The first entry at or after an internal key, and those after it.
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> VectorEntries<'_> {
         let sorted = self.sorted();
         VectorEntries {

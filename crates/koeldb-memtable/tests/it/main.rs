@@ -1,4 +1,4 @@
-//! Memtables as the engine uses them.
+//! Integration tests of memtables.
 #![expect(clippy::unwrap_used, reason = "a failed test may panic anywhere")]
 
 mod memory;

@@ -1,4 +1,4 @@
-//! What a memtable says it holds is what it took from the allocator.
+//! Tests that the memory a memtable reports is the memory it allocated.
 #![expect(unsafe_code, reason = "an allocator that counts is an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,7 +11,7 @@ use koeldb_base::{Cursor, KeyOrder, ValueType};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, RepKind};
 
 thread_local! {
-    /// The bytes that this thread took and did not give back.
+    /// The bytes that this thread allocated and has not freed.
     static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -22,7 +22,7 @@ fn count(bytes: usize, sign: isize) {
     let _ = HELD.try_with(|held| held.set(held.get() + sign * bytes));
 }
 
-// SAFETY: every call is passed on to the system's allocator.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
@@ -57,7 +57,7 @@ fn held() -> usize {
     usize::try_from(HELD.get()).unwrap_or(0)
 }
 
-/// Three in a hundred, and what is not worth counting in an empty memtable.
+/// Allows three percent, and the small overhead of an empty memtable.
 fn assert_agree(reported: usize, allocated: usize, when: &str) {
     let tolerance = allocated * 3 / 100 + 512;
     assert!(
@@ -67,7 +67,7 @@ fn assert_agree(reported: usize, allocated: usize, when: &str) {
 }
 
 fn reps() -> [RepKind; 6] {
-    // Miri looks at all buckets whenever they are borrowed.
+    // Miri visits all buckets whenever they are borrowed.
     let buckets = |count| if cfg!(miri) { 64 } else { count };
     [
         RepKind::default(),
@@ -173,7 +173,7 @@ fn h17_what_is_kept_for_later_is_reported() {
     }
 }
 
-/// The size of an entry; under Miri there are fewer of more.
+/// The size of an entry; larger and fewer under Miri.
 const ENTRY_KIB: usize = if cfg!(miri) { 16 } else { 1 };
 
 /// The value of an entry of that size.
@@ -210,7 +210,7 @@ fn a_large_memtable_takes_chunks_and_is_as_full_as_its_entries_are() {
         );
         let expected = to_usize(kib << 10);
         let blocks = 512 << 10;
-        // A list with an index for each of many prefixes takes what it takes.
+        // A list with an index for each of many prefixes has an overhead of its own.
         let is_lean = !matches!(rep, RepKind::HashSkipList { .. });
         assert!(
             !is_lean || filled.abs_diff(expected) < expected / 10 + blocks,

@@ -1,4 +1,4 @@
-//! Every representation against a plain model, with tiny alphabets so that every branch is reached.
+//! Compares every representation with a plain model, with tiny alphabets to reach every branch.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ fn every_rep() -> Vec<MemtableOptions> {
     reps.map(|rep| MemtableOptions {
         rep,
         arena_block_bytes: 1 << 12,
-        // Few buckets under Miri, which looks at all of them whenever they are borrowed.
+        // Few buckets under Miri, which visits all of them whenever they are borrowed.
         write_buffer_bytes: if cfg!(miri) { 1 << 14 } else { 1 << 20 },
         prefixes: Some(Arc::new(FixedPrefix::new(2))),
         ..MemtableOptions::default()
@@ -43,7 +43,7 @@ fn every_rep() -> Vec<MemtableOptions> {
     .into()
 }
 
-/// Background work that tests do when they see fit.
+/// Background tasks that tests run explicitly.
 #[derive(Clone, Default)]
 struct Background(Arc<Mutex<Vec<SortTask>>>);
 
@@ -61,7 +61,7 @@ impl Background {
     }
 }
 
-/// Short keys first: nothing about it follows from the bytes at the front.
+/// Orders short keys first, so that the first bytes determine nothing.
 struct ShortFirst;
 
 impl Comparator for ShortFirst {
@@ -87,7 +87,7 @@ fn orders() -> impl Strategy<Value = KeyOrder> {
     ]
 }
 
-/// Keys that differ in the first eight bytes, behind them, or in length alone.
+/// Keys that differ in the first eight bytes, after them, or in length alone.
 const KEYS: [&[u8]; 14] = [
     b"",
     b"\0",
@@ -161,10 +161,10 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a memtable should hold.
+/// The expected content of a memtable.
 struct Model {
     order: KeyOrder,
-    /// (internal key, value), in no order.
+    /// (internal key, value), unordered.
     entries: Vec<(Vec<u8>, Vec<u8>)>,
     tombstones: Vec<(Vec<u8>, Vec<u8>, SeqNo)>,
 }
@@ -246,13 +246,13 @@ fn at(cursor: &MemtableCursor) -> Option<(Vec<u8>, Vec<u8>)> {
         .then(|| (cursor.key().to_vec(), cursor.value().to_vec()))
 }
 
-/// Runs the operations on a memtable and on the model, and compares the answers.
+/// Runs the operations on a memtable and on the model, and compares the results.
 fn run(order: &KeyOrder, options: &MemtableOptions, ops: &[Op]) {
     let refuses_duplicates = !matches!(options.rep, RepKind::Vector { .. });
     let live = matches!(options.rep, RepKind::SkipList { .. });
     let background = Background::default();
     let mut options = options.clone();
-    // Every other run of operations has nobody to leave work to.
+    // Every other run has no background.
     options.sorter = ops.len().is_multiple_of(2).then(|| background.sorter());
     let memtable = Memtable::new(order.clone(), &options);
     let mut model = Model {
@@ -360,7 +360,7 @@ fn run(order: &KeyOrder, options: &MemtableOptions, ops: &[Op]) {
     check_scans(&memtable, &model.sorted());
 }
 
-/// Counters, tombstones and scans both ways, before and after sealing.
+/// Checks counters, tombstones and scans in both directions, before and after sealing.
 fn check_whole(memtable: &Arc<Memtable>, model: &Model) {
     let sorted = model.sorted();
     let seqnos = || {
@@ -404,7 +404,7 @@ fn check_whole(memtable: &Arc<Memtable>, model: &Model) {
     check_batches(memtable, model);
 }
 
-/// Scans both ways.
+/// Checks scans in both directions.
 fn check_scans(memtable: &Arc<Memtable>, sorted: &[(Vec<u8>, Vec<u8>)]) {
     let mut cursor = memtable.cursor();
     assert!(!cursor.valid());
@@ -425,7 +425,7 @@ fn check_scans(memtable: &Arc<Memtable>, sorted: &[(Vec<u8>, Vec<u8>)]) {
     assert_eq!(backward, sorted);
 }
 
-/// Look-ups of all keys at some snapshots, in one batch, one of them settled before.
+/// Checks batched lookups of all keys at some snapshots, one of them settled before.
 fn check_batches(memtable: &Memtable, model: &Model) {
     let wanted: Vec<(&[u8], SeqNo)> = [2, 11, MAX_SEQNO]
         .into_iter()
@@ -657,7 +657,7 @@ fn a_prefix_cursor_shows_all_keys_of_the_sought_prefix() {
         assert_eq!(key::user_key(cursor.key()), b"b");
         cursor.refresh();
         assert!(!cursor.valid());
-        // Keys that share a shorter prefix are in many lists: then it is one of everything.
+        // Keys that share a shorter prefix are in many lists: the cursor then covers everything.
         let shorter: Arc<dyn PrefixExtractor> = Arc::new(FixedPrefix::new(1));
         let mut cursor = memtable.prefix_cursor(&shorter);
         cursor.seek(&target("aa1")).unwrap();

@@ -1,4 +1,4 @@
-//! How long operations take. Not a test: run with `cargo test --release -- --ignored --nocapture speed`.
+//! Measures operations. Run with `cargo test --release -- --ignored --nocapture speed`.
 #![expect(
     clippy::disallowed_methods,
     reason = "measures with the system's clock"
@@ -21,21 +21,21 @@ fn mix(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Sixteen bytes: a number, most significant byte first, then zeros, as db_bench makes them.
+/// A key of 16 bytes, as in db_bench: a number, most significant byte first, then zeros.
 fn numbered(number: u64) -> [u8; 16] {
     let mut key = [b'0'; 16];
     key[..8].copy_from_slice(&number.swap_bytes().to_le_bytes());
     key
 }
 
-/// Sixteen bytes with nothing to tell them apart in the first eight.
+/// A key of 16 bytes of which the first eight are constant.
 fn prefixed(number: u64) -> [u8; 16] {
     let mut key = *b"customer00000000";
     key[8..].copy_from_slice(&number.swap_bytes().to_le_bytes());
     key
 }
 
-/// Time this thread spent running, which other work on the machine disturbs less than the time of day.
+/// Measures the CPU time of this thread, which other work disturbs less than wall time.
 struct Stopwatch {
     started: Instant,
     running: Option<u64>,

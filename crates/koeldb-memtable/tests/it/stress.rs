@@ -1,4 +1,4 @@
-//! Writers and readers at once: what was acknowledged is found, by everybody, from then on.
+//! Concurrent writers and readers: every reader finds acknowledged writes from then on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -17,12 +17,12 @@ fn per_writer() -> u64 {
     if cfg!(miri) { 12 } else { 4000 }
 }
 
-/// Few buckets under Miri, which looks at all of them whenever they are borrowed.
+/// Few buckets under Miri, which visits all of them whenever they are borrowed.
 fn write_buffer_bytes() -> usize {
     if cfg!(miri) { 1 << 14 } else { 1 << 20 }
 }
 
-/// Once in the gate; with `KOELDB_FLOORS=long` so often that each test takes about a minute.
+/// One round in the gate; with `KOELDB_FLOORS=long` each test takes about a minute.
 fn rounds() -> u64 {
     if std::env::var("KOELDB_FLOORS").is_ok_and(|floors| floors == "long") {
         60
@@ -38,7 +38,7 @@ fn mix(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// How the keys of a run are spread.
+/// The distribution of the keys of a run.
 #[derive(Clone, Copy)]
 enum Keys {
     Random,
@@ -68,7 +68,7 @@ fn get(memtable: &Memtable, user_key: &[u8], snapshot: SeqNo) -> Option<PinnedSl
     lookup.finish(None).unwrap()
 }
 
-/// What the writers have acknowledged: writer `w` writes the sequence numbers `1 + w`, `1 + w + WRITERS`, ….
+/// The acknowledged writes: writer `w` writes the sequence numbers `1 + w`, `1 + w + WRITERS`, ….
 struct Progress {
     written: Vec<AtomicU64>,
     done: AtomicBool,

@@ -1,9 +1,9 @@
-//! What a scan will need next: the data blocks ahead of it, in pieces that are read at once.
+//! Readahead planning: the data blocks ahead of a scan, in pieces of one read each.
 //!
-//! A `Lookahead` walks the index with a position of its own; the scan's own position never runs ahead, so a scan may
-//! turn round or be positioned anew at any moment, and a plan that no longer fits is dropped. The walk goes on from table
-//! to table of a level. A `Piece` holds whole blocks: none lies across two pieces, and none is copied to be put
-//! together.
+//! A `Lookahead` walks the index with its own position; the scan's position never runs ahead, so a
+//! scan may change direction or seek at any moment, and a plan that no longer fits is dropped. The
+//! walk continues from table to table of a level. A `Piece` holds whole blocks: no block spans two
+//! pieces, and none is copied for assembly.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -26,24 +26,28 @@ use super::scan_reads::{PieceBytes, PieceRead};
 use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, TableLevel, Way};
 
-/// Missing blocks with cached ones between them are read together if no more than so many bytes are read in vain.
+/// The largest gap of cached blocks between missing ones that is read in vain to join their reads.
 const GAP_MAX: u64 = 16 << 10;
 
-/// After so many blocks in a row that the cache does not have, a walk asks it for one in [`ASKED_STRIDE`] only, until it has
-/// one: to ask is a cache miss of the processor, and to read a block in vain costs little among others.
+/// The number of consecutive cache misses after which a walk queries the cache less often.
+///
+/// It then queries for one block in [`ASKED_STRIDE`], until it has a hit: a query is a CPU cache
+/// miss, and reading one block in vain among others costs little.
 const ABSENT_SURE: u32 = 32;
 
 /// See [`ABSENT_SURE`].
 const ASKED_STRIDE: u32 = 8;
 
-/// A block larger than this is not read ahead.
+/// The largest block that is read ahead.
 const BLOCK_AHEAD_MAX: u64 = 2 << 20;
 
 /// A range of user keys.
 type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// What the tables of a scan know of each other: the user keys that the scan may see, which change when it is positioned
-/// anew, and how long it has become.
+/// Limits of a scan that its tables share.
+///
+/// These are the user keys that the scan may see, which change with each seek, and the length of
+/// the scan so far.
 #[derive(Debug, Default)]
 pub struct ScanLimits {
     range: Mutex<Option<KeyRange>>,
@@ -51,33 +55,34 @@ pub struct ScanLimits {
 }
 
 impl ScanLimits {
-    /// No limits.
+    /// Creates limits that allow everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces the limits.
+    /// Replaces the key range.
     pub fn set(&self, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) {
         *self.range.lock().unwrap_or_else(PoisonError::into_inner) = Some((lower, upper));
     }
 
-    /// The scan was positioned anew.
+    /// Resets the length after a seek.
     pub(super) fn restart(&self) {
         self.passed_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// So many bytes more were planned to be read ahead, in whatever table.
+    /// Adds bytes planned for readahead, in any table.
     pub(super) fn pass(&self, bytes: u64) {
         self.passed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes that were planned in all tables since the scan was positioned.
+    /// The bytes planned in all tables since the last seek.
     pub(super) fn passed_bytes(&self) -> u64 {
         self.passed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a scan that goes on over `separator` leaves the limits: forwards behind its block, backwards before it.
+    /// Whether a scan that passes `separator` leaves the limits: after its block forwards, before
+    /// it backwards.
     fn end_at(&self, order: &KeyOrder, separator: &[u8], way: Way) -> bool {
         let range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((lower, upper)) = &*range else {
@@ -98,7 +103,7 @@ impl ScanLimits {
 #[derive(Debug)]
 pub(super) struct Upcoming {
     pub(super) handle: BlockHandle,
-    /// Where it ends, trailer included.
+    /// The end offset, including the trailer.
     end: u64,
     /// The block, if the cache has it.
     cached: Option<Arc<CachedBlock>>,
@@ -107,16 +112,16 @@ pub(super) struct Upcoming {
 /// A walk through the index, ahead of a scan.
 pub(super) struct Lookahead {
     table: Arc<BlockBasedReader>,
-    /// Where it goes on behind the table.
+    /// The level, to continue in the next table.
     level: Option<Arc<dyn TableLevel>>,
     index: IndexPath,
     way: Way,
-    /// The index stands on a block that was not given out.
+    /// The index is positioned on a block that was not returned yet.
     fresh: bool,
     ended: bool,
-    /// Looked at and put back.
+    /// A block that was returned to the walk.
     held: Option<Upcoming>,
-    /// So many blocks before were not in the cache, or not asked for.
+    /// The number of consecutive preceding blocks not in the cache, or not looked up.
     absent: u32,
 }
 
@@ -135,18 +140,19 @@ impl Lookahead {
         }
     }
 
-    /// Plans nothing more.
+    /// Ends the walk.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.held = None;
     }
 
-    /// Whether there is nothing more to plan.
+    /// Whether the walk has ended.
     pub(super) fn ended(&self) -> bool {
         self.ended && self.held.is_none()
     }
 
-    /// The next block; `None` at the end of what is known or wanted. Errors are left to the scan to meet.
+    /// The next block; `None` at the end of the known or wanted range. Errors are left for the scan
+    /// to meet.
     fn next<S: BlockSource>(
         &mut self,
         source: &mut S,
@@ -185,13 +191,13 @@ impl Lookahead {
         })
     }
 
-    /// A walk that an index block suspends goes on another time; what else it meets is its end.
+    /// Ends the walk on an error; a walk suspended at an index block resumes later.
     fn unless_suspended<S>(&mut self, moved: Result<(), Fault<S>>) -> Option<()> {
         self.ended = !matches!(moved, Err(Fault::Suspend(_)));
         moved.ok()
     }
 
-    /// Goes over into the neighbouring table.
+    /// Moves on to the neighbouring table.
     fn cross<S: BlockSource>(&mut self, source: &mut S, limits: Option<&ScanLimits>) -> Option<()> {
         let level = self.level.as_ref()?;
         let (table, edge) = level.neighbour(self.table.file.number, self.way).ok()??;
@@ -209,7 +215,8 @@ impl Lookahead {
         Some(())
     }
 
-    /// A data block, if the cache is asked and has it. A block that was not asked for counts as missed: it is read.
+    /// Looks up a data block in the cache, unless the lookup is skipped. A skipped block counts as
+    /// missing.
     fn cached(&mut self, handle: BlockHandle) -> Option<Arc<CachedBlock>> {
         let file = &self.table.file;
         file.cache.as_ref()?;
@@ -226,10 +233,11 @@ impl Lookahead {
         cached
     }
 
-    /// Plans a piece: the blocks from the next one on, with at most `bytes` bytes behind the first. Those that the cache
-    /// has are pinned instead of read, where they are at an end of the piece or many.
+    /// Plans a piece: the next blocks, with at most `bytes` bytes after the first.
     ///
-    /// The first block is taken to be missing, since its scan found it so, if the walk has just begun.
+    /// Cached blocks are pinned instead of read, if they are at an end of the piece or numerous.
+    ///
+    /// At the start of a walk the first block counts as missing, since the scan missed it.
     pub(super) fn piece<S: BlockSource>(
         &mut self,
         bytes: u64,
@@ -300,7 +308,8 @@ fn length(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// Whether a block lies next to what was seen, where the way leads; blocks may be padded to an alignment.
+/// Whether a block is adjacent to the previous one in scan direction; blocks may be padded to an
+/// alignment.
 fn follows(seen: &Range<u64>, block: &Range<u64>, way: Way) -> bool {
     let gap = match way {
         Way::Forward => block.start.checked_sub(seen.end),
@@ -319,52 +328,52 @@ impl fmt::Debug for Lookahead {
     }
 }
 
-/// Where the bytes of a piece are.
+/// The state of the bytes of a piece.
 #[derive(Debug)]
 pub(super) enum Stored {
-    /// They were not read yet, or could not be.
+    /// Not read yet, or the read failed.
     Not,
-    /// Here.
+    /// Available.
     Here(PieceBytes),
-    /// On their way, or there.
+    /// Being read, or available.
     Coming(Arc<PieceRead>),
 }
 
-/// Blocks that a scan enters one after the other, and the range of the file that is read for them.
+/// Consecutive blocks of a scan, and the file range that is read for them.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) file: Arc<TableFile>,
-    /// Those not entered yet.
+    /// The blocks that the scan has not entered yet.
     blocks: VecDeque<Upcoming>,
-    /// Holds all blocks that are not pinned; empty if all are.
+    /// The range of all blocks that are not pinned; empty if all are.
     pub(super) range: Range<u64>,
     pub(super) stored: Stored,
-    /// Whether its blocks are put into the cache.
+    /// Whether its blocks are inserted into the cache.
     pub(super) kept: bool,
 }
 
-/// What a plan has of a block.
+/// The planned form of a block.
 pub(super) enum Planned<'p> {
-    /// The block.
+    /// The cached block.
     Block(Arc<CachedBlock>),
-    /// Its stored bytes, trailer included: so many at a position of a buffer.
+    /// Its stored bytes, including the trailer: a buffer, a position and a length.
     Stored(&'p Arc<Buffer>, u64, u32),
-    /// It has to be read alone.
+    /// The block has to be read by itself.
     Nothing,
 }
 
 impl Piece {
-    /// Whether all blocks were entered.
+    /// Whether the scan has entered all blocks.
     pub(super) fn is_done(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The bytes that were read for it.
+    /// The bytes read for the piece.
     pub(super) fn bytes(&self) -> u64 {
         length(&self.range)
     }
 
-    /// Those of them that no block was taken from.
+    /// The bytes read for blocks that the scan has not entered.
     pub(super) fn unused_bytes(&self) -> u64 {
         let unused = self.blocks.iter().filter(|block| block.cached.is_none());
         unused
@@ -372,17 +381,17 @@ impl Piece {
             .sum()
     }
 
-    /// Whether something has to be read for it that nobody reads.
+    /// Whether the piece needs a read that was not begun.
     pub(super) fn is_unread(&self) -> bool {
         matches!(self.stored, Stored::Not) && !self.range.is_empty()
     }
 
-    /// Whether the block is among those to come.
+    /// Whether the block is among the remaining ones.
     pub(super) fn holds(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         Arc::ptr_eq(&self.file, file) && self.blocks.iter().any(|block| block.handle == handle)
     }
 
-    /// Whether the block is among those to come; those before it are given up.
+    /// Drops the blocks before this one; returns false if it is not among the remaining ones.
     pub(super) fn advance_to(&mut self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         if !Arc::ptr_eq(&self.file, file) {
             return false;
@@ -396,7 +405,7 @@ impl Piece {
         true
     }
 
-    /// The read that has to arrive before the next block can be taken.
+    /// The read that must complete before the next block can be taken.
     pub(super) fn missing(&self) -> Option<&Arc<PieceRead>> {
         match (&self.stored, self.blocks.front()) {
             (Stored::Coming(read), Some(block)) if block.cached.is_none() => {
@@ -406,7 +415,7 @@ impl Piece {
         }
     }
 
-    /// Takes the first of the blocks to come.
+    /// Takes the first remaining block.
     pub(super) fn take(&mut self) -> Planned<'_> {
         let Some(block) = self.blocks.pop_front() else {
             return Planned::Nothing;
@@ -422,8 +431,8 @@ impl Piece {
         let Stored::Here(bytes) = &self.stored else {
             return Planned::Nothing;
         };
-        // It was written by the device or another processor, and its checksum would wait for each line. While the scan
-        // is busy with the block before, nobody does.
+        // The device or another core wrote the next block, and its checksum would stall on each
+        // line. Prefetching overlaps with the scan's work on this block.
         if let Some(next) = self.blocks.front().filter(|next| next.cached.is_none())
             && let Some((start, length)) = self.place_of(next, bytes)
         {
@@ -435,7 +444,7 @@ impl Piece {
         }
     }
 
-    /// Position and length of the stored bytes of a block in the buffer of `bytes`, if they are there.
+    /// Position and length of a block's stored bytes in the buffer of `bytes`, if they are there.
     fn place_of(&self, block: &Upcoming, bytes: &PieceBytes) -> Option<(u64, u32)> {
         let (from, to) = (block.handle.offset, block.end);
         if from < self.range.start || to > self.range.end {

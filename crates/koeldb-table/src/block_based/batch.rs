@@ -1,8 +1,9 @@
-//! Look-ups of many keys at once in a block-based table.
+//! Batched lookups in a block-based table.
 //!
-//! Most of a cached read is waiting for memory. So a batch goes through the table in steps, each for all of its keys:
-//! the filter, the index, the data blocks, the entries. What the next step needs is fetched while the others are
-//! still at this one; and neighbours share the way through the index and the blocks they find themselves in.
+//! Most of a cached read is waiting for memory. A batch therefore goes through the table in steps,
+//! each for all of its keys: the filter, the index, the data blocks, the entries. The data for the
+//! next step is prefetched while the other keys are still at the current one, and neighbouring keys
+//! share index searches and blocks.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::reader::BlockBasedReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock};
 
 impl BlockBasedReader {
-    /// As `TableReader::search_batch`. A filter over the whole table is asked for all keys at once.
+    /// Implements `TableReader::search_batch`. A full filter is queried for all keys together.
     pub(crate) fn search_batch<S: BlockSource>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -27,7 +28,7 @@ impl BlockBasedReader {
             .and_then(|admitted| Ok((admitted, self.index.get(&self.file, source)?)));
         let (admitted, root) = parts.map_or((None, None), |(a, root)| (a, Some(root)));
         let Some(Ok(root)) = root.as_ref().map(|root| root.entries()) else {
-            // Each look-up asks for itself, and fails or suspends for itself: it may not need the index at all.
+            // Each lookup searches alone, and fails or suspends alone: it may not need the index.
             for (index, lookup) in lookups.iter_mut().enumerate() {
                 outcome(index, self.search(lookup, source));
             }
@@ -59,7 +60,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// What a filter of whole keys over the whole table says to each look-up; `None` if there is no such filter.
+    /// Queries a full whole-key filter for each lookup; `None` if there is no such filter.
     fn filter_batch<S: BlockSource>(
         &self,
         lookups: &[&mut Lookup],
@@ -82,7 +83,7 @@ impl BlockBasedReader {
         Ok(Some(admitted))
     }
 
-    /// Searches index and data for those look-ups that `indices` name.
+    /// Searches index and data for the lookups in `indices`.
     fn search_together<S: BlockSource>(
         &self,
         root: &Block,
@@ -100,7 +101,7 @@ impl BlockBasedReader {
         let targets = &targets[..indices.len()];
         let found = self.index_format.find_blocks(root, targets, &mut places);
         if found.is_err() {
-            // Those that need the damaged entry meet it again, and only those.
+            // Only lookups that need the damaged entry meet the error again.
             places.fill(IndexPlace::Unknown);
         }
         let mut failed = [false; INDEX_BATCH];
@@ -153,8 +154,9 @@ impl BlockBasedReader {
         }
     }
 
-    /// Goes on from the partitions of an index that may hold the targets to their data blocks. Each partition is
-    /// searched once, for all targets that it may hold.
+    /// Resolves partitions of a two-level index to data blocks.
+    ///
+    /// Each partition is searched once, for all targets that it may hold.
     fn enter_partitions<S: BlockSource>(
         &self,
         targets: &[&[u8]],
@@ -175,7 +177,7 @@ impl BlockBasedReader {
             let partition = match source.block(&self.file, handle, BlockKind::Index) {
                 Ok(partition) => partition,
                 Err(fault) => {
-                    // The next one asks for itself.
+                    // The next lookup requests the partition itself.
                     fail(at, fault);
                     at += 1;
                     continue;
@@ -192,7 +194,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches the only block that may hold a look-up's entries, if there is one.
+    /// Searches the only block that may hold a lookup's entries, if there is one.
     fn search_one(
         &self,
         block: Option<&CachedBlock>,

@@ -1,23 +1,25 @@
 //! A block of entries: parsed and checked once when it is loaded, then searched in place.
 //!
 //! ```text
-//! entries | fixed32 restart [n] | u8 bucket [b] | fixed16 b | fixed32 start of values | fixed32 packed footer
-//!                                 `- hash index -----------'  `- separated layout ---'
+//! block:  entries | fixed32 restart [n] | u8 bucket [b] | fixed16 b | fixed32 start of values
+//!                                         `- hash index -----------'  `- separated layout ---'
+//!         | fixed32 packed footer
 //! entry:  varint32 shared | varint32 unshared | varint32 value length | unshared key bytes | value
 //! ```
 //!
-//! - In the *separated* layout the values stand together behind all keys; an entry at a restart point has a
-//!   `varint32 value offset` behind the value length, and the others follow from it.
-//! - In the *handles* layout of a delta-encoded index there is no value length: a value is a block handle, or
-//!   its difference from the one before, and perhaps a first key.
+//! - In the *separated* layout all values follow all keys; an entry at a restart point has a
+//!   `varint32 value offset` after the value length, and the other offsets follow from it.
+//! - In the *handles* layout of a delta-encoded index there is no value length: a value is a block
+//!   handle, or its difference from the preceding one, and optionally a first key.
 //!
-//! A key is the first `shared` bytes of the key before it and the unshared bytes; at a restart point nothing is
-//! shared. A point look-up ([`Block::search_point`]) never puts keys together: it carries along how many bytes
-//! the last key has in common with the target, which with `shared` decides most comparisons alone.
+//! A key consists of the first `shared` bytes of the preceding key and the unshared bytes; at a
+//! restart point nothing is shared. A point lookup ([`Block::search_point`]) never assembles keys:
+//! it tracks the number of bytes that the last key has in common with the target, which with
+//! `shared` decides most comparisons alone.
 //!
-//! What is known of a parsed block: the restart points ascend, start at 0 and lie inside the entries; every
-//! section lies inside the block. Entries are checked as they are met (`table/block_based/block.cc`, RocksDB
-//! 11.9; `docs/formats/block-based-table.md`).
+//! Invariants of a parsed block: the restart points ascend, start at 0 and are inside the entries;
+//! every section is inside the block. Entries are checked when they are read
+//! (`table/block_based/block.cc`, RocksDB 11.9; `docs/formats/block-based-table.md`).
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -51,10 +53,11 @@ pub use point::{PointEnd, PointVisitor};
 const HASH_SECTION_MAX: usize = 65535;
 const WORD: usize = 4;
 
-/// So many restart points, as most data blocks have, are kept beside the block and fetched together.
+/// The number of restart points cached beside the block and prefetched together; most data blocks
+/// have fewer.
 const FEW_RESTARTS: usize = 4;
 
-/// Where a value lies in its block.
+/// The position of a value in its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueRange {
     /// The offset of its first byte.
@@ -72,12 +75,12 @@ impl ValueRange {
     }
 }
 
-/// How entries carry their values.
+/// The layout of values in entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryLayout {
-    /// Each key is followed by its value.
+    /// Each value follows its key.
     Interleaved,
-    /// The values stand behind all keys.
+    /// All values follow all keys.
     Separated,
     /// Delta-encoded handles of an index.
     Handles {
@@ -86,12 +89,13 @@ pub enum EntryLayout {
     },
 }
 
-/// What a search among restart points came to.
+/// The result of a search among restart points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// The entry at this restart point is the first at or behind the target, if there is one.
+    /// The entry at this restart point is the first at or after the target, if it exists.
     Found(usize),
-    /// This restart point is before the target, and the next one is not: a scan from here finds the entry.
+    /// This restart point is before the target, and the next one is not: a scan from here finds the
+    /// entry.
     Scan(usize),
 }
 
@@ -99,18 +103,19 @@ pub(super) enum Start {
 #[derive(Clone, Debug)]
 pub struct Block {
     bytes: BlockBytes,
-    /// Where entries end; in the separated layout also where values begin.
+    /// The end of the entries; in the separated layout also the start of the values.
     entries_end: u32,
-    /// Where the restart array begins, and values end.
+    /// The start of the restart array, and the end of the values.
     restarts_at: u32,
     restart_count: u32,
     buckets_at: u32,
     bucket_count: u16,
     separated: bool,
     uniform: bool,
-    /// The restart points once more, if they are few: the array is far from everything else a search touches.
+    /// A copy of the restart points, if they are few: the array is far from everything else a
+    /// search touches.
     few_restarts: [[u8; WORD]; FEW_RESTARTS],
-    /// What makes the searches of an index block shorter.
+    /// A structure that speeds up searches of an index block.
     shortcut: Option<Arc<Shortcut>>,
 }
 
@@ -118,7 +123,7 @@ impl Block {
     /// Parses the footer of a block and checks its sections and restart points.
     ///
     /// # Errors
-    /// `Corruption` if they do not fit.
+    /// `Corruption` if they are inconsistent.
     pub fn parse(bytes: BlockBytes) -> Result<Self> {
         let contents = bytes.as_slice();
         let bad = || Error::corruption("bad block contents");
@@ -172,7 +177,7 @@ impl Block {
         Ok(block)
     }
 
-    /// The restart points as stored.
+    /// The stored restart points.
     fn restart_array(&self) -> &[[u8; WORD]] {
         let contents = self.bytes.as_slice();
         let array = contents.get(self.restarts_at as usize..self.buckets_at as usize);
@@ -205,12 +210,12 @@ impl Block {
         &self.bytes
     }
 
-    /// Keeps beside an index block what makes its searches faster.
+    /// Builds the structure that speeds up searches of an index block.
     pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
         self.shortcut = preparation.shortcut(self).map(Arc::new);
     }
 
-    /// What is kept beside an index block, if it gains from anything.
+    /// The structure that speeds up searches of an index block, if there is one.
     #[inline]
     #[must_use]
     pub fn shortcut(&self) -> Option<&Shortcut> {
@@ -233,25 +238,25 @@ impl Block {
         self.entries_end == 0
     }
 
-    /// The restart points.
+    /// The number of restart points.
     #[must_use]
     pub fn restart_count(&self) -> u32 {
         self.restart_count
     }
 
-    /// Whether the keys of an index block are marked as evenly spread.
+    /// Whether the keys of an index block are marked as uniformly distributed.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
         self.uniform
     }
 
-    /// Whether a hash from user keys to restart points is there.
+    /// Whether the block has a hash index from user keys to restart points.
     #[must_use]
     pub fn has_hash_index(&self) -> bool {
         self.bucket_count != 0
     }
 
-    /// How entries carry their values, unless the block is a delta-encoded index.
+    /// The layout of values, for blocks other than a delta-encoded index.
     #[must_use]
     pub fn layout(&self) -> EntryLayout {
         if self.separated {
@@ -297,7 +302,7 @@ impl<'b> View<'b> {
         }
     }
 
-    /// The number of restart points that have a key: a block without entries may have one that has none.
+    /// The number of restart points with a key: the only one of an empty block has none.
     #[inline]
     pub(super) fn restart_key_count(&self) -> usize {
         if self.entries.is_empty() {
@@ -333,21 +338,22 @@ impl<'b> View<'b> {
             .ok_or_else(|| bad_entry(at))
     }
 
-    /// Whether the restart points of a data block are searched by interpolation: it is asked for, and they are many.
+    /// Whether to search a data block's restart points by interpolation: if enabled and there are
+    /// many.
     #[inline]
     pub(super) fn guesses_in_data(&self, keys: &KeyFormat) -> bool {
         const MANY_RESTARTS: usize = 16;
         keys.guess_in_data && self.restarts.len() >= MANY_RESTARTS
     }
 
-    /// Finds the place of the internal key `target` among the restart points by interpolation.
+    /// Finds the position of the internal key `target` among the restart points by interpolation.
     #[inline]
     pub(super) fn guess(&self, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
         let key_at = |index| self.restart_key(index);
         interpolation::search(self.restart_key_count(), key_at, keys, target)
     }
 
-    /// Finds the place of a target among the restart points by halving.
+    /// Finds the position of a target among the restart points by binary search.
     #[inline]
     pub(super) fn halve(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<Start> {
         halve(
@@ -358,7 +364,9 @@ impl<'b> View<'b> {
     }
 }
 
-/// Finds the place of a target among the ascending keys of a range. `compare` compares a key with it.
+/// Finds the position of a target among ascending keys by binary search.
+///
+/// `compare` compares a key with the target.
 #[inline]
 pub(super) fn halve<'k>(
     range: Range<usize>,

@@ -1,19 +1,24 @@
-//! Writing blocks of entries: keys lose what they share with the key before, except at restart points.
+//! Builds blocks of prefix-compressed entries.
+//!
+//! Keys omit the prefix that they share with the preceding key, except at restart points.
 //!
 //! ```text
 //! entry:  varint32 shared | varint32 non-shared | varint32 value length | key bytes | value
 //! block:  entries | fixed32 restarts | [u8 buckets | fixed16 bucket count] | fixed32 packed footer
 //!
 //! separated:
-//! entry:  varint32 shared | varint32 non-shared | varint32 value length | [varint32 value offset] | key bytes
-//! block:  entries | values | restarts | [buckets] | fixed32 start of the values | fixed32 packed footer
+//! entry:  varint32 shared | varint32 non-shared | varint32 value length | [varint32 value offset]
+//!         | key bytes
+//! block:  entries | values | restarts | [buckets] | fixed32 start of the values
+//!         | fixed32 packed footer
 //! ```
 //!
-//! In a separated block an entry has a value offset, relative to the start of the values, exactly if it is a
-//! restart point.
+//! In a separated block an entry has a value offset, relative to the start of the values, exactly
+//! if it is a restart point.
 //!
-//! The builder does not keep the last key: whoever adds entries has it anyway, and hands it in. An entry of
-//! an index block may lack the value length (`docs/formats/block-based-table.md`, blocks of entries).
+//! The builder does not keep the last key: the caller has it anyway, and passes it in. An entry of
+//! an index block may lack the value length (`docs/formats/block-based-table.md`, blocks of
+//! entries).
 
 use koeldb_base::checksum::hash32;
 use koeldb_base::coding::{put_fixed16, put_fixed32, put_varint32, to_u32};
@@ -24,13 +29,13 @@ use super::format::PackedFooter;
 
 /// The seed of the hash in a data block.
 const HASH_SEED: u32 = 397;
-/// A bucket that several restart intervals fall into.
+/// The content of a bucket that several restart intervals fall into.
 const BUCKET_COLLISION: u8 = 254;
-/// A bucket without a key.
+/// The content of a bucket without a key.
 const BUCKET_EMPTY: u8 = 255;
-/// The last restart point a bucket can name.
+/// The last restart point that a bucket can refer to.
 const HASHED_RESTART_MAX: usize = 253;
-/// Blocks estimated larger than this get no hash index.
+/// The largest estimated size of a block with a hash index.
 const HASHED_BLOCK_BYTES_MAX: usize = 1 << 16;
 
 /// A block under construction.
@@ -40,7 +45,7 @@ pub(crate) struct BlockBuilder {
     share_prefixes: bool,
     bytes: Vec<u8>,
     restarts: Vec<u32>,
-    /// Entries since the last restart point.
+    /// The number of entries since the last restart point.
     since_restart: u32,
     hash_index: Option<HashIndexBuilder>,
     /// The values of a separated block.
@@ -48,8 +53,9 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// A block with a restart point at every `restart_interval`-th entry. Without `share_prefixes` all keys
-    /// are stored whole.
+    /// Creates a block with a restart point at every `restart_interval`-th entry.
+    ///
+    /// Without `share_prefixes` all keys are stored whole.
     pub(crate) fn new(restart_interval: u32, share_prefixes: bool) -> Self {
         BlockBuilder {
             restart_interval: restart_interval.max(1),
@@ -62,13 +68,13 @@ impl BlockBuilder {
         }
     }
 
-    /// The same with a hash from user keys to restart points, for data blocks.
+    /// Adds a hash index from user keys to restart points, for data blocks.
     pub(crate) fn with_hash_index(mut self, utilization: f64) -> Self {
         self.hash_index = Some(HashIndexBuilder::new(utilization));
         self
     }
 
-    /// The same with the values in a section of their own, for data blocks.
+    /// Stores the values in a separate section, for data blocks.
     pub(crate) fn with_separate_values(mut self) -> Self {
         self.values = Some(Vec::new());
         self
@@ -78,7 +84,7 @@ impl BlockBuilder {
         self.bytes.is_empty()
     }
 
-    /// The bytes the block would have now.
+    /// The current size of the block in bytes.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> usize {
         let hash = self.hash_index.as_ref().map_or(0, HashIndexBuilder::bytes);
@@ -86,14 +92,15 @@ impl BlockBuilder {
         self.bytes.len() + 4 * self.restarts.len() + 4 + hash + values
     }
 
-    /// About the bytes the block would have with one more entry.
+    /// The approximate size of the block with one more entry.
     #[inline]
     pub(crate) fn estimated_bytes_with(&self, key: &[u8], value: &[u8]) -> usize {
-        // A varint for the shared length and a restart point, rounded up; varints for the two lengths.
+        // A varint for the shared length and a restart point, rounded up; varints for the two
+        // lengths.
         self.estimated_bytes() + key.len() + value.len() + 4 + 4 + 4
     }
 
-    /// Adds an entry behind `previous_key`, the key added before it (anything for the first entry).
+    /// Adds an entry after `previous_key`, which may be anything for the first entry.
     ///
     /// # Errors
     /// `InvalidArgument` if key or value have 4 GiB or more, or the block would.
@@ -131,9 +138,11 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Adds an entry without a value length. `value` appends the value, told whether the entry shares bytes
-    /// with its predecessor: readers take that as the sign of a delta-encoded value. An entry whose value
-    /// must not be a delta says so by `whole_key`.
+    /// Adds an entry without a value length.
+    ///
+    /// `value` appends the value; its argument tells whether the entry shares key bytes, by which
+    /// readers recognise a delta-encoded value. `whole_key` is for an entry whose value must not be
+    /// a delta.
     pub(crate) fn add_unsized(
         &mut self,
         previous_key: &[u8],
@@ -149,8 +158,9 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Makes room for an entry: sets a restart point if one is due. Returns the bytes the key shares with the
-    /// one before.
+    /// Begins an entry, at a restart point if one is due.
+    ///
+    /// Returns the number of bytes that the key shares with the preceding one.
     #[inline]
     fn begin_entry(&mut self, previous_key: &[u8], key: &[u8]) -> Result<usize> {
         if self.since_restart >= self.restart_interval {
@@ -176,7 +186,7 @@ impl BlockBuilder {
         self.is_empty() || self.since_restart >= self.restart_interval
     }
 
-    /// Appends what follows the entries and hands out the whole block. [`BlockBuilder::reset`] starts the next
+    /// Appends the trailing sections and returns the block. [`BlockBuilder::reset`] starts the next
     /// one.
     pub(crate) fn finish(&mut self, uniform: bool) -> Result<Vec<u8>> {
         let estimated = self.estimated_bytes();
@@ -205,7 +215,7 @@ impl BlockBuilder {
         Ok(std::mem::take(&mut self.bytes))
     }
 
-    /// Begins another block, in `memory` if there is some to reuse.
+    /// Begins another block, reusing `memory`.
     pub(crate) fn reset(&mut self, memory: Vec<u8>) {
         self.bytes = memory;
         self.bytes.clear();
@@ -221,7 +231,7 @@ impl BlockBuilder {
     }
 }
 
-/// The number of bytes two keys begin with in common.
+/// The length of the common prefix of two keys.
 #[inline]
 pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
@@ -240,12 +250,12 @@ pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
             .count()
 }
 
-/// The hash from user keys to restart points behind a data block's restarts.
+/// Builds the hash index from user keys to restart points.
 #[derive(Debug)]
 struct HashIndexBuilder {
     buckets_per_key: f64,
     entries: Vec<(u32, u8)>,
-    /// Whether a restart point beyond the last that a bucket can name was added.
+    /// Whether a restart point was added that a bucket cannot refer to.
     overflowed: bool,
 }
 
@@ -286,7 +296,7 @@ impl HashIndexBuilder {
         self.bucket_count() + 2
     }
 
-    /// Appends the buckets, or nothing if the block cannot have them.
+    /// Appends the buckets, or nothing if the block cannot have them; returns which.
     fn finish(&mut self, out: &mut Vec<u8>) -> bool {
         let Ok(bucket_count) = u16::try_from(self.bucket_count()) else {
             return false;

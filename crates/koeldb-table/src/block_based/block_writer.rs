@@ -1,4 +1,4 @@
-//! Puts finished blocks behind each other in a file: compressed where that pays, each with its trailer.
+//! Appends finished blocks to a file: compressed where that pays, each with its trailer.
 
 use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
 use koeldb_base::sabotage::{Sabotage, is_on};
@@ -8,7 +8,7 @@ use koeldb_fs::WritableFile;
 use super::format::{BlockHandle, ChecksumContext};
 use super::index_builder::IndexBlockSink;
 
-/// COMPAT: blocks of so many bytes are not compressed, because codecs that RocksDB links count in `int`.
+/// COMPAT: larger blocks are not compressed, because codecs that RocksDB links count in `int`.
 const COMPRESSED_RAW_BYTES_MAX: usize = (1 << 31) - 1;
 
 /// The file of a table under construction.
@@ -18,12 +18,12 @@ pub(crate) struct BlockWriter {
     offset: u64,
     checksum: ChecksumContext,
     compressed: Vec<u8>,
-    /// The first failure, since which the file is of no use.
+    /// The first failure, which makes the file unusable.
     failure: Option<Error>,
 }
 
 impl BlockWriter {
-    /// A writer at the end of an empty file.
+    /// Creates a writer at the end of an empty file.
     pub(crate) fn new(file: Box<dyn WritableFile>, checksum: ChecksumContext) -> Self {
         BlockWriter {
             file,
@@ -43,7 +43,8 @@ impl BlockWriter {
         self.checksum
     }
 
-    /// Writes a block as it is. Its trailer is appended to `block`, so that both reach the file in one call.
+    /// Writes a block uncompressed. Its trailer is appended to `block`, so that one call writes
+    /// both.
     pub(crate) fn write_raw(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
         let handle = self.handle_for(block);
         let trailer = self
@@ -54,7 +55,7 @@ impl BlockWriter {
         Ok(handle)
     }
 
-    /// Writes a block compressed if that saves enough, otherwise as it is. Returns what was done, too.
+    /// Writes a block compressed if that saves enough, otherwise uncompressed; returns which.
     pub(crate) fn write_compressed(
         &mut self,
         block: &mut Vec<u8>,
@@ -104,7 +105,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Appends bytes that are no block.
+    /// Appends bytes outside a block.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.check()?;
         self.file
@@ -114,7 +115,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Fails if anything failed before.
+    /// Returns the first failure, if any.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),
@@ -122,7 +123,7 @@ impl BlockWriter {
         }
     }
 
-    /// Lets everything fail from here on.
+    /// Makes all later calls fail.
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| error.clone());
     }
@@ -138,7 +139,7 @@ impl BlockWriter {
     }
 }
 
-/// Writes index blocks, compressed if there is a compressor, or filter blocks without one.
+/// Writes index blocks, compressed if there is a compressor, or uncompressed filter blocks.
 #[derive(Debug)]
 pub(crate) struct BlockSink<'a> {
     pub(crate) writer: &'a mut BlockWriter,

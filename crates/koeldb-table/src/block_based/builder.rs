@@ -1,13 +1,13 @@
-//! Writing a table: entries become data blocks, and blocks an index, a filter and the tail of the file.
+//! Builds a block-based table from entries.
 //!
 //! ```text
-//! add → data block → (held back for a dictionary) → compress, checksum, append
-//!     ↘ filter     ↘ separator to the index       ↘ handle to the index
+//! add → data block → (buffered for a dictionary) → compress, checksum, append
+//!     ↘ filter     ↘ separator to the index      ↘ handle to the index
 //! finish → filter → index → dictionary → range tombstones → properties → metaindex → footer
 //! ```
 //!
-//! Invariants: `last_key` is the last key added; the index has a separator for every cut block and a handle
-//! for every written one; nothing but data blocks is written before `finish`.
+//! Invariants: `last_key` is the last key added; the index has a separator for every completed
+//! block and a handle for every written one; only data blocks are written before `finish`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -38,20 +38,20 @@ const PAGE_BYTES: usize = 4096;
 /// The first format version that records codecs by number.
 const COMPRESSION_LIST_VERSION: u32 = 7;
 
-/// Writes a block-based table.
+/// Builds a block-based table.
 #[derive(Debug)]
 pub struct BlockBasedTableBuilder {
-    // Fixed.
+    // Fixed settings.
     order: KeyOrder,
     format: BlockBasedWriteOptions,
     limit: BlockLimit,
     compression: Compression,
     compression_options: CompressionOptions,
-    // The block under construction.
+    // The current block.
     block: BlockBuilder,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
-    // What is kept of the blocks before.
+    // State accumulated from preceding blocks.
     index: IndexBuilder,
     filter: Option<TableFilterBuilder>,
     held: Option<HeldBlocks>,
@@ -59,7 +59,7 @@ pub struct BlockBasedTableBuilder {
     compressor: Option<Compressor>,
     codec_used: bool,
     writer: BlockWriter,
-    // For the tail.
+    // For the blocks after the data.
     tombstones: Vec<RangeTombstone>,
     seqnos: Option<(u64, u64)>,
     properties: TableProperties,
@@ -69,12 +69,13 @@ impl BlockBasedTableBuilder {
     /// Begins a table in an empty file.
     ///
     /// # Errors
-    /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the codec.
+    /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the
+    /// codec.
     pub fn create(file: Box<dyn WritableFile>, context: &TableBuildContext) -> Result<Self> {
         let format = &context.format;
         format.check(context)?;
         let mut block = BlockBuilder::new(format.block_restart_interval, format.share_key_prefixes);
-        // Equal keys of a user's order may have different bytes, and so different hashes.
+        // Keys that are equal in a custom order may have different bytes, and so different hashes.
         if format.data_block_hash_index && !matches!(context.order, KeyOrder::Custom(_)) {
             block = block.with_hash_index(format.data_block_hash_utilization);
         }
@@ -115,10 +116,10 @@ impl BlockBasedTableBuilder {
         })
     }
 
-    /// Adds an entry behind all others, in internal-key order.
+    /// Appends an entry; entries must come in internal-key order.
     ///
     /// # Errors
-    /// As [`crate::builder::TableBuilder::add`].
+    /// See [`crate::builder::TableBuilder::add`].
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let parsed = InternalKey::parse(key)?;
@@ -168,20 +169,21 @@ impl BlockBasedTableBuilder {
         self.tombstones.push(tombstone.clone());
     }
 
-    /// The bytes of the file so far.
+    /// The size of the file so far.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.writer.offset() + self.held.as_ref().map_or(0, HeldBlocks::bytes)
     }
 
-    /// The entries added so far, tombstones included.
+    /// The number of entries so far, including tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
         self.properties.entry_count + self.tombstones.len() as u64
     }
 
-    /// Ends the data block before the key `next`, or before the end of the table. A failure is final: index and
-    /// file no longer agree.
+    /// Ends the data block before the key `next`, or at the end of the table.
+    ///
+    /// A failure is final: index and file are then inconsistent.
     fn cut_block(&mut self, next: Option<&[u8]>) -> Result<()> {
         self.cut_and_write(next)
             .inspect_err(|error| self.writer.give_up(error))
@@ -229,7 +231,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Makes the dictionary of the blocks held back, and writes them.
+    /// Builds the dictionary from the buffered blocks, and writes them.
     fn release_held(&mut self) -> Result<()> {
         let Some(held) = self.held.take() else {
             return Ok(());
@@ -248,10 +250,10 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Writes what follows the data, makes the file durable and closes it.
+    /// Writes the remaining sections, makes the file durable and closes it.
     ///
     /// # Errors
-    /// What the file system fails with.
+    /// Those of the file system.
     pub fn finish(mut self) -> Result<FinishedTable> {
         self.writer.check()?;
         if !self.block.is_empty() {
@@ -326,7 +328,7 @@ impl BlockBasedTableBuilder {
         &mut self,
         meta: &mut BTreeMap<&'static str, BlockHandle>,
     ) -> Result<BlockHandle> {
-        // The dictionary is for data blocks alone.
+        // The dictionary applies to data blocks only.
         let mut compressor = match (self.format.compress_index, self.dictionary.is_empty()) {
             (false, _) => None,
             (true, true) => self.compressor.take(),
@@ -355,7 +357,7 @@ impl BlockBasedTableBuilder {
         }
         let properties = &mut self.properties;
         let format = self.index.block_format();
-        // COMPAT: RocksDB counts one trailer, however many blocks there are.
+        // COMPAT: RocksDB counts one trailer, regardless of the number of blocks.
         properties.index_bytes = index.raw_bytes + BLOCK_TRAILER_BYTES as u64;
         properties.index_partitions = index.partition_count;
         properties.top_level_index_bytes = index.top_level_raw_bytes;
@@ -368,7 +370,7 @@ impl BlockBasedTableBuilder {
 
     fn write_tombstones(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
         let tombstones = std::mem::take(&mut self.tombstones);
-        let fragments = FragmentedTombstones::new(&self.order, tombstones);
+        let fragments = FragmentedTombstones::new(&self.order, &tombstones);
         if fragments.is_empty() {
             return Ok(());
         }
@@ -428,7 +430,7 @@ impl BlockBasedTableBuilder {
     }
 }
 
-/// What is known of a table before its first entry.
+/// The properties known before the first entry.
 fn initial_properties(context: &TableBuildContext) -> TableProperties {
     let format = &context.format;
     let text = |text: Option<&str>| text.unwrap_or("nullptr").as_bytes().to_vec();
@@ -475,7 +477,7 @@ fn compression_property(format_version: u32, configured: Compression, used: bool
     }
 }
 
-/// The property that tells people how the codec was set.
+/// The property that describes the compression settings.
 fn options_property(context: &TableBuildContext) -> String {
     let options = &context.compression_options;
     format!(
@@ -495,8 +497,9 @@ fn options_property(context: &TableBuildContext) -> String {
     )
 }
 
-/// The number that ties checksums to this file: different for the files of one database, never 0 where the
-/// format has it.
+/// The base of the context checksums: distinct for the files of a database.
+///
+/// It is never 0 from format version 6 on, and 0 before.
 fn base_checksum(context: &TableBuildContext) -> u32 {
     if context.format.format_version < CONTEXT_CHECKSUM_VERSION {
         return 0;

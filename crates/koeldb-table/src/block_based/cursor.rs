@@ -1,8 +1,9 @@
-//! A scan through a block-based table.
+//! Scans of a block-based table.
 //!
-//! A cursor is a path: a position in the top level of a partitioned index, one in an index block, one in a data
-//! block. When a step leaves a block, the positions above move first; what then remains is noted, so that a
-//! block source may suspend the step at any block, and the same call, made again, goes on from there.
+//! A cursor is a path: a position in the top level of a partitioned index, one in an index block,
+//! one in a data block. When a step leaves a block, the positions above move first; the remaining
+//! work is recorded, so that a block source may suspend the step at any block, and repeating the
+//! same call resumes it.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use super::reader::BlockBasedReader;
 use crate::reader::TableCursorOptions;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, Way};
 
-/// Where in a table a scan stands, and which way it goes.
+/// The position and direction of a scan in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanPlace<'c> {
     pub(super) table: &'c Arc<BlockBasedReader>,
-    /// Stands on the entry of the block that is entered.
+    /// Positioned on the entry of the block that is entered.
     pub(super) index: &'c IndexPath,
     pub(super) way: Way,
 }
@@ -34,23 +35,23 @@ impl ScanPlace<'_> {
     }
 }
 
-/// A position in the index of a table, whether it is partitioned or not.
+/// A position in the index of a table, partitioned or not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IndexPath {
     top: Option<IndexCursor>,
     leaf: Option<IndexCursor>,
-    /// The top level has moved this way, and the partition it stands on is not loaded.
+    /// The top level has moved in this direction, and its current partition is not loaded.
     unloaded: Option<Way>,
 }
 
 impl IndexPath {
-    /// Whether the path stands on the entry of a data block.
+    /// Whether the path is positioned on the entry of a data block.
     #[inline]
     pub(super) fn valid(&self) -> bool {
         self.unloaded.is_none() && self.leaf.as_ref().is_some_and(IndexCursor::valid)
     }
 
-    /// Whether the path has left the index, and no suspended move can bring it back.
+    /// Whether the path has left the index for good, rather than being suspended.
     pub(super) fn is_behind(&self) -> bool {
         self.unloaded.is_none() && !self.valid()
     }
@@ -68,7 +69,7 @@ impl IndexPath {
         }
     }
 
-    /// Moves to the first entry whose separator is at or behind `target`.
+    /// Moves to the first entry whose separator is at or after `target`.
     pub(super) fn seek<S: BlockSource>(
         &mut self,
         target: &[u8],
@@ -90,7 +91,7 @@ impl IndexPath {
         Ok(())
     }
 
-    /// Moves to the entry that comes first on the way.
+    /// Moves to the first entry in the given direction.
     pub(super) fn enter<S: BlockSource>(
         &mut self,
         way: Way,
@@ -106,7 +107,7 @@ impl IndexPath {
         }
     }
 
-    /// Moves to the next entry, or finishes the suspended move to it.
+    /// Moves to the next entry, or completes a suspended move to it.
     pub(super) fn next<S: BlockSource>(
         &mut self,
         table: &BlockBasedReader,
@@ -115,7 +116,7 @@ impl IndexPath {
         self.step(Way::Forward, table, source)
     }
 
-    /// Moves one entry, or finishes the suspended move.
+    /// Moves one entry, or completes a suspended move.
     pub(super) fn step<S: BlockSource>(
         &mut self,
         way: Way,
@@ -134,7 +135,7 @@ impl IndexPath {
         Ok(())
     }
 
-    /// Gets hold of the root of the index, and returns the top level if there are two.
+    /// Loads the root of the index; returns the top level if there are two levels.
     fn begin<S: BlockSource>(
         &mut self,
         table: &BlockBasedReader,
@@ -154,7 +155,7 @@ impl IndexPath {
         Ok(self.top.as_mut())
     }
 
-    /// Moves the top level one partition on, and into it.
+    /// Moves the top level to the next partition, and enters it.
     fn leave<S: BlockSource>(
         &mut self,
         way: Way,
@@ -167,7 +168,7 @@ impl IndexPath {
         self.arrive(way, table, source)
     }
 
-    /// Loads the partition the top level stands on and enters it, going on past empty ones.
+    /// Loads and enters the current partition of the top level, skipping empty ones.
     fn arrive<S: BlockSource>(
         &mut self,
         way: Way,
@@ -192,7 +193,7 @@ impl IndexPath {
         }
     }
 
-    /// Loads the partition the top level stands on; `false` if it stands on none.
+    /// Loads the current partition of the top level; `false` if there is none.
     fn load_partition<S: BlockSource>(
         &mut self,
         table: &BlockBasedReader,
@@ -212,21 +213,21 @@ impl IndexPath {
     }
 }
 
-/// What a step has still to do.
+/// The remaining work of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
-    /// The index has to move.
+    /// Move the index.
     Index(Way),
-    /// The data block the index stands on has to be loaded and entered.
+    /// Load and enter the data block at the index position.
     Block(Way),
 }
 
-/// A data block being scanned, and the cached block that it belongs to.
+/// The data block being scanned, and its cached block.
 #[derive(Debug)]
 struct DataBlock {
     cursor: BlockCursor,
     handle: BlockHandle,
-    /// Keeps the block in the cache's accounts while it is in use.
+    /// Keeps the block charged to the cache while it is in use.
     _pin: Arc<CachedBlock>,
 }
 
@@ -242,7 +243,7 @@ pub struct BlockBasedCursor<S> {
 }
 
 impl<S: BlockSource> BlockBasedCursor<S> {
-    /// A cursor that stands nowhere yet.
+    /// Creates an unpositioned cursor.
     pub(crate) fn new(
         table: Arc<BlockBasedReader>,
         source: S,
@@ -259,12 +260,12 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         }
     }
 
-    /// The source, for another table.
+    /// Returns the source, for another table.
     pub(crate) fn into_source(self) -> S {
         self.source
     }
 
-    /// Loads the data block the index stands on, unless it is the one at hand; `None` if it stands on none.
+    /// Loads the data block at the index position, unless it is current; `None` if there is none.
     fn load(&mut self, way: Way) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
         if !self.index.valid() {
             return Ok(None);
@@ -297,7 +298,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         Ok(self.data.as_mut().map(|data| &mut data.cursor))
     }
 
-    /// Does what is pending until the cursor stands on an entry or at the end.
+    /// Completes pending work until the cursor is on an entry or at the end.
     fn finish(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(pending) = self.pending {
             match pending {
@@ -322,7 +323,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         Ok(())
     }
 
-    /// Moves one entry, or finishes the suspended move; from nowhere it leads nowhere.
+    /// Moves one entry, or completes a suspended move; does nothing if unpositioned.
     fn step(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
         if self.pending.is_none() {
             let Some(data) = self.data.as_mut().filter(|_| self.on_entry) else {
@@ -343,7 +344,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         self.settle(done)
     }
 
-    /// After an error nothing is pending: the next positioning call starts afresh.
+    /// Discards pending work after an error: the next positioning call starts over.
     fn settle(&mut self, done: Result<(), Fault<S::Suspend>>) -> Result<(), Fault<S::Suspend>> {
         if let Err(Fault::Error(_)) = &done {
             self.reset();
@@ -390,7 +391,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         Ok(())
     }
 
-    /// Begins a positioning call: whatever was under way is given up.
+    /// Begins a positioning call, discarding pending work.
     fn afresh(
         &mut self,
         position: impl FnOnce(&mut Self) -> Result<(), Fault<S::Suspend>>,
@@ -398,7 +399,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         self.reset();
         let done = position(self);
         if done.is_err() {
-            // A suspended call is made again from its start.
+            // A suspended call is repeated from its start.
             self.reset();
         }
         done

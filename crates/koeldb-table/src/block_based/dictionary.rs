@@ -1,8 +1,8 @@
-//! Data blocks held back until the dictionary they will be compressed with is made of them.
+//! Data blocks buffered until their compression dictionary is built from them.
 
 use koeldb_base::codec::{Compression, CompressionOptions, train_dictionary};
 
-/// Raw data blocks in order, and how many bytes of them may be held.
+/// Buffered raw data blocks in order, and the limit of their size.
 #[derive(Debug)]
 pub(crate) struct HeldBlocks {
     blocks: Vec<Vec<u8>>,
@@ -11,8 +11,9 @@ pub(crate) struct HeldBlocks {
 }
 
 impl HeldBlocks {
-    /// Holds back blocks if the codec and the options ask for a dictionary, up to the options' limit or the
-    /// size the file is meant to get, where they are given.
+    /// Buffers blocks if the codec and the options call for a dictionary.
+    ///
+    /// The limit is that of the options or the target file size, where they are given.
     pub(crate) fn new(
         compression: Compression,
         options: &CompressionOptions,
@@ -35,12 +36,12 @@ impl HeldBlocks {
         self.blocks.push(block);
     }
 
-    /// The bytes held.
+    /// The buffered bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether no more should be held.
+    /// Whether the buffer is full.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > self.bytes_max
     }
@@ -49,7 +50,7 @@ impl HeldBlocks {
         self.blocks
     }
 
-    /// The dictionary for the blocks held; empty if it is not worth having one.
+    /// Builds the dictionary for the buffered blocks; empty if it is not worthwhile.
     pub(crate) fn dictionary(
         &self,
         compression: Compression,
@@ -69,7 +70,7 @@ impl HeldBlocks {
 
     /// Up to `bytes_max` bytes of blocks from all over the file, and the length of each sample.
     fn samples(&self, bytes_max: usize) -> (Vec<u8>, Vec<usize>) {
-        // A prime step visits every block once, in an order that spreads whatever their number is.
+        // A prime step visits every block once, in an order that spreads for any number of blocks.
         const STEP: u64 = 545_055_921_143;
         let mut samples = Vec::new();
         let mut lens = Vec::new();

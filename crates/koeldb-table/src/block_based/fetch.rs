@@ -1,8 +1,8 @@
-//! From a handle to a block: read or mapped, verified, decompressed, parsed, kept in the cache.
+//! Loads blocks: reads or maps, verifies, decompresses, parses and caches them.
 //!
-//! The checksum is compared before anything looks at the bytes. Nothing is allocated by a number from the file
-//! that was not compared with the length of the file or, for a decompressed size, with what the stored bytes
-//! can expand to.
+//! The checksum is verified before the bytes are interpreted. A size from the file is compared with
+//! the length of the file or, for a decompressed size, with the size that the stored bytes can
+//! expand to, before anything is allocated.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -24,11 +24,11 @@ use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::filter::FilterReader;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
-/// From this size on, a failed allocation is an error and not the end of the process.
+/// From this size on, a failed allocation is an error instead of an abort of the process.
 const FALLIBLE_BYTES: usize = 1 << 20;
 
 impl TableFile {
-    /// The block of `handle`, if the cache has it. Hits and misses are counted.
+    /// Looks up a block in the cache, counting hits and misses.
     #[inline]
     #[must_use]
     pub fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<Arc<CachedBlock>> {
@@ -39,8 +39,9 @@ impl TableFile {
         block
     }
 
-    /// Puts a block that was read into the cache, if there is one. A full cache is no error: the block is used
-    /// and forgotten.
+    /// Inserts a block into the cache, if there is one.
+    ///
+    /// A full cache is no error: the block is used and dropped.
     pub fn publish(&self, handle: BlockHandle, kind: BlockKind, block: &Arc<CachedBlock>) {
         let Some(cache) = &self.cache else { return };
         let charge = block.charge();
@@ -110,7 +111,7 @@ impl TableFile {
         }
     }
 
-    /// Reads the block of `handle`, past the cache.
+    /// Reads a block, bypassing the cache.
     ///
     /// # Errors
     /// If the file cannot be read, or the block is damaged.
@@ -135,7 +136,7 @@ impl TableFile {
         let stored = self.read_bytes(handle.offset, stored_bytes)?;
         match self.verified(handle, &stored, verify)? {
             (Compression::None, raw) => {
-                // The trailer stays behind the block: cutting it off would copy.
+                // The trailer stays after the block: removing it would copy.
                 let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
                 let bytes = BlockBytes::new(Arc::new(Buffer::from_vec(stored)), 0, len);
                 self.parse(kind, bytes).map_err(|e| self.here(e, handle))
@@ -144,7 +145,7 @@ impl TableFile {
         }
     }
 
-    /// The bytes that the block of `handle` takes in the file, its trailer, if it has one, included.
+    /// The stored size of a block, including its trailer if it has one.
     ///
     /// # Errors
     /// `Corruption` if the handle points beyond the blocks of the file.
@@ -163,7 +164,7 @@ impl TableFile {
         }
     }
 
-    /// The block of `handle` from its stored bytes, trailer included.
+    /// Decodes a block from its stored bytes, including the trailer.
     ///
     /// # Errors
     /// `Corruption` if the block is damaged; `NotSupported` if its codec is not built in.
@@ -185,11 +186,12 @@ impl TableFile {
         self.decompressed(handle, kind, compression, stored)
     }
 
-    /// The block of `handle` from its stored bytes, which are the `len` ones at `start` of `read`. Unless they are
-    /// compressed, they stay there.
+    /// Decodes a block whose stored bytes are the `len` ones at `start` of `read`.
+    ///
+    /// Uncompressed bytes stay in that buffer.
     ///
     /// # Errors
-    /// As [`TableFile::decode`].
+    /// See [`TableFile::decode`].
     pub(super) fn decode_lent(
         &self,
         handle: BlockHandle,
@@ -245,7 +247,7 @@ impl TableFile {
         })
     }
 
-    /// Compares the checksum, and splits the trailer off.
+    /// Verifies the checksum, and splits off the trailer.
     fn verified<'s>(
         &self,
         handle: BlockHandle,
@@ -300,7 +302,7 @@ impl TableFile {
         self.here(Error::corruption(message), handle)
     }
 
-    /// Reads `len` bytes at `offset`, which must lie inside the file.
+    /// Reads `len` bytes at `offset`, which must be inside the file.
     ///
     /// # Errors
     /// If the system fails or the file is shorter than it was.
@@ -309,10 +311,10 @@ impl TableFile {
     }
 }
 
-/// Reads `len` bytes at `offset`, aligned where the file asks for it.
+/// Reads `len` bytes at `offset`, aligned where the file requires it.
 ///
 /// # Errors
-/// If the system fails, the file ends before, or there is no memory.
+/// If the system fails, the file ends earlier, or there is no memory.
 pub fn read_bytes(
     file: &dyn koeldb_fs::RandomAccessFile,
     offset: u64,

@@ -1,9 +1,9 @@
-//! Writing the filter of a table: which keys and prefixes go in, in one block or in partitions.
+//! Builds the filter of a table over keys and prefixes, as one block or in partitions.
 //!
-//! Partitions are cut by the number of entries, apart from those of the index ("decoupled", RocksDB 10.6). The
-//! key of a partition is its last user key, as an internal key behind all of that user key's entries, so that
-//! look-ups of any of them find the partition. Where prefixes are filtered, the prefixes on both sides of a cut
-//! go into both partitions, for seeks that start near it.
+//! Partitions are cut by the number of entries, independently of those of the index ("decoupled",
+//! RocksDB 10.6). The key of a partition is its last user key, as an internal key after all entries
+//! of that user key, so that lookups of any of them find the partition. If prefixes are filtered,
+//! the prefixes on both sides of a cut go into both partitions, for seeks that start near it.
 
 use std::sync::Arc;
 
@@ -28,24 +28,26 @@ pub(crate) struct TableFilterBuilder {
 
 #[derive(Debug)]
 struct Partitions {
-    /// Entries at which a partition is full.
+    /// The number of entries at which a partition is full.
     entries_max: usize,
     /// The internal key and the bytes of each finished partition.
     done: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a filter consists of once it is written.
+/// The location and size of a written filter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedFilter {
     /// The filter block, or the index over its partitions.
     pub(crate) handle: BlockHandle,
     pub(crate) partitioned: bool,
-    /// All blocks without trailers.
+    /// The size of all blocks without trailers.
     pub(crate) bytes: u64,
 }
 
 impl TableFilterBuilder {
-    /// A filter over whole keys, prefixes, or both; in partitions of about `partition_bytes` if given.
+    /// Creates a filter over whole keys, prefixes, or both.
+    ///
+    /// With `partition_bytes`, it is partitioned into pieces of about that size.
     pub(crate) fn new(
         algorithm: FilterAlgorithm,
         whole_keys: bool,
@@ -64,7 +66,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Adds a user key behind `previous`, the one before it (anything for the first).
+    /// Adds a user key after `previous`, which may be anything for the first.
     #[inline]
     pub(crate) fn add(&mut self, user_key: &[u8], previous: &[u8]) {
         if let Some(partitions) = &self.partitions
@@ -110,12 +112,13 @@ impl TableFilterBuilder {
         }
     }
 
-    /// The keys and prefixes added.
+    /// The number of keys and prefixes added.
     pub(crate) fn entry_count(&self) -> u64 {
         self.entry_count + self.current.entry_count() as u64
     }
 
-    /// Writes the filter, if any key was added. `last_user_key` is the last one; `format` is that of the index.
+    /// Writes the filter, if any key was added. `last_user_key` is the last; `format` is the
+    /// index's.
     pub(crate) fn finish(
         &mut self,
         last_user_key: &[u8],
@@ -151,7 +154,7 @@ impl TableFilterBuilder {
 }
 
 impl FilterAlgorithm {
-    /// The most entries, at least one, whose filter takes no more than `bytes`.
+    /// The largest number of entries, at least one, whose filter takes at most `bytes`.
     fn entries_within(self, bytes: u64) -> usize {
         // Every algorithm takes at least half a bit per entry.
         let (mut low, mut high) = (1, to_usize(bytes).saturating_mul(16).max(1));
@@ -203,7 +206,7 @@ mod tests {
         builder.partitions.unwrap().done
     }
 
-    /// The filter a reader asks for an internal key, in the mode with internal keys or with user keys.
+    /// The filter that a reader queries for an internal key, with index keys of either mode.
     fn partition_for<'p>(
         partitions: &'p [(Vec<u8>, Vec<u8>)],
         target: &[u8],

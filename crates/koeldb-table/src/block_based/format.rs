@@ -1,17 +1,17 @@
-//! The fixed bytes of tables: footer, block handle, block trailer, and the last word of a block.
+//! On-disk structures of tables: footer, block handle, block trailer, and a block's packed footer.
 //!
 //! ```text
 //! block:   stored bytes | u8 compression | fixed32 checksum
 //! handle:  varint64 offset | varint64 size, without the 5 bytes of the trailer
 //! footer:  u8 checksum kind | 40 bytes "part 2" | fixed32 format version | fixed64 magic number
 //!   part 2, versions 1 to 5:  metaindex handle | index handle | zeros
-//!   part 2, from version 6:   3e 00 7a 00 | fixed32 footer checksum | fixed32 base context checksum
-//!                             | fixed32 metaindex size | 24 zeros
+//!   part 2, from version 6:   3e 00 7a 00 | fixed32 footer checksum
+//!                             | fixed32 base context checksum | fixed32 metaindex size | 24 zeros
 //! legacy footer (version 0): 40 bytes "part 2" | fixed64 magic number
 //! ```
 //!
-//! From version 6 on every checksum is offset by a number made of the footer's base and the block's offset, so
-//! that a block in the wrong place is noticed (`table/format.cc`, RocksDB 11.9;
+//! From version 6 on every checksum is offset by a number derived from the footer's base and the
+//! block's offset, so that a misplaced block is detected (`table/format.cc`, RocksDB 11.9;
 //! `docs/formats/block-based-table.md`).
 #![deny(
     clippy::expect_used,
@@ -23,13 +23,13 @@ use koeldb_base::checksum::{ChecksumKind, block_checksum, context_modifier, whol
 use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
-/// The bytes behind every block: compression type and checksum.
+/// The size of a block trailer: compression type and checksum.
 pub const BLOCK_TRAILER_BYTES: usize = 5;
 
-/// The bytes of a footer of format version 1 and up.
+/// The size of a footer of format version 1 and later.
 pub const FOOTER_BYTES: usize = 53;
 
-/// The bytes of a footer of format version 0.
+/// The size of a footer of format version 0.
 pub const LEGACY_FOOTER_BYTES: usize = 48;
 
 /// The newest format version read and written.
@@ -41,12 +41,12 @@ pub const FORMAT_VERSION_MIN: u32 = 2;
 /// The first format version with context checksums.
 pub const CONTEXT_CHECKSUM_VERSION: u32 = 6;
 
-/// The bytes of every footer, of either layout, that the magic number takes.
+/// The size of the magic number, which ends every footer of either layout.
 const MAGIC_BYTES: usize = 8;
 const PART2_BYTES: usize = 40;
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
 
-/// The kinds of table file, told apart by the magic number at the end.
+/// The kinds of table files, distinguished by the magic number at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableKind {
     /// The block-based table.
@@ -55,12 +55,12 @@ pub enum TableKind {
     Plain,
     /// The cuckoo table.
     Cuckoo,
-    /// The cuckoo table with versions, which only this engine knows.
+    /// The cuckoo table with versions, an extension of this engine.
     CuckooVersions,
 }
 
 impl TableKind {
-    /// The number that ends a footer of version 1 and up.
+    /// The magic number of a footer of version 1 and later.
     #[must_use]
     pub const fn magic(self) -> u64 {
         match self {
@@ -72,7 +72,7 @@ impl TableKind {
         }
     }
 
-    /// The number that ends a footer of version 0, for the kinds that had one.
+    /// The magic number of a footer of version 0, for the kinds that had one.
     #[must_use]
     pub const fn legacy_magic(self) -> Option<u64> {
         match self {
@@ -82,7 +82,7 @@ impl TableKind {
         }
     }
 
-    /// The kind a magic number stands for, and whether the number is a legacy one.
+    /// The kind of a magic number, and whether the number is a legacy one.
     #[must_use]
     pub fn from_magic(magic: u64) -> Option<(Self, bool)> {
         [
@@ -104,15 +104,15 @@ impl TableKind {
     }
 }
 
-/// The kinds of index, as recorded in the property `rocksdb.block.based.table.index.type`.
+/// The index types, as recorded in the property `rocksdb.block.based.table.index.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum IndexType {
     /// One index block.
     #[default]
     BinarySearch,
-    /// One index block, and a hash from key prefixes to its entries beside it.
+    /// One index block with a hash from key prefixes to its entries.
     HashSearch,
-    /// Index blocks, and a top-level index over them.
+    /// Index blocks under a top-level index.
     TwoLevel,
     /// One index block whose entries carry the first key of their data block.
     BinarySearchWithFirstKey,
@@ -130,7 +130,7 @@ impl IndexType {
         }
     }
 
-    /// The kind recorded as `number`.
+    /// The index type recorded as `number`.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         Some(match number {
@@ -143,12 +143,12 @@ impl IndexType {
     }
 }
 
-/// Where a block lies: its offset and its stored size without the trailer.
+/// The location of a block: its offset and its stored size without the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct BlockHandle {
     /// The offset in the file.
     pub offset: u64,
-    /// The stored bytes, trailer excluded.
+    /// The stored size, excluding the trailer.
     pub size: u64,
 }
 
@@ -179,7 +179,7 @@ impl BlockHandle {
     /// Consumes a handle.
     ///
     /// # Errors
-    /// `Corruption` if a number is malformed or cut off.
+    /// `Corruption` if a number is malformed or truncated.
     pub fn take(input: &mut &[u8]) -> Result<Self> {
         let bad = |_| Error::corruption("bad block handle");
         let offset = coding::take_varint64(input).map_err(bad)?;
@@ -187,10 +187,10 @@ impl BlockHandle {
         Ok(BlockHandle { offset, size })
     }
 
-    /// The offset behind the trailer, if block and trailer end at or before `limit`.
+    /// The offset after the trailer, which must be at or before `limit`.
     ///
     /// # Errors
-    /// `Corruption` if they do not.
+    /// `Corruption` if it is not.
     #[inline]
     pub fn end_within(self, limit: u64) -> Result<u64> {
         self.offset
@@ -209,17 +209,17 @@ impl BlockHandle {
     }
 }
 
-/// How the checksums of one file are computed.
+/// The checksum parameters of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumContext {
-    /// The function.
+    /// The checksum type.
     pub kind: ChecksumKind,
     /// The base context checksum; 0 before format version 6.
     pub base: u32,
 }
 
 impl ChecksumContext {
-    /// The checksum stored behind a block at `offset`.
+    /// The checksum stored with a block at `offset`.
     #[inline]
     #[must_use]
     pub fn block(self, offset: u64, stored: &[u8], compression: u8) -> u32 {
@@ -235,27 +235,28 @@ impl ChecksumContext {
     }
 }
 
-/// The end of a table file.
+/// The footer of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// What kind of table this is.
+    /// The kind of table.
     pub kind: TableKind,
-    /// The version of its format.
+    /// The format version.
     pub format_version: u32,
-    /// How its checksums are computed.
+    /// The checksum parameters.
     pub checksum: ChecksumContext,
     /// The metaindex block.
     pub metaindex: BlockHandle,
-    /// The index block: null from version 6 on, where the metaindex names it, and for other kinds of table.
+    /// The index block: null for other kinds of table, and from version 6 on, where the metaindex
+    /// has it.
     pub index: BlockHandle,
 }
 
 impl Footer {
-    /// The encoded footer, to be written at `offset`, the length of the file so far.
+    /// Encodes the footer to be written at `offset`, the length of the file so far.
     ///
     /// # Errors
-    /// `InvalidArgument` if the handles do not fit the layout: from version 6 on the metaindex block must end
-    /// where the footer begins, and there is no index handle.
+    /// `InvalidArgument` if the handles do not fit the layout: from version 6 on the metaindex
+    /// block must end where the footer begins, and there is no index handle.
     pub fn encode(&self, offset: u64) -> Result<[u8; FOOTER_BYTES]> {
         let mut out = self.encode_unchecked(offset)?;
         if self.format_version >= CONTEXT_CHECKSUM_VERSION {
@@ -298,13 +299,13 @@ impl Footer {
             .map_err(|_| Error::invalid_argument("the handles do not fit the footer"))
     }
 
-    /// The checksum of the footer's own bytes, in which the checksum's place must be zero.
+    /// The checksum of the footer's own bytes, in which the checksum field must be zero.
     fn own_checksum(&self, bytes: &[u8; FOOTER_BYTES], offset: u64) -> u32 {
         whole_checksum(self.checksum.kind, bytes)
             .wrapping_add(context_modifier(self.checksum.base, offset))
     }
 
-    /// The bytes this footer takes at the end of the file.
+    /// The size of this footer.
     #[must_use]
     pub fn bytes(&self) -> usize {
         if self.format_version == 0 {
@@ -314,8 +315,9 @@ impl Footer {
         }
     }
 
-    /// Decodes the footer of a file of `file_bytes` bytes from its last bytes: all of them, or at least
-    /// [`FOOTER_BYTES`].
+    /// Decodes the footer of a file of `file_bytes` bytes from its last bytes.
+    ///
+    /// These are all of them, or at least [`FOOTER_BYTES`].
     ///
     /// # Errors
     /// `Corruption` for a short file, an unknown magic number, checksum or version, or a mismatch;
@@ -460,13 +462,13 @@ impl Footer {
 /// The last word of a block of entries: flags and the number of restart points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PackedFooter {
-    /// The restart points, below 2^28.
+    /// The number of restart points, below 2^28.
     pub restart_count: u32,
-    /// A hash from user keys to restart points stands in front of it.
+    /// The block has a hash index from user keys to restart points.
     pub hash_index: bool,
-    /// The keys of an index block are spread evenly.
+    /// The keys of an index block are uniformly distributed.
     pub uniform: bool,
-    /// Keys and values stand in separate sections.
+    /// Keys and values are in separate sections.
     pub separated: bool,
 }
 
@@ -478,7 +480,7 @@ impl PackedFooter {
     const UNIFORM: u32 = 1 << 29;
     const SEPARATED: u32 = 1 << 28;
 
-    /// The stored word. The number of restart points must be at most [`PackedFooter::RESTART_COUNT_MAX`].
+    /// Encodes the word. The restart count must be at most [`PackedFooter::RESTART_COUNT_MAX`].
     #[must_use]
     pub fn encode(self) -> u32 {
         debug_assert!(self.restart_count <= Self::RESTART_COUNT_MAX);
@@ -489,7 +491,7 @@ impl PackedFooter {
             | flag(self.separated, Self::SEPARATED)
     }
 
-    /// Takes a stored word apart.
+    /// Decodes a stored word.
     ///
     /// # Errors
     /// `Corruption` if the reserved bit is set.
@@ -543,7 +545,7 @@ mod tests {
         );
         assert_eq!(footer.encode(1254).unwrap().as_slice(), bytes);
         for at in 0..bytes.len() {
-            // The 16 reserved bytes are covered by the checksum only.
+            // Only the checksum covers the 16 reserved bytes.
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x40;
             assert!(Footer::decode(&damaged, 1307).is_err(), "byte {at}");

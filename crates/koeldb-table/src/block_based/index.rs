@@ -1,16 +1,16 @@
-//! Index entries: from a separator key to the handle of a block.
+//! Index entries, which map separator keys to block handles.
 //!
-//! A separator is not smaller than the last key of its block and smaller than the first key of the next. The
-//! block of a target is therefore that of the first separator at or behind it. Separators are internal keys, or
-//! user keys where no two neighbouring blocks share a user key.
+//! A separator is not smaller than the last key of its block and smaller than the first key of the
+//! next. The block of a target is therefore that of the first separator at or after it. Separators
+//! are internal keys, or user keys where no two neighbouring blocks share a user key.
 //!
 //! ```text
 //! plain value:    varint64 offset | varint64 size | length-prefixed first key (index type 3)
-//! delta-encoded:  the same in an entry that shares no key byte, otherwise
+//! delta-encoded:  as above in an entry that shares no key byte, otherwise
 //!                 zigzag varint64 (size - size before) | length-prefixed first key (index type 3)
 //! ```
 //!
-//! [`IndexScan`] borrows a block for one look-up; [`IndexCursor`] owns one for a scan.
+//! [`IndexScan`] borrows a block for one lookup; [`IndexCursor`] owns one for a scan.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -41,34 +41,35 @@ pub use decoded::DecodedIndex;
 pub use sampled::SampledIndex;
 pub use shortcut::{IndexPreparation, Shortcut};
 
-/// As many keys are looked for together.
+/// The number of keys that are searched together.
 pub(super) const INDEX_BATCH: usize = 32;
 
-/// Which block may hold a key.
+/// The result of an index search: the block that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexPlace {
-    /// This one, and no other: its separator is behind the key.
+    /// Only this block: its separator is after the key.
     Block(BlockHandle),
-    /// None.
+    /// No block.
     Behind,
-    /// The separators have to be looked at, and perhaps several blocks.
+    /// Undetermined: the separators must be compared, and several blocks may qualify.
     Unknown,
 }
 
-/// How the restart points of an index block are searched.
+/// The search method for an index block's restart points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IndexSearch {
-    /// By halving.
+    /// Binary search.
     #[default]
     Binary,
-    /// By guessing from the keys' numbers; for the bytewise order and its reverse. So are data blocks with 16 restart
-    /// points or more.
+    /// Interpolation search, in the bytewise order and its reverse.
+    ///
+    /// It also applies to data blocks with 16 restart points or more.
     Interpolation,
-    /// By guessing where a block is marked as evenly spread and in bytewise order; otherwise by halving.
+    /// Interpolation for blocks in bytewise order marked as uniform; otherwise binary search.
     Auto,
 }
 
-/// Which index blocks are decoded when they are loaded, at the cost of 17 bytes for each of their entries.
+/// Selects the index blocks that are decoded when loaded, at 17 bytes per entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IndexDecoding {
     /// None.
@@ -80,21 +81,21 @@ pub enum IndexDecoding {
     Always,
 }
 
-/// How the entries of an index are to be read.
+/// The interpretation of an index's entries.
 #[derive(Clone, Debug)]
 pub struct IndexFormat {
-    /// The keys.
+    /// The key format.
     pub keys: KeyFormat,
     /// Whether handles are delta-encoded.
     pub delta_values: bool,
-    /// Whether handles are followed by the first key of their block.
+    /// Whether each handle is followed by the first key of its block.
     pub first_keys: bool,
-    /// How restart points are searched.
+    /// The search method for restart points.
     pub search: IndexSearch,
 }
 
 impl IndexFormat {
-    /// How entries of an index block carry their values.
+    /// The layout of values in an index block.
     #[must_use]
     pub fn layout(&self) -> EntryLayout {
         if self.delta_values {
@@ -106,7 +107,7 @@ impl IndexFormat {
         }
     }
 
-    /// The handle in a plain value, and where in it the first key lies.
+    /// Decodes the handle in a plain value, and the first key after it.
     fn take_plain_value<'v>(&self, mut value: &'v [u8]) -> Result<(BlockHandle, &'v [u8])> {
         let handle = BlockHandle::take(&mut value)?;
         let first_key = if self.first_keys {
@@ -117,7 +118,7 @@ impl IndexFormat {
         Ok((handle, first_key))
     }
 
-    /// Finds the place of the first separator at or behind the internal key `target` among the restart points.
+    /// Finds the first separator at or after the internal key `target` among the restart points.
     #[inline]
     fn search_restarts(&self, block: &Block, view: &View<'_>, target: &[u8]) -> Result<Start> {
         match block.shortcut() {
@@ -130,8 +131,9 @@ impl IndexFormat {
         }
     }
 
-    /// Which blocks may hold the user keys of up to [`INDEX_BATCH`] internal keys, which ascend. They are looked for
-    /// together.
+    /// Finds the blocks that may hold the user keys of up to [`INDEX_BATCH`] internal keys.
+    ///
+    /// The keys must ascend; they are searched together.
     pub(super) fn find_blocks(
         &self,
         block: &Block,
@@ -162,8 +164,9 @@ impl IndexFormat {
         Ok(())
     }
 
-    /// Halves for the target in the middle, and goes on with those before it on its left and those behind it on its
-    /// right, so that no two searches go the same way.
+    /// Searches for the middle target, then for the others on either side of its position.
+    ///
+    /// No two searches repeat the same steps.
     fn halve_together(
         &self,
         view: &View<'_>,
@@ -193,7 +196,7 @@ impl IndexFormat {
         self.halve_together(view, first..range.end, targets_behind, starts_behind)
     }
 
-    /// What the first entry at or behind a target says about the block that may hold its user key.
+    /// The block that may hold a target's user key, given the first entry at or after the target.
     fn place_of(&self, scan: &IndexScan<'_>, target: &[u8]) -> IndexPlace {
         let order = &self.keys.order;
         let (wanted, first_key) = (user_key(target), scan.first_key());
@@ -206,8 +209,10 @@ impl IndexFormat {
         }
     }
 
-    /// Whether a block is searched by guessing. The mark of a block in another than the bytewise order says
-    /// nothing: RocksDB sets it by the gaps between ascending numbers.
+    /// Whether a block is searched by interpolation.
+    ///
+    /// The uniform mark is meaningless in other orders than the bytewise one: RocksDB sets it by
+    /// the gaps between ascending numbers.
     #[inline]
     fn interpolates(&self, block: &Block) -> bool {
         match self.search {
@@ -218,7 +223,7 @@ impl IndexFormat {
     }
 }
 
-/// A position in an index block that lives as long as one look-up.
+/// A position in an index block, for the duration of one lookup.
 pub struct IndexScan<'b> {
     view: View<'b>,
     format: &'b IndexFormat,
@@ -230,7 +235,7 @@ pub struct IndexScan<'b> {
 }
 
 impl<'b> IndexScan<'b> {
-    /// The first entry whose separator is at or behind the internal key `target`; `None` if there is none.
+    /// Finds the first entry whose separator is at or after the internal key `target`.
     ///
     /// # Errors
     /// `Corruption` if an entry is malformed.
@@ -240,7 +245,7 @@ impl<'b> IndexScan<'b> {
         Self::seek_from(block, format, start, target)
     }
 
-    /// The same, where the restart points were searched already.
+    /// Completes a seek whose restart points were searched already.
     #[inline]
     fn seek_from(
         block: &'b Block,
@@ -259,7 +264,7 @@ impl<'b> IndexScan<'b> {
             return Ok(Some(scan));
         }
         loop {
-            // The search put the next restart point behind the target.
+            // The search put the next restart point after the target.
             let found = scan.next == behind;
             if !scan.advance()? {
                 return Ok(None);
@@ -296,7 +301,7 @@ impl<'b> IndexScan<'b> {
         }
     }
 
-    /// Goes to the next entry, and says whether there is one.
+    /// Moves to the next entry; returns whether there is one.
     ///
     /// # Errors
     /// `Corruption` if it is malformed.
@@ -355,7 +360,8 @@ impl<'b> IndexScan<'b> {
         self.handle
     }
 
-    /// The first internal key of the block, with the sequence number as stored; empty if the index has none.
+    /// The first internal key of the block, with its stored sequence number; empty if the index has
+    /// none.
     #[inline]
     #[must_use]
     pub fn first_key(&self) -> &'b [u8] {
@@ -371,7 +377,7 @@ pub struct IndexCursor {
 }
 
 impl IndexCursor {
-    /// A cursor that stands nowhere yet.
+    /// Creates an unpositioned cursor.
     #[must_use]
     pub fn new(block: Block, format: IndexFormat) -> Self {
         IndexCursor {
@@ -380,12 +386,12 @@ impl IndexCursor {
         }
     }
 
-    /// Goes over to another block of the same index, and stands nowhere in it yet.
+    /// Switches to another block of the same index, unpositioned.
     pub fn reset(&mut self, block: Block) {
         self.cursor.reset(block, self.format.layout());
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -409,7 +415,8 @@ impl IndexCursor {
         Ok(self.format.take_plain_value(self.cursor.value())?.0)
     }
 
-    /// The first internal key of the block, with the sequence number as stored; empty if the index has none.
+    /// The first internal key of the block, with its stored sequence number; empty if the index has
+    /// none.
     ///
     /// # Errors
     /// `Corruption` if it is malformed.
@@ -423,7 +430,7 @@ impl IndexCursor {
     /// Moves to the first entry.
     ///
     /// # Errors
-    /// `Corruption` if an entry is malformed. So it is for all movements.
+    /// `Corruption` if an entry is malformed. This applies to all movements.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.cursor.seek_to_first()
     }
@@ -431,15 +438,15 @@ impl IndexCursor {
     /// Moves to the last entry.
     ///
     /// # Errors
-    /// As [`IndexCursor::seek_to_first`].
+    /// See [`IndexCursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.cursor.seek_to_last()
     }
 
-    /// Moves to the entry that comes first on the way.
+    /// Moves to the first entry in the given direction.
     ///
     /// # Errors
-    /// As [`IndexCursor::seek_to_first`].
+    /// See [`IndexCursor::seek_to_first`].
     pub fn enter(&mut self, way: Way) -> Result<()> {
         match way {
             Way::Forward => self.seek_to_first(),
@@ -447,10 +454,10 @@ impl IndexCursor {
         }
     }
 
-    /// Moves to the first entry at or behind the internal key `target`.
+    /// Moves to the first entry at or after the internal key `target`.
     ///
     /// # Errors
-    /// As [`IndexCursor::seek_to_first`].
+    /// See [`IndexCursor::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         let start = {
             let block = self.cursor.block();
@@ -463,7 +470,7 @@ impl IndexCursor {
     /// Moves to the next entry. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`IndexCursor::seek_to_first`].
+    /// See [`IndexCursor::seek_to_first`].
     pub fn advance(&mut self) -> Result<()> {
         self.cursor.advance()
     }
@@ -471,15 +478,15 @@ impl IndexCursor {
     /// Moves to the previous entry. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`IndexCursor::seek_to_first`].
+    /// See [`IndexCursor::seek_to_first`].
     pub fn retreat(&mut self) -> Result<()> {
         self.cursor.retreat()
     }
 
-    /// Moves one entry on the way. The cursor must be valid.
+    /// Moves one entry in the given direction. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`IndexCursor::seek_to_first`].
+    /// See [`IndexCursor::seek_to_first`].
     pub fn step(&mut self, way: Way) -> Result<()> {
         match way {
             Way::Forward => self.advance(),

@@ -1,9 +1,9 @@
-//! Writing the index: one separator and handle for each data block, in one block or in partitions.
+//! Builds the index: one separator and handle for each data block, in one block or in partitions.
 //!
-//! Whether index keys are user keys or internal keys is known only when all blocks are: if two neighbouring
-//! blocks share a user key, all keys of the index must carry sequence numbers. So the builder keeps what the
-//! entries are made of, compactly, and writes the index blocks at the end, in the mode that suffices
-//! (`docs/formats/block-based-table.md`, index blocks).
+//! Whether index keys are user keys or internal keys is known only after the last block: if two
+//! neighbouring blocks share a user key, all keys of the index must carry sequence numbers. The
+//! builder therefore keeps the parts of the entries in compact form, and writes the index blocks at
+//! the end, in the mode that suffices (`docs/formats/block-based-table.md`, index blocks).
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -18,29 +18,29 @@ use super::block_builder::BlockBuilder;
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
 use super::uniformity::Uniformity;
 
-/// How far index keys are shortened.
+/// The degree to which index keys are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum IndexShortening {
-    /// Not at all: the last key of each block.
+    /// None: index keys are the last keys of blocks.
     None,
-    /// Separators between blocks.
+    /// Shortened separators between blocks.
     #[default]
     Separators,
-    /// Separators, and the last key of the table.
+    /// Shortened separators, and a shortened successor of the table's last key.
     SeparatorsAndSuccessor,
 }
 
-/// How index blocks are written, those over filter partitions included.
+/// The format of index blocks, including those over filter partitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexBlockFormat {
     pub(crate) restart_interval: u32,
-    /// Values are differences to the entry before.
+    /// Values are differences from the preceding entry.
     pub(crate) delta_values: bool,
     /// Keys are user keys.
     pub(crate) user_keys: bool,
 }
 
-/// One index block under construction.
+/// An index block under construction.
 #[derive(Debug)]
 pub(crate) struct IndexBlockBuilder {
     format: IndexBlockFormat,
@@ -61,8 +61,10 @@ impl IndexBlockBuilder {
         }
     }
 
-    /// Adds an entry; `separator` is an internal key whatever the mode, `first_key` is there for the kind of
-    /// index that has it.
+    /// Adds an entry.
+    ///
+    /// `separator` is an internal key in either mode; `first_key` is present for the index type
+    /// that has it.
     pub(crate) fn add(
         &mut self,
         separator: &[u8],
@@ -111,7 +113,7 @@ impl IndexBlockBuilder {
         self.block.restart_is_next()
     }
 
-    /// The finished block.
+    /// Finishes the block.
     pub(crate) fn finish(&mut self, uniform: bool) -> Result<Vec<u8>> {
         self.block.finish(uniform)
     }
@@ -122,12 +124,12 @@ impl IndexBlockBuilder {
     }
 }
 
-/// Where the builder puts finished index blocks: writes them and returns their handles.
+/// Writes finished index blocks and returns their handles.
 pub(crate) trait IndexBlockSink {
     fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle>;
 }
 
-/// What the index of a table is made of.
+/// The entries of a table's index.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
     order: KeyOrder,
@@ -137,7 +139,7 @@ pub(crate) struct IndexBuilder {
     restart_interval: u32,
     partition_bytes: usize,
     uniform_cv_threshold: f64,
-    /// Separators, and with first keys these behind them, one after the other.
+    /// Concatenated separators, each followed by a first key if the index has these.
     keys: Vec<u8>,
     entries: Vec<Entry>,
     handles: Vec<BlockHandle>,
@@ -146,25 +148,25 @@ pub(crate) struct IndexBuilder {
     prefixes: Option<PrefixBlocks>,
 }
 
-/// Ends of keys in [`IndexBuilder::keys`]; each begins where the one before ends.
+/// End offsets of keys in [`IndexBuilder::keys`]; each key begins where the preceding one ends.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     separator_end: usize,
     first_key_end: usize,
 }
 
-/// What an index consists of once it is written.
+/// The location and sizes of a written index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedIndex {
     /// The index block, or the top level.
     pub(crate) handle: BlockHandle,
-    /// All index blocks, uncompressed and without trailers.
+    /// The size of all index blocks, uncompressed and without trailers.
     pub(crate) raw_bytes: u64,
-    /// The partitions, 0 for other kinds.
+    /// The number of partitions; 0 for other types.
     pub(crate) partition_count: u64,
-    /// The top level of a partitioned index, likewise.
+    /// The size of a partitioned index's top level, uncompressed and without trailer.
     pub(crate) top_level_raw_bytes: u64,
-    /// Blocks whose keys are evenly spread.
+    /// The number of blocks with uniformly distributed keys.
     pub(crate) uniform_block_count: u64,
 }
 
@@ -192,7 +194,7 @@ impl IndexBuilder {
             index_type: options.index_type,
             shortening: options.shortening,
             delta_values: options.delta_values,
-            // The hash names entries by restart point.
+            // The hash refers to entries by restart point.
             restart_interval: if hashed { 1 } else { options.restart_interval },
             partition_bytes: options.partition_bytes,
             uniform_cv_threshold: options.uniform_cv_threshold,
@@ -204,20 +206,20 @@ impl IndexBuilder {
         }
     }
 
-    /// Whether [`IndexBuilder::add_key`] must be told of each key.
+    /// Whether [`IndexBuilder::add_key`] must be called for each key.
     #[inline]
     pub(crate) fn wants_keys(&self) -> bool {
         self.prefixes.is_some()
     }
 
-    /// Notes a key of the block under construction.
+    /// Records a key of the current block.
     pub(crate) fn add_key(&mut self, user_key: &[u8]) {
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.add(user_key, self.entries.len());
         }
     }
 
-    /// Adds the separator of a finished block: its first and last key, and the first key of the next one.
+    /// Adds a finished block's separator, from its first and last key and the next block's first.
     pub(crate) fn add_block(&mut self, first: &[u8], last: &[u8], next: Option<&[u8]>) {
         match (next, self.shortening) {
             (Some(next), shortening) => {
@@ -247,12 +249,12 @@ impl IndexBuilder {
         });
     }
 
-    /// Adds the place of the first block that has none yet.
+    /// Sets the handle of the first block that has none yet.
     pub(crate) fn add_handle(&mut self, handle: BlockHandle) {
         self.handles.push(handle);
     }
 
-    /// How index blocks are written; final once all blocks were added.
+    /// The format of index blocks; final once all blocks were added.
     pub(crate) fn block_format(&self) -> IndexBlockFormat {
         IndexBlockFormat {
             restart_interval: self.restart_interval,
@@ -261,7 +263,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The two blocks of a hash index: the prefixes, and where each begins in the index.
+    /// The two blocks of a hash index: the prefixes, and their positions in the index.
     pub(crate) fn hash_blocks(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.prefixes.take().map(PrefixBlocks::finish)
     }
@@ -335,7 +337,7 @@ impl IndexBuilder {
         Ok(finished)
     }
 
-    /// Separator, first key if wanted, and handle of each block.
+    /// The separator, first key if needed, and handle of each block.
     fn parts(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>, BlockHandle)> {
         let with_first_key = self.index_type == IndexType::BinarySearchWithFirstKey;
         let mut start = 0;
@@ -355,12 +357,12 @@ impl IndexBuilder {
     }
 }
 
-/// Which index entries hold the keys of each prefix, for a hash index.
+/// Maps key prefixes to index entries, for a hash index.
 struct PrefixBlocks {
     extractor: Arc<dyn PrefixExtractor>,
     prefixes: Vec<u8>,
     metadata: Vec<u8>,
-    /// The prefix of the last key and the entries it was seen in.
+    /// The prefix of the last key, and the entries with it.
     current: Option<(Vec<u8>, Range<usize>)>,
 }
 

@@ -1,4 +1,4 @@
-//! The metaindex: a block of entries from names to the handles of metadata blocks.
+//! The metaindex: a block that maps names to the handles of metadata blocks.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -12,21 +12,21 @@ use koeldb_base::{Error, Result};
 use super::block::{Block, BlockCursor, KeyFormat};
 use super::format::BlockHandle;
 
-/// The properties block. Every block-based table has one.
+/// The properties block, which every block-based table has.
 pub const PROPERTIES: &str = "rocksdb.properties";
-/// The index, or the top level of a partitioned one (format versions from 6 on).
+/// The index, or the top level of a partitioned one (from format version 6 on).
 pub const INDEX: &str = "rocksdb.index";
-/// A filter over the whole table, Bloom and Ribbon alike.
+/// A filter over the whole table, Bloom or Ribbon.
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 /// The index over the partitions of a filter.
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
-/// The dictionary data blocks are compressed with.
+/// The compression dictionary of data blocks.
 pub const COMPRESSION_DICTIONARY: &str = "rocksdb.compression_dict";
 /// The range tombstones.
 pub const RANGE_DELETIONS: &str = "rocksdb.range_del";
 /// The key prefixes of a hash index.
 pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";
-/// Where in the index each prefix of a hash index begins.
+/// The positions in the index of a hash index's prefixes.
 pub const HASH_INDEX_METADATA: &str = "rocksdb.hashindex.metadata";
 
 /// The metadata blocks of a table by name.
@@ -36,10 +36,10 @@ pub struct Metaindex {
 }
 
 impl Metaindex {
-    /// Reads the metaindex block.
+    /// Decodes the metaindex block.
     ///
     /// # Errors
-    /// `Corruption` if an entry or a handle is malformed, or the names are not in order.
+    /// `Corruption` if an entry or a handle is malformed, or the names are out of order.
     pub fn parse(block: &Block) -> Result<Self> {
         let mut handles = BTreeMap::new();
         for (name, value) in named_entries(block)? {
@@ -61,7 +61,7 @@ impl Metaindex {
         self.handles.get(name.as_bytes()).copied()
     }
 
-    /// All names and handles, in order of the names.
+    /// All names and handles, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], BlockHandle)> {
         self.handles
             .iter()
@@ -69,7 +69,7 @@ impl Metaindex {
     }
 }
 
-/// The entries of a metadata block: names and values as stored.
+/// The entries of a metadata block: stored names and values.
 ///
 /// # Errors
 /// `Corruption` if an entry is malformed.

@@ -6,11 +6,12 @@
 //!
 //! - [`mod@format`]: footer, handles, trailers; [`metaindex`]: the names of the metadata blocks.
 //! - [`block`]: a block of entries and its cursor; [`index`]: index entries.
-//! - [`fetch`]: from a handle to a verified, decompressed, cached block.
-//! - `open`: from the end of a file to a reader. [`reader`], `batch`, [`cursor`]: point reads, many at once, and scans.
-//! - [`scan_source`], [`ahead`], `pace`, [`scan_reads`]: reading ahead of a scan.
-//! - [`builder`], `write_options`: writing a table. `block_builder`, [`index_builder`], `uniformity`,
-//!   `filter_builder`, `dictionary`, `block_writer`: its parts.
+//! - [`fetch`]: loads, verifies, decompresses and caches blocks.
+//! - `open`: opens a reader from the end of a file. [`reader`], `batch`, [`cursor`]: point reads,
+//!   batched reads, scans.
+//! - [`scan_source`], [`ahead`], `pace`, [`scan_reads`]: readahead of scans.
+//! - [`builder`], `write_options`: building a table. `block_builder`, [`index_builder`],
+//!   `uniformity`, `filter_builder`, `dictionary`, `block_writer`: its parts.
 
 pub mod ahead;
 mod batch;

@@ -1,11 +1,12 @@
-//! Opening a table: from the last bytes of a file to a reader.
+//! Opens a block-based table, from the last bytes of its file.
 //!
 //! ```text
 //! footer -> metaindex -> properties -> how to read -> dictionary, range tombstones, index, filter
 //! ```
 //!
-//! The end of the file is read at once, because all of these mostly lie there. Everything a hostile file may
-//! say wrong is checked here or where it is used; nothing here takes more memory than the blocks it names.
+//! The end of the file is read in one piece, because all of these are usually there. Every claim of
+//! an untrusted file is checked here or where it is used; opening takes no more memory than the
+//! blocks it reads.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use koeldb_base::codec::{Compression, Decompressor};
 use koeldb_base::coding::to_usize;
-use koeldb_base::key::{InternalKey, MAX_SEQNO, RANGE_DELETION_SENTINEL, footer_of};
+use koeldb_base::key::{InternalKey, MAX_SEQNO};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_cache::Priority;
@@ -32,13 +33,13 @@ use crate::properties::{TableProperties, names};
 use crate::reader::TableReadContext;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
-/// How much of the end of a file is read when nobody knows how much of it is metadata.
+/// The bytes read from the end of a file whose metadata size is unknown.
 const TAIL_GUESS_BYTES: u64 = 32 << 10;
 
-/// The most that is read of an end whose size was recorded.
+/// The largest single read of an end whose size was recorded.
 const TAIL_MAX_BYTES: u64 = 8 << 20;
 
-/// A table being opened, its footer known.
+/// A table being opened, with a known footer.
 struct Opening<'c> {
     context: &'c TableReadContext,
     file: TableFile,
@@ -47,10 +48,10 @@ struct Opening<'c> {
     tail_offset: u64,
 }
 
-/// The last bytes of a file: at least the footer, unless the file is shorter.
+/// Reads the last bytes of a file: at least the footer, unless the file is shorter.
 ///
 /// # Errors
-/// `Corruption` if the file has another length than expected; otherwise as the system fails.
+/// `Corruption` if the file has an unexpected length; otherwise the errors of the system.
 pub(crate) fn read_tail(
     file: &dyn RandomAccessFile,
     context: &TableReadContext,
@@ -77,8 +78,8 @@ impl BlockBasedReader {
     /// Opens a table whose footer was decoded from `tail`, the last bytes of the file.
     ///
     /// # Errors
-    /// `Corruption` if the file is damaged or not what is expected of it; `InvalidArgument` if it was written in
-    /// another order; `NotSupported` if it needs what is not built in.
+    /// `Corruption` if the file is damaged or not the expected one; `InvalidArgument` if it was
+    /// written in another order; `NotSupported` if it needs features not built in.
     pub(crate) fn open(
         file: Arc<dyn RandomAccessFile>,
         footer: Footer,
@@ -170,7 +171,7 @@ impl<'c> Opening<'c> {
         })
     }
 
-    /// The block of `handle`, from the tail if it has it.
+    /// Reads a block, from the tail if it is there.
     fn read(&self, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
         match self.stored(handle)? {
             Some(stored) => self.file.decode(handle, kind, stored, true),
@@ -178,8 +179,9 @@ impl<'c> Opening<'c> {
         }
     }
 
-    /// The stored bytes of a block with its trailer, if they lie in the tail. A mapped file is better read where
-    /// it is.
+    /// The stored bytes of a block with its trailer, if they are in the tail.
+    ///
+    /// A mapped file is better read in place.
     fn stored(&self, handle: BlockHandle) -> Result<Option<&[u8]>> {
         let end = handle.end_within(self.file.blocks_end)?;
         if self.file.file.mapped().is_some() {
@@ -207,8 +209,9 @@ impl<'c> Opening<'c> {
         TableProperties::decode(entries.iter().map(|(name, value)| (&name[..], &value[..])))
     }
 
-    /// The properties block of an ingested file whose sequence number was overwritten in place, after the
-    /// checksum was computed over zeros there.
+    /// Reads the properties block of an ingested file with an overwritten global sequence number.
+    ///
+    /// The checksum was computed with zeros in its place.
     fn read_overwritten_properties(&self, handle: BlockHandle) -> Option<CachedBlock> {
         let end = handle.end_within(self.file.blocks_end).ok()?;
         let len = end.saturating_sub(handle.offset);
@@ -293,12 +296,9 @@ impl<'c> Opening<'c> {
         let block = self.read(handle, BlockKind::RangeDeletions)?;
         let order = &self.context.order;
         let tombstones = parse_tombstones(block.entries()?, order, global_seqno)?;
-        let mut fragmented = FragmentedTombstones::new(order, tombstones);
+        let mut fragmented = FragmentedTombstones::new(order, &tombstones);
         if let Some((smallest, largest)) = &self.context.tombstone_bounds {
-            let (from, _) = footer_of(smallest);
-            let (to, to_footer) = footer_of(largest);
-            let to = (to_footer == RANGE_DELETION_SENTINEL).then_some(to);
-            fragmented = fragmented.clipped(Some(from), to);
+            fragmented = fragmented.clipped_to_file(smallest, largest);
         }
         Ok((!fragmented.is_empty()).then(|| Arc::new(fragmented)))
     }
@@ -325,6 +325,10 @@ impl<'c> Opening<'c> {
         properties: &TableProperties,
         index_format: &IndexFormat,
     ) -> Result<Option<FilterPart>> {
+        // Filters know bytes.
+        if !self.context.order.equal_keys_have_equal_bytes() {
+            return Ok(None);
+        }
         let (block, partitions) = if let Some(handle) = metaindex.get(metaindex::FULL_FILTER) {
             (self.read_metadata(handle, BlockKind::Filter, false)?, None)
         } else if let Some(handle) = metaindex.get(metaindex::PARTITIONED_FILTER) {
@@ -350,7 +354,7 @@ impl<'c> Opening<'c> {
         }))
     }
 
-    /// Reads an index or filter block, and keeps it or leaves it to the cache, as the options say.
+    /// Reads an index or filter block, and pins it or leaves it to the cache, as configured.
     fn read_metadata(
         &self,
         handle: BlockHandle,
@@ -374,8 +378,9 @@ impl<'c> Opening<'c> {
     }
 }
 
-/// The sequence number that stands for all stored ones, in a file written outside of a database. Stored ones are
-/// zero, so zero stands for none.
+/// The global sequence number of a file written outside a database, which replaces all stored ones.
+///
+/// Stored ones are zero, so zero means none.
 fn global_seqno(
     properties: &TableProperties,
     largest_seqno: Option<SeqNo>,
@@ -450,8 +455,10 @@ fn parse_tombstones(
     Ok(tombstones)
 }
 
-/// Checks that the codecs a table declares are known. Before version 7 the property is one codec's name, from
-/// then on a compression manager's and the codecs' numbers: `BuiltinV2;0107;`.
+/// Checks that the codecs a table declares are known.
+///
+/// Before version 7 the property is one codec's name, from then on a compression manager's name and
+/// the codecs' numbers: `BuiltinV2;0107;`.
 fn check_compression_name(format_version: u32, name: &[u8]) -> Result<()> {
     if name.is_empty() {
         return Ok(());

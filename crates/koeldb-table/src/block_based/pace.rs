@@ -1,37 +1,39 @@
-//! How far ahead of a scan to read: far enough that what it comes to next has arrived, and no farther.
+//! Readahead depth: reads as far ahead of a scan as needed for blocks to arrive in time, and no
+//! farther.
 //!
-//! A device takes some time for a read, and the scan takes some time for the bytes of one. What the scan uses up while
-//! the device works has to be under way before it is wanted. Both times are measured once a piece, and smoothed.
+//! A device takes some time for a read, and the scan takes some time to consume its bytes. The
+//! bytes that the scan consumes during a read must be in flight before they are needed. Both times
+//! are measured once per piece, and smoothed.
 
 use std::time::Duration;
 
-/// The most pieces read ahead of the one in use.
+/// The largest number of pieces read ahead of the current one.
 const DEPTH_MAX: u64 = 8;
 
-/// The smallest piece that a slow scan gets.
+/// The smallest piece for a slow scan.
 const PIECE_BYTES_MIN: u64 = 32 << 10;
 
-/// After so many pieces that were ahead for nothing there is one less.
+/// The number of consecutive calm pieces after which the depth decreases by one.
 const CALM_PIECES: u64 = 8;
 
-/// A piece holds so many times what is used up while the device works.
+/// The size of a piece, as a multiple of the bytes consumed during a read.
 const PIECE_WORTH: u64 = 4;
 
-/// The speed of a device and of a scan.
+/// The measured speeds of a device and a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// Of a read; 0 until one was measured.
+    /// The latency of a read; 0 until measured.
     latency_nanos: u64,
-    /// Of the scan, for 1024 bytes; 0 until it was measured.
+    /// The scan's time per 1024 bytes; 0 until measured.
     nanos_per_kib: u64,
-    /// Pieces ahead, beyond what the measures ask for, because the scan had to wait.
+    /// Extra pieces beyond the measured need, added because the scan had to wait.
     extra: u64,
-    /// How many pieces in a row were used up while all those ahead had arrived.
+    /// The number of consecutive pieces consumed while all pieces ahead had arrived.
     calm: u64,
 }
 
 impl Pace {
-    /// A read took so long.
+    /// Records the latency of a read.
     pub(super) fn arrived(&mut self, latency: Duration) {
         let now = nanos(latency);
         self.latency_nanos = if now > self.latency_nanos {
@@ -41,8 +43,10 @@ impl Pace {
         };
     }
 
-    /// The scan used up a piece of `bytes` bytes in `elapsed`, and had to wait for it or had not. `is_ahead` says whether
-    /// all that is ahead of it has arrived.
+    /// Records that the scan consumed a piece of `bytes` bytes in `elapsed`.
+    ///
+    /// `waited` tells whether the scan had to wait for it, and `is_ahead` whether all pieces ahead
+    /// have arrived.
     pub(super) fn used(&mut self, bytes: u64, elapsed: Duration, waited: bool, is_ahead: bool) {
         let per_kib = nanos(elapsed).saturating_mul(1024) / bytes.max(1);
         self.nanos_per_kib = smoothed(self.nanos_per_kib, per_kib.max(1), 4);
@@ -59,13 +63,13 @@ impl Pace {
         }
     }
 
-    /// What the scan uses up while the device works, in bytes; `None` until both were measured.
+    /// The bytes that the scan consumes during a read; `None` until both were measured.
     fn needed_bytes(&self) -> Option<u64> {
         let kib = self.latency_nanos.checked_div(self.nanos_per_kib)?;
         (self.latency_nanos != 0).then(|| kib.saturating_add(1).saturating_mul(1024))
     }
 
-    /// The bytes of the next piece, of at most `bytes`.
+    /// The size of the next piece, at most `bytes`.
     pub(super) fn piece_bytes(&self, bytes: u64) -> u64 {
         match self.needed_bytes() {
             Some(needed) => bytes.min(needed.saturating_mul(PIECE_WORTH).max(PIECE_BYTES_MIN)),
@@ -73,7 +77,7 @@ impl Pace {
         }
     }
 
-    /// How many pieces of `bytes` bytes are to be ahead of the one in use; at least one.
+    /// The number of pieces of `bytes` bytes to keep ahead of the current one; at least one.
     pub(super) fn depth(&self, bytes: u64) -> usize {
         let needed = self.needed_bytes().unwrap_or(0);
         let depth = needed.div_ceil(bytes.max(1)).max(1) + self.extra;
@@ -85,7 +89,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The new measure counts for one in `weight`.
+/// Smooths a measure; the new one has weight 1/`weight`.
 fn smoothed(before: u64, now: u64, weight: u64) -> u64 {
     match before {
         0 => now,
@@ -104,7 +108,7 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.depth(256 << 10), 1, "nothing is known");
         assert_eq!(pace.piece_bytes(256 << 10), 256 << 10);
-        // 2 ms, in which a scan of 256 MiB/s uses 512 KiB up.
+        // 2 ms, in which a scan of 256 MiB/s consumes 512 KiB.
         for _ in 0..20 {
             pace.arrived(Duration::from_millis(2));
             pace.used(256 << 10, Duration::from_millis(1), false, true);
@@ -127,7 +131,7 @@ mod tests {
         }
         assert_eq!(pace.piece_bytes(256 << 10), PIECE_BYTES_MIN);
         assert_eq!(pace.depth(PIECE_BYTES_MIN), 1);
-        // One that is infinitely fast gets the most there is.
+        // An infinitely fast scan gets the maximum.
         for _ in 0..60 {
             pace.used(256 << 10, Duration::ZERO, true, false);
         }

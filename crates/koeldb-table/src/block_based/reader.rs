@@ -1,8 +1,8 @@
-//! The open block-based table: point reads, and what is asked of a table as a whole.
+//! The open block-based table: point reads, and queries of the table as a whole.
 //!
-//! A read asks the filter, finds the data block in the index, and searches it. The versions of one user key may
-//! run on into the next blocks; only where separators are internal keys can that happen, and only if the
-//! separator has the wanted user key.
+//! A read queries the filter, finds the data block in the index, and searches it. The versions of
+//! one user key may continue in the next blocks; that happens only where separators are internal
+//! keys, and only if the separator has the wanted user key.
 
 use std::fmt;
 use std::ops::Deref;
@@ -26,7 +26,7 @@ use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, TableFile, Way,
 };
 
-/// An open block-based table. Shared by threads.
+/// An open block-based table, shared by threads.
 pub struct BlockBasedReader {
     pub(super) order: KeyOrder,
     pub(super) data_keys: KeyFormat,
@@ -41,7 +41,7 @@ pub struct BlockBasedReader {
     pub(super) file: Arc<TableFile>,
 }
 
-/// An index or filter block: held by the reader, or left to the cache.
+/// An index or filter block: pinned by the reader, or left to the cache.
 #[derive(Debug)]
 pub(super) struct MetaBlock {
     pub(super) handle: BlockHandle,
@@ -62,7 +62,7 @@ impl MetaBlock {
         }
     }
 
-    /// Prepares a block of an index that the reader holds and nobody shares yet.
+    /// Prepares an index block that the reader pins and nothing else references yet.
     pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
         let pinned = self.pinned.as_mut().and_then(Arc::get_mut);
         if let Some(CachedBlock::Entries(block)) = pinned
@@ -77,7 +77,7 @@ impl MetaBlock {
     }
 }
 
-/// A block for the time of one read: no reference is counted for one that the reader holds.
+/// A block for the duration of one read: a pinned one is borrowed without counting a reference.
 pub(super) enum Held<'r> {
     Pinned(&'r Arc<CachedBlock>),
     Shared(Arc<CachedBlock>),
@@ -99,15 +99,15 @@ impl Deref for Held<'_> {
 pub(super) struct FilterPart {
     /// The filter, or the index over its partitions.
     pub(super) block: MetaBlock,
-    /// How the entries of that index are read, if there is one.
+    /// The entry format of that index, if there is one.
     pub(super) partitions: Option<IndexFormat>,
-    /// Whether it knows whole keys.
+    /// Whether it contains whole keys.
     pub(super) whole_keys: bool,
-    /// What it knows prefixes by, if that is what the table is opened with.
+    /// The prefix extractor of the filter, if the table was opened with the same.
     pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
 }
 
-/// Takes the entries found for a look-up.
+/// Offers found entries to a lookup.
 struct Offer<'l> {
     lookup: &'l mut Lookup,
     bytes: &'l BlockBytes,
@@ -143,7 +143,7 @@ fn unknown_type(type_byte: u8) -> Error {
 }
 
 impl BlockBasedReader {
-    /// As `TableReader::search`.
+    /// Implements `TableReader::search`.
     #[inline]
     pub(crate) fn search<S: BlockSource>(
         &self,
@@ -158,7 +158,7 @@ impl BlockBasedReader {
         self.search_entries(lookup, source, self.knows_whole_keys())
     }
 
-    /// Whether the filter admits a look-up, if there is one.
+    /// Whether the filter admits a lookup; true without a filter.
     #[inline]
     pub(super) fn admits<S: BlockSource>(
         &self,
@@ -181,7 +181,9 @@ impl BlockBasedReader {
         self.filter.as_ref().is_some_and(|filter| filter.whole_keys)
     }
 
-    /// Asks for the index that a look-up will need if the filter it waits for admits it: the two are read together.
+    /// Requests the index block that a lookup will need if the pending filter admits it.
+    ///
+    /// Filter and index are then read together.
     #[cold]
     fn want_index<S: BlockSource>(&self, lookup: &Lookup, source: &mut S) {
         let Ok(root) = self.index.get(&self.file, source) else {
@@ -191,7 +193,7 @@ impl BlockBasedReader {
             && let Ok(top) = root.entries()
             && let Ok(Some(scan)) = IndexScan::seek(top, &self.index_format, lookup.seek_key())
         {
-            // It is asked for again, and what became of it is told then.
+            // The block will be requested again, which reports any error.
             let _ = source.block(&self.file, scan.handle(), BlockKind::Index);
         }
     }
@@ -204,7 +206,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Whether the filter admits the key of a look-up: asked for the whole key, or else for its prefix.
+    /// Whether the filter admits a lookup by its whole key, or else by its prefix.
     #[inline]
     fn filter_admits<S: BlockSource>(
         &self,
@@ -225,7 +227,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Asks the filter, or the partition of it that `target` falls into, for a key or prefix.
+    /// Queries the filter, or its partition for `target`, for a key or prefix.
     #[inline]
     fn ask_filter<S: BlockSource>(
         &self,
@@ -260,7 +262,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches index and data. `filtered` says whether a filter admitted the key.
+    /// Searches index and data. `filtered` tells whether a filter admitted the key.
     #[inline]
     pub(super) fn search_entries<S: BlockSource>(
         &self,
@@ -280,7 +282,7 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// Counts a key that a filter admitted, if one was asked.
+    /// Counts a key that a filter admitted, if one was queried.
     #[inline]
     pub(super) fn count_admitted(&self, filtered: bool, found: bool) {
         if filtered && self.file.statistics.is_some() {
@@ -311,7 +313,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches the blocks of one index block for the look-up's entries.
+    /// Searches the data blocks of one index block for the lookup's entries.
     #[inline]
     fn search_index<S: BlockSource>(
         &self,
@@ -347,7 +349,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches one data block for the look-up's entries.
+    /// Searches one data block for the lookup's entries.
     #[inline]
     fn search_block<S: BlockSource>(
         &self,
@@ -360,7 +362,7 @@ impl BlockBasedReader {
         Ok(self.search_data(block.entries()?, lookup, found)?)
     }
 
-    /// The same for a block that is at hand.
+    /// Searches a loaded data block.
     #[inline]
     pub(super) fn search_data(
         &self,
@@ -377,7 +379,7 @@ impl BlockBasedReader {
         block.search_point(&self.data_keys, &mut offer)
     }
 
-    /// Whether a block whose first key the index has begins behind the look-up's user key.
+    /// Whether a block whose first key the index has begins after the lookup's user key.
     #[inline]
     fn begins_behind(&self, first_key: &[u8], lookup: &Lookup) -> bool {
         !first_key.is_empty()
@@ -387,7 +389,7 @@ impl BlockBasedReader {
                 .is_gt()
     }
 
-    /// Whether versions of the look-up's user key may run on behind the block of this separator.
+    /// Whether versions of the lookup's user key may continue after the block of this separator.
     #[inline]
     fn runs_on(&self, separator: &[u8], lookup: &Lookup) -> bool {
         !self.index_format.keys.user_keys
@@ -397,7 +399,7 @@ impl BlockBasedReader {
                 .is_eq()
     }
 
-    /// As `TableReader::may_contain`.
+    /// Implements `TableReader::may_contain`.
     pub(crate) fn may_contain<S: BlockSource>(
         &self,
         user_key: &[u8],
@@ -409,7 +411,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Whether the table may hold keys with the prefix of the internal key `target`, as far as its filter knows.
+    /// Whether the table may hold keys with the prefix of the internal key `target`, by its filter.
     pub(super) fn may_contain_prefix<S: BlockSource>(
         &self,
         target: &[u8],
@@ -444,7 +446,7 @@ impl BlockBasedReader {
         self.tombstones.as_ref()
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.properties
@@ -456,7 +458,7 @@ impl BlockBasedReader {
         &self.footer
     }
 
-    /// Where the index block is, or the top level of a partitioned index.
+    /// The handle of the index block, or of a partitioned index's top level.
     #[must_use]
     pub fn index_handle(&self) -> BlockHandle {
         self.index.handle
@@ -474,13 +476,13 @@ impl BlockBasedReader {
         &self.file
     }
 
-    /// How the entries of the index are read.
+    /// The format of the index entries.
     #[must_use]
     pub fn index_format(&self) -> &IndexFormat {
         &self.index_format
     }
 
-    /// As `TableReader::approximate_offset`.
+    /// Implements `TableReader::approximate_offset`.
     pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         let mut source = BlockingSource::default();
         let mut path = IndexPath::default();
@@ -495,10 +497,10 @@ impl BlockBasedReader {
         Ok(0)
     }
 
-    /// The separators and handles of all data blocks, in key order, given to `visit` until it fails.
+    /// Passes separators and handles of all data blocks to `visit`, in key order, until it fails.
     ///
     /// # Errors
-    /// If the index cannot be read or is damaged, or what `visit` failed with.
+    /// If the index cannot be read or is damaged, or the error of `visit`.
     pub fn for_each_data_block(
         &self,
         mut visit: impl FnMut(&[u8], BlockHandle) -> Result<()>,
@@ -543,7 +545,7 @@ impl BlockBasedReader {
         Ok(partitions)
     }
 
-    /// As `TableReader::verify_checksums`.
+    /// Implements `TableReader::verify_checksums`.
     pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut verify = |handle: BlockHandle, kind| -> Result<()> {
             self.file.read(handle, kind, true)?;
@@ -551,7 +553,8 @@ impl BlockBasedReader {
             Ok(())
         };
         for (name, handle) in self.metaindex.iter() {
-            // The properties of an ingested file may differ from their checksum, as opening it found right.
+            // The properties of an ingested file may differ from their checksum; opening it
+            // accepted them.
             if name != metaindex::PROPERTIES.as_bytes() {
                 verify(handle, BlockKind::Dictionary)?;
             }
@@ -564,7 +567,7 @@ impl BlockBasedReader {
         self.for_each_data_block(|_, handle| verify(handle, BlockKind::Data))
     }
 
-    /// As `TableReader::memory_bytes`.
+    /// Implements `TableReader::memory_bytes`.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref();
         let dictionary = self.file.data_decompressor.dictionary();

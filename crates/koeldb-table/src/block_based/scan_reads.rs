@@ -1,13 +1,15 @@
-//! The reads that scans leave under way, and what they wait for.
+//! The in-flight reads of scans, and the blocks that scans wait for.
 //!
-//! A [`ScanEngine`] belongs to a database, a [`ScanReads`] to one of its scans. A scan asks in two ways. Blocks that it
-//! misses become needs: all its tables record theirs before any waits, and they are then read together, on the thread
-//! that waits. Pieces are read ahead by others and outlive every call: a scan can be moved to another thread or dropped
-//! while they are under way, and nobody waits for them then.
+//! A [`ScanEngine`] belongs to a database, a [`ScanReads`] to one of its scans. A scan reads in two
+//! ways. Missing blocks become needs: all tables of the scan record theirs before any waits, and
+//! they are then read together, on the waiting thread. Pieces are read ahead by other threads and
+//! outlive every call: a scan can be moved to another thread or dropped while they are in flight,
+//! and nothing waits for them then.
 //!
-//! Invariants: the memory of a piece counts against the budgets of its scan and of the engine until the read has
-//! completed and the last scan has let go of it. A range that is under way is not read again: who needs it joins. A scan
-//! that may not wait for ever has all its reads made by others, and leaves those that take too long to themselves.
+//! Invariants: the memory of a piece counts against the budgets of its scan and of the engine until
+//! the read has completed and the last scan has released it. An in-flight range is not read again:
+//! later requests join it. A scan with a time limit has all its reads executed by other threads,
+//! and abandons those that take too long.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,33 +31,35 @@ use crate::gather::{Gather, GatherOptions, too_late};
 use crate::probe::{Needs, ProbeSource};
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile};
 
-/// The memory that all scans of a database may read ahead into, in bytes.
+/// The budget for readahead of all scans of a database, in bytes.
 pub const ENGINE_BYTES: u64 = 64 << 20;
 
-/// The same for one scan; half of it until the scan has become long. Scans that share a device keep each other waiting for
-/// milliseconds, in each of which they use up a good part of a MiB.
+/// The readahead budget of one scan in bytes; half of it until the scan has become long.
+///
+/// Scans that share a device delay each other by milliseconds, in each of which they consume a good
+/// part of a MiB.
 pub const SCAN_BYTES: u64 = 4 << 20;
 
-/// A long scan may hold this part of what it has used up.
+/// A long scan may hold the bytes it has consumed, divided by this.
 const HELD_SHARE: u64 = 4;
 
-/// Until a table has used up more than this, it counts as one of [`TABLES_PRESUMED`] that use up the same.
+/// The consumption below which a table counts as one of [`TABLES_PRESUMED`] with equal consumption.
 const USED_PRESUMED: u64 = 512 << 10;
 const TABLES_PRESUMED: u64 = 8;
 
-/// How often a thread looks whether a read has arrived before it sleeps: a few microseconds.
+/// Spin iterations before a thread waiting for a read sleeps: a few microseconds.
 const SPINS: u32 = 200;
 
-/// A suspended scan waits for what its [`ScanReads`] has noted.
+/// The suspension of a scan, which waits for the needs recorded in its [`ScanReads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited;
 
-/// How long a scan may wait, on the clock of its reads.
+/// The time limits of a scan, on the clock of its reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeLimits {
-    /// When it gives up whatever it waits for.
+    /// The time at which it stops waiting for anything.
     pub deadline: Option<Duration>,
-    /// How long it may wait for each read.
+    /// The limit of its wait for each read.
     pub io_timeout: Option<Duration>,
 }
 
@@ -64,7 +68,7 @@ impl TimeLimits {
         self.deadline.is_none() && self.io_timeout.is_none()
     }
 
-    /// When a wait that begins at `begun` ends at the latest.
+    /// The latest end of a wait that begins at `begun`.
     fn end_of(&self, begun: Duration) -> Option<Duration> {
         let expires = self.io_timeout.map(|limit| begun.saturating_add(limit));
         match (self.deadline, expires) {
@@ -74,7 +78,7 @@ impl TimeLimits {
     }
 }
 
-/// So many bytes and no more.
+/// A budget of bytes.
 #[derive(Debug)]
 struct Budget {
     limit: u64,
@@ -89,7 +93,7 @@ impl Budget {
         })
     }
 
-    /// Takes `bytes` if `reserve` is then still left.
+    /// Takes `bytes` if at least `reserve` then remains.
     fn take(self: &Arc<Self>, bytes: u64, reserve: u64) -> Option<Share> {
         let limit = self.limit.saturating_sub(reserve);
         let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
@@ -107,7 +111,7 @@ impl Budget {
     }
 }
 
-/// A part of a budget, given back when it is dropped.
+/// A part of a budget, returned when dropped.
 #[derive(Debug)]
 struct Share {
     budget: Arc<Budget>,
@@ -122,12 +126,12 @@ impl Drop for Share {
 
 /// A range of a file that is read ahead of a scan.
 pub(super) struct PieceRead {
-    /// The number of the file.
+    /// The file number.
     number: u64,
     range: Range<u64>,
     begun: Duration,
     outcome: OnceLock<Outcome>,
-    /// Whether a thread sleeps.
+    /// Whether a thread sleeps on it.
     waiting: Mutex<bool>,
     arrived: Condvar,
     engine: Arc<ScanEngine>,
@@ -142,17 +146,17 @@ impl PieceRead {
         }
     }
 
-    /// Whether it has arrived or failed.
+    /// Whether it has completed or failed.
     pub(super) fn is_done(&self) -> bool {
         self.outcome.get().is_some()
     }
 
-    /// How long the device took.
+    /// The latency of the device.
     pub(super) fn latency(&self) -> Option<Duration> {
         self.outcome.get().map(|outcome| outcome.latency)
     }
 
-    /// The bytes from `range.start` of the file on, to be shared by blocks; `None` unless all of `range` was read.
+    /// Shares the bytes of `range` with blocks; `None` unless all of them were read.
     pub(super) fn share(self: &Arc<Self>, range: &Range<u64>) -> Option<PieceBytes> {
         let read = self.outcome.get()?.result.as_ref().ok()?;
         let start = range.start.checked_sub(self.range.start)?;
@@ -163,7 +167,7 @@ impl PieceRead {
         })
     }
 
-    /// Waits until it has arrived or failed, until `until` at most, and says whether it has.
+    /// Waits for completion or failure until `until` at most; returns whether it happened.
     fn wait(&self, until: Option<Duration>) -> bool {
         for _ in 0..SPINS {
             if self.is_done() {
@@ -194,7 +198,7 @@ impl PieceRead {
     }
 }
 
-/// The memory of a read that has arrived.
+/// The memory of a completed read.
 struct Arrived(Arc<PieceRead>);
 
 impl Region for Arrived {
@@ -205,7 +209,7 @@ impl Region for Arrived {
     }
 }
 
-/// The memory of a read that was waited for in place.
+/// The memory of a synchronous read.
 struct InPlace(ReadBuffer);
 
 impl Region for InPlace {
@@ -220,16 +224,16 @@ fn slice(read: &ReadBuffer, start: u64, len: u32) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The bytes of a piece, which blocks refer to.
+/// The bytes of a piece, to which blocks refer.
 #[derive(Debug)]
 pub(super) struct PieceBytes {
     pub(super) buffer: Arc<Buffer>,
-    /// Where in the buffer the piece begins.
+    /// The position in the buffer at which the piece begins.
     pub(super) start: u64,
 }
 
 impl PieceBytes {
-    /// Reads `range` of `file` in place.
+    /// Reads `range` of `file` synchronously.
     ///
     /// # Errors
     /// If not all of it can be read.
@@ -269,16 +273,16 @@ impl fmt::Debug for PieceRead {
     }
 }
 
-/// What the scans of one database share: how they read, how much, and what is under way.
+/// State shared by the scans of one database: read engine, budget, and in-flight reads.
 pub struct ScanEngine {
     reads: AsyncReads,
     budget: Arc<Budget>,
-    /// By file number and first byte.
+    /// In-flight reads by file number and first byte.
     under_way: Mutex<BTreeMap<(u64, u64), Weak<PieceRead>>>,
 }
 
 impl ScanEngine {
-    /// Scans that read through `reads` and hold at most `bytes` bytes that were read ahead.
+    /// Creates an engine for scans that read through `reads`, with `bytes` bytes of readahead.
     #[must_use]
     pub fn new(reads: AsyncReads, bytes: u64) -> Arc<Self> {
         Arc::new(ScanEngine {
@@ -288,27 +292,28 @@ impl ScanEngine {
         })
     }
 
-    /// Whether reads overlap at all.
+    /// Whether reads overlap.
     #[must_use]
     pub fn is_parallel(&self) -> bool {
         self.reads.is_parallel()
     }
 
-    /// The bytes that were read ahead, or are about to be, and are not used up.
+    /// The bytes read ahead or in flight that have not been consumed.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.budget.used.load(Ordering::Relaxed)
     }
 
-    /// The read under way, or held by another scan, that has all of `range`. A device may lose a read: nobody joins one
-    /// that was begun a while before `now`.
+    /// Finds a read, in flight or held by another scan, that covers `range`.
+    ///
+    /// A device may lose a read: one that began long before `now` is not joined.
     fn joinable(&self, number: u64, range: &Range<u64>, now: Duration) -> Option<Arc<PieceRead>> {
         let under_way = lock(&self.under_way);
         let (_, read) = under_way
             .range((number, 0)..=(number, range.start))
             .next_back()?;
         let read = read.upgrade();
-        // The last reference may be this one by now, and what it drops needs the lock.
+        // This may be the last reference by now, and dropping it needs the lock.
         drop(under_way);
         read.filter(|read| {
             let is_new = || now.saturating_sub(read.begun) <= JOINED_WITHIN;
@@ -340,16 +345,16 @@ pub struct ScanReads {
     options: BlockReadOptions,
     limits: TimeLimits,
     budget: Arc<Budget>,
-    /// What all its tables have used up of what was read ahead, in bytes.
+    /// The readahead bytes that all its tables have consumed.
     used: AtomicU64,
-    /// A call has suspended and has not ended: only then the state has something for it.
+    /// A call is suspended; only then does the state have blocks for it.
     suspended: AtomicBool,
-    /// Locked by the scan alone, and only where it misses something.
+    /// Locked by the scan alone, and only on misses.
     state: Mutex<State>,
 }
 
 impl ScanReads {
-    /// A scan that has read nothing, holds at most `bytes` bytes that were read ahead, and waits within `limits`.
+    /// Creates the reads of a scan, with a readahead budget of `bytes` and waits within `limits`.
     #[must_use]
     pub fn new(
         engine: &Arc<ScanEngine>,
@@ -372,12 +377,12 @@ impl ScanReads {
         })
     }
 
-    /// The time, on the clock of the reads.
+    /// The current time, on the clock of the reads.
     pub(super) fn now(&self) -> Duration {
         self.engine.reads.clock().now()
     }
 
-    /// The block, if it is among those that the suspended call has missed before, or in the cache; or else a need.
+    /// Gets a block from the suspended call's needs or the cache; otherwise records a need.
     pub(super) fn block(
         &self,
         file: &Arc<TableFile>,
@@ -390,7 +395,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
-    /// The same for a block that the cache was asked for already.
+    /// Gets a block from the suspended call's needs, or records a need, after a cache miss.
     pub(super) fn missed(
         &self,
         file: &Arc<TableFile>,
@@ -413,35 +418,37 @@ impl ScanReads {
         }
     }
 
-    /// Whether a call has suspended and has not ended.
+    /// Whether a call is suspended.
     #[inline]
     pub(super) fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::Relaxed)
     }
 
-    /// Whether the block is among those that the suspended call has missed before.
+    /// Whether the block is among the suspended call's needs.
     pub(super) fn is_needed(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         let state = lock(&self.state);
         let needs = state.probe.needs();
         !needs.is_empty() && needs.find(file, handle).is_some()
     }
 
-    /// Whether a call has suspended to wait for pieces, and has not ended.
+    /// Whether a suspended call waits for pieces.
     pub(super) fn is_awaiting(&self) -> bool {
         !lock(&self.state).awaited.is_empty()
     }
 
-    /// How many bytes may be read ahead.
+    /// The bytes that may still be read ahead.
     pub(super) fn bytes_left(&self) -> u64 {
         self.budget.left().min(self.engine.budget.left())
     }
 
-    /// A table of the scan has used up `bytes` bytes.
+    /// Records that a table of the scan consumed `bytes` bytes.
     pub(super) fn use_up(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What a table that has used up `used` bytes may hold: its part of what the scan may hold is its part of what was used.
+    /// The readahead budget of a table that has consumed `used` bytes.
+    ///
+    /// Its share of the scan's budget is its share of the consumption.
     pub(super) fn allotment(&self, used: u64) -> u64 {
         let used_by_all = self.used.load(Ordering::Relaxed);
         let limit = self.budget.limit;
@@ -451,15 +458,17 @@ impl ScanReads {
         u64::try_from(part / u128::from(all)).unwrap_or(u64::MAX)
     }
 
-    /// Has a range of `file` read by [`ScanReads::flush`], or joins those who do already; `None` if there is no room.
-    /// What is not `urgent` leaves some for what is.
+    /// Queues a range of `file` for [`ScanReads::flush`], or joins an existing read; `None` without
+    /// budget.
+    ///
+    /// Requests that are not `urgent` leave some budget for urgent ones.
     pub(super) fn push(
         &self,
         file: &TableFile,
         range: &Range<u64>,
         urgent: bool,
     ) -> Option<Arc<PieceRead>> {
-        // Without parallel reads it would be made right away.
+        // Without parallel reads it would be read immediately.
         if self.is_late() {
             return None;
         }
@@ -495,22 +504,23 @@ impl ScanReads {
         Some(read)
     }
 
-    /// Begins the reads that were pushed.
+    /// Begins the queued reads.
     pub(super) fn flush(&self) {
         lock(&self.state).session.flush();
     }
 
-    /// The suspended call waits for this too.
+    /// Makes the suspended call wait for this read too.
     pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<Awaited> {
         lock(&self.state).awaited.push(Arc::clone(read));
         self.suspended.store(true, Ordering::Relaxed);
         Fault::Suspend(Awaited)
     }
 
-    /// Begins all that a suspended call has missed, together, and waits for it.
+    /// Begins all reads that a suspended call has missed, together, and waits for them.
     ///
     /// # Errors
-    /// `TimedOut` if that takes longer than it may. The call is not made again then: what it missed is to be settled.
+    /// `TimedOut` if that exceeds the time limits. The call is then not repeated: its needs must be
+    /// released by [`ScanReads::settle`].
     pub fn wait(&self) -> Result<()> {
         if self.is_late() {
             return Err(too_late());
@@ -535,10 +545,10 @@ impl ScanReads {
         Ok(())
     }
 
-    /// Reads what is wanted.
+    /// Reads the needed blocks.
     fn read(&self, needs: &mut Needs) -> Result<()> {
         let reads = &self.engine.reads;
-        // Reads that are given up outlive the call.
+        // Abandoned reads outlive the call.
         let driver: Box<dyn ReadDriver> = if self.limits.are_none() {
             Box::new(reads.inline())
         } else {
@@ -578,7 +588,7 @@ impl ScanReads {
         )
     }
 
-    /// The call that was suspended has ended: what it missed is let go of.
+    /// Releases the needs of a suspended call that has ended.
     pub fn settle(&self) {
         let mut state = lock(&self.state);
         state.probe.needs_mut().clear();
@@ -601,7 +611,7 @@ mod tests {
             TimeLimits::default(),
         );
         assert_eq!(reads.allotment(0), SCAN_BYTES / 2 / TABLES_PRESUMED);
-        // Runs of which each is half as large as the one before, as levels are.
+        // Runs each half as large as the preceding one, like levels.
         let used: Vec<u64> = (0..8).map(|run| (20 << 20) >> run).collect();
         for &bytes in &used {
             reads.use_up(bytes);

@@ -1,15 +1,15 @@
-//! The source of a scan's blocks: it notices blocks entered one after the other, and then reads ahead.
+//! The block source of a scan, which detects sequential access and reads ahead.
 //!
-//! The decision is RocksDB's (`file/file_prefetch_buffer.cc`): after a number of blocks in a row the next one that the
-//! cache does not have is read together with some bytes behind it, twice as many each time up to a limit. A size given
-//! by the reader is used as it is, from the first block on. Unlike there, it works both ways, and never reads beyond
-//! what the scan may see.
+//! The policy is RocksDB's (`file/file_prefetch_buffer.cc`): after a number of consecutive blocks,
+//! the next block that the cache lacks is read together with some bytes after it, twice as many
+//! each time up to a limit. A size given by the reader is used unchanged, from the first block on.
+//! In contrast to RocksDB it works in both directions, and never reads beyond the scan's bounds.
 //!
-//! A source without [`ScanReads`] reads one piece when it comes to it, in place, and never suspends. One with them has
-//! pieces read while the scan uses up the one before, as many as `Pace` finds necessary, and suspends where a block
-//! has not arrived.
+//! A source without [`ScanReads`] reads one piece when the scan reaches it, synchronously, and
+//! never suspends. A source with them has pieces read while the scan consumes the preceding one, as
+//! many as `Pace` determines, and suspends where a block has not arrived.
 //!
-//! A block that enters the cache is copied out of its piece. One that does not is used where it is.
+//! A block that enters the cache is copied out of its piece. Other blocks are used in place.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,20 +29,20 @@ use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, TableLevel, Way, not_cached,
 };
 
-/// How much a scan reads ahead.
+/// The readahead settings of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadaheadPolicy {
-    /// Bytes behind a missing block that are read with it; 0: as the other fields say.
+    /// Bytes to read after a missing block; 0 uses the adaptive size of the other fields.
     pub fixed_bytes: u64,
-    /// The same, the first time; 0: none ever.
+    /// The initial adaptive size; 0 disables it.
     pub initial_bytes: u64,
-    /// The most; 0: none ever.
+    /// The largest adaptive size; 0 disables readahead.
     pub max_bytes: u64,
-    /// So many blocks one after the other are entered before anything is read ahead.
+    /// The number of consecutive blocks before readahead begins.
     pub blocks_before: u64,
     /// Whether the size is kept from one table to the next.
     pub adaptive: bool,
-    /// Whether nothing is read that the scan will not see.
+    /// Whether readahead stops at the bounds of the scan.
     pub trimmed: bool,
 }
 
@@ -59,38 +59,38 @@ impl Default for ReadaheadPolicy {
     }
 }
 
-/// What was entered last, and what follows from it.
+/// The last block entered, and the state derived from it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pattern {
     cache_id: u64,
-    /// Where the block begins and ends.
+    /// The start and end of the block.
     start: u64,
     end: u64,
-    /// How many were entered in a row.
+    /// The number of consecutive blocks entered.
     run: u64,
-    /// The bytes to read ahead next; 0: the initial ones.
+    /// The next readahead size; 0 for the initial one.
     ahead_bytes: u64,
 }
 
 /// Blocks may be padded to an alignment: with a gap up to this, one still follows the other.
 const PADDING_MAX: u64 = 8 << 10;
 
-/// What is used up of a piece for nothing is counted from so many bytes on.
+/// The bytes read ahead from which waste is evaluated.
 const WASTE_COUNTED: u64 = 1 << 20;
 
-/// A piece that is read ahead fits with its first block and what alignment adds into memory of a quarter of a MiB.
+/// The largest piece: with its first block and alignment it fits into 256 KiB of memory.
 const PIECE_BYTES_MAX: u64 = 240 << 10;
 
-/// So many pieces are to fit into what a table may hold: one in use and two ahead.
+/// The number of pieces that should fit into a table's budget: one in use and two ahead.
 const PIECES_ALLOTTED: u64 = 3;
 
-/// The least that a table may hold, if there is room at all.
+/// The smallest budget of a table, if there is any.
 const ALLOTTED_MIN: u64 = 96 << 10;
 
-/// A scan is long, and may pass through the cache without a trace, from this part of the cache's capacity on.
+/// The capacity of the cache divided by this is the length from which a scan may bypass the cache.
 const LONG_SHARE: u64 = 128;
 
-/// Less than this is not worth a read ahead.
+/// The smallest readahead that is worthwhile.
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 
 impl Pattern {
@@ -117,8 +117,10 @@ impl Pattern {
         self.end = end;
     }
 
-    /// A block that does not follow the one before, or is the one before: then a call that suspended is made again. A
-    /// source comes to another table only in a scan that crosses over.
+    /// Handles a block that does not follow the last one, or is the last one.
+    ///
+    /// A repeated block is that of a suspended call, which is repeated. A source moves to another
+    /// table only in a scan that crosses over.
     #[cold]
     fn begin(
         &mut self,
@@ -145,15 +147,15 @@ impl Pattern {
     }
 }
 
-/// What is read ahead of a scan.
+/// The readahead of a scan.
 #[derive(Debug)]
 struct Plan {
     lookahead: Lookahead,
-    /// The first is the one in use.
+    /// The pieces; the first is in use.
     pieces: VecDeque<Piece>,
-    /// When the first came into use, waiting for it not counted.
+    /// When the first piece came into use, excluding the wait for it.
     begun: Duration,
-    /// Since when it is waited for.
+    /// When the wait for it began.
     waiting: Option<Duration>,
     waited: bool,
     /// Whether its arrival was counted.
@@ -161,7 +163,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// The bytes that were read, or are being read, and that no block was taken from.
+    /// The bytes read or in flight that no block was taken from.
     fn unused_bytes(&self) -> u64 {
         let read = self.pieces.iter().filter(|piece| !piece.is_unread());
         read.map(Piece::unused_bytes).sum()
@@ -169,7 +171,7 @@ impl Plan {
 }
 
 impl Drop for Plan {
-    /// What is given up is counted, whether the scan goes elsewhere or ends.
+    /// Counts unused bytes, whether the scan seeks elsewhere or ends.
     fn drop(&mut self) {
         let unused = self.unused_bytes();
         if let Some(piece) = self.pieces.front()
@@ -181,28 +183,29 @@ impl Drop for Plan {
     }
 }
 
-/// Where the blocks of a scan come from.
+/// The block source of a scan.
 pub struct ScanSource {
     options: BlockReadOptions,
     policy: ReadaheadPolicy,
     limits: Arc<ScanLimits>,
-    /// Reads that overlap, if they do.
+    /// Parallel reads, if available.
     reads: Option<Arc<ScanReads>>,
     level: Option<Arc<dyn TableLevel>>,
     pattern: Pattern,
     plan: Option<Box<Plan>>,
     pace: Pace,
-    /// What to do with blocks is not clear from the cache alone: there is a plan, or a call was suspended.
+    /// A block may come from elsewhere than the cache: there is a plan, or a call was suspended.
     busy: bool,
-    /// Bytes used up of what was read ahead.
+    /// The readahead bytes consumed.
     used_bytes: u64,
-    /// Bytes read ahead, and those of them that nobody used, since they were last judged.
+    /// The bytes read ahead since the last evaluation, and those that were not used.
     ahead_bytes: u64,
     wasted_bytes: u64,
 }
 
 impl ScanSource {
-    /// A source for a scan within `limits`. With `reads` it may suspend, and `reads` knows what it waits for.
+    /// Creates a source for a scan within `limits`. With `reads` it may suspend, and `reads`
+    /// records its needs.
     #[must_use]
     pub fn new(
         options: BlockReadOptions,
@@ -240,7 +243,7 @@ impl ScanSource {
         block
     }
 
-    /// One block alone, which the cache does not have.
+    /// Loads one block by itself, after a cache miss.
     #[cold]
     fn load(
         &mut self,
@@ -259,7 +262,7 @@ impl ScanSource {
         Ok(self.publish(file, handle, kind, block))
     }
 
-    /// A block, after a call was suspended.
+    /// Loads a block after a call was suspended.
     #[cold]
     fn load_again(
         &mut self,
@@ -276,7 +279,7 @@ impl ScanSource {
         }
     }
 
-    /// How many bytes behind a missing block are to be read with it.
+    /// The number of bytes to read after a missing block.
     fn bytes_ahead(&mut self, file: &TableFile) -> u64 {
         if file.file.mapped().is_some() || self.options.cache_only {
             return 0;
@@ -291,7 +294,7 @@ impl ScanSource {
         self.next_bytes()
     }
 
-    /// The bytes of the next piece; those of the one after are more.
+    /// The size of the next piece; increases the size of the one after.
     fn next_bytes(&mut self) -> u64 {
         let policy = &self.policy;
         if policy.fixed_bytes != 0 {
@@ -302,7 +305,7 @@ impl ScanSource {
         bytes.min(policy.max_bytes)
     }
 
-    /// A plan that no longer fits, or is used up, is given up.
+    /// Drops a plan that no longer fits, or is consumed.
     fn drop_plan(&mut self) {
         let Some(plan) = self.plan.take() else { return };
         self.wasted_bytes = self.wasted_bytes.saturating_add(plan.unused_bytes());
@@ -322,7 +325,7 @@ impl ScanSource {
         pieces.into_iter().any(|piece| piece.holds(file, handle))
     }
 
-    /// The block from what was read ahead, if it is there. The plan is at hand, and gone if it does not fit.
+    /// Takes the block from the plan if it is there; drops the plan if it does not fit.
     fn planned(
         &mut self,
         file: &Arc<TableFile>,
@@ -335,7 +338,7 @@ impl ScanSource {
             if piece.advance_to(file, handle) {
                 break;
             }
-            // A scan may leave out what lies between, as one that is positioned anew does.
+            // A scan may skip blocks in between, as a seek does.
             let ahead = plan.pieces.iter().skip(1);
             if !ahead.into_iter().any(|piece| piece.holds(file, handle)) {
                 self.plan = Some(plan);
@@ -375,7 +378,7 @@ impl ScanSource {
         block
     }
 
-    /// Takes the next block of the piece in use.
+    /// Takes the next block of the current piece.
     fn take_block(
         &mut self,
         plan: &mut Plan,
@@ -399,7 +402,7 @@ impl ScanSource {
             file.decode_lent(handle, (read, start, length), verify)
         };
         let Ok(block) = decoded else {
-            // What is damaged in a large read may be whole in one of its own.
+            // A block that is damaged in a large read may be intact in a read of its own.
             return self.load(file, handle, BlockKind::Data).map(Some);
         };
         if let Some(statistics) = &file.statistics {
@@ -415,7 +418,7 @@ impl ScanSource {
         Ok(Some(block))
     }
 
-    /// The piece in use is used up.
+    /// Records the consumption of the current piece.
     fn finish_piece(&mut self, plan: &mut Plan) {
         let Some(piece) = plan.pieces.pop_front() else {
             return;
@@ -470,7 +473,7 @@ impl ScanSource {
                 break;
             };
             if piece.range.is_empty() && !urgent {
-                // All of it is cached: what comes then, the cache may have too.
+                // All of it is cached: the cache may also have what follows.
                 plan.lookahead.end();
             }
             pushed |= self.push(&reads, &mut piece, urgent);
@@ -481,7 +484,7 @@ impl ScanSource {
         }
     }
 
-    /// Has a piece read, if there is room.
+    /// Has a piece read, if there is budget.
     fn push(&mut self, reads: &ScanReads, piece: &mut Piece, urgent: bool) -> bool {
         if piece.range.is_empty() {
             return false;
@@ -514,8 +517,10 @@ impl ScanSource {
         Some(piece)
     }
 
-    /// Whether the blocks of a piece are put into the cache. Those of a long scan do not push out what others ask for: they
-    /// would be pushed out themselves before anybody comes by again, which costs more than to read them.
+    /// Whether the blocks of a piece are inserted into the cache.
+    ///
+    /// Blocks of a long scan do not evict entries in use: they would be evicted before the next
+    /// use, which costs more than reading them again.
     fn keeps(&self, piece: &Piece) -> bool {
         let Some(cache) = piece
             .file
@@ -529,7 +534,7 @@ impl ScanSource {
         !is_long || cache.admits_passing(&piece.file.cache_key(piece.range.start))
     }
 
-    /// Begins to read ahead with the block that is entered.
+    /// Begins readahead with the block that is entered.
     fn begin_plan(&mut self, place: &ScanPlace<'_>, bytes: u64) {
         let level = self.level.clone().filter(|_| self.reads.is_some());
         let mut lookahead = Lookahead::new(place, level);
@@ -548,7 +553,7 @@ impl ScanSource {
             }
         } else {
             let file = place.file();
-            // What cannot be read together is read block by block.
+            // If they cannot be read together, the blocks are read one by one.
             if let Ok(stored) = PieceBytes::read(file, &piece.range) {
                 piece.stored = Stored::Here(stored);
                 self.count_ahead(&piece);
@@ -568,7 +573,7 @@ impl ScanSource {
         self.busy = true;
     }
 
-    /// Lets the system read what comes behind a piece while the piece is used, where it keeps what it reads.
+    /// Advises the system to read the bytes after a piece meanwhile, if it caches reads.
     fn hint(&self, file: &TableFile, range: &Range<u64>, way: Way, ended: bool) {
         let next = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
         if ended || file.file.alignment() > 1 {
@@ -596,8 +601,8 @@ impl ScanSource {
             if suspended.is_some_and(|reads| reads.is_needed(file, handle)) {
                 return self.load_again(file, handle, BlockKind::Data);
             }
-            // A call that is made again comes by blocks that lie elsewhere. The plan it waits for is kept, for otherwise it
-            // would wait for ever.
+            // A repeated call passes blocks outside the plan. The plan it waits for is kept;
+            // otherwise it would wait for ever.
             let waits = suspended.is_some_and(|reads| reads.is_awaiting());
             if (!waits || self.is_planned(file, handle))
                 && let Some(block) = self.planned(file, handle)?
@@ -625,7 +630,7 @@ impl ScanSource {
 }
 
 impl Clone for ScanSource {
-    /// A source for another table of the scan.
+    /// Creates a source for another table of the scan.
     fn clone(&self) -> Self {
         let limits = Arc::clone(&self.limits);
         ScanSource {

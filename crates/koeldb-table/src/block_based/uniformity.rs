@@ -1,4 +1,4 @@
-//! Marks index blocks whose keys are spread so evenly that interpolation finds them faster than halving.
+//! Marks index blocks whose keys are so uniform that interpolation is faster than binary search.
 //!
 //! The rule is RocksDB 11.1's (`docs/formats/block-based-table.md`, the uniformity scan).
 
@@ -6,18 +6,18 @@ use koeldb_base::key::{FOOTER_BYTES, user_key};
 
 use super::block_builder::common_prefix_len;
 
-/// Whether the restart keys of an index block are spread so evenly that interpolation finds them.
+/// Decides whether the restart keys of an index block are uniformly distributed.
 #[derive(Debug)]
 pub(super) struct Uniformity {
     threshold: f64,
     internal_keys: bool,
-    /// Restart keys, one after the other, and their ends.
+    /// Concatenated restart keys, and their end offsets.
     keys: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Uniformity {
-    /// A negative threshold never finds a block uniform.
+    /// Creates the check; with a negative threshold no block is uniform.
     pub(super) fn new(threshold: f64, internal_keys: bool) -> Self {
         Uniformity {
             threshold,
@@ -27,7 +27,7 @@ impl Uniformity {
         }
     }
 
-    /// Notes a separator, an internal key, that is about to become a restart key.
+    /// Adds a separator, an internal key, that is about to become a restart key.
     pub(super) fn add(&mut self, separator: &[u8]) {
         if self.threshold >= 0.0 {
             let key = if self.internal_keys {
@@ -40,8 +40,9 @@ impl Uniformity {
         }
     }
 
-    /// Whether the coefficient of variation of the gaps between the keys, read as numbers behind their common
-    /// prefix, is below the threshold.
+    /// Whether the coefficient of variation of the gaps between keys is below the threshold.
+    ///
+    /// Keys are read as numbers after their common prefix.
     pub(super) fn is_uniform(&self) -> bool {
         if self.threshold < 0.0 || self.ends.len() < 3 {
             return false;
@@ -76,7 +77,7 @@ impl Uniformity {
     }
 }
 
-/// The 8 bytes of `key` behind a prefix as a number whose order is the bytes' order, missing bytes zero.
+/// The 8 bytes of `key` after a prefix as a big-endian number, padded with zeros.
 fn number_behind(key: &[u8], prefix: usize) -> u64 {
     let rest = &key[prefix.min(key.len())..];
     let mut bytes = [0; 8];

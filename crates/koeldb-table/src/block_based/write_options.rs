@@ -1,4 +1,4 @@
-//! The settings of a table being written, and what follows from them.
+//! The settings of a table builder, and values derived from them.
 
 use koeldb_base::checksum::ChecksumKind;
 use koeldb_base::codec::Compression;
@@ -12,48 +12,50 @@ use super::index_builder::{IndexBuilder, IndexOptions, IndexShortening};
 use crate::builder::{TableBuildContext, TableReason};
 use crate::filter::FilterPolicy;
 
-/// The settings of the block-based format that a writer reads.
+/// The block-based format settings that a builder reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockBasedWriteOptions {
-    /// The version of the format: 2 to 7. 5 is the newest that RocksDB 7.8 reads.
+    /// The format version: 2 to 7. RocksDB 7.8 reads up to 5.
     pub format_version: u32,
-    /// The checksum of blocks.
+    /// The checksum type of blocks.
     pub checksum: ChecksumKind,
-    /// The raw bytes of a data block at which it is cut.
+    /// The raw size at which a data block is cut.
     pub block_bytes: usize,
-    /// A block is cut early if it is at most this many percent short and the next entry would not fit; 0 never
-    /// cuts early.
+    /// The percentage of a block that may stay empty if the next entry would not fit; 0 fills it.
     pub block_deviation_percent: u32,
-    /// Entries between restart points in data blocks.
+    /// The number of entries between restart points in data blocks.
     pub block_restart_interval: u32,
-    /// Whether data blocks begin at multiples of their size (at most 4 KiB). Needs no compression.
+    /// Whether data blocks are aligned to their size (at most 4 KiB). Requires no compression.
     pub block_align: bool,
-    /// Whether keys in data blocks leave out what they share with the key before.
+    /// Whether keys in data blocks omit the prefix shared with the preceding key.
     pub share_key_prefixes: bool,
-    /// Whether data blocks keep their values apart from their keys. RocksDB before 11.0 does not read them.
+    /// Whether data blocks store values separately from keys. RocksDB before 11.0 does not read
+    /// them.
     pub separate_values: bool,
-    /// Whether data blocks carry a hash from user keys to restart points.
+    /// Whether data blocks have a hash index from user keys to restart points.
     pub data_block_hash_index: bool,
-    /// The share of buckets in use in that hash.
+    /// The load factor of that hash index.
     pub data_block_hash_utilization: f64,
-    /// The kind of index.
+    /// The index type.
     pub index_type: IndexType,
-    /// How far index keys are shortened.
+    /// The degree to which index keys are shortened.
     pub index_shortening: IndexShortening,
-    /// Entries between restart points in index blocks.
+    /// The number of entries between restart points in index blocks.
     pub index_block_restart_interval: u32,
     /// Whether index blocks are compressed like data blocks.
     pub compress_index: bool,
-    /// The raw bytes of an index or filter partition at which it is cut.
+    /// The raw size at which an index or filter partition is cut.
     pub metadata_block_bytes: u64,
-    /// Index blocks whose restart keys vary less than this in their gaps are marked as uniform; negative
-    /// marks none, and RocksDB before 11.1 reads no others.
+    /// The largest coefficient of variation at which index blocks are marked as uniform.
+    ///
+    /// It is that of the gaps between restart keys. A negative value marks none; RocksDB before
+    /// 11.1 does not read marked blocks.
     pub uniform_cv_threshold: f64,
     /// The filter.
     pub filter: FilterPolicy,
-    /// Whether the filter holds whole keys.
+    /// Whether the filter contains whole keys.
     pub whole_key_filtering: bool,
-    /// Whether the filter is cut into partitions; takes a two-level index.
+    /// Whether the filter is partitioned; requires a two-level index.
     pub partition_filters: bool,
 }
 
@@ -155,15 +157,18 @@ impl BlockBasedWriteOptions {
     }
 }
 
-/// When a data block is full.
+/// The size limit of data blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockLimit {
     bytes: usize,
-    /// From here on a block is cut early if the next entry would overflow it.
+    /// The size from which a block is cut early if the next entry would overflow it.
     early_bytes: usize,
-    /// What alignment adds to every block.
+    /// The bytes that alignment adds to every block.
     trailer_bytes: usize,
 }
+
+/// An entry of this size is in a separate block: with others the block could exceed 4 GiB.
+const OWN_BLOCK_BYTES: usize = 1 << 30;
 
 impl BlockLimit {
     pub(super) fn new(options: &BlockBasedWriteOptions) -> Self {
@@ -183,11 +188,12 @@ impl BlockLimit {
         }
     }
 
-    /// Whether the block is to be cut before an entry.
+    /// Whether to cut the block before an entry.
     #[inline]
     pub(super) fn is_reached(self, block: &BlockBuilder, key: &[u8], value: &[u8]) -> bool {
         let bytes = block.estimated_bytes();
         bytes >= self.bytes
+            || key.len() + value.len() >= OWN_BLOCK_BYTES
             || (bytes > self.early_bytes
                 && block.estimated_bytes_with(key, value) + self.trailer_bytes > self.bytes)
     }

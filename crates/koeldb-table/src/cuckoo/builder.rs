@@ -1,7 +1,8 @@
-//! A cuckoo table being written, or the block-based table that stands in for it.
+//! Builds a cuckoo table, or a block-based table as fallback.
 //!
-//! All entries are held until the end (`crate::held`), for only then the size of the table is known. Where versions are to be
-//! kept, an entry that has no slot because of its length, type or age makes it a table with versions first (`versions`).
+//! All entries are buffered until the end (`crate::held`), because only then is the size of the
+//! table known. If versions are to be kept, the first entry that cannot have a slot because of its
+//! length, type or age makes it a table with versions (`versions`).
 
 use std::collections::BTreeMap;
 
@@ -24,34 +25,36 @@ use crate::held::{Hold, State, failed};
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 
-/// The bytes of all slots must stay below this: RocksDB's scans count them in 32 bits.
+/// The limit of the bytes of all slots: RocksDB's scans count them in 32 bits.
 const DATA_BYTES_MAX: u64 = (1 << 32) - 1;
 
-/// How many bytes of slots are handed to the file at once: a huge page, for files that will be mapped.
+/// The bytes of slots written to the file together: a huge page, for files that will be mapped.
 const PIECE_BYTES: usize = 2 << 20;
 
-/// How far ahead of the writing entries are fetched.
+/// The number of entries prefetched ahead of writing.
 const FETCH_AHEAD: usize = 16;
 
-/// How cuckoo tables are written.
+/// The settings of cuckoo tables to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CuckooWriteOptions {
-    /// The share of slots to be used, above 0 and at most 1.
+    /// The target load factor, above 0 and at most 1.
     pub hash_table_ratio: f64,
-    /// How long a chain of moves may be.
+    /// The longest chain of moves.
     pub depth_max: u32,
-    /// The slots of a window, up to 65536.
+    /// The number of slots in a window, up to 65536.
     pub window_slots: u32,
-    /// The first hash is the key itself, its first 8 bytes.
+    /// The first hash is the key's first 8 bytes.
     pub identity_first: bool,
-    /// Any number of slots, chosen by remainder; or else a power of two.
+    /// Slots are chosen by remainder, for any number of slots; otherwise their number is a power of
+    /// two.
     pub use_module: bool,
-    /// How entries are placed.
+    /// The placement algorithm.
     pub placement: Placement,
-    /// Entries that have no slot are kept beside the slots, in a format that RocksDB refuses, where otherwise the table
-    /// would be a block-based one.
+    /// Stores entries that cannot have a slot beside the slots, in a format that RocksDB refuses.
+    ///
+    /// Otherwise the table would be block-based.
     pub keep_versions: bool,
-    /// Add checksums, which RocksDB ignores. Without them the file has RocksDB's bytes.
+    /// Adds checksums, which RocksDB ignores. Without them the file is identical to RocksDB's.
     pub checksums: bool,
 }
 
@@ -87,7 +90,7 @@ impl CuckooWriteOptions {
         Ok(())
     }
 
-    /// The slots wanted for so many entries.
+    /// The number of slots wanted for this many entries.
     fn wanted_slots(&self, entries: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "fewer than 2^32 entries")]
         let entries = entries as f64;
@@ -98,14 +101,14 @@ impl CuckooWriteOptions {
 /// The range of the hash functions, which grows with the entries.
 #[derive(Clone, Copy, Debug)]
 struct TableSize {
-    /// The power of two, if it is to be one.
+    /// The size, if it must be a power of two.
     power: u64,
 }
 
 impl TableSize {
     const SMALLEST: Self = TableSize { power: 2 };
 
-    /// Notes that there are so many entries now, one more than before.
+    /// Records that the number of entries rose by one, to `entries`.
     #[inline]
     fn grow(&mut self, options: &CuckooWriteOptions, entries: u64) {
         if self.is_exceeded(options, entries) {
@@ -134,7 +137,7 @@ impl TableSize {
     }
 }
 
-/// A table being written. One owner.
+/// A cuckoo table under construction. One owner.
 #[derive(Debug)]
 pub struct CuckooTableBuilder {
     context: Box<TableBuildContext>,
@@ -143,7 +146,7 @@ pub struct CuckooTableBuilder {
     tombstones: Vec<RangeTombstone>,
 }
 
-/// The entries so far, and the slots they ask for.
+/// The entries so far, and the slots they need.
 #[derive(Debug)]
 struct Collected {
     entries: Held,
@@ -168,9 +171,9 @@ impl Hold for Collected {
 /// The entries so far.
 #[derive(Debug)]
 enum Held {
-    /// Each has a slot.
+    /// Every entry has a slot.
     Fixed(Records),
-    /// Each key has one.
+    /// Every key has a slot.
     Versioned(VersionedRecords),
 }
 
@@ -182,7 +185,7 @@ impl Held {
         }
     }
 
-    /// The keys that have slots.
+    /// The number of keys with slots.
     fn count(&self) -> u64 {
         u64::from(self.slots().count())
     }
@@ -210,7 +213,7 @@ impl CuckooTableBuilder {
     /// Begins a table in an empty file.
     ///
     /// # Errors
-    /// `InvalidArgument` if an option is out of its range.
+    /// `InvalidArgument` if an option is out of range.
     pub fn create(
         file: Box<dyn WritableFile>,
         options: &CuckooWriteOptions,
@@ -236,10 +239,11 @@ impl CuckooTableBuilder {
         Ok(builder)
     }
 
-    /// As `TableBuilder::add`.
+    /// Implements `TableBuilder::add`.
     ///
     /// # Errors
-    /// `Corruption` if the key is malformed or not behind the last one; what the file system fails with.
+    /// `Corruption` if the key is malformed or not after the last one; the errors of the file
+    /// system.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.state {
             State::Instead { builder, .. } => builder.add(key, value),
@@ -271,7 +275,7 @@ impl CuckooTableBuilder {
         }
     }
 
-    /// Makes it a table with versions, if it is to be one where an entry has no slot and is none yet; whether it did.
+    /// Converts to a table with versions if configured and not done yet; returns whether it did.
     fn keep_versions(&mut self, why: &Obstacle) -> Result<bool> {
         let State::Collecting { held, .. } = &mut self.state else {
             return Ok(false);
@@ -299,12 +303,12 @@ impl CuckooTableBuilder {
         self.state.fall_back(why, &self.context)
     }
 
-    /// As `TableBuilder::add_tombstone`.
+    /// Implements `TableBuilder::add_tombstone`.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());
     }
 
-    /// The bytes the file will have. With a power of two, the bytes after one more entry.
+    /// The final size of the file. With a power of two, the size after one more entry.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
@@ -318,8 +322,8 @@ impl CuckooTableBuilder {
                 } = &**held;
                 let options = &self.options;
                 let count = entries.count();
-                // A table of a power of two doubles at once: a job that waits until it is full must not go on for as
-                // long again.
+                // A table of a power of two doubles in one step: a job that waits until it is full
+                // must not go on for as long again.
                 let bytes = table_size.get(options, count) * slot_bytes(entries.slots());
                 let slots_bytes = match (
                     options.use_module,
@@ -334,16 +338,16 @@ impl CuckooTableBuilder {
         }
     }
 
-    /// The entries added so far, tombstones included.
+    /// The number of entries so far, including tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
         self.state.entry_count() + self.tombstones.len() as u64
     }
 
-    /// As `TableBuilder::finish`.
+    /// Implements `TableBuilder::finish`.
     ///
     /// # Errors
-    /// What the file system fails with.
+    /// The errors of the file system.
     pub fn finish(mut self) -> Result<FinishedTable> {
         if !self.tombstones.is_empty() {
             self.fall_back(Obstacle::RangeDeletion)?;
@@ -401,7 +405,7 @@ fn slot_bytes(records: &dyn SlotEntries) -> u64 {
     (records.user_keys().bytes() + footer + records.value_bytes()) as u64
 }
 
-/// A table whose entries have their places.
+/// A table whose entries are placed.
 struct Prepared {
     layout: CuckooLayout,
     slots: Vec<u32>,
@@ -475,8 +479,10 @@ fn prepare<E: SlotEntries>(
     Ok(Prepared { layout, slots })
 }
 
-/// A key that is not in the table: the one before the smallest or the one behind the largest, as RocksDB has it, or
-/// else any.
+/// A key that is not in the table: the predecessor of the smallest or successor of the largest, or
+/// any.
+///
+/// The first two are RocksDB's choice.
 fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Possible<Vec<u8>> {
     let step = |from: &[u8], by: u8, wraps_to: u8| {
         let mut key = from.to_vec();
@@ -494,7 +500,7 @@ fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Po
     if let Some(key) = step(records.user_keys().largest(), 1, 0) {
         return Ok(key);
     }
-    // One more key than there are entries is looked at, so one of them is unused if there are so many keys.
+    // It tries one more key than there are entries, so one of them is unused if so many keys exist.
     for number in 1..=u64::from(records.count()) {
         let mut key = vec![0; records.user_keys().bytes()];
         for (byte, of_number) in key.iter_mut().zip(number.to_le_bytes()) {
@@ -507,7 +513,7 @@ fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Po
     Err(Obstacle::NoUnusedKey)
 }
 
-/// Writes the slots and what comes behind them.
+/// Writes the slots and the heap after them.
 fn write_data(
     file: &mut dyn WritableFile,
     records: &impl SlotEntries,
@@ -547,7 +553,7 @@ fn write_data(
     records.heap().map_or(Ok(()), append)
 }
 
-/// What the table says of itself; RocksDB records nothing else of a cuckoo table.
+/// The table's properties; RocksDB records no others for a cuckoo table.
 fn properties(
     context: &TableBuildContext,
     records: &dyn SlotEntries,
@@ -573,7 +579,7 @@ fn properties(
     properties
 }
 
-/// What stands behind the slots: properties, checksums, metaindex, footer.
+/// Encodes the sections after the slots: properties, checksums, metaindex, footer.
 fn encode_tail(
     kind: TableKind,
     properties: &TableProperties,

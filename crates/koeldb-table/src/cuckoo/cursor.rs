@@ -1,8 +1,10 @@
-//! Scans of a cuckoo table, which has no order: the slots are sorted once, for all cursors of the table.
+//! Scans of a cuckoo table, which is unordered: its slots are sorted once, for all cursors of the
+//! table.
 //!
-//! The first cursor that is positioned reads every slot and sorts the occupied ones: four bytes a key are kept as
-//! long as the table is open. Every step then is a jump to another slot; the slots of the next steps are fetched
-//! ahead. Slow beside any other format, and meant for compactions and tools.
+//! Positioning the first cursor reads every slot and sorts the occupied ones: four bytes per key
+//! are kept as long as the table is open. Every step then jumps to another slot; the slots of the
+//! next steps are prefetched. Scans are slow compared with any other format, and meant for
+//! compactions and tools.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -20,14 +22,15 @@ use koeldb_base::{Error, PinnedSlice, Result};
 use super::rank::Ranker;
 use super::reader::CuckooReader;
 
-/// How many entries ahead of the cursor slots are fetched.
+/// The number of entries whose slots are prefetched ahead of the cursor.
 const FETCH_AHEAD: usize = 16;
 
 impl CuckooReader {
-    /// The occupied slots in the order of their keys.
+    /// The occupied slots in key order.
     ///
     /// # Errors
-    /// `Corruption` if there are more or fewer than entries, or a key twice; `MemoryLimit` if there is no memory.
+    /// `Corruption` if their number is not that of the entries, or a key occurs twice;
+    /// `MemoryLimit` if there is no memory.
     pub(super) fn sorted(&self) -> Result<&[u32]> {
         if let Some(sorted) = self.sorted.get() {
             return Ok(sorted);
@@ -42,7 +45,7 @@ impl CuckooReader {
         Ok(self.sorted.get_or_init(|| sorted))
     }
 
-    /// Where in the file the entries from `target` on would begin, were they in order.
+    /// The file offset at which the entries from `target` on would begin if they were in order.
     pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         let before = self.lower_bound(target)? as u64;
         let of = u128::from(self.layout.entry_count.max(1));
@@ -101,11 +104,11 @@ impl CuckooReader {
 /// A position in the sorted entries of a cuckoo table.
 pub struct CuckooCursor {
     reader: Arc<CuckooReader>,
-    /// The index among the sorted slots; behind the last for a cursor that is not valid.
+    /// The index among the sorted slots; past the end for an invalid cursor.
     at: usize,
     /// The entries of the key, newest first: one, if the table has no versions.
     entries: Vec<Entry>,
-    /// The index of the entry the cursor stands on.
+    /// The index of the current entry.
     entry: usize,
     key: Vec<u8>,
 }
@@ -114,12 +117,12 @@ pub struct CuckooCursor {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     footer: u64,
-    /// Where its value lies.
+    /// The position of its value.
     value_at: u64,
     value_len: usize,
 }
 
-/// Which entry of a key to stand on.
+/// The entry of a key to move to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Newest,
@@ -127,7 +130,7 @@ enum End {
 }
 
 impl CuckooCursor {
-    /// A cursor that stands nowhere.
+    /// Creates an unpositioned cursor.
     #[must_use]
     pub fn new(reader: Arc<CuckooReader>) -> Self {
         CuckooCursor {
@@ -139,13 +142,13 @@ impl CuckooCursor {
         }
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.at != usize::MAX
     }
 
-    /// Moves to an entry of key number `at`, if there is one, on the way to `ahead`.
+    /// Moves to an entry of the key at index `at`, if it exists; prefetches the slot at `ahead`.
     fn go(&mut self, at: Option<usize>, end: End, ahead: Option<usize>) -> Result<()> {
         self.at = usize::MAX;
         let reader = &*self.reader;
@@ -198,7 +201,7 @@ impl CuckooCursor {
     /// Moves to the first entry.
     ///
     /// # Errors
-    /// `Corruption` if the slots are not as recorded, here and in all that follow.
+    /// `Corruption` if the slots are not as recorded. This applies to all movements.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.go(Some(0), End::Newest, None)
     }
@@ -206,7 +209,7 @@ impl CuckooCursor {
     /// Moves to the last entry.
     ///
     /// # Errors
-    /// As [`CuckooCursor::seek_to_first`].
+    /// See [`CuckooCursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         let last = self.reader.sorted()?.len().checked_sub(1);
         self.go(last, End::Oldest, None)
@@ -215,7 +218,7 @@ impl CuckooCursor {
     /// Moves to the first entry at or after the internal key `target`.
     ///
     /// # Errors
-    /// As [`CuckooCursor::seek_to_first`].
+    /// See [`CuckooCursor::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         let at = self.reader.lower_bound(target)?;
         self.go(Some(at), End::Newest, None)?;
@@ -233,7 +236,7 @@ impl CuckooCursor {
     /// Moves to the last entry at or before the internal key `target`.
     ///
     /// # Errors
-    /// As [`CuckooCursor::seek_to_first`].
+    /// See [`CuckooCursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.seek(target)?;
         if !self.valid() {
@@ -248,7 +251,7 @@ impl CuckooCursor {
     /// Moves to the next entry. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`CuckooCursor::seek_to_first`].
+    /// See [`CuckooCursor::seek_to_first`].
     #[expect(
         clippy::should_implement_trait,
         reason = "a cursor's step, not an iterator's"
@@ -267,7 +270,7 @@ impl CuckooCursor {
     /// Moves to the previous entry. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`CuckooCursor::seek_to_first`].
+    /// See [`CuckooCursor::seek_to_first`].
     pub fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid());
         if let Some(newer) = self.entry.checked_sub(1) {

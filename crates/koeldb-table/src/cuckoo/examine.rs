@@ -1,7 +1,8 @@
-//! What a cuckoo table costs its readers, and whether they find every key in it.
+//! Measures the read costs of a cuckoo table, and checks that readers find every key.
 //!
-//! Every stored key is looked for as a reader does. It must be found in the very slot it was read from: that
-//! shows at once that it lies in one of its windows, that no slot on the way is empty, and that it is there once.
+//! Every stored key is searched as a reader does. It must be found in the slot it was read from,
+//! which shows that it is in one of its windows, that no slot on the way is empty, and that it
+//! occurs once.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -17,34 +18,34 @@ use super::reader::CuckooReader;
 
 const LINE_BYTES: u64 = 64;
 
-/// The absent keys looked for.
+/// The number of absent keys to search for.
 const MISSES: u64 = 20_000;
 
-/// The costs of a table, counted.
+/// The measured costs of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Examination {
-    /// The entries.
+    /// The number of entries.
     pub entry_count: u64,
-    /// The slots, those behind the range of the hash functions included.
+    /// The number of slots, including those beyond the range of the hash functions.
     pub slot_count: u64,
-    /// The bytes of a slot.
+    /// The size of a slot in bytes.
     pub slot_bytes: u64,
-    /// The slots of a window.
+    /// The number of slots in a window.
     pub window_slots: u64,
-    /// The entries found by the first hash function, by the second, and so on.
+    /// The number of entries found by the first hash function, by the second, and so on.
     pub found_by_function: Vec<u64>,
-    /// What finding a key costs.
+    /// The costs of finding a key.
     pub hit: Costs,
-    /// What not finding a key costs, as measured with pseudo-random keys.
+    /// The costs of a search for an absent key, measured with pseudo-random keys.
     pub miss: Costs,
 }
 
-/// Mean costs of one search.
+/// The mean costs of one search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Windows looked at.
+    /// Windows searched.
     pub windows: f64,
     /// Slots compared.
     pub slots: f64,
@@ -89,10 +90,11 @@ impl Sum {
 }
 
 impl CuckooReader {
-    /// Looks for every key of the table, and for some that are not in it.
+    /// Searches for every key of the table, and for some absent keys.
     ///
     /// # Errors
-    /// `Corruption` if a key is not found where it is, or the number of entries is not the recorded one.
+    /// `Corruption` if a key is not found in its slot, or the number of entries is not the recorded
+    /// one.
     pub fn examine(&self) -> Result<Examination> {
         let (found_by_function, hits) = self.hits()?;
         let layout = &self.layout;
@@ -107,7 +109,7 @@ impl CuckooReader {
         })
     }
 
-    /// As `TableReader::verify_checksums`.
+    /// Implements `TableReader::verify_checksums`.
     pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         match &self.checksums {
             Some(checksums) => checksums
@@ -118,7 +120,7 @@ impl CuckooReader {
         self.hits().map(|_| ())
     }
 
-    /// Finds every key, and counts what that takes and by which function it was.
+    /// Finds every key; counts the costs and the functions that found it.
     fn hits(&self) -> Result<(Vec<u64>, Sum)> {
         self.find_all()
             .map_err(|error| error.in_file(&self.path, None, "verify"))
@@ -162,7 +164,7 @@ impl CuckooReader {
         Ok((found_by_function, hits))
     }
 
-    /// How many well-formed entries a slot leads to.
+    /// The number of well-formed entries that a slot leads to.
     fn entries_in(&self, slot: &[u8]) -> Result<u64> {
         if self.layout.heap_bytes.is_none() {
             return self.footer_of(slot).map(|_| 1);
@@ -197,7 +199,7 @@ impl CuckooReader {
         misses
     }
 
-    /// Searches for a key and counts.
+    /// Searches for a key and counts the costs.
     fn path_of(&self, user_key: &[u8]) -> Path {
         let layout = &self.layout;
         let slot_bytes = layout.slot_bytes() as u64;

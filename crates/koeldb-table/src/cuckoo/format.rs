@@ -1,4 +1,4 @@
-//! The bytes of a cuckoo table, and what its properties say of them.
+//! The on-disk format of a cuckoo table, and the properties that describe it.
 //!
 //! ```text
 //! slot [N + t - 1] | properties block | metaindex block | footer of version 1, no checksums
@@ -6,10 +6,10 @@
 //!        user key | fixed64 footer of the internal key | value             otherwise
 //! ```
 //!
-//! `N` is the range of the hash functions and `t` the slots of a window; the last `t - 1` slots let a window
-//! near the end run on. Empty slots hold a key that is not in the table. Blocks have no trailers. Numbers in
-//! properties are little-endian and of fixed width (`table/cuckoo/cuckoo_table_builder.cc`, RocksDB 11.9;
-//! `docs/formats/cuckoo-table.md`).
+//! `N` is the range of the hash functions and `t` the number of slots in a window; the last `t - 1`
+//! slots let a window near the end run on. Empty slots hold a key that is not in the table. Blocks
+//! have no trailers. Numbers in properties are little-endian and of fixed width
+//! (`table/cuckoo/cuckoo_table_builder.cc`, RocksDB 11.9; `docs/formats/cuckoo-table.md`).
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -30,51 +30,51 @@ use crate::properties::TableProperties;
 pub(super) mod names {
     /// The key in empty slots.
     pub(crate) const EMPTY_KEY: &str = "rocksdb.cuckoo.bucket.empty.key";
-    /// The hash functions in use: fixed32.
+    /// The number of hash functions in use: fixed32.
     pub(crate) const FUNCTION_COUNT: &str = "rocksdb.cuckoo.hash.num";
     /// Their range: fixed64.
     pub(crate) const TABLE_SIZE: &str = "rocksdb.cuckoo.hash.size";
-    /// The bytes of a value: fixed64, of which readers take 32 bits.
+    /// The size of a value: fixed64, of which readers take 32 bits.
     pub(crate) const VALUE_BYTES: &str = "rocksdb.cuckoo.value.length";
     /// One byte: 1 if slots hold user keys.
     pub(crate) const IS_LAST_LEVEL: &str = "rocksdb.cuckoo.file.islastlevel";
-    /// The slots of a window: fixed32.
+    /// The number of slots in a window: fixed32.
     pub(crate) const WINDOW_SLOTS: &str = "rocksdb.cuckoo.hash.cuckooblocksize";
     /// One byte: 1 if the first hash is the key itself.
     pub(crate) const IDENTITY_FIRST: &str = "rocksdb.cuckoo.hash.identityfirst";
     /// One byte: 1 if slots are chosen by remainder.
     pub(crate) const USE_MODULE: &str = "rocksdb.cuckoo.hash.usemodule";
-    /// The bytes of a user key: fixed32.
+    /// The size of a user key: fixed32.
     pub(crate) const USER_KEY_BYTES: &str = "rocksdb.cuckoo.hash.userkeylength";
-    /// In a table with versions, the bytes behind the slots: fixed64.
+    /// In a table with versions, the size of the heap after the slots: fixed64.
     pub(crate) const HEAP_BYTES: &str = "koeldb.cuckoo.heap.bytes";
-    /// In a table with versions, the keys: fixed64.
+    /// In a table with versions, the number of keys: fixed64.
     pub(crate) const KEY_COUNT: &str = "koeldb.cuckoo.keys";
 }
 
-/// The most slots a window may have.
+/// The largest number of slots in a window.
 pub(super) const WINDOW_SLOTS_MAX: u32 = 1 << 16;
 
-/// The most bytes a window may have, so that it fits a segment of the table in memory.
+/// The largest size of a window, which must fit a segment of the table in memory.
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
-/// The shape of a table, checked: all sizes agree with one another and with the file.
+/// The validated layout of a table: all sizes are consistent with each other and the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CuckooLayout {
-    /// The hash functions in use.
+    /// The number of hash functions in use.
     pub function_count: u32,
-    /// Their range.
+    /// The range of the hash functions.
     pub table_size: u64,
-    /// The slots of a window.
+    /// The number of slots in a window.
     pub window_slots: u32,
-    /// All slots; 0 in an empty table.
+    /// The number of slots; 0 in an empty table.
     pub slot_count: u32,
-    /// The bytes of a user key.
+    /// The size of a user key.
     pub user_key_bytes: u32,
-    /// The bytes of a key as stored.
+    /// The size of a stored key.
     pub key_bytes: u32,
-    /// The bytes of a value.
+    /// The size of a value.
     pub value_bytes: u32,
     /// Whether only user keys are stored: all sequence numbers are 0.
     pub is_last_level: bool,
@@ -84,45 +84,45 @@ pub struct CuckooLayout {
     pub use_module: bool,
     /// The user key in empty slots.
     pub empty_user_key: Vec<u8>,
-    /// The occupied slots: the entries, or in a table with versions the keys.
+    /// The number of occupied slots: one per entry, or in a table with versions one per key.
     pub entry_count: u64,
-    /// In a table with versions, the bytes of the entries behind the slots.
+    /// In a table with versions, the size of the entries after the slots.
     pub heap_bytes: Option<u64>,
 }
 
 impl CuckooLayout {
-    /// The bytes of a slot.
+    /// The size of a slot.
     #[inline]
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         (self.key_bytes as usize).saturating_add(self.value_bytes as usize)
     }
 
-    /// The bytes of a window.
+    /// The size of a window.
     #[inline]
     #[must_use]
     pub fn window_bytes(&self) -> usize {
         self.slot_bytes().saturating_mul(self.window_slots as usize)
     }
 
-    /// The bytes of all slots.
+    /// The size of all slots.
     #[must_use]
     pub fn slots_bytes(&self) -> u64 {
         u64::from(self.slot_count).saturating_mul(self.slot_bytes() as u64)
     }
 
-    /// The bytes of all slots and of what is behind them.
+    /// The size of all slots and of the heap after them.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.slots_bytes()
             .saturating_add(self.heap_bytes.unwrap_or(0))
     }
 
-    /// Reads the shape from the properties of a table whose slots must end before `data_end`.
+    /// Decodes the layout from the properties of a table whose slots must end before `data_end`.
     ///
     /// # Errors
-    /// `Corruption` if a property is missing or malformed, or two contradict each other or the file;
-    /// `NotSupported` for tables beyond this implementation's limits.
+    /// `Corruption` if a property is missing or malformed, or two contradict each other or the
+    /// file; `NotSupported` for tables beyond this implementation's limits.
     pub(super) fn decode(
         properties: &TableProperties,
         data_end: u64,
@@ -236,7 +236,7 @@ impl CuckooLayout {
         Ok(())
     }
 
-    /// Records the shape in the properties of a table.
+    /// Records the layout in the properties of a table.
     pub(super) fn record(&self, properties: &mut TableProperties) {
         let mut empty_key = self.empty_user_key.clone();
         empty_key.extend_from_slice(self.empty_footer());
@@ -260,9 +260,9 @@ impl CuckooLayout {
         }
     }
 
-    /// What follows the user key of an empty slot, before its value.
+    /// The bytes between the user key and the value of an empty slot.
     pub(super) fn empty_footer(&self) -> &'static [u8] {
-        // Sequence number 0, a value.
+        // Sequence number 0, type value.
         const FOOTER: [u8; FOOTER_BYTES] = [1, 0, 0, 0, 0, 0, 0, 0];
         if self.is_last_level || self.slot_count == 0 {
             &[]
@@ -272,7 +272,7 @@ impl CuckooLayout {
     }
 }
 
-/// One fact a line, for people.
+/// Formats one fact per line.
 impl fmt::Display for CuckooLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let empty = u64::from(self.slot_count).saturating_sub(self.entry_count);
@@ -317,7 +317,7 @@ impl fmt::Display for CuckooLayout {
     }
 }
 
-/// The properties of a table, read with the messages RocksDB has for missing ones.
+/// The properties of a table, read with RocksDB's messages for missing ones.
 struct Properties<'p>(&'p TableProperties);
 
 impl<'p> Properties<'p> {

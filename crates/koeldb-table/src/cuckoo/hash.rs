@@ -1,4 +1,4 @@
-//! From a user key to the first slot of each of its windows.
+//! Hash functions that map a user key to the first slot of each of its windows.
 //!
 //! ```text
 //! raw(i) = Murmur(user key, seed = 816922183 * i mod 2^32)
@@ -6,18 +6,19 @@
 //! slot   = raw mod N, or raw AND (N - 1) where N is a power of two
 //! ```
 //!
-//! Which Murmur depends on the machine RocksDB was compiled for and is recorded nowhere; a reader tries what it
-//! finds in the file against both (`util/murmurhash.cc`, RocksDB 11.9; `docs/formats/cuckoo-table.md`).
+//! The Murmur variant depends on the machine RocksDB was compiled for and is not recorded; a reader
+//! checks keys of the file against both (`util/murmurhash.cc`, RocksDB 11.9;
+//! `docs/formats/cuckoo-table.md`).
 
 const SEED_STEP: u32 = 816_922_183;
 
-/// The most hash functions a table may use.
+/// The largest number of hash functions of a table.
 pub const FUNCTIONS_MAX: u32 = 64;
 
 /// The Murmur variants RocksDB was compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Family {
-    /// `MurmurHash64A`: on x86-64. What KoelDB writes.
+    /// `MurmurHash64A`: on x86-64. KoelDB writes this one.
     #[default]
     Murmur64A,
     /// `MurmurHashNeutral2`, 32 bits: everywhere else.
@@ -37,7 +38,7 @@ impl Family {
 /// The multiplier of `MurmurHash64A`.
 const M: u64 = 0xc6a4_a793_5bd1_e995;
 
-/// Its shift.
+/// The shift of `MurmurHash64A`.
 const R: u32 = 47;
 
 /// `MurmurHash64A` over little-endian words.
@@ -59,14 +60,14 @@ pub fn murmur64a(key: &[u8], seed: u32) -> u64 {
     finished(hash)
 }
 
-/// What `MurmurHash64A` makes of a word before it meets the others.
+/// The mixing of one word in `MurmurHash64A`.
 #[inline]
 fn scrambled(word: u64) -> u64 {
     let word = word.wrapping_mul(M);
     (word ^ (word >> R)).wrapping_mul(M)
 }
 
-/// The last steps of `MurmurHash64A`.
+/// The finalization of `MurmurHash64A`.
 #[inline]
 fn finished(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> R)).wrapping_mul(M);
@@ -101,16 +102,16 @@ pub fn murmur_neutral2(key: &[u8], seed: u32) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// How a hash becomes a slot: the remainder, without a division. That of a power of two is what masking gives.
+/// Reduces a hash to a slot by remainder, without a division; for a power of two it equals masking.
 #[derive(Clone, Copy, Debug)]
 struct Remainder {
     divisor: u64,
-    /// `2^64 / divisor`, rounded down from a numerator that is smaller by one.
+    /// `2^64 / divisor`, rounded down from a numerator smaller by one.
     reciprocal: u64,
 }
 
 impl Remainder {
-    /// Into `divisor` slots, at least one.
+    /// Creates the reduction into `divisor` slots, at least one.
     fn new(divisor: u64) -> Self {
         Remainder {
             divisor,
@@ -124,12 +125,13 @@ impl Remainder {
         let quotient = (u128::from(raw) * u128::from(self.reciprocal)) >> 64;
         let quotient = quotient as u64;
         let rest = raw.wrapping_sub(quotient.wrapping_mul(self.divisor));
-        // Without a branch, which nothing could predict: below the divisor the difference wraps and is the larger.
+        // Branch-free, as it is unpredictable: below the divisor the difference wraps and is the
+        // larger.
         rest.min(rest.wrapping_sub(self.divisor))
     }
 }
 
-/// The `MurmurHash64A` functions of one table with keys of 8 bytes.
+/// The `MurmurHash64A` functions of a table with keys of 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordHash {
     identity_first: bool,
@@ -137,7 +139,7 @@ pub(super) struct WordHash {
 }
 
 impl WordHash {
-    /// Functions into `table_size` slots, at least one.
+    /// Creates the functions into `table_size` slots, at least one.
     pub(super) fn new(identity_first: bool, table_size: u64) -> Self {
         WordHash {
             identity_first,
@@ -145,7 +147,7 @@ impl WordHash {
         }
     }
 
-    /// As [`SlotHash::slot`], of the key whose bytes are this little-endian number.
+    /// Computes [`SlotHash::slot`] for the key whose bytes are this little-endian number.
     #[inline(always)]
     pub(super) fn slot(&self, function: u32, word: u64) -> u64 {
         const LEN: u64 = M.wrapping_mul(size_of::<u64>() as u64);
@@ -168,11 +170,12 @@ pub struct SlotHash {
 }
 
 impl SlotHash {
-    /// Functions into `table_size` slots, at least one: by remainder, or else by masking, for which `table_size`
-    /// must be a power of two.
+    /// Creates functions into `table_size` slots, at least one, by remainder or by masking.
+    ///
+    /// Masking requires `table_size` to be a power of two.
     ///
     /// # Panics
-    /// If `table_size` is not as said.
+    /// If `table_size` violates this.
     #[must_use]
     pub fn new(family: Family, identity_first: bool, use_module: bool, table_size: u64) -> Self {
         assert!(
@@ -191,7 +194,7 @@ impl SlotHash {
     #[must_use]
     pub fn slot(&self, function: u32, user_key: &[u8]) -> u64 {
         let raw = if function == 0 && self.identity_first {
-            // Keys shorter than 8 bytes have no such file.
+            // Tables with identity hash have no keys shorter than 8 bytes.
             user_key
                 .first_chunk()
                 .map_or(0, |word| u64::from_le_bytes(*word))

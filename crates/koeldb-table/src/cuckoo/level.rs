@@ -1,8 +1,8 @@
-//! Cuckoo tables that divide all keys between them: a point read of a tree that has nothing else.
+//! Cuckoo tables with disjoint key ranges: the fast point-read path of a tree that has only these.
 //!
-//! The way from a key to its value is as short as it can be: the table is found among numbers made of the smallest
-//! keys, the key is hashed, its window is looked through, the value is copied out or pinned. A look-up that visits run
-//! after run is not needed, for there is one.
+//! The path from a key to its value is as short as possible: the table is found by fence keys as
+//! numbers, the key is hashed, its window is searched, and the value is copied out or pinned. There
+//! is only one run, so a lookup over runs is not needed.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -18,27 +18,27 @@ use super::reader::{CuckooReader, RING};
 use super::routes::Routes;
 use super::windows::{Found, WindowKind, Windows, find, with_windows};
 
-/// Cuckoo tables in the order of their keys, none of which is in two of them.
+/// Cuckoo tables with disjoint ranges, in key order.
 #[derive(Debug)]
 pub struct CuckooLevel {
     routes: Routes,
     readers: Box<[Arc<CuckooReader>]>,
-    /// What the windows of all tables are.
+    /// The window kind of all tables.
     kind: WindowKind,
 }
 
-/// A key of a batch that was not decided yet.
+/// An undecided key of a batch.
 #[derive(Clone, Copy, Default)]
 struct Waiting<W> {
     window: W,
-    /// The index of the key, counted from the first under way.
+    /// The index of the key, counted from the first one in progress.
     key: u32,
     /// The index of its table.
     table: u32,
 }
 
 impl CuckooLevel {
-    /// The level of these tables, given with their smallest user keys, in order.
+    /// Creates a level of these tables, given with their smallest user keys, in order.
     #[must_use]
     pub fn new(
         order: KeyOrder,
@@ -57,7 +57,8 @@ impl CuckooLevel {
         }
     }
 
-    /// The slot that has a key, and whose table. Handing on that much through memory takes longer than finding it.
+    /// Finds the table and slot of a key. Returning more through memory takes longer than finding
+    /// it.
     #[inline(always)]
     fn find<W: Windows>(&self, key: &[u8]) -> Option<(&CuckooReader, W::Slot<'_>)> {
         let key = W::key(key)?;
@@ -65,8 +66,10 @@ impl CuckooLevel {
         Some((reader, find::<W>(reader, key)?))
     }
 
-    /// Puts the value of a key as a snapshot sees it into `place`, which is `Ok(None)` before and stays so if there is none;
-    /// `Corruption` if the entry is neither a value nor a deletion.
+    /// Writes the value visible at `snapshot` into `place`, which must be `Ok(None)`.
+    ///
+    /// It stays `Ok(None)` if there is no value, and becomes `Corruption` if the entry is neither a
+    /// value nor a deletion.
     #[inline(always)]
     pub fn get_to(&self, key: &[u8], snapshot: SeqNo, place: &mut Result<Option<PinnedSlice>>) {
         with_windows!(self.kind, W => {
@@ -76,7 +79,7 @@ impl CuckooLevel {
         });
     }
 
-    /// What `read` makes of the value of a key as a snapshot sees it.
+    /// Applies `read` to the value visible at `snapshot`.
     ///
     /// # Errors
     /// `Corruption` if the entry is neither a value nor a deletion.
@@ -93,8 +96,9 @@ impl CuckooLevel {
         })
     }
 
-    /// As [`CuckooLevel::get_to`] for many keys, which wait for memory together. `answers` has one for each, `Ok(None)`
-    /// before; what it is if the key is not there stays.
+    /// Runs [`CuckooLevel::get_to`] for many keys, overlapping their cache misses.
+    ///
+    /// `answers` has an `Ok(None)` for each key, which stays if the key is absent.
     pub fn get_batch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -138,7 +142,8 @@ impl CuckooLevel {
         }
     }
 
-    /// Begins to fetch the first window of a key: its table and where it is. `None` if no table has the key.
+    /// Prefetches the first window of a key; returns its table and window, or `None` if no table
+    /// has the key.
     #[inline(always)]
     fn begin<W: Windows>(&self, key: &[u8]) -> Option<(u32, W::Window<'_>)> {
         let key = W::key(key)?;
@@ -149,8 +154,9 @@ impl CuckooLevel {
         Some((table, window))
     }
 
-    /// Looks through the windows that wait, those of the function before `next`; what is not decided waits on, in front, and
-    /// is counted.
+    /// Searches the pending windows, which are those of the function before `next`.
+    ///
+    /// Undecided keys move to the front, and their number is returned.
     #[inline(always)]
     fn look_through<'l, W: Windows, K: AsRef<[u8]>>(
         &'l self,
@@ -189,7 +195,7 @@ impl CuckooLevel {
     }
 }
 
-/// Begins to fetch a further window of a key; `None` if there is none.
+/// Prefetches the next window of a key; `None` if there is none.
 #[inline(never)]
 fn go_on<'r, W: Windows>(
     reader: &'r CuckooReader,
@@ -204,7 +210,7 @@ fn go_on<'r, W: Windows>(
     Some(window)
 }
 
-/// Puts what the entry in a slot is to a snapshot, if the table is all there is, into a place that is `Ok(None)`.
+/// Writes the value visible at `snapshot` into `place`, which is `Ok(None)`. Assumes no other run.
 #[inline(always)]
 fn answer<'r, W: Windows>(
     reader: &'r CuckooReader,
@@ -216,7 +222,7 @@ fn answer<'r, W: Windows>(
     let found = value.map(|value| value.map(|value| W::pin(reader, slot, value)));
     let nothing = mem::replace(place, found);
     debug_assert!(matches!(nothing, Ok(None)));
-    // Nothing has to be let go of, which the compiler cannot know: the answer is written where it belongs, and not put
-    // together elsewhere first.
+    // Dropping the old value is a no-op, which the compiler cannot know: forgetting it lets the
+    // answer be written in place instead of assembled elsewhere first.
     mem::forget(nothing);
 }

@@ -1,21 +1,24 @@
-//! RocksDB's cuckoo table: one hash table of slots of one size, for point reads.
+//! RocksDB's cuckoo table: one hash table of fixed-size slots, for point reads.
 //!
-//! A key lies in one of a few *windows* of neighbouring slots, each chosen by a hash function. A read looks
-//! through the windows in order; most keys lie in the first, so a hit costs one or two cache lines and no index.
-//! There is no order and no compression, and RocksDB's tables have no checksum: a scan sorts the slots first, and what
-//! a file says of its shape is checked when it is opened.
+//! A key is in one of a few *windows* of neighbouring slots, each chosen by a hash function. A read
+//! searches the windows in order; most keys are in the first, so a hit costs one or two cache lines
+//! and no index. There is no order and no compression, and RocksDB's tables have no checksum: a
+//! scan sorts the slots first, and the properties of a file are validated when it is opened.
 //!
-//! The invariant all readers, RocksDB's too, rely on: on the way to a stored key, through its windows in order,
-//! every slot is occupied. So a search ends at the first empty slot.
+//! The invariant that all readers rely on, including RocksDB's: on the way to a stored key, through
+//! its windows in order, every slot is occupied. So a search ends at the first empty slot.
 //!
-//! - `format`: the bytes and the properties. `open`: what is checked of a file. [`hash`]: from keys to slots.
-//! - [`residency`]: where a table lies. `slots`: the table in memory, mapped or copied. [`reader`]: point reads, alone and in
-//!   batches. `windows`: how windows are looked through. `word`: keys of 8 bytes.
-//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `routes`: which of them
-//!   has a key. `rank`: keys as numbers. [`cursor`]: scans. [`examine`]: what a table costs, and whether the invariant holds.
-//! - [`builder`]: a table being written, which may become a block-based one. `records`: its entries. `user_keys`: what their keys have in
-//!   common. `placement`: which
-//!   of them goes into which slot. `versions`: entries that have no slot, in a format of our own.
+//! - `format`: the on-disk format and the properties. `open`: validation. [`hash`]: maps keys to
+//!   slots.
+//! - [`residency`]: where a table is held. `slots`: the table in memory, mapped or copied.
+//!   [`reader`]: point reads, single and batched. `windows`: window search. `word`: keys of 8
+//!   bytes.
+//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `routes`:
+//!   finds the table of a key. `rank`: keys as numbers. [`cursor`]: scans. [`examine`]: measures
+//!   costs and checks the invariant.
+//! - [`builder`]: builds a table, with a block-based one as fallback. `records`: its entries.
+//!   `user_keys`: the common form of their keys. `placement`: assigns entries to slots. `versions`:
+//!   entries without a slot, in our own format extension.
 
 pub mod builder;
 pub mod cursor;

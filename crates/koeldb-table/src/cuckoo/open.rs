@@ -1,8 +1,8 @@
-//! Opening a cuckoo table: footer, metaindex, properties, shape, and which hash the file was written with.
+//! Opens a cuckoo table: footer, metaindex, properties, layout, and the hash variant of the file.
 //!
-//! RocksDB's format has no checksums; tables written here have their own. What the properties of a table say is
-//! compared with one another, with the file, and with a sample of the slots, so that one that lies is refused and not
-//! read out of bounds.
+//! RocksDB's format has no checksums; tables written by KoelDB have their own. The properties of a
+//! table are compared with each other, with the file, and with a sample of the slots, so that an
+//! inconsistent table is refused and never read out of bounds.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -33,10 +33,10 @@ use crate::span_checksums::SpanChecksums;
 /// The largest metaindex or properties block accepted.
 const META_BYTES_MAX: u64 = 16 << 20;
 
-/// The occupied slots whose place is checked.
+/// The number of occupied slots whose position is checked.
 const SAMPLES: u64 = 64;
 
-/// What a table says of itself before its slots are looked at.
+/// The metadata of a table, read before its slots.
 pub(super) struct Shape {
     pub(super) layout: CuckooLayout,
     pub(super) properties: TableProperties,
@@ -45,10 +45,10 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Reads all of a table but its slots.
+    /// Reads the metadata of a table.
     ///
     /// # Errors
-    /// As [`CuckooReader::open`].
+    /// See [`CuckooReader::open`].
     pub(super) fn read(
         file: &dyn RandomAccessFile,
         footer: &Footer,
@@ -85,8 +85,8 @@ impl CuckooReader {
     /// Opens a table with this footer.
     ///
     /// # Errors
-    /// `Corruption` if the file is damaged or not what is expected of it; `NotSupported` beyond the limits of this
-    /// implementation; otherwise as the system fails.
+    /// `Corruption` if the file is damaged or not the expected one; `NotSupported` beyond the
+    /// limits of this implementation; otherwise the errors of the system.
     pub(crate) fn open(
         file: Arc<dyn RandomAccessFile>,
         footer: &Footer,
@@ -113,7 +113,7 @@ impl CuckooReader {
             None => layout.window_bytes(),
         };
         let slots = Slots::load(&*file, layout.data_bytes(), piece_bytes, context.cuckoo)?;
-        // A mapped file is not read through at once: `verify_checksums` does that.
+        // A mapped file is not read entirely now: `verify_checksums` does that.
         if let Some(checksums) = &checksums
             && !slots.is_mapped()
         {
@@ -147,7 +147,7 @@ impl CuckooReader {
         Ok(reader)
     }
 
-    /// Finds the hash family under which a sample of keys lies where it should.
+    /// Finds the hash variant under which a sample of keys is in the right slots.
     fn recognise_hash(&mut self) -> Result<()> {
         let samples = self.sample_slots();
         if samples.is_empty() {
@@ -189,7 +189,7 @@ impl CuckooReader {
     }
 }
 
-/// A block of entries as cuckoo tables store it: without a trailer.
+/// Reads a block of entries in the form of cuckoo tables: without a trailer.
 fn read_block(file: &dyn RandomAccessFile, handle: BlockHandle, blocks_end: u64) -> Result<Block> {
     let end = handle.offset.checked_add(handle.size);
     if handle.size > META_BYTES_MAX || end.is_none_or(|end| end > blocks_end) {

@@ -1,9 +1,10 @@
-//! A cuckoo table that is neither mapped nor held in memory: point reads fetch the pieces their windows lie in.
+//! A cuckoo table neither mapped nor held in memory: point reads fetch pieces of it through the
+//! block cache.
 //!
-//! That is a table read around the page cache. A piece is a block like others: the block cache keeps it, and its checksum
-//! is verified when it is read, if the table has any. A look-up whose first window is not at hand asks for the pieces of
-//! all its windows, so that it waits for the device once. Scans, and checks of the whole, load
-//! the table first; point reads then use it too.
+//! This is a table read with direct I/O. A piece is a block like others: the block cache keeps it,
+//! and its checksum is verified when it is read, if the table has any. A lookup whose first window
+//! is missing requests the pieces of all its windows, so that it waits for the device once. Scans,
+//! and checks of the whole table, load the table first; point reads then use it too.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -34,14 +35,14 @@ use crate::properties::TableProperties;
 use crate::reader::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
 
-/// The bytes of a piece of a table that has no checksums.
+/// The size of a piece of a table without checksums.
 const PIECE_BYTES: u64 = 4 << 10;
 
-/// Where the table is looked at to find out its hash functions, and the bytes read there.
+/// The number of places sampled to determine the hash functions, and the bytes read at each.
 const SAMPLES: u32 = 16;
 const SAMPLE_BYTES: u64 = 4 << 10;
 
-/// An open cuckoo table of which nothing is held. Shared by threads.
+/// An open cuckoo table that is not held in memory. Shared by threads.
 pub struct PagedCuckoo {
     layout: CuckooLayout,
     hash: SlotHash,
@@ -52,19 +53,19 @@ pub struct PagedCuckoo {
     file: Arc<TableFile>,
     footer: Footer,
     context: TableReadContext,
-    /// The table in memory, since somebody scanned it.
+    /// The table in memory, once a scan has loaded it.
     whole: LoadOnce<Arc<CuckooReader>>,
 }
 
-/// The footer of an entry, its type and its value.
+/// The footer, type and value of an entry.
 type FoundEntry = (u64, ValueType, PinnedSlice);
 
 impl PagedCuckoo {
     /// Opens a table with this footer.
     ///
     /// # Errors
-    /// `Corruption` if the file is damaged or not what is expected of it; `NotSupported` beyond the limits of this
-    /// implementation; otherwise as the system fails.
+    /// `Corruption` if the file is damaged or not the expected one; `NotSupported` beyond the
+    /// limits of this implementation; otherwise the errors of the system.
     pub(crate) fn open(
         file: Arc<dyn RandomAccessFile>,
         footer: Footer,
@@ -109,7 +110,7 @@ impl PagedCuckoo {
         Ok(table)
     }
 
-    /// The hash family under which a sample of keys lies where it should.
+    /// Finds the hash variant under which a sample of keys is in the right slots.
     fn recognise_hash(&self) -> Result<SlotHash> {
         let samples = self.samples()?;
         let layout = &self.layout;
@@ -131,7 +132,7 @@ impl PagedCuckoo {
         };
         match families.into_iter().find(fits) {
             Some(hash) if !samples.is_empty() => Ok(hash),
-            // Few keys, or none where they should be: the whole table tells.
+            // If keys are few, or none is in the right slot, the whole table decides.
             _ => Ok(self.whole()?.hash),
         }
     }
@@ -168,7 +169,7 @@ impl PagedCuckoo {
             .unwrap_or_default()
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.properties
@@ -180,7 +181,7 @@ impl PagedCuckoo {
         &self.metaindex
     }
 
-    /// The table in memory, loaded if nobody needed it before.
+    /// The table in memory; loads it on first use.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
@@ -191,12 +192,12 @@ impl PagedCuckoo {
         })
     }
 
-    /// The table in memory, if somebody needed it before: point reads then need no pieces.
+    /// The table in memory, if it was loaded: point reads then need no pieces.
     pub(crate) fn loaded(&self) -> Option<&CuckooReader> {
         self.whole.get().map(|whole| &**whole)
     }
 
-    /// As `TableReader::search`, while the table is not loaded.
+    /// Implements `TableReader::search` while the table is not loaded.
     pub(crate) fn search<S: BlockSource>(
         &self,
         lookup: &mut Lookup,
@@ -220,7 +221,7 @@ impl PagedCuckoo {
                 Ok(Found::Absent) => return Ok(()),
                 Ok(Found::NotYet) => {}
                 Err(Fault::Suspend(wait)) => {
-                    // It may have to go on to the others: they are read together.
+                    // The search may have to continue in the other windows: all are read together.
                     for later in function.saturating_add(1)..self.layout.function_count {
                         let _ = self.look(later, key, source);
                     }
@@ -232,7 +233,7 @@ impl PagedCuckoo {
         Ok(())
     }
 
-    /// Looks through window `function` of a key.
+    /// Searches window `function` of a key.
     fn look<S: BlockSource>(
         &self,
         function: u32,
@@ -263,7 +264,8 @@ impl PagedCuckoo {
         Ok(Found::NotYet)
     }
 
-    /// The pieces that hold the bytes from `start` to `end`. If some are to be waited for, all of them are asked for.
+    /// The pieces that hold the bytes from `start` to `end`. If some are missing, all are
+    /// requested.
     fn pieces<S: BlockSource>(
         &self,
         start: u64,
@@ -294,7 +296,7 @@ impl PagedCuckoo {
         }
     }
 
-    /// The footer of the internal key in a slot, and its type.
+    /// The footer and type of the internal key in a slot.
     fn footer_of(&self, slot: &[u8]) -> Result<(u64, ValueType)> {
         if self.layout.is_last_level {
             return Ok((ValueType::Value as u64, ValueType::Value));
@@ -314,7 +316,7 @@ impl PagedCuckoo {
         Ok((u64::from_le_bytes(footer), value_type))
     }
 
-    /// Where the table lies: in memory, once it was read in for a scan.
+    /// Reports where the table is held: in memory, once a scan has loaded it.
     pub(crate) fn resident(&self) -> Resident {
         match self.loaded() {
             Some(whole) => whole.resident(),
@@ -326,22 +328,22 @@ impl PagedCuckoo {
         }
     }
 
-    /// The memory held as long as the table is open.
+    /// The memory held while the table is open.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.loaded().map_or(0, CuckooReader::memory_bytes)
     }
 }
 
-/// Neighbouring pieces of a table.
+/// Adjacent pieces of a table.
 struct Pieces {
     blocks: Vec<Arc<CachedBlock>>,
-    /// Where the first one begins.
+    /// The offset of the first piece.
     first: u64,
     piece_bytes: u64,
 }
 
 impl Pieces {
-    /// The block that the byte at `at` lies in, and where in it.
+    /// The block that contains the byte at `at`, and the position in it.
     fn place(&self, at: u64) -> Option<(&CachedBlock, usize)> {
         let behind = at.saturating_sub(self.first);
         let index = to_usize(behind.checked_div(self.piece_bytes)?);
@@ -349,7 +351,7 @@ impl Pieces {
         Some((self.blocks.get(index)?, within))
     }
 
-    /// `len` bytes at `at`, or fewer where the pieces end; joined, if they lie in several.
+    /// The `len` bytes at `at`, or fewer where the pieces end; concatenated if they span several.
     fn bytes(&self, at: u64, len: u64) -> Cow<'_, [u8]> {
         let len = to_usize(len);
         let Some((block, within)) = self.place(at) else {
@@ -375,7 +377,7 @@ impl Pieces {
         Cow::Owned(joined)
     }
 
-    /// `len` bytes at `at`, made to outlive the pieces.
+    /// Pins the `len` bytes at `at`, to outlive the pieces.
     fn pin(&self, at: u64, len: u64) -> PinnedSlice {
         if let Some((block, within)) = self.place(at)
             && let (Ok(start), Ok(len)) = (u32::try_from(within), u32::try_from(len))

@@ -1,39 +1,41 @@
-//! Which entry goes into which slot.
+//! Placement of entries into slots.
 //!
-//! Every entry ends in one of its windows, and every slot on a reader's way to it is occupied. Both placements keep
-//! that: an entry takes the first empty slot on its way, and what was occupied stays so, because an entry that moves
-//! away makes room for the one that pushed it.
+//! Every entry ends in one of its windows, and every slot on a reader's way to it is occupied. Both
+//! algorithms maintain that: an entry takes the first empty slot on its way, and an occupied slot
+//! stays occupied, because an entry moves away only for the one that displaces it.
 //!
-//! - *Greedy*, as RocksDB does it: entry by entry; where all windows are full, the shortest chain of moves that ends
-//!   at an empty slot is looked for. Given the same entries the file is RocksDB's to the byte.
-//! - *Earliest deadline*: a first window is an interval, so as many entries as can be are put into theirs by one sweep
-//!   over the slots that always serves the entry whose window ends first. What is left goes the greedy way. Two fifths
-//!   fewer keys are found outside of their first window, and the sweep is sequential.
+//! - *Greedy*, as in RocksDB: entry by entry; if all windows are full, it searches for the shortest
+//!   chain of moves that ends at an empty slot. For the same entries the file is identical to
+//!   RocksDB's.
+//! - *Earliest deadline*: a first window is an interval, so one sweep over the slots that always
+//!   serves the entry whose window ends first puts the largest possible number of entries into
+//!   theirs. The greedy algorithm places the rest. Two fifths fewer keys are found outside their
+//!   first window, and the sweep is sequential.
 
 use std::collections::VecDeque;
 
 use super::hash::{FUNCTIONS_MAX, SlotHash};
 use super::records::{Obstacle, Possible, SlotEntries};
 
-/// No entry.
+/// The marker of an empty slot.
 pub(super) const EMPTY: u32 = u32::MAX;
 
-/// How entries are placed.
+/// The placement algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// As many as can be in their first window.
+    /// Maximizes the number of entries in their first window.
     #[default]
     EarliestDeadline,
-    /// As RocksDB does it.
+    /// RocksDB's algorithm.
     Greedy,
 }
 
-/// The slots of a table, filled.
+/// The filled slots of a table.
 #[derive(Debug)]
 pub(super) struct Placed {
     /// The entry in each slot, or [`EMPTY`].
     pub(super) slots: Vec<u32>,
-    /// The hash functions in use.
+    /// The number of hash functions in use.
     pub(super) function_count: u32,
 }
 
@@ -93,7 +95,7 @@ struct Placer<'r, E> {
     depth_max: u32,
     function_count: u32,
     slots: Vec<u32>,
-    /// The last search that came to each slot. Empty as long as none was made.
+    /// The last search that reached each slot. Empty until the first search.
     seen: Vec<u32>,
     searches: u32,
     tree: Vec<Node>,
@@ -109,11 +111,13 @@ impl<E: SlotEntries> Placer<'_, E> {
         first..first + self.window_slots
     }
 
-    /// Serves, at each slot, the entry whose first window ends first; returns the entries that had to be left out, in
-    /// the order of their windows.
+    /// Assigns each slot to the entry whose first window ends first.
+    ///
+    /// Returns the entries left out, in the order of their windows.
     fn sweep(&mut self) -> Vec<u32> {
-        // Chains of the entries whose first window begins at a slot. Until the sweep comes by, the slot itself holds where
-        // its chain begins: a table of millions of slots has no memory for both.
+        // Chains of the entries whose first window begins at a slot. Until the sweep reaches it,
+        // the slot itself holds the head of its chain: with millions of slots there is no memory
+        // for both.
         let mut next = vec![EMPTY; self.records.count() as usize];
         for index in (0..self.records.count()).rev() {
             let first = self.window(0, index).start as usize;
@@ -143,7 +147,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         left
     }
 
-    /// Puts an entry into the first empty slot on its way, or makes one empty.
+    /// Puts an entry into the first empty slot on its way, or frees one.
     fn insert(&mut self, index: u32) -> Possible<()> {
         self.candidates.clear();
         for function in 0..self.function_count {
@@ -166,7 +170,8 @@ impl<E: SlotEntries> Placer<'_, E> {
         }
     }
 
-    /// Puts an entry into the first empty slot of a window; notes the slots as candidates if there is none.
+    /// Puts an entry into the first empty slot of a window; adds its slots to the candidates if
+    /// none.
     fn try_window(&mut self, function: u32, index: u32) -> bool {
         for slot in self.window(function, index) {
             let place = &mut self.slots[slot as usize];
@@ -179,13 +184,15 @@ impl<E: SlotEntries> Placer<'_, E> {
         false
     }
 
-    /// Finds the shortest chain of moves from one of the candidates to an empty slot, makes the moves, and returns the
-    /// candidate, which is free then.
+    /// Finds and performs the shortest chain of moves from a candidate to an empty slot.
+    ///
+    /// Returns the candidate, which is then free.
     fn make_space(&mut self) -> Option<u32> {
         self.seen.resize(self.slots.len(), 0);
         self.searches += 1;
         self.tree.clear();
-        // COMPAT: RocksDB begins with the first so many candidates only, mostly slots of the first window.
+        // COMPAT: RocksDB begins with only as many candidates as there are functions, mostly slots
+        // of the first window.
         let roots = match self.placement {
             Placement::Greedy => self.function_count as usize,
             Placement::EarliestDeadline => self.candidates.len(),
@@ -208,7 +215,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         None
     }
 
-    /// Adds the slots that the entry at a node may move to; whether the last of them is empty.
+    /// Adds the slots that the entry at a node may move to; returns whether the last one is empty.
     fn expand(&mut self, at: usize) -> bool {
         let Node { slot, depth, .. } = self.tree[at];
         let entry = self.slots[slot as usize];
@@ -234,7 +241,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         false
     }
 
-    /// Moves the entries on the path to the last node one step along it, and returns the root's slot.
+    /// Moves the entries on the path to the last node one step along it; returns the root's slot.
     fn move_along(&mut self) -> u32 {
         let mut at = self.tree.len() - 1;
         while self.tree[at].parent != EMPTY {

@@ -1,19 +1,20 @@
-//! Numbers that order keys as far as 8 bytes can.
+//! Ranks: numbers that order keys by their first 8 bytes.
 
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
-/// [`KeyOrder::head`] for a loop over many keys: how the first 8 bytes of a key become its number in one order. Equal
-/// numbers say nothing of their keys.
+/// Computes [`KeyOrder::head`] in a loop over many keys: the first 8 bytes as a number in one
+/// order.
 ///
-/// The orders differ in masks alone, so that nothing is decided for a key: the bytes as they stand or swapped, as far as
-/// one mask lets either through, and turned over.
+/// Equal numbers do not decide the order of their keys. The orders differ in masks alone, so that
+/// no branch is taken per key: the bytes unchanged or swapped, as selected by one of two masks, and
+/// inverted by a third.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranker {
     as_they_stand: u64,
     swapped: u64,
     turned_over: u64,
-    /// Keys of other lengths than 8 bytes come behind all those that have them.
+    /// Keys of other lengths than 8 bytes sort after all others.
     others_last: bool,
 }
 
@@ -33,7 +34,7 @@ impl Ranker {
         }
     }
 
-    /// The number of a key.
+    /// The rank of a key.
     #[inline]
     pub(super) fn rank(&self, key: &[u8]) -> u64 {
         if key.len() != 8 && self.others_last {
@@ -42,13 +43,13 @@ impl Ranker {
         self.rank_of_number(first_bytes(key).swap_bytes())
     }
 
-    /// The number of a key of 8 bytes, given as a little-endian number.
+    /// The rank of a key of 8 bytes, given as a little-endian number.
     #[inline]
     pub(super) fn rank_of_number(&self, little: u64) -> u64 {
         ((little & self.as_they_stand) | (little.swap_bytes() & self.swapped)) ^ self.turned_over
     }
 
-    /// Whether keys of 8 bytes are in the order of their numbers.
+    /// Whether ranks decide the order of keys of 8 bytes.
     pub(super) fn decides(&self) -> bool {
         self.as_they_stand | self.swapped == u64::MAX
     }

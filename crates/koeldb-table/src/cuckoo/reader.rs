@@ -1,9 +1,9 @@
-//! The open cuckoo table: point reads, alone and in batches.
+//! The open cuckoo table: point reads, single and batched.
 //!
-//! A read costs one or two cache lines that are in no cache, so what counts is how many such misses are under way
-//! at once. A single read leaves that to the processor, which runs ahead. A batch first hashes
-//! its keys and begins to fetch all their first windows, and then compares; keys that have to go on to their next
-//! window begin to fetch it and wait for the next round.
+//! A read costs one or two cache misses, so the number of misses in flight determines the
+//! throughput. A single read leaves that to out-of-order execution. A batch first hashes its keys
+//! and prefetches all their first windows, and then compares; keys that continue in their next
+//! window prefetch it and wait for the next round.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -29,7 +29,7 @@ use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::SpanChecksums;
 
-/// The look-ups of a batch that are under way at once.
+/// The number of lookups of a batch in progress concurrently.
 pub(super) const RING: usize = 64;
 
 /// An open cuckoo table. Shared by threads.
@@ -43,7 +43,7 @@ pub struct CuckooReader {
     pub(super) words: Option<WordSearch>,
     pub(super) kind: WindowKind,
     pub(super) slots: Slots,
-    /// The occupied slots in key order, since the first scan.
+    /// The occupied slots in key order, once a scan has sorted them.
     pub(super) sorted: OnceLock<Box<[u32]>>,
     /// Held by the thread that sorts.
     pub(super) sorting: Mutex<()>,
@@ -54,13 +54,13 @@ pub struct CuckooReader {
     pub(super) file: Arc<dyn RandomAccessFile>,
 }
 
-/// A look-up of a batch that was not answered yet.
+/// An unanswered lookup of a batch.
 struct Waiting<W> {
     index: usize,
     window: W,
 }
 
-/// Stands for a length of keys that is not known when this is compiled.
+/// The key length marker for a length that is not a compile-time constant.
 const ANY: usize = 0;
 
 /// Whether a slot begins with a key of `LEN` bytes.
@@ -73,13 +73,13 @@ fn begins<const LEN: usize>(slot: &[u8], key: &[u8]) -> bool {
 }
 
 impl CuckooReader {
-    /// The shape of the table.
+    /// The layout of the table.
     #[must_use]
     pub fn layout(&self) -> &CuckooLayout {
         &self.layout
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.properties
@@ -91,7 +91,7 @@ impl CuckooReader {
         &self.metaindex
     }
 
-    /// As `TableReader::search`; nothing has to be waited for.
+    /// Implements `TableReader::search`; never suspends.
     #[inline(never)]
     pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
         with_windows!(self.kind, W => {
@@ -102,14 +102,14 @@ impl CuckooReader {
         })
     }
 
-    /// As `TableReader::prefetch`.
+    /// Implements `TableReader::prefetch`.
     pub(crate) fn prefetch(&self, user_key: &[u8]) {
         if let Some(start) = self.window_of(0, user_key) {
             self.slots.prefetch(start, self.window_bytes);
         }
     }
 
-    /// Where window `function` of a key begins, in bytes; `None` if the table cannot have the key.
+    /// The offset of window `function` of a key; `None` if the table cannot contain the key.
     #[inline]
     pub(super) fn window_of(&self, function: u32, key: &[u8]) -> Option<u64> {
         match (&self.words, self.layout.user_key_bytes) {
@@ -128,7 +128,8 @@ impl CuckooReader {
         is_admitted.then(|| self.window_start::<LEN>(function, key))
     }
 
-    /// Whether the table can have the key at all: all its keys have one length, and one key marks empty slots.
+    /// Whether the table can contain the key: all keys have one length, and one key marks empty
+    /// slots.
     #[inline]
     fn admits<const LEN: usize>(&self, key: &[u8]) -> bool {
         key.len() == self.layout.user_key_bytes as usize
@@ -136,7 +137,7 @@ impl CuckooReader {
             && !begins::<LEN>(&self.layout.empty_user_key, key)
     }
 
-    /// Where window `function` of a key begins, in bytes.
+    /// The offset of window `function` of a key.
     #[inline]
     fn window_start<const LEN: usize>(&self, function: u32, key: &[u8]) -> u64 {
         let slot = match key.first_chunk::<LEN>() {
@@ -146,7 +147,7 @@ impl CuckooReader {
         slot.wrapping_mul(self.slot_bytes as u64)
     }
 
-    /// Looks through the window that begins at `start`, of a key that the table can have.
+    /// Searches the window at `start` for a key that the table can contain.
     #[inline]
     pub(super) fn look(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match (&self.words, key.first_chunk()) {
@@ -181,7 +182,7 @@ impl CuckooReader {
         Found::NotYet
     }
 
-    /// As `TableReader::search_batch`; the look-ups may come in any order.
+    /// Implements `TableReader::search_batch`; the lookups may come in any order.
     pub(crate) fn search_batch(
         &self,
         lookups: &mut [&mut Lookup],
@@ -238,7 +239,7 @@ impl CuckooReader {
         }
     }
 
-    /// Gives the entries in a slot that begins at `at` to a look-up of its key, as far as the look-up sees them.
+    /// Offers the visible entries in a slot to a lookup of its key; `at` is the slot's offset.
     #[inline]
     pub(super) fn offer(&self, lookup: &mut Lookup, slot: &[u8], at: u64) -> Result<()> {
         if self.layout.heap_bytes.is_some() {
@@ -267,7 +268,7 @@ impl CuckooReader {
         Ok(())
     }
 
-    /// The entries of the key in a slot of a table with versions, and where they begin.
+    /// The entries of the key in a slot of a table with versions, and their offset.
     pub(super) fn versions_in(&self, slot: &[u8]) -> Result<(u64, Versions<'_>)> {
         let behind_key = slot.get(self.layout.key_bytes as usize..);
         let place = behind_key
@@ -294,7 +295,7 @@ impl CuckooReader {
         error.in_file(&self.path, None, "read")
     }
 
-    /// The value in a slot, if it has one that a snapshot sees.
+    /// The value in a slot, if it has one visible at `snapshot`.
     #[inline]
     pub(super) fn value_in<'s>(&self, slot: &'s [u8], snapshot: SeqNo) -> Result<Option<&'s [u8]>> {
         if self.layout.is_last_level || self.is_visible_value(slot, snapshot)? {
@@ -315,21 +316,21 @@ impl CuckooReader {
         }
     }
 
-    /// The value in a slot that begins at `at`.
+    /// Pins the value in the slot at offset `at`.
     #[inline]
     fn pin_value(&self, slot: &[u8], at: u64) -> PinnedSlice {
         let value = slot.get(self.layout.key_bytes as usize..);
         self.pin(value.unwrap_or_default(), at)
     }
 
-    /// A value in the slot that begins at `at`.
+    /// Pins `value`, which is in the slot at offset `at`.
     #[inline]
     pub(super) fn pin(&self, value: &[u8], at: u64) -> PinnedSlice {
         let key_bytes = u64::from(self.layout.key_bytes);
         self.slots.pin(at.saturating_add(key_bytes), value)
     }
 
-    /// The footer of the internal key in a slot, and its type.
+    /// The footer and type of the internal key in a slot.
     #[inline]
     pub(super) fn footer_of(&self, slot: &[u8]) -> Result<(u64, ValueType)> {
         if self.layout.is_last_level {
@@ -375,7 +376,7 @@ impl CuckooReader {
         self.user_key_in(self.slot(slot)) != self.layout.empty_user_key
     }
 
-    /// The first hash function whose window over its key has slot number `slot`.
+    /// The first hash function whose window for its key contains slot number `slot`.
     pub(super) fn function_of(&self, slot: u32) -> Option<u32> {
         let key = self.user_key_in(self.slot(slot));
         (0..self.layout.function_count).find(|&function| {
@@ -384,12 +385,12 @@ impl CuckooReader {
         })
     }
 
-    /// Where the table lies.
+    /// Reports where the table is held.
     pub(crate) fn resident(&self) -> Resident {
         self.slots.resident()
     }
 
-    /// The memory held as long as the table is open: a copied file, and the order of its keys.
+    /// The memory held while the table is open: a copied file, and the order of its keys.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let sorted = self.sorted.get().map_or(0, |sorted| size_of_val(&**sorted));
         self.slots.copied_bytes().saturating_add(sorted as u64)

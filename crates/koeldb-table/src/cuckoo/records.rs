@@ -1,7 +1,8 @@
-//! The entries of a cuckoo table under construction: fixed sizes, no versions, and what breaks these rules.
+//! The entries of a cuckoo table under construction, and violations of the format's rules.
 //!
-//! Entries come in order and are kept in it, values apart from deletions. A table asked for may not be possible; an
-//! [`Obstacle`] says why, and the records are still there, in order, for another format.
+//! All sizes are fixed, and there are no versions. Entries come in order and are kept in it, values
+//! separately from deletions. If the entries do not fit a cuckoo table, an [`Obstacle`] says why,
+//! and the records are still available, in order, for another format.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,13 +13,13 @@ use koeldb_base::{Error, KeyOrder, Result, ValueType};
 use super::user_keys::UserKeys;
 use super::versions::Totals;
 
-/// The most entries of a table, as RocksDB has it.
+/// The largest number of entries of a table, as in RocksDB.
 pub(super) const ENTRIES_MAX: u32 = (1 << 31) - 2;
 
-/// What fills the value of a deletion and of an empty slot.
+/// The filler of the value of a deletion and of an empty slot.
 pub(super) const FILLER: u8 = b'a';
 
-/// Why entries cannot be a cuckoo table.
+/// The reason that entries do not fit a cuckoo table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     KeyBytes { expected: usize, found: usize },
@@ -73,7 +74,7 @@ impl fmt::Display for Obstacle {
 }
 
 impl Obstacle {
-    /// Whether the entry has a place in a table with versions.
+    /// Whether the entry fits a table with versions.
     pub(super) fn is_lifted_by_versions(&self) -> bool {
         matches!(
             self,
@@ -82,30 +83,30 @@ impl Obstacle {
     }
 }
 
-/// The outcome of something that a rule of the format may stand in the way of.
+/// A result that a rule of the format may prevent.
 pub(super) type Possible<T> = std::result::Result<T, Obstacle>;
 
-/// What is placed into the slots of a table: entries, or keys that have entries elsewhere.
+/// The contents of a table's slots: entries, or keys whose entries are elsewhere.
 pub(super) trait SlotEntries {
-    /// How many slots are taken.
+    /// The number of occupied slots.
     fn count(&self) -> u32;
 
     fn user_keys(&self) -> &UserKeys;
 
-    /// The bytes of a slot behind the key.
+    /// The size of a slot after the key.
     fn value_bytes(&self) -> usize;
 
-    /// Whether slots hold user keys alone.
+    /// Whether slots contain only user keys.
     fn is_last_level(&self) -> bool;
 
     fn user_key(&self, index: u32) -> &[u8];
 
     fn totals(&self) -> Totals;
 
-    /// What follows the slots, if the format has it.
+    /// The heap after the slots, if the format has one.
     fn heap(&self) -> Option<&[u8]>;
 
-    /// Begins to fetch what will be asked for soon.
+    /// Prefetches an entry that will be needed soon.
     fn prefetch(&self, index: u32);
 
     /// Appends a slot. The heap will begin at `heap_at`.
@@ -120,7 +121,7 @@ pub(super) struct Records {
     /// User key and value of each put.
     puts: Vec<u8>,
     put_count: u32,
-    /// The footers of the puts, unless all are those of sequence number 0.
+    /// The footers of the puts, unless all have sequence number 0.
     put_footers: Option<Vec<u64>>,
     /// The user keys of deletions.
     deletions: Vec<u8>,
@@ -137,10 +138,10 @@ impl Records {
         self.deletion_footers.len() as u32
     }
 
-    /// Adds an entry behind all others, or says what stands in the way; nothing is added then.
+    /// Appends an entry, or returns the obstacle without adding it.
     ///
     /// # Errors
-    /// `Corruption` if the key is malformed or not behind the last one.
+    /// `Corruption` if the key is malformed or not after the last one.
     pub(super) fn add(
         &mut self,
         order: &KeyOrder,
@@ -226,7 +227,7 @@ impl Records {
         &self.deletions[start..start + self.user_keys.bytes()]
     }
 
-    /// The footer and the value of a put.
+    /// The footer and value of a put.
     fn rest_of_put(&self, index: u32) -> (u64, &[u8]) {
         let footer = match &self.put_footers {
             Some(footers) => footers[index as usize],
@@ -235,7 +236,7 @@ impl Records {
         (footer, &self.put(index)[self.user_keys.bytes()..])
     }
 
-    /// Gives all entries to `take` in the order they came in, as internal keys and values.
+    /// Passes all entries to `take` in order of arrival, as internal keys and values.
     pub(super) fn replay(
         &self,
         order: &KeyOrder,

@@ -1,22 +1,23 @@
-//! Where an open cuckoo table lies.
+//! The placement of an open cuckoo table in memory.
 
 use koeldb_fs::RandomAccessFile;
 
-/// Where a cuckoo table lies while it is open.
+/// The configured placement of cuckoo tables while they are open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residency {
-    /// Mapped, if files are, with huge pages where the system gives them as pages are met; otherwise read in pieces, if
-    /// files are read directly; otherwise copied.
+    /// Mapped, if files are, with huge pages where the system provides them on access; otherwise
+    /// paged, if files use direct I/O; otherwise copied.
     #[default]
     Auto,
-    /// Mapped with pages of 4 KiB: least memory, for tables much larger than it.
+    /// Mapped with pages of 4 KiB: least memory, for tables much larger than memory.
     Mapped,
-    /// Mapped with huge pages, and read in when it is opened.
+    /// Mapped with huge pages, and populated at open.
     MappedHuge,
-    /// In memory of its own, of huge pages: fastest, and not shared with other processes.
+    /// Copied to private memory in huge pages: fastest, and not shared with other processes.
     Copied,
-    /// Nowhere: every look-up reads the pieces its windows lie in, of which a cache of the family keeps 32 MiB. A scan
-    /// reads the table in first, and it stays. Not for tables with versions.
+    /// Not in memory: every lookup reads the pieces of its windows, of which a cache of the column
+    /// family keeps 32 MiB. A scan loads the table first, and it stays loaded. Not for tables with
+    /// versions.
     Paged,
 }
 
@@ -31,14 +32,14 @@ impl Residency {
     }
 }
 
-/// Where a table was found to lie.
+/// The actual placement of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In a mapping of its file.
     Mapped,
-    /// In memory of its own.
+    /// In private memory.
     Copied,
-    /// In its file alone.
+    /// Only in its file.
     Paged,
 }
 
@@ -54,13 +55,13 @@ impl Place {
     }
 }
 
-/// Where a table lies, and how much of it.
+/// The placement of a table, with its address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
-    /// Where it lies.
+    /// The placement.
     pub place: Place,
-    /// The address of its first byte, if it has one.
+    /// The address of its first byte, if it is in memory.
     pub address: Option<usize>,
-    /// Its bytes there.
+    /// The size there.
     pub bytes: u64,
 }

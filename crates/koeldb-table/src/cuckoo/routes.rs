@@ -1,8 +1,8 @@
-//! Which of the tables of a level may have a key.
+//! Finds the table of a level that may contain a key, by fence keys.
 //!
-//! The smallest keys of the tables are numbers in an array, and a second array says for the leading bits of a number
-//! between which of them it lies. For most keys that is all: what is left to search, if a table begins among the
-//! numbers with the same leading bits, is a few places.
+//! The smallest keys of the tables are numbers in an array. A second array maps the leading bits of
+//! a number to the range of tables it falls into. For most keys that suffices; if a table begins
+//! among the numbers with the same leading bits, a few elements remain to be searched.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -14,28 +14,30 @@ use koeldb_base::coding::to_usize;
 
 use super::rank::Ranker;
 
-/// The leading bits that are looked up: 256 places of them fit in the nearest cache beside all else a read needs.
+/// The leading bits that are looked up: 256 buckets fit in the L1 cache beside all else that a read
+/// needs.
 const PLACE_BITS: u32 = 8;
 const PLACES: usize = 1 << PLACE_BITS;
 const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
 
-/// Where tables begin, in the order of their keys.
+/// The fence keys of tables, in key order.
 #[derive(Debug)]
 pub(super) struct Routes {
     order: KeyOrder,
     ranker: Ranker,
-    /// Of the smallest key of each table.
+    /// The rank of each table's smallest key.
     ranks: Box<[u64]>,
     smallest: Box<[Vec<u8>]>,
-    /// What is taken off a number before its leading bits are.
+    /// Subtracted from a number before its leading bits are taken.
     base: u64,
     shift: u32,
-    /// How many tables begin before the numbers with these leading bits, and, in the next place, behind them.
+    /// The number of tables that begin before the numbers with these leading bits; the next element
+    /// has the number up to their end.
     begun: Box<[u32; PLACES + 1]>,
 }
 
 impl Routes {
-    /// Routes to tables that begin with these keys, which are in order.
+    /// Creates routes to tables with these smallest keys, which are in order.
     pub(super) fn new(order: KeyOrder, smallest: Box<[Vec<u8>]>) -> Self {
         let ranker = Ranker::new(&order);
         let ranks: Box<[u64]> = smallest.iter().map(|key| ranker.rank(key)).collect();
@@ -59,13 +61,14 @@ impl Routes {
         }
     }
 
-    /// Whether keys of 8 bytes are told apart by their numbers.
+    /// Whether keys of 8 bytes are distinguished by their numbers.
     pub(super) fn are_numbers(&self) -> bool {
         self.ranker.decides()
     }
 
-    /// The index of the only table that may have a key; there is none with this index if all keys are larger, unless there
-    /// is one table.
+    /// The index of the only table that may have a key.
+    ///
+    /// There is no table with this index if the key is smaller than all, unless there is one table.
     #[inline]
     pub(super) fn table_of(&self, key: &[u8]) -> u32 {
         if self.ranks.len() == 1 {
@@ -80,7 +83,9 @@ impl Routes {
         }
     }
 
-    /// The same for keys of 8 bytes, this one given as a little-endian number, of tables that have no others.
+    /// The index of the only table that may have a key of 8 bytes, given as a little-endian number.
+    ///
+    /// All keys of the tables must have 8 bytes.
     #[inline]
     pub(super) fn table_of_number(&self, key: u64) -> u32 {
         if self.ranks.len() == 1 {
@@ -90,7 +95,7 @@ impl Routes {
         self.begun_up_to(own).wrapping_sub(1)
     }
 
-    /// How many tables begin up to a number.
+    /// The number of tables that begin at or below a number.
     #[inline]
     fn begun_up_to(&self, own: u64) -> u32 {
         let leading = own.saturating_sub(self.base) >> self.shift;
@@ -102,7 +107,7 @@ impl Routes {
         }
     }
 
-    /// How many tables begin up to a number, if that is `from` to `to`.
+    /// The number of tables that begin at or below a number, if that is in `from..=to`.
     #[inline(never)]
     fn begun_before(&self, from: u32, to: u32, own: u64) -> u32 {
         let places = self.ranks.get(from as usize..to as usize);
@@ -110,8 +115,9 @@ impl Routes {
         from.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
-    /// [`Routes::table_of`] where the number of the key is that of the smallest key of a table: equal numbers say nothing of
-    /// keys that are longer.
+    /// Resolves [`Routes::table_of`] for a key whose number equals that of a table's smallest key.
+    ///
+    /// Equal numbers do not determine the order of longer keys.
     #[cold]
     fn table_of_tied(&self, key: &[u8], table: u32) -> u32 {
         let smallest = self.smallest.get(..=table as usize);

@@ -1,7 +1,8 @@
 //! The slots of a table in memory: the mapped file, or a copy of it.
 //!
-//! A read is a slice of one segment; segments begin 2 GiB apart and each runs on for a window's length, so that
-//! a window that begins in a segment lies in it whole. All but the largest tables have one.
+//! A read is a slice of one segment. Segments begin 2 GiB apart and each extends by a window's
+//! length, so that a window that begins in a segment is contained in it. All but the largest tables
+//! have one segment.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -31,8 +32,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The first `data_bytes` bytes of a file at least as long, to be read in pieces of up to `window_bytes`, at
-    /// most 1 GiB: mapped if the file is and it is not to be copied, otherwise copied.
+    /// Loads the first `data_bytes` bytes of a file at least as long: mapped if possible, otherwise
+    /// copied.
+    ///
+    /// They are read in pieces of up to `window_bytes`, at most 1 GiB. They are mapped if the file
+    /// is and `residency` does not require a copy.
     ///
     /// # Errors
     /// If the system fails, or there is no memory for the copy.
@@ -79,7 +83,7 @@ impl Slots {
         })
     }
 
-    /// The segment that a piece beginning at `start` lies in, and where in it.
+    /// The segment of a piece beginning at `start`, and the position in it.
     #[inline(always)]
     fn segment(&self, start: u64) -> (&[u8], usize) {
         if start < SEGMENT_BYTES {
@@ -90,7 +94,7 @@ impl Slots {
         (bytes, to_usize(start & (SEGMENT_BYTES - 1)))
     }
 
-    /// The `len` bytes at `start`, at most a window's; nothing if they are not all there.
+    /// The `len` bytes at `start`, at most a window's; empty if they are not all there.
     #[inline]
     pub(super) fn bytes(&self, start: u64, len: usize) -> &[u8] {
         let (bytes, at) = self.segment(start);
@@ -105,7 +109,7 @@ impl Slots {
         bytes.get(at..)?.first_chunk()
     }
 
-    /// Begins to fetch the first and the last cache line of the `len` bytes at `start`.
+    /// Prefetches the first and the last cache line of the `len` bytes at `start`.
     #[inline]
     pub(super) fn prefetch(&self, start: u64, len: usize) {
         let (bytes, at) = self.segment(start);
@@ -113,18 +117,18 @@ impl Slots {
         prefetch(bytes, at.saturating_add(len).saturating_sub(1));
     }
 
-    /// A value at `start`, made to outlive the table.
+    /// Pins a value at `start`, to outlive the table.
     #[inline]
     pub(super) fn pin(&self, start: u64, value: &[u8]) -> PinnedSlice {
         PinnedSlice::pin_bytes(&self.buffer, start, value)
     }
 
-    /// Whether the slots are those of the mapped file, and not a copy.
+    /// Whether the slots are in the mapped file instead of a copy.
     pub(super) fn is_mapped(&self) -> bool {
         self.is_mapped
     }
 
-    /// Where the slots lie.
+    /// Reports where the slots are held.
     pub(super) fn resident(&self) -> Resident {
         Resident {
             place: if self.is_mapped {
@@ -137,7 +141,7 @@ impl Slots {
         }
     }
 
-    /// The memory of the copy; nothing for a mapped file.
+    /// The memory of the copy; 0 for a mapped file.
     pub(super) fn copied_bytes(&self) -> u64 {
         if self.is_mapped { 0 } else { self.data_bytes }
     }

@@ -1,8 +1,8 @@
-//! What the user keys of a cuckoo table under construction have to have in common, and how far they reach.
+//! The common length and the range of the user keys of a cuckoo table under construction.
 
 use super::records::{Obstacle, Possible};
 
-/// The bytewise ends of keys of one length, which is not zero.
+/// The bytewise smallest and largest of keys with one non-zero length.
 #[derive(Debug, Default)]
 pub(super) struct UserKeys {
     smallest: Vec<u8>,
@@ -10,7 +10,7 @@ pub(super) struct UserKeys {
 }
 
 impl UserKeys {
-    /// The bytes of every key; 0 as long as there is none.
+    /// The length of every key; 0 without keys.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.smallest.len()
@@ -26,7 +26,7 @@ impl UserKeys {
         &self.largest
     }
 
-    /// Whether a key can stand beside those that are there.
+    /// Checks that a key is compatible with the others.
     pub(super) fn check(&self, user_key: &[u8]) -> Possible<()> {
         let (expected, found) = (self.bytes(), user_key.len());
         if found == 0 {
@@ -38,7 +38,7 @@ impl UserKeys {
         Ok(())
     }
 
-    /// Takes a key that was checked.
+    /// Adds a key that was checked.
     pub(super) fn add(&mut self, user_key: &[u8]) {
         if self.smallest.is_empty() {
             self.smallest = user_key.to_vec();

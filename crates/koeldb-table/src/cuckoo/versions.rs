@@ -1,14 +1,16 @@
-//! Entries that a slot has no place for: older versions, merge operands, values of any length.
+//! Tables with versions: entries that do not fit a slot, such as older versions, merge operands,
+//! values of any length.
 //!
 //! ```text
 //! slot [N + t - 1] | heap | properties block | ... | footer with a magic number of its own
 //! slot:  user key | fixed64: the offset of its entries in the file * 2^24 + their bytes
-//! heap:  the entries of a key, newest first:  fixed64 footer of the internal key | varint32 bytes | value
+//! heap:  the entries of a key, newest first:
+//!        fixed64 footer of the internal key | varint32 bytes | value
 //! ```
 //!
-//! So a point read takes one place more in memory, and a snapshot, a merge or another length takes nothing from the
-//! table: only tombstones over ranges and keys of several lengths still go to a block-based one. RocksDB, which knows
-//! nothing of this, refuses the magic number.
+//! A point read thus costs one more memory access, but snapshots, merges and other lengths do not
+//! prevent a cuckoo table: only range tombstones and keys of different lengths still lead to a
+//! block-based one. RocksDB, which does not know this extension, refuses the magic number.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -24,21 +26,21 @@ use koeldb_base::{Error, KeyOrder, Result};
 use super::records::{ENTRIES_MAX, Obstacle, Possible, SlotEntries, out_of_order};
 use super::user_keys::UserKeys;
 
-/// The bytes of a place, which stands in the slot where the value would.
+/// The size of a place, which replaces the value in a slot.
 pub(super) const PLACE_BYTES: usize = 8;
 
-/// The bits of a place that count bytes.
+/// The number of bits in a place for the size.
 const LEN_BITS: u32 = 24;
 
-/// More than the entries of a key have.
+/// The exclusive limit of the size of a key's entries.
 pub(super) const ENTRIES_BYTES_MAX: usize = 1 << LEN_BITS;
 
-/// Where the entries of a key lie.
+/// The location of a key's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Their offset in the file.
     pub(super) offset: u64,
-    /// Their bytes.
+    /// Their size.
     pub(super) len: usize,
 }
 
@@ -64,7 +66,7 @@ pub(super) struct Version<'h> {
     pub(super) footer: u64,
     pub(super) value_type: ValueType,
     pub(super) value: &'h [u8],
-    /// Where the value begins, counted from the first entry of the key.
+    /// The position of the value, relative to the first entry of the key.
     pub(super) value_at: usize,
 }
 
@@ -126,19 +128,19 @@ fn malformed() -> Error {
     Error::corruption("cuckoo table: malformed entries of a key")
 }
 
-/// The entries of a table with versions, while it is built: by key, in order.
+/// The entries of a table with versions under construction: by key, in order.
 #[derive(Debug, Default)]
 pub(super) struct VersionedRecords {
     user_keys: UserKeys,
     keys: Vec<u8>,
-    /// Where the entries of each key begin in `heap`.
+    /// The start of each key's entries in `heap`.
     starts: Vec<u64>,
     heap: Vec<u8>,
     last_footer: u64,
     totals: Totals,
 }
 
-/// What the properties of a table count.
+/// The counts for the properties of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) entries: u64,
@@ -149,10 +151,10 @@ pub(super) struct Totals {
 }
 
 impl VersionedRecords {
-    /// Takes an entry behind all others.
+    /// Appends an entry.
     ///
     /// # Errors
-    /// `Corruption` if the key is malformed or not behind the last one.
+    /// `Corruption` if the key is malformed or not after the last one.
     pub(super) fn add(
         &mut self,
         order: &KeyOrder,
@@ -175,7 +177,7 @@ impl VersionedRecords {
         }
         let start = self.starts.last().copied().unwrap_or(0);
         self.heap.extend_from_slice(&footer.to_le_bytes());
-        // Checked: values are shorter than 2^24 bytes.
+        // Checked earlier: values are shorter than 2^24 bytes.
         coding::put_varint32(&mut self.heap, u32::try_from(value.len()).unwrap_or(0));
         self.heap.extend_from_slice(value);
         if (self.heap.len() as u64).saturating_sub(start) >> LEN_BITS != 0 {
@@ -215,7 +217,7 @@ impl VersionedRecords {
         self.starts.push(self.heap.len() as u64);
     }
 
-    /// The entries of a key.
+    /// The entries of a key, with their offset in the heap.
     fn entries(&self, index: u32) -> (u64, &[u8]) {
         let index = index as usize;
         let start = self.starts.get(index).copied().unwrap_or(0);
@@ -227,7 +229,7 @@ impl VersionedRecords {
         (start, bytes.unwrap_or_default())
     }
 
-    /// Gives all entries to `take` in the order they came in, as internal keys and values.
+    /// Passes all entries to `take` in order of arrival, as internal keys and values.
     pub(super) fn replay(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let mut key = Vec::new();
         for index in 0..self.count() {
@@ -288,7 +290,7 @@ impl SlotEntries for VersionedRecords {
             offset: heap_at.saturating_add(start),
             len: entries.len(),
         };
-        // Tables are below 4 GiB, and so many entries were refused when they were added.
+        // Tables are below 4 GiB, and too many entries were refused when they were added.
         out.extend_from_slice(&place.encode().unwrap_or_default());
     }
 }

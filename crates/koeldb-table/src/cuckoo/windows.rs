@@ -1,8 +1,8 @@
-//! How the windows of a table are looked through: for tables of the usual shapes with every size a constant.
+//! Window search, specialized for tables of the usual shapes with constant sizes.
 //!
-//! A look-up of a key that is in no cache waits for memory, and the processor meanwhile runs ahead into the next
-//! look-up if it is near enough. So what a look-up takes in instructions decides how many of them overlap, and a branch
-//! that nobody can predict undoes all that was begun behind it.
+//! A lookup that misses the CPU cache waits for memory, while out-of-order execution runs ahead
+//! into the next lookup if it is near enough. The number of instructions of a lookup thus
+//! determines how many overlap, and a mispredicted branch undoes all work begun after it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -17,17 +17,17 @@ use super::routes::Routes;
 use super::word::WordSearch;
 use crate::block_based::block::prefetch;
 
-/// What one window says of a key.
+/// The result of searching one window for a key.
 pub(super) enum Found<S> {
     /// The key is in this slot.
     Here(S),
-    /// The table does not have the key.
+    /// The table does not contain the key.
     Absent,
     /// The key may be in its next window.
     NotYet,
 }
 
-/// Which [`Windows`] a table has.
+/// The [`Windows`] implementation of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowKind {
     /// [`Numbers`] with values of 4 bytes.
@@ -38,7 +38,7 @@ pub(super) enum WindowKind {
     Any,
 }
 
-/// Runs something for the [`Windows`] of a kind.
+/// Runs code with the [`Windows`] implementation of a kind.
 macro_rules! with_windows {
     ($kind:expr, $windows:ident => $run:expr) => {
         match $kind {
@@ -75,51 +75,51 @@ impl WindowKind {
 
 /// The windows of tables of one shape.
 pub(super) trait Windows {
-    /// A key as its windows are found by it.
+    /// The form of a key that finds its windows.
     type Key<'k>: Copy;
-    /// Where a window is.
+    /// The location of a window.
     type Window<'r>: Copy + Default;
-    /// A slot that has the key.
+    /// A slot that contains the key.
     type Slot<'r>: Copy;
 
-    /// A key that such tables can have; `None` if it is none.
+    /// Converts a key; `None` if such tables cannot contain it.
     fn key(key: &[u8]) -> Option<Self::Key<'_>>;
 
-    /// The index of the only table that may have a key; there is none with this index if no table may.
+    /// The index of the only table that may have a key; out of range if no table may.
     fn table(routes: &Routes, key: Self::Key<'_>) -> u32;
 
-    /// The window of hash function `function` of a key; `None` if the table cannot have the key.
+    /// The window of hash function `function` of a key; `None` if the table cannot contain the key.
     fn window<'r>(
         reader: &'r CuckooReader,
         function: u32,
         key: Self::Key<'_>,
     ) -> Option<Self::Window<'r>>;
 
-    /// Begins to fetch a window.
+    /// Prefetches a window.
     fn fetch<'r>(reader: &'r CuckooReader, window: Self::Window<'r>);
 
-    /// Looks through a window of this key.
+    /// Searches a window for this key.
     fn look<'r>(
         reader: &'r CuckooReader,
         window: Self::Window<'r>,
         key: Self::Key<'_>,
     ) -> Found<Self::Slot<'r>>;
 
-    /// The value in a slot, if it has one that a snapshot sees.
+    /// The value in a slot, if it has one visible at `snapshot`.
     fn value<'r>(
         reader: &'r CuckooReader,
         slot: Self::Slot<'r>,
         snapshot: SeqNo,
     ) -> Result<Option<&'r [u8]>>;
 
-    /// The value of a slot, made to outlive the table.
+    /// Pins the value of a slot, to outlive the table.
     fn pin<'r>(reader: &'r CuckooReader, slot: Self::Slot<'r>, value: &'r [u8]) -> PinnedSlice;
 
-    /// Gives the entries in a slot to a look-up of its key, as far as the look-up sees them.
+    /// Offers the visible entries in a slot to a lookup of its key.
     fn offer(reader: &CuckooReader, slot: Self::Slot<'_>, lookup: &mut Lookup) -> Result<()>;
 }
 
-/// The slot of a key.
+/// Finds the slot of a key.
 #[inline(always)]
 pub(super) fn find<'r, W: Windows>(
     reader: &'r CuckooReader,
@@ -132,7 +132,7 @@ pub(super) fn find<'r, W: Windows>(
     }
 }
 
-/// The same, of a key that is not in its first window.
+/// Finds the slot of a key that is not in its first window.
 #[inline(never)]
 fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Option<W::Slot<'r>> {
     for function in 1..reader.layout.function_count {
@@ -145,20 +145,21 @@ fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Op
     None
 }
 
-/// Keys of 8 bytes in slots of `SLOT` bytes and windows of `WINDOW`, with nothing but the value behind the key: no value
-/// has more than 16 bytes.
+/// Keys of 8 bytes in slots of `SLOT` bytes and windows of `WINDOW` bytes.
+///
+/// Only the value follows the key, and it has at most 16 bytes.
 pub(super) struct Numbers<const SLOT: usize, const WINDOW: usize>;
 
 impl<const SLOT: usize, const WINDOW: usize> Numbers<SLOT, WINDOW> {
-    /// Each slot of a window has a bit of a number.
+    /// Each slot of a window has a bit in a 32-bit number.
     const FITS: () = assert!(WINDOW.is_multiple_of(SLOT) && WINDOW / SLOT <= 32);
 }
 
 impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
-    /// `None` only where no window was put yet.
+    /// `None` only as the initial value of an array.
     type Window<'r> = Option<&'r [u8; WINDOW]>;
     type Slot<'r> = &'r [u8; SLOT];
-    /// Its bytes as a little-endian number.
+    /// The key's bytes as a little-endian number.
     type Key<'k> = u64;
 
     #[inline(always)]
@@ -231,10 +232,11 @@ impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
     }
 }
 
-/// The slot that has a key.
+/// Finds the slot that contains a key.
 ///
-/// Which it is nobody can predict, so all are looked at and none is branched on. Each slot is a bit of a number, the
-/// last slot the lowest: of a chain of selections the compiler makes a branch again.
+/// The outcome is unpredictable, so all slots are compared without branches. Each slot is a bit of
+/// a number, the last slot the lowest: the compiler turns a chain of selections into branches
+/// again.
 #[inline(always)]
 fn slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> Option<&[u8; SLOT]> {
     let mut bits = 0_u32;
@@ -245,13 +247,14 @@ fn slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> Option<&[u8; S
     slots.get(slots.len().wrapping_sub(1).wrapping_sub(behind))
 }
 
-/// Whether a slot has a key. Apart from [`slot_of`], which would keep all slots in registers for it.
+/// Whether a slot contains a key. Separate from [`slot_of`], which would keep all slots in
+/// registers.
 #[inline(never)]
 fn has_slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> bool {
     slot_of(slots, word).is_some()
 }
 
-/// Windows and slots of any size, each at a place in the table.
+/// Windows and slots of any size, located by offsets in the table.
 pub(super) struct AnyWindows;
 
 impl Windows for AnyWindows {

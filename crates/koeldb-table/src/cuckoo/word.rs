@@ -1,4 +1,4 @@
-//! Keys of 8 bytes: the search of a table with every key a number in a register.
+//! The search of a table with keys of 8 bytes, each as a number in a register.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -12,7 +12,7 @@ use super::hash::{Family, WordHash};
 use super::slots::Slots;
 use super::windows::Found;
 
-/// What the search of a table with keys of 8 bytes needs.
+/// The parameters for searching a table with keys of 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordSearch {
     hash: WordHash,
@@ -23,7 +23,7 @@ pub(super) struct WordSearch {
 }
 
 impl WordSearch {
-    /// The search of a table, if its keys have 8 bytes and its hash is the usual one.
+    /// Creates the search if the table's keys have 8 bytes and its hash is the common variant.
     pub(super) fn new(layout: &CuckooLayout, family: Family) -> Option<Self> {
         let empty = <[u8; 8]>::try_from(layout.empty_user_key.as_slice()).ok()?;
         let is_usual = family == Family::Murmur64A && layout.slot_count > 0;
@@ -35,14 +35,14 @@ impl WordSearch {
         })
     }
 
-    /// A key as a number, if the table can have it.
+    /// A key as a number; `None` if the table cannot contain it.
     #[inline]
     pub(super) fn word(&self, key: &[u8]) -> Option<u64> {
         let word = u64::from_le_bytes(*key.first_chunk()?);
         (key.len() == size_of::<u64>() && self.admits(word)).then_some(word)
     }
 
-    /// Whether the table can have a key: one number marks empty slots.
+    /// Whether the table can contain a key: one number marks empty slots.
     #[inline]
     pub(super) fn admits(&self, word: u64) -> bool {
         word != self.empty
@@ -60,7 +60,7 @@ impl WordSearch {
         self.hash.slot(function, word)
     }
 
-    /// Looks through the window that begins at `start`.
+    /// Searches the window at `start`.
     #[inline]
     pub(super) fn look<'s>(
         &self,
@@ -76,8 +76,9 @@ impl WordSearch {
         }
     }
 
-    /// The bytes of a window behind the slot of a key; `None` if no slot has it. Which slot it is nobody can predict, so all
-    /// are looked at and none is branched on.
+    /// The size of a window after the slot of a key; `None` if no slot has it.
+    ///
+    /// The outcome is unpredictable, so all slots are compared without branches.
     #[inline]
     fn tail_from(&self, window: &[u8], word: u64) -> Option<usize> {
         const NONE: usize = usize::MAX;
@@ -93,7 +94,7 @@ impl WordSearch {
         (tail != NONE).then_some(tail)
     }
 
-    /// The slot of the window from `start` that has `tail` bytes behind it.
+    /// The slot that is followed by `tail` bytes of the window at `start`.
     #[inline]
     fn here<'s>(&self, window: &'s [u8], tail: usize, start: u64) -> Found<(&'s [u8], u64)> {
         let end = window.len().wrapping_sub(tail);

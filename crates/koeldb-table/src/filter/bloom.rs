@@ -1,4 +1,5 @@
-//! The cache-local Bloom filter of format version 5 and later: all probes of a key lie in one line of 64 bytes.
+//! The cache-local Bloom filter of format version 5 and later: all probes of a key fall into one
+//! 64-byte line.
 //!
 //! ```text
 //! h = XXPH3(key);  lo, hi = its halves
@@ -15,7 +16,7 @@
 
 use super::METADATA_BYTES;
 
-/// The bytes of one line.
+/// The size of a line.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// A line of a filter.
@@ -23,10 +24,10 @@ pub(crate) type Line = [u8; LINE_BYTES];
 
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 const DATA_BYTES_MAX: u64 = 0xffff_ffc0;
-/// Hashes whose lines are touched together before they are probed, so that their cache misses overlap.
+/// The number of hashes whose lines are touched before they are probed, to overlap cache misses.
 const BATCH: usize = 16;
 
-/// The line of a filter that a hash belongs to; `None` only for a filter without lines.
+/// The line of a filter for a hash; `None` only for a filter without lines.
 #[inline]
 pub(crate) fn line_of(lines: &[Line], hash: u64) -> Option<&Line> {
     lines.get(line_index(lines.len(), hash))
@@ -38,22 +39,24 @@ fn line_index(line_count: usize, hash: u64) -> usize {
     koeldb_base::coding::to_usize(low.wrapping_mul(line_count as u64) >> 32)
 }
 
-/// Whether all probes of `hash` are set in its line. No branch depends on the bits: a look-up of an absent key
-/// would mispredict it about once, which costs more than the probes it saves.
+/// Whether all probes of `hash` are set in its line.
+///
+/// No branch depends on the bits: a lookup of an absent key would mispredict it about once, which
+/// costs more than the probes it saves.
 #[inline]
 pub(crate) fn line_may_contain(line: &Line, hash: u64, probes: u32) -> bool {
     let mut x = upper_half(hash);
     let mut all = 1_u8;
     for _ in 0..probes {
         let bit = x >> 23;
-        // `x >> 26` is below 64, so the check is compiled away.
+        // `x >> 26` is below 64, so the compiler removes the check.
         all &= line.get((bit >> 3) as usize).copied().unwrap_or(0) >> (bit & 7);
         x = x.wrapping_mul(GOLDEN_RATIO);
     }
     all != 0
 }
 
-/// Probes many hashes at once; `found` gets an answer for each.
+/// Probes many hashes together; `found` gets a result for each.
 pub(crate) fn lines_may_contain(lines: &[Line], probes: u32, hashes: &[u64], found: &mut [bool]) {
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
         let mut touched = 0_u8;
@@ -95,7 +98,7 @@ pub(crate) fn probes_for(millibits: u32) -> u32 {
     }
 }
 
-/// The data bytes of a filter for `key_count` keys: a multiple of a line.
+/// The data size of a filter for `key_count` keys: a multiple of a line.
 pub(crate) fn data_bytes(key_count: usize, millibits: u32) -> u64 {
     let bits = (key_count as u64).saturating_mul(u64::from(millibits));
     bits.div_ceil(8000)
@@ -103,7 +106,7 @@ pub(crate) fn data_bytes(key_count: usize, millibits: u32) -> u64 {
         .next_multiple_of(LINE_BYTES as u64)
 }
 
-/// Builds the filter of `hashes`, metadata included.
+/// Builds the filter of `hashes`, including metadata.
 pub(crate) fn build(hashes: &[u64], millibits: u32) -> Vec<u8> {
     let data_bytes = koeldb_base::coding::to_usize(data_bytes(hashes.len(), millibits));
     let probes = probes_for(millibits);
@@ -139,8 +142,10 @@ fn add_all(lines: &mut [Line], hashes: &[u64], probes: u32) {
     }
 }
 
-/// The share of absent keys that a filter of lines of 512 bits lets pass: the mean over lines one standard
-/// deviation fuller and emptier than the average (RocksDB's estimate, which sizes Ribbon filters).
+/// The false positive rate of a filter with lines of 512 bits.
+///
+/// It is the mean over lines one standard deviation fuller and emptier than the average (RocksDB's
+/// estimate, which sizes Ribbon filters).
 pub(crate) fn cache_local_false_positive_rate(bits_per_key: f64, probes: u32) -> f64 {
     const LINE_BITS: f64 = 512.0;
     if bits_per_key <= 0.0 {

@@ -1,4 +1,4 @@
-//! Collects the hashes of a filter's keys and prefixes and makes the filter when all are known.
+//! Collects the hashes of a filter's keys and prefixes, and builds the filter from them.
 
 use koeldb_base::checksum::xxph3_64;
 
@@ -22,7 +22,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key or prefix; one that equals the last one added is dropped.
+    /// Adds a key or prefix; drops it if it equals the last one added.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8]) {
         let hash = self.hash(key);
@@ -31,7 +31,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key and its prefix. Runs of equal prefixes are kept once, whatever keys lie between.
+    /// Adds a key and its prefix. Consecutive equal prefixes are stored once, even with keys in
+    /// between.
     #[inline]
     pub(crate) fn add_with_prefix(&mut self, key: &[u8], prefix: &[u8]) {
         let key = self.hash(key);
@@ -41,7 +42,7 @@ impl FilterBuilder {
         if Some(prefix) != last_prefix && prefix != key && Some(prefix) != last_key {
             self.hashes.push(prefix);
         }
-        // In reverse order a key may equal the prefix of the keys before it.
+        // In reverse order a key may equal the prefix of the preceding keys.
         if Some(key) != last_key && Some(key) != last_prefix {
             self.hashes.push(key);
         }
@@ -55,12 +56,14 @@ impl FilterBuilder {
         }
     }
 
-    /// The keys and prefixes the filter is made of so far.
+    /// The number of keys and prefixes so far.
     pub(crate) fn entry_count(&self) -> usize {
         self.hashes.len()
     }
 
-    /// The filter of the entries so far; empty ("no" for every key) without entries. Starts a new one.
+    /// Builds the filter of the entries so far and starts a new one.
+    ///
+    /// Without entries it is empty, which denies every key.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.last_prefix = None;
         let filter = match self.algorithm {
@@ -80,7 +83,7 @@ impl FilterBuilder {
 }
 
 impl FilterAlgorithm {
-    /// The bytes of a filter of `entry_count` entries.
+    /// The size of a filter of `entry_count` entries.
     pub(crate) fn filter_bytes(self, entry_count: usize) -> u64 {
         if entry_count == 0 {
             return 0;

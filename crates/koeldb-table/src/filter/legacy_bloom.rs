@@ -1,4 +1,4 @@
-//! The Bloom filter of format versions before 5, read for old tables and written for them.
+//! The Bloom filter of format versions before 5, read and written for tables of those versions.
 //!
 //! ```text
 //! h = Hash32(key, 0xbc9f1d34);  line = h mod number of lines;  delta = h rotated right by 17
@@ -26,7 +26,7 @@ pub(crate) fn hash(key: &[u8]) -> u32 {
     hash32(key, SEED)
 }
 
-/// What the metadata says of a filter's data.
+/// The layout of a filter, from its metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LegacyBloom {
     probes: u32,
@@ -35,7 +35,7 @@ pub(crate) struct LegacyBloom {
 }
 
 impl LegacyBloom {
-    /// The layout, if the lines fill the data exactly and their size is a power of two.
+    /// Creates the layout if the lines fill the data exactly and their size is a power of two.
     pub(crate) fn new(probes: u8, line_count: u32, data_bytes: usize) -> Option<Self> {
         let line_bytes = data_bytes.checked_div(line_count as usize)?;
         let exact = line_bytes.checked_mul(line_count as usize) == Some(data_bytes);
@@ -47,7 +47,7 @@ impl LegacyBloom {
         })
     }
 
-    /// Whether the filter's data may contain a key of this hash.
+    /// Whether the filter's data may contain a key with this hash.
     pub(crate) fn may_contain(self, data: &[u8], mut hash: u32) -> bool {
         let mask = (8_u32 << self.line_bytes_log2).wrapping_sub(1);
         let start = self.line_start(hash);
@@ -82,7 +82,7 @@ impl LegacyBloom {
     }
 }
 
-/// The data bytes of a filter for `key_count` keys.
+/// The data size of a filter for `key_count` keys.
 pub(crate) fn data_bytes(key_count: usize, bits_per_key: u32) -> u64 {
     u64::from(line_count(key_count, bits_per_key)).saturating_mul(u64::from(LINE_BYTES_WRITTEN))
 }
@@ -97,7 +97,7 @@ fn line_count(key_count: usize, bits_per_key: u32) -> u32 {
     u32::try_from(lines | 1).unwrap_or(u32::MAX)
 }
 
-/// Builds the filter of hashes made by [`hash`], metadata included.
+/// Builds the filter of hashes made by [`hash`], including metadata.
 pub(crate) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let lines = line_count(hashes.len(), bits_per_key);
     let data_bytes = to_usize(data_bytes(hashes.len(), bits_per_key));

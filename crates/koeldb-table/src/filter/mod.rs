@@ -1,6 +1,6 @@
-//! Filters: what a table remembers of its keys, so that most look-ups of absent keys read no block.
+//! Filters, which let most lookups of absent keys read no block.
 //!
-//! A filter is n data bytes and 5 bytes of metadata, the same for full filters and for each partition:
+//! A filter is n data bytes and 5 bytes of metadata, for full filters and for each partition:
 //!
 //! ```text
 //! data [n] | m0 | m1 m2 m3 m4
@@ -10,15 +10,15 @@
 //!            0 and anything else: "yes" for every key
 //! ```
 //!
-//! A filter of 5 bytes or fewer says "no" for every key. Everything that is malformed or unknown says "yes":
-//! a filter may cost a read, never an answer (`docs/formats/filters.md`).
+//! A filter of 5 bytes or fewer denies every key. A malformed or unknown filter admits every key:
+//! it may cost a read, but never gives a wrong answer (`docs/formats/filters.md`).
 //!
-//! - [`policy`]: the option, as text and as a choice of algorithm for one table.
-//! - [`reader`]: asks a stored filter. `builder`: collects hashes and makes one.
+//! - [`policy`]: the option, as text and as the algorithm for one table.
+//! - [`reader`]: queries a stored filter. `builder`: collects hashes and builds a filter.
 //! - `bloom`, `legacy_bloom`, `ribbon`: the three algorithms. `ribbon_builder`: solves a Ribbon.
 //!
-//! The new algorithms share one hash of the key, XXPH3, so a look-up computes it once for all tables; the
-//! legacy Bloom filter of format versions before 5 has a 32-bit hash of its own.
+//! The new algorithms share one hash of the key, XXPH3, so a lookup computes it once for all
+//! tables; the legacy Bloom filter of format versions before 5 has a separate 32-bit hash.
 
 pub(crate) mod bloom;
 pub(crate) mod builder;
@@ -31,5 +31,5 @@ pub(crate) mod ribbon_builder;
 pub use policy::FilterPolicy;
 pub use reader::FilterReader;
 
-/// The bytes of metadata behind a filter's data.
+/// The size of the metadata after a filter's data.
 pub(crate) const METADATA_BYTES: usize = 5;

@@ -1,13 +1,13 @@
-//! The filter option: which algorithm a table's filter is built with, as RocksDB's text.
+//! The filter policy option, its textual form, and the algorithm it selects for a table.
 
 use std::fmt;
 
 use super::bloom::{cache_local_false_positive_rate, probes_for};
 
-/// Bits per key above which a policy is cut off, in thousandths.
+/// The largest effective number of bits per key, in thousandths.
 const MILLIBITS_MAX: u32 = 100_000;
 
-/// Which filter new tables get.
+/// The filter policy of new tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FilterPolicy {
     /// No filter is written; stored ones are read.
@@ -18,10 +18,11 @@ pub enum FilterPolicy {
         /// Thousandths of a bit per key; 0 writes no filter.
         millibits: u32,
     },
-    /// A Ribbon filter, as accurate as a Bloom filter of the same setting and about 30 % smaller, for more
-    /// time when it is built.
+    /// A Ribbon filter: as accurate as a Bloom filter of the same setting and about 30 % smaller,
+    /// but slower to build.
     Ribbon {
-        /// Thousandths of a bit per key that a Bloom filter of this accuracy would take; 0 writes no filter.
+        /// Thousandths of a bit per key that a Bloom filter of this accuracy would take; 0 writes
+        /// no filter.
         millibits: u32,
         /// Levels below this number get a Bloom filter; a flush counts as level −1.
         bloom_before_level: i32,
@@ -30,12 +31,12 @@ pub enum FilterPolicy {
     ReadOnly,
 }
 
-/// How the filter of one table is built.
+/// The filter algorithm of one table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FilterAlgorithm {
     /// Cache-local Bloom, format version 5 and later.
     FastLocalBloom { millibits: u32 },
-    /// Standard128 Ribbon; the Bloom setting is what it falls back to.
+    /// Standard128 Ribbon, with the Bloom setting of its fallback.
     Ribbon {
         millibits: u32,
         one_in_false_positives: f64,
@@ -45,7 +46,7 @@ pub(crate) enum FilterAlgorithm {
 }
 
 impl FilterPolicy {
-    /// A Bloom filter of `bits_per_key`: below 0.5 none, at least 1, at most 100, in thousandths.
+    /// A Bloom filter of `bits_per_key`: below 0.5 none, otherwise 1 to 100, in thousandths.
     #[must_use]
     pub fn bloom(bits_per_key: f64) -> Self {
         FilterPolicy::Bloom {
@@ -62,8 +63,10 @@ impl FilterPolicy {
         }
     }
 
-    /// The policy that a text of RocksDB's means (`bloomfilter:10:false`, `ribbonfilter:10:0`,
-    /// `{id=ribbonfilter:10;bloom_before_level=1;}`, `nullptr`); `None` if it means none.
+    /// Parses RocksDB's textual form; `None` if it is invalid.
+    ///
+    /// Examples are `bloomfilter:10:false`, `ribbonfilter:10:0`,
+    /// `{id=ribbonfilter:10;bloom_before_level=1;}`, `nullptr`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -128,8 +131,9 @@ impl FilterPolicy {
         }
     }
 
-    /// How to build the filter of a table of `format_version` written at `level`: −1 for a flush, `None`
-    /// where levels mean nothing. `None` for no filter.
+    /// The algorithm for a table of `format_version` written at `level`; `None` for no filter.
+    ///
+    /// The level is −1 for a flush, `None` where levels are meaningless.
     pub(crate) fn algorithm(
         self,
         format_version: u32,
@@ -170,7 +174,7 @@ impl FilterPolicy {
 
 const READ_ONLY_ID: &str = "rocksdb.BuiltinBloomFilter";
 
-/// Thousandths of a bit per key, as RocksDB sanitizes them.
+/// Converts to thousandths of a bit per key, sanitized as in RocksDB.
 fn to_millibits(bits_per_key: f64) -> u32 {
     if bits_per_key < 0.5 {
         return 0;
@@ -188,7 +192,7 @@ fn to_millibits(bits_per_key: f64) -> u32 {
     millibits
 }
 
-/// The written form: what an OPTIONS file holds.
+/// Formats the policy as in an OPTIONS file.
 impl fmt::Display for FilterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -209,7 +213,7 @@ impl fmt::Display for FilterPolicy {
     }
 }
 
-/// A number of thousandths, written without trailing zeros.
+/// A number in thousandths, formatted without trailing zeros.
 struct Thousandths(u32);
 
 impl fmt::Display for Thousandths {

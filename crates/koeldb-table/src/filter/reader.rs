@@ -1,4 +1,4 @@
-//! Asks a stored filter.
+//! Queries of stored filters.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -14,8 +14,9 @@ use super::bloom::{Line, line_may_contain, line_of, lines_may_contain};
 use super::legacy_bloom::{self, LegacyBloom};
 use super::ribbon::{Ribbon, SEGMENT_BYTES};
 
-/// A filter over its stored bytes, which it may own or borrow. Made once when the block is loaded; asking it
-/// allocates nothing.
+/// A filter over its stored bytes, owned or borrowed.
+///
+/// Created once when the block is loaded; queries allocate nothing.
 #[derive(Clone, Debug)]
 pub struct FilterReader<B> {
     bytes: B,
@@ -24,9 +25,9 @@ pub struct FilterReader<B> {
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// "No" for every key.
+    /// Denies every key.
     Never,
-    /// "Yes" for every key.
+    /// Admits every key.
     Always,
     FastLocalBloom {
         probes: u32,
@@ -36,7 +37,8 @@ enum Shape {
 }
 
 impl<B: AsRef<[u8]>> FilterReader<B> {
-    /// A filter over `bytes`, a whole filter block without its trailer. Any bytes are a filter.
+    /// Creates a filter over `bytes`, a whole filter block without its trailer. Any bytes are
+    /// valid.
     pub fn new(bytes: B) -> Self {
         let shape = Shape::parse(bytes.as_ref());
         FilterReader { bytes, shape }
@@ -47,8 +49,10 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         &self.bytes
     }
 
-    /// Whether the filter knows keys by the old 32-bit hash: [`FilterReader::may_contain_hash`] cannot tell
-    /// then, [`FilterReader::may_contain`] can.
+    /// Whether the filter uses the old 32-bit key hash.
+    ///
+    /// [`FilterReader::may_contain_hash`] is then inconclusive; [`FilterReader::may_contain`]
+    /// works.
     #[inline]
     #[must_use]
     pub fn is_legacy(&self) -> bool {
@@ -85,7 +89,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Answers for many hashes at once, with their cache misses overlapping.
+    /// Queries many hashes together, overlapping their cache misses.
     ///
     /// # Panics
     /// If `found` is not as long as `hashes`.

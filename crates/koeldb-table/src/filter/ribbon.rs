@@ -1,9 +1,10 @@
-//! The Standard128 Ribbon filter, read: a system of linear equations over GF(2) whose solution is stored.
+//! Queries of the Standard128 Ribbon filter: the stored solution of linear equations over GF(2).
 //!
-//! Each key has a row of 128 coefficients that begins at a slot chosen by its hash, and an expected result of
-//! up to 32 bits. A key may be present if, for each stored column, the parity of (coefficients & solution
-//! bits) is the expected result bit. The solution is stored in segments of 16 bytes: bit r of segment i of a
-//! block is column i at slot r of that block. The first blocks may have one column fewer than the rest.
+//! Each key has a row of 128 coefficients that begins at a slot chosen by its hash, and an expected
+//! result of up to 32 bits. A key may be present if, for each stored column, the parity of
+//! (coefficients & solution bits) is the expected result bit. The solution is stored in segments of
+//! 16 bytes: bit r of segment i of a block is column i at slot r of that block. The first blocks
+//! may have one column fewer than the rest.
 //!
 //! Formulas: RocksDB `util/ribbon_impl.h`, release 6.15 (`Standard128Ribbon`);
 //! `docs/formats/filters.md`.
@@ -15,11 +16,11 @@
 
 use koeldb_base::coding::to_usize;
 
-/// Slots of a block, and coefficients of a row.
+/// The slots of a block, and the coefficients of a row.
 pub(crate) const BLOCK_SLOTS: u32 = 128;
-/// Bytes of a segment.
+/// The size of a segment.
 pub(crate) const SEGMENT_BYTES: usize = 16;
-/// The most columns a solution has.
+/// The largest number of columns of a solution.
 pub(crate) const COLUMNS_MAX: u32 = 32;
 
 /// The equation of one key.
@@ -29,7 +30,7 @@ pub(crate) struct Equation {
     pub(crate) slot: u32,
     /// The coefficients; bit 0 is always set.
     pub(crate) coefficients: u128,
-    /// The expected result, a bit for each column.
+    /// The expected result, one bit per column.
     pub(crate) result: u32,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// The functions of `seed` over `block_count` blocks, at least one.
+    /// Creates the functions of `seed` over `block_count` blocks, at least one.
     pub(crate) fn new(seed: u8, block_count: u32) -> Self {
         let mut raw = u64::from(seed).wrapping_mul(0xc782_19a2_3eea_dd03);
         raw ^= (raw & 0xf0f0_f0f0_f0f0_f0f0) >> 4;
@@ -73,17 +74,17 @@ impl Hasher {
     }
 }
 
-/// How the columns of a solution are spread over its segments.
+/// The distribution of a solution's columns over its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// The columns of the blocks at the end.
+    /// The number of columns of the last blocks.
     pub(crate) upper: u32,
-    /// The number of blocks at the front, which have one column fewer.
+    /// The number of first blocks, which have one column fewer.
     pub(crate) short_blocks: u32,
 }
 
 impl Columns {
-    /// The spread of `segment_count` segments over `block_count` blocks, at least one.
+    /// Distributes `segment_count` segments over `block_count` blocks, at least one.
     pub(crate) fn new(segment_count: usize, block_count: u32) -> Self {
         let blocks = u64::from(block_count.max(1));
         let segments = segment_count as u64;
@@ -114,7 +115,7 @@ impl Columns {
     }
 }
 
-/// What the metadata says of a filter's data.
+/// The layout of a filter, from its metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ribbon {
     hasher: Hasher,
@@ -122,7 +123,7 @@ pub(crate) struct Ribbon {
 }
 
 impl Ribbon {
-    /// The layout; `None` for fewer blocks than the hash functions are made for.
+    /// Creates the layout; `None` for fewer blocks than the hash functions support.
     pub(crate) fn new(seed: u8, block_count: u32, data_bytes: usize) -> Option<Self> {
         let segment_count = data_bytes >> SEGMENT_BYTES.trailing_zeros();
         (block_count >= 2).then(|| Ribbon {
@@ -131,14 +132,14 @@ impl Ribbon {
         })
     }
 
-    /// The segment a query begins with, for touching it before the query.
+    /// The first segment of a query, to be touched before the query.
     #[inline]
     pub(crate) fn first_segment(self, hash: u64) -> usize {
         let slot = self.hasher.equation(hash).slot;
         self.columns.of_block(slot / BLOCK_SLOTS).0
     }
 
-    /// Whether the solution may contain the hash. Segments that are missing count as present.
+    /// Whether the solution may contain the hash. Missing segments count as matching.
     #[inline]
     pub(crate) fn may_contain(self, segments: &[[u8; SEGMENT_BYTES]], hash: u64) -> bool {
         let equation = self.hasher.equation(hash);

@@ -1,18 +1,19 @@
-//! The Standard128 Ribbon filter, built: incremental Gaussian elimination into a band, then back substitution.
+//! Builds Standard128 Ribbon filters: incremental Gaussian elimination into a band, then back
+//! substitution.
 //!
-//! The equations are added one by one; each is reduced by the rows already there until its first coefficient
-//! falls into an empty slot. If an equation reduces to a contradiction, everything is tried again under the
-//! next seed. Small filters, for which a Bloom filter takes fewer bytes, and sets that no seed solves are left
-//! to Bloom.
+//! The equations are added one by one; each is reduced by the existing rows until its first
+//! coefficient falls into an empty slot. If an equation reduces to a contradiction, all is repeated
+//! with the next seed. Small filters, for which a Bloom filter takes fewer bytes, and sets that no
+//! seed solves become Bloom filters.
 //!
 //! Sizes: RocksDB `util/ribbon_config.cc` (failure chance 1 in 20) and `util/ribbon_impl.h`.
 
 use super::ribbon::{BLOCK_SLOTS, COLUMNS_MAX, Columns, Hasher, SEGMENT_BYTES};
 use super::{METADATA_BYTES, bloom};
 
-/// More keys than this get a Bloom filter.
+/// The number of keys above which a Bloom filter is built.
 const KEYS_MAX: usize = 950_000_000;
-/// Below so many slots the filter may be larger than a Bloom filter.
+/// The number of slots below which the filter may be larger than a Bloom filter.
 const SMALL_SLOTS: u32 = 1024;
 
 /// The number of keys that 2^8, 2^9 … 2^17 slots hold with a failure chance of 1 in 20.
@@ -21,10 +22,12 @@ const KEYS_BY_POWER: [f64; 10] = [
 ];
 const FIRST_POWER: u32 = 8;
 const LAST_POWER: u32 = 17;
-/// What doubling a large number of slots adds to the ratio of slots to keys.
+/// The increase of the ratio of slots to keys for each doubling of a large number of slots.
 const OVERHEAD_PER_POWER: f64 = 0.0038;
 
-/// Builds the filter of `hashes`, metadata included; a Bloom filter where that is smaller or no seed solves.
+/// Builds the filter of `hashes`; a Bloom filter where that is smaller or no seed solves.
+///
+/// The result includes the metadata.
 pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Vec<u8> {
     if hashes.is_empty() {
         return Vec::new();
@@ -32,7 +35,8 @@ pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64)
     let Some(size) = Size::for_keys(hashes, millibits, one_in_false_positives) else {
         return bloom::build(hashes, millibits);
     };
-    // The first hash stands for a random seed, so that filters of related tables err on different keys.
+    // The first hash serves as a random seed, so that filters of related tables err on different
+    // keys.
     let first_seed = hashes[0].to_le_bytes()[0];
     let mut band = Band::new(size.block_count);
     for attempt in 0..=u8::MAX {
@@ -44,7 +48,7 @@ pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64)
     bloom::build(hashes, millibits)
 }
 
-/// The bytes of the filter of `key_count` keys, metadata included, give or take a segment.
+/// The size of the filter of `key_count` keys, including metadata, to within a segment.
 pub(crate) fn bytes(key_count: usize, millibits: u32, one_in_false_positives: f64) -> u64 {
     let bloom = bloom::data_bytes(key_count, millibits);
     let data = match Size::unrounded(key_count, one_in_false_positives, 0) {
@@ -63,7 +67,7 @@ struct Size {
 }
 
 impl Size {
-    /// The size for these keys, or `None` if they get a Bloom filter.
+    /// The size for these keys; `None` if they get a Bloom filter.
     fn for_keys(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Option<Self> {
         let rounding = (hashes.first()? >> 32) as u32;
         let size = Self::unrounded(hashes.len(), one_in_false_positives, rounding)?;
@@ -92,7 +96,7 @@ impl Size {
     }
 }
 
-/// The keys that 2^`power` slots hold; 0 where the scheme does not work.
+/// The number of keys that 2^`power` slots hold; 0 where the scheme does not work.
 fn keys_for_power(power: u32) -> f64 {
     if power < FIRST_POWER {
         return 0.0;
@@ -107,7 +111,7 @@ fn keys_for_power(power: u32) -> f64 {
     }
 }
 
-/// The slots for a number of keys, between the powers of two by interpolation.
+/// The number of slots for a number of keys, interpolated between powers of two.
 fn slots_for(keys: u32) -> u32 {
     let keys = f64::from(keys);
     #[expect(
@@ -133,8 +137,10 @@ fn slots_for(keys: u32) -> u32 {
     slots
 }
 
-/// The segments for an accuracy: all blocks get the columns for the next worse power of two, and as many
-/// blocks as needed one more. `rounding` is random and decides about the fraction of a block.
+/// The number of segments for an accuracy.
+///
+/// All blocks get the columns for the next worse power of two, and as many blocks as needed get one
+/// more. `rounding` is random and decides about the fraction of a block.
 fn segments_for(block_count: u32, one_in_false_positives: f64, rounding: u32) -> usize {
     let blocks = block_count as usize;
     if one_in_false_positives.is_nan() || one_in_false_positives <= 1.0 {
@@ -163,7 +169,7 @@ fn segments_for(block_count: u32, one_in_false_positives: f64, rounding: u32) ->
     blocks * lower_columns as usize + blocks.saturating_sub(short_blocks)
 }
 
-/// The equations reduced so far: the one whose first coefficient is at slot i, if any, is row i.
+/// The equations reduced so far: row i is the one whose first coefficient is at slot i, if any.
 struct Band {
     coefficients: Vec<u128>,
     results: Vec<u32>,
@@ -178,7 +184,7 @@ impl Band {
         }
     }
 
-    /// Adds the equations of all hashes; false if they contradict each other.
+    /// Adds the equations of all hashes; returns false if they contradict each other.
     fn solve(&mut self, hasher: Hasher, hashes: &[u64]) -> bool {
         self.coefficients.fill(0);
         self.results.fill(0);
@@ -203,7 +209,7 @@ impl Band {
             coefficients ^= *row;
             result ^= self.results[slot];
             if coefficients == 0 {
-                // The same equation twice is no contradiction.
+                // A repeated equation is no contradiction.
                 return result == 0;
             }
             let skip = coefficients.trailing_zeros();
@@ -212,11 +218,12 @@ impl Band {
         }
     }
 
-    /// Solves from the last slot to the first and writes each block's columns when its first slot is done.
+    /// Solves from the last slot to the first; writes each block's columns when its first slot is
+    /// solved.
     fn into_filter(self, seed: u8, size: Size) -> Vec<u8> {
         let columns = Columns::new(size.segment_count, size.block_count);
         let mut filter = vec![0; size.data_bytes()];
-        // Column i of the solution at the last 128 slots done; bit 0 is the newest.
+        // Column i of the solution at the last 128 solved slots; bit 0 is the newest.
         let mut state = [0_u128; COLUMNS_MAX as usize];
         for block in (0..size.block_count).rev() {
             let (first, column_count) = columns.of_block(block);

@@ -1,15 +1,17 @@
-//! The Bloom filter of plain tables: over the prefixes of keys, or over keys where there are no prefixes.
+//! The Bloom filter of plain tables: over the prefixes of keys, or over whole keys without an
+//! extractor.
 //!
 //! ```text
 //! h = Hash32(prefix or key, 397);  delta = h rotated right by 17;  6 probes
 //!
 //! without lines:  probe i: bit (h + i * delta) mod bits
 //! with lines:     line = (h rotated right by 11) mod lines
-//!                 a probe: bit h mod line bits of the line; then h is rotated right by log2(line bits), + delta
+//!                 a probe: bit h mod line bits of the line;
+//!                 then h is rotated right by log2(line bits), + delta
 //! ```
 //!
-//! The stored filter is bits and nothing else; a property says how many lines there are. A filter that is made
-//! when a table is opened always has lines: six probes then cost one cache miss (RocksDB
+//! The stored filter consists only of bits; a property has the number of lines. A filter that is
+//! built when a table is opened always has lines: six probes then cost one cache miss (RocksDB
 //! `util/bloom_impl.h`, `table/plain/plain_table_bloom.h`).
 #![deny(
     clippy::expect_used,
@@ -25,11 +27,11 @@ use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEED: u32 = 397;
 const PROBES: u32 = 6;
-/// The bits of a line that is written: what most machines have.
+/// The bits of a written line: the cache line of most machines.
 const LINE_BITS: u32 = 512;
-/// So many lines are the most, an odd number, whose bits have 32-bit numbers.
+/// The largest number of lines, which is odd and whose bits have 32-bit numbers.
 const LINES_MAX: u32 = u32::MAX / LINE_BITS;
-/// Lines of files from machines with longer cache lines are read, too.
+/// The largest line accepted: files from machines with longer cache lines are read too.
 const LINE_BITS_MAX: u32 = 4096;
 
 /// The hash of a prefix or key, for filter and index.
@@ -38,7 +40,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
     hash32(bytes, SEED)
 }
 
-/// Where the bits of a hash lie.
+/// The positions of a hash's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Scattered { bits: u32 },
@@ -46,7 +48,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// Calls `probe` with each bit of a hash until it says `false`, and says whether it never did.
+    /// Calls `probe` with each bit of a hash until it returns false; returns whether it never did.
     #[inline]
     fn all(self, mut hash: u32, mut probe: impl FnMut(u64) -> bool) -> bool {
         let delta = hash.rotate_right(17);
@@ -73,7 +75,7 @@ impl Layout {
         true
     }
 
-    /// The first bit of the line of a hash; 0 without lines.
+    /// The first bit of a hash's line; 0 without lines.
     #[inline]
     fn line_start(self, hash: u32) -> u64 {
         match self {
@@ -86,7 +88,7 @@ impl Layout {
     }
 }
 
-/// A filter that is asked.
+/// A filter ready for queries.
 #[derive(Debug)]
 pub(crate) struct PlainBloom {
     bytes: BlockBytes,
@@ -94,10 +96,10 @@ pub(crate) struct PlainBloom {
 }
 
 impl PlainBloom {
-    /// The stored filter, with so many lines; 0 for none.
+    /// Creates the stored filter with this number of lines; 0 for none.
     ///
     /// # Errors
-    /// `Corruption` if size and lines do not go together.
+    /// `Corruption` if size and lines are inconsistent.
     pub(crate) fn stored(bytes: BlockBytes, lines: u32) -> Result<Self> {
         let mismatch = || {
             Error::corruption(format!(
@@ -127,7 +129,7 @@ impl PlainBloom {
         Ok(PlainBloom { bytes, layout })
     }
 
-    /// Whether something of this hash may have been added.
+    /// Whether an entry with this hash may have been added.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u32) -> bool {
         let bytes = self.bytes.as_slice();
@@ -137,7 +139,7 @@ impl PlainBloom {
         })
     }
 
-    /// Begins to fetch what [`PlainBloom::may_contain`] will look at first.
+    /// Prefetches the first memory that [`PlainBloom::may_contain`] reads.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         let bit = match self.layout {
@@ -153,7 +155,7 @@ impl PlainBloom {
     }
 }
 
-/// A filter that is filled.
+/// A filter under construction.
 #[derive(Debug)]
 pub(crate) struct BloomBuilder {
     bytes: Vec<u8>,
@@ -161,7 +163,8 @@ pub(crate) struct BloomBuilder {
 }
 
 impl BloomBuilder {
-    /// A filter for so many keys or prefixes; with lines, or without. `None` if there are no bits.
+    /// Creates a filter for this many keys or prefixes, with or without lines; `None` if it has no
+    /// bits.
     pub(crate) fn new(count: u64, bits_per_key: u32, with_lines: bool) -> Option<Self> {
         // COMPAT: RocksDB computes the size modulo 2^32.
         #[expect(clippy::cast_possible_truncation, reason = "that is the format")]
@@ -203,7 +206,7 @@ impl BloomBuilder {
         });
     }
 
-    /// The lines; 0 if there are none.
+    /// The number of lines; 0 for none.
     pub(crate) fn lines(&self) -> u32 {
         match self.layout {
             Layout::Scattered { .. } => 0,
@@ -216,7 +219,7 @@ impl BloomBuilder {
         self.bytes
     }
 
-    /// The filter, to be asked.
+    /// Finishes the filter for queries.
     pub(crate) fn finish(self) -> PlainBloom {
         PlainBloom {
             bytes: BlockBytes::from(self.bytes),

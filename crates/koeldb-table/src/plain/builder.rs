@@ -1,6 +1,6 @@
-//! A plain table being written, or the block-based table that stands in for it.
+//! Builds a plain table, or a block-based table as fallback.
 //!
-//! Rows are held until the end (`crate::held`).
+//! Rows are buffered until the end (`crate::held`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,31 +26,32 @@ use crate::held::{Hold, State, failed};
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 
-/// What is kept free for properties, metaindex and footer.
+/// The space reserved for properties, metaindex and footer.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// How many bytes are handed to the file at once.
+/// The bytes written to the file together.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How plain tables are written.
+/// The settings of plain tables to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainWriteOptions {
-    /// How keys are encoded; without a prefix extractor they are always whole.
+    /// The key encoding; without a prefix extractor keys are always stored whole.
     pub encoding: Encoding,
-    /// The length all user keys have; 0 if it varies.
+    /// The length of all user keys; 0 if it varies.
     pub user_key_bytes: u32,
-    /// Bits of the stored filter for each entry; 0 stores none.
+    /// Bits per entry in the stored filter; 0 stores none.
     pub bloom_bits_per_key: u32,
     /// Whether the stored filter keeps the bits of a prefix in one cache line.
     pub bloom_lines: bool,
-    /// Prefixes for each bucket of the stored index; 0 stores one bucket.
+    /// Prefixes per bucket of the stored index; 0 stores one bucket.
     pub hash_table_ratio: f64,
-    /// One entry in so many of the same prefix is listed in the stored index and, in the prefix encoding, has its
-    /// key whole; 0 and 1 are all.
+    /// The interval of entries of a prefix in the stored index; 0 and 1 list all.
+    ///
+    /// In the prefix encoding it is also the interval of keys stored whole.
     pub index_sparseness: u64,
-    /// Store index and filter.
+    /// Whether to store index and filter.
     pub store_index: bool,
-    /// Add checksums, which RocksDB ignores. Without them the file has RocksDB's bytes.
+    /// Adds checksums, which RocksDB ignores. Without them the file is identical to RocksDB's.
     pub checksums: bool,
 }
 
@@ -69,13 +70,14 @@ impl Default for PlainWriteOptions {
     }
 }
 
-/// Why entries cannot be rows.
+/// The reason that entries do not fit a plain table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Obstacle {
     KeyBytes { expected: u32, found: usize },
     NoPrefix { extractor: String, found: usize },
     RangeDeletion,
     TooLarge,
+    Order(String),
 }
 
 impl fmt::Display for Obstacle {
@@ -92,11 +94,14 @@ impl fmt::Display for Obstacle {
             Obstacle::TooLarge => {
                 write!(f, "the file would have more than {FILE_BYTES_MAX} bytes")
             }
+            Obstacle::Order(name) => {
+                write!(f, "the comparator {name} may take different keys for equal")
+            }
         }
     }
 }
 
-/// A table being written. One owner.
+/// A plain table under construction. One owner.
 #[derive(Debug)]
 pub struct PlainTableBuilder {
     context: Box<TableBuildContext>,
@@ -124,11 +129,11 @@ impl PlainTableBuilder {
         }
     }
 
-    /// As `TableBuilder::add`.
+    /// Implements `TableBuilder::add`.
     ///
     /// # Errors
-    /// `Corruption` if the key is malformed or not behind the last one; `InvalidArgument` if key or value have
-    /// 4 GiB or more; what the file system fails with.
+    /// `Corruption` if the key is malformed or not after the last one; `InvalidArgument` if key or
+    /// value have 4 GiB or more; the errors of the file system.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.state {
             State::Instead { builder, .. } => builder.add(key, value),
@@ -148,12 +153,12 @@ impl PlainTableBuilder {
         self.state.fall_back(why, &self.context)
     }
 
-    /// As `TableBuilder::add_tombstone`.
+    /// Implements `TableBuilder::add_tombstone`.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());
     }
 
-    /// The bytes of all rows so far.
+    /// The size of all rows so far.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
@@ -163,16 +168,16 @@ impl PlainTableBuilder {
         }
     }
 
-    /// The entries added so far, tombstones included.
+    /// The number of entries so far, including tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
         self.state.entry_count() + self.tombstones.len() as u64
     }
 
-    /// As `TableBuilder::finish`.
+    /// Implements `TableBuilder::finish`.
     ///
     /// # Errors
-    /// What the file system fails with.
+    /// The errors of the file system.
     pub fn finish(mut self) -> Result<FinishedTable> {
         if !self.tombstones.is_empty() {
             self.fall_back(Obstacle::RangeDeletion)?;
@@ -211,7 +216,7 @@ impl PlainTableBuilder {
     }
 }
 
-/// The rows of a table, and what its tail is made from.
+/// The rows of a table, and the data for the sections after them.
 struct Collected {
     format: RowFormat,
     prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
@@ -219,10 +224,10 @@ struct Collected {
     rows: Vec<u8>,
     last_key: Vec<u8>,
     index: Option<IndexBuilder>,
-    /// What goes into the stored filter.
+    /// The hashes for the stored filter.
     hashes: Vec<u32>,
     properties: TableProperties,
-    /// The most bytes the file may have.
+    /// The largest size of the file.
     file_bytes_max: u64,
 }
 
@@ -286,7 +291,7 @@ impl Collected {
         }
     }
 
-    /// Adds an entry, or says why it cannot be a row.
+    /// Adds an entry as a row, or returns the obstacle.
     fn add(
         &mut self,
         order: &KeyOrder,
@@ -305,6 +310,9 @@ impl Collected {
                 "table builder: internal key {key:02x?} added behind {:02x?}",
                 self.last_key
             )));
+        }
+        if !order.equal_keys_have_equal_bytes() {
+            return Ok(Err(Obstacle::Order(order.name().to_owned())));
         }
         let prefix = match self.admit(options, parsed.user_key, value) {
             Ok(prefix) => prefix,
@@ -330,7 +338,7 @@ impl Collected {
         Ok(Ok(()))
     }
 
-    /// The prefix of a key, which is empty where there are none; or why the key cannot be a row.
+    /// The prefix of a key, empty without an extractor; or the obstacle to storing it.
     fn admit<'k>(
         &self,
         options: &PlainWriteOptions,
@@ -341,7 +349,8 @@ impl Collected {
         if expected != 0 && found != expected as usize {
             return Err(Obstacle::KeyBytes { expected, found });
         }
-        // Two control bytes, three lengths and the footer are the most that a row has beside key and value.
+        // Two control bytes, three lengths and the footer are the most that a row has beside key
+        // and value.
         let row_bytes = (found + value.len() + FOOTER_BYTES + 17) as u64;
         if self.estimated_bytes(options) + row_bytes > self.file_bytes_max {
             return Err(Obstacle::TooLarge);
@@ -357,7 +366,7 @@ impl Collected {
         }
     }
 
-    /// The most bytes the file will have if there is one more row, that row's own excluded.
+    /// An upper bound of the file size with one more row, excluding that row's own size.
     fn estimated_bytes(&self, options: &PlainWriteOptions) -> u64 {
         let row_bytes = self.rows.len() as u64;
         let mut bytes = row_bytes + span_checksums::block_bytes(row_bytes) + TAIL_BYTES;
@@ -388,7 +397,7 @@ impl Collected {
         }
     }
 
-    /// What follows the rows.
+    /// Encodes the sections after the rows.
     fn tail(&mut self, options: &PlainWriteOptions) -> Result<Vec<u8>> {
         let start = self.rows.len() as u64;
         let mut tail = Vec::new();
@@ -441,7 +450,7 @@ impl Collected {
         Ok(tail)
     }
 
-    /// The stored filter. Where its bits are 0 modulo 2^32, there is none.
+    /// The stored filter. If its size is 0 modulo 2^32, there is none.
     fn bloom(&self, options: &PlainWriteOptions) -> Option<BloomBuilder> {
         self.index.as_ref()?;
         let count = self.properties.entry_count;
@@ -465,7 +474,7 @@ fn names_block(
     block.finish(false)
 }
 
-/// What is known of a table before its first entry.
+/// The properties known before the first entry.
 fn initial_properties(
     options: &PlainWriteOptions,
     format: RowFormat,
@@ -474,7 +483,7 @@ fn initial_properties(
     let extractor = context.prefix_extractor.as_ref();
     let mut properties = TableProperties {
         original_file_number: context.file_number,
-        // COMPAT: of the encoding that was asked for, not of the one used.
+        // COMPAT: records the requested encoding instead of the one used.
         format_version: u64::from(options.encoding.to_number()),
         fixed_key_bytes: u64::from(format.user_key_bytes),
         data_block_count: 1,
@@ -507,7 +516,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes so many entries into a file of at most so many bytes.
+    /// Writes `count` entries into a file of limited size.
     fn fill(count: u64, file_bytes_max: u64, options: &PlainWriteOptions) -> FinishedTable {
         let fs = MemoryFileSystem::new();
         let path = Path::new("/table.sst");
@@ -556,7 +565,7 @@ mod tests {
             }
             assert!(plain > 3 && fallen > 3, "{plain} plain, {fallen} not");
         }
-        // An index of too many buckets is noticed when it is known.
+        // An index of too many buckets is detected only when it is known.
         let options = PlainWriteOptions {
             store_index: true,
             hash_table_ratio: 0.001,

@@ -1,8 +1,9 @@
 //! Scans of a plain table.
 //!
-//! Rows follow each other, so forwards a cursor reads one after the other. Backwards it reads the rows from a
-//! mark up to where it stands, keeps their places, and goes back along these. A seek goes by the index where the
-//! index is sorted, or where the caller stays within a prefix; otherwise by the marks.
+//! Rows are contiguous, so a forward scan reads one after the other. A backward scan reads the rows
+//! from a mark up to its position, records their positions, and goes back along these. A seek uses
+//! the index if the index is sorted, or if the caller stays within a prefix; otherwise it uses the
+//! marks.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -21,27 +22,27 @@ use super::reader::{Found, PlainTableReader};
 use crate::block_based::block::ValueRange;
 use crate::reader::TableCursorOptions;
 
-/// Where a cursor stands.
+/// The position of a cursor.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Where the row begins, and the one behind it.
+    /// The start of the row and of the next one.
     at: u32,
     next: u32,
-    /// What is known behind the row.
+    /// The decoding state after the row.
     base: Base,
-    /// Where the internal key is stored whole; `None` if it is put together in the cursor.
+    /// The position of the stored internal key; `None` if it is assembled in the cursor.
     key: Option<(u32, u32)>,
     value: ValueRange,
 }
 
-/// A cursor over the rows of a plain table. It does not suspend: the rows are in memory.
+/// A cursor over the rows of a plain table. It never suspends: the rows are in memory.
 #[derive(Debug)]
 pub struct PlainCursor {
     reader: Arc<PlainTableReader>,
     options: TableCursorOptions,
     place: Option<Place>,
     key: Vec<u8>,
-    /// The places of the rows right before the one the cursor stands on, as far back as a mark; may be empty.
+    /// The positions of the rows before the current one, back to a mark; may be empty.
     behind: Vec<Mark>,
 }
 
@@ -56,14 +57,14 @@ impl PlainCursor {
         }
     }
 
-    /// Whether the cursor stands on a row.
+    /// Whether the cursor is positioned on a row.
     #[inline]
     #[must_use]
     pub(crate) fn valid(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Moves somewhere: nowhere if that fails.
+    /// Moves the cursor; invalidates it on failure.
     fn reposition(&mut self, step: impl FnOnce(&mut Self) -> Result<Option<Place>>) -> Result<()> {
         match step(self) {
             Ok(place) => {
@@ -93,7 +94,7 @@ impl PlainCursor {
     /// Moves to the first row.
     ///
     /// # Errors
-    /// `Corruption` if rows are damaged, here and below.
+    /// `Corruption` if rows are damaged. This applies to all movements.
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
         self.behind.clear();
         self.reposition(|cursor| cursor.read(Mark::FIRST))
@@ -102,7 +103,7 @@ impl PlainCursor {
     /// Moves to the next row. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`PlainCursor::seek_to_first`].
+    /// See [`PlainCursor::seek_to_first`].
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         self.behind.clear();
@@ -118,7 +119,7 @@ impl PlainCursor {
     /// Moves to the last row.
     ///
     /// # Errors
-    /// As [`PlainCursor::seek_to_first`].
+    /// See [`PlainCursor::seek_to_first`].
     pub(crate) fn seek_to_last(&mut self) -> Result<()> {
         self.behind.clear();
         let end = self.reader.rows().end();
@@ -128,7 +129,7 @@ impl PlainCursor {
     /// Moves to the previous row. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`PlainCursor::seek_to_first`].
+    /// See [`PlainCursor::seek_to_first`].
     pub(crate) fn prev(&mut self) -> Result<()> {
         self.reposition(|cursor| match cursor.place {
             Some(place) => cursor.before(place.at),
@@ -147,7 +148,7 @@ impl PlainCursor {
         }
     }
 
-    /// Gathers the places of the rows from the last mark before `at` up to there.
+    /// Collects the positions of the rows from the last mark before `at` up to there.
     fn gather(&mut self, at: u32) -> Result<()> {
         let rows = self.reader.rows();
         let Some(mut mark) = self.reader.marks()?.before_offset(at) else {
@@ -164,7 +165,7 @@ impl PlainCursor {
     /// Moves to the first row at or after the internal key `target`.
     ///
     /// # Errors
-    /// As [`PlainCursor::seek_to_first`].
+    /// See [`PlainCursor::seek_to_first`].
     pub(crate) fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.behind.clear();
         self.reposition(|cursor| cursor.find(target))
@@ -189,9 +190,9 @@ impl PlainCursor {
     /// Moves to the last row at or before the internal key `target`.
     ///
     /// # Errors
-    /// As [`PlainCursor::seek_to_first`].
+    /// See [`PlainCursor::seek_to_first`].
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        // The row before a prefix belongs to another one, so prefixes are of no use.
+        // The row before a prefix belongs to another prefix, so prefixes are of no use.
         let options = std::mem::take(&mut self.options);
         let sought = self.seek(target);
         self.options = options;
@@ -228,7 +229,7 @@ impl PlainCursor {
         }
     }
 
-    /// The value, which outlives cursor and table. The cursor must be valid.
+    /// The value, pinned to outlive cursor and table. The cursor must be valid.
     #[must_use]
     pub(crate) fn pinned_value(&self) -> PinnedSlice {
         match self.place {
@@ -249,7 +250,8 @@ impl PlainCursor {
     }
 }
 
-/// Where a cursor stands that has read `row`, whose key goes into `key` if it is not stored whole.
+/// The position of a cursor that has read `row`; assembles the key in `key` if it is not stored
+/// whole.
 #[inline]
 fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> Place {
     let stored = row.stored_key();
@@ -265,7 +267,7 @@ fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> Place {
     }
 }
 
-/// A row from which on the first one at or after `target` is found; `None` if there is none.
+/// A row at or before the first one at or after `target`; `None` if there is none.
 fn start<'r>(
     reader: &'r PlainTableReader,
     options: TableCursorOptions,

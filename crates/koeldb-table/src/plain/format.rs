@@ -1,8 +1,8 @@
-//! The bytes of a plain table: rows one behind the other, and the names of what follows them.
+//! The on-disk format of a plain table: contiguous rows, and the names of the sections after them.
 //!
 //! ```text
 //! row:   key | varint32 value length | value
-//! key:   plain    [varint32 user key length] | user key | tail         no length where the table fixes it
+//! key:   plain    [varint32 user key length] | user key | tail    no length if the table fixes it
 //!        prefix   full                            full key | tail
 //!               | [prefix length] suffix length   rest of the key | tail
 //! tail:  ff                                      sequence number 0, a value
@@ -12,10 +12,11 @@
 //!                                   n = 3f: 3f + the varint32 that follows
 //! ```
 //!
-//! In the prefix encoding a key is written whole at the start of each prefix and again from time to time; the
-//! key behind it announces how many of its first bytes are the prefix, and it and all up to the next whole key
-//! hold the rest only. So a row can be read where a whole key stands, or by whoever knows the `Base` of the
-//! row (`table/plain/plain_table_key_coding.cc`, RocksDB 11.9; `docs/formats/plain-table.md`).
+//! In the prefix encoding a key is stored whole at the start of each prefix and again at intervals;
+//! the key after it declares how many of its first bytes are the prefix, and that key and all up to
+//! the next whole key store only the rest. A row can therefore be decoded if its key is stored
+//! whole, or with the `Base` of the row (`table/plain/plain_table_key_coding.cc`, RocksDB 11.9;
+//! `docs/formats/plain-table.md`).
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -34,19 +35,19 @@ use crate::block_based::format::{BlockHandle, LEGACY_FOOTER_BYTES, TableKind};
 /// The largest file: offsets have 31 bits.
 pub const FILE_BYTES_MAX: u64 = (1 << 31) - 1;
 
-/// The block of the metaindex that holds the index.
+/// The name of the index block in the metaindex.
 pub const INDEX_BLOCK: &str = "PlainTableIndexBlock";
-/// The block of the metaindex that holds the Bloom filter.
+/// The name of the Bloom filter block in the metaindex.
 pub const BLOOM_BLOCK: &str = "kBloomBlock";
 
-/// The property that holds the encoding: fixed32.
+/// The property with the encoding: fixed32.
 pub const ENCODING: &str = "rocksdb.plain.table.encoding.type";
-/// The property that says which kind of Bloom filter goes with a stored index: `1`.
+/// The property with the version of the Bloom filter beside a stored index: `1`.
 pub const BLOOM_VERSION: &str = "rocksdb.plain.table.bloom.version";
-/// The property that holds the cache lines of a stored filter, 0 if it has no lines: varint32.
+/// The property with the number of cache lines of a stored filter, 0 without lines: varint32.
 pub const BLOOM_LINES: &str = "rocksdb.plain.table.bloom.numblocks";
 
-/// What stands for sequence number 0 and a value.
+/// The abbreviated tail: sequence number 0 and a value.
 const SHORT_TAIL: u8 = 0xff;
 const SHORT_FOOTER: u64 = pack(0, ValueType::Value);
 
@@ -58,20 +59,20 @@ const INLINE_LENGTH_MAX: u8 = 0x3f;
 
 const VARINT32_BYTES_MAX: usize = 5;
 
-/// What is wrong with a row that says too little or goes on too far.
+/// Error messages for rows that are truncated or too long.
 const NO_KEY_LENGTH: &str = "Unexpected EOF when reading size of the key";
 const LONG_KEY: &str = "a key that is longer than what is left";
 const NO_KEY_END: &str = "a key without its end";
 const NO_VALUE_LENGTH: &str = "Unexpected EOF when reading the next value's size.";
 const LONG_VALUE: &str = "a value that is longer than what is left";
 
-/// How keys are encoded.
+/// The key encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Encoding {
-    /// Each key whole.
+    /// Each key stored whole.
     #[default]
     Plain,
-    /// The prefix once for several keys.
+    /// The prefix stored once for several keys.
     Prefix,
 }
 
@@ -96,29 +97,29 @@ impl Encoding {
     }
 }
 
-/// How the rows of a table are laid out.
+/// The layout of a table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RowFormat {
-    /// How keys are encoded.
+    /// The key encoding.
     pub encoding: Encoding,
     /// The length of all user keys in the plain encoding; 0 if it varies.
     pub user_key_bytes: u32,
 }
 
-/// What the rows behind a whole key are put together with. It is handed from row to row.
+/// The decoding state for rows after a whole key, passed from row to row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
-    /// Where the bytes of the last whole key begin.
+    /// The start of the last whole key.
     key_at: u32,
     key_len: u32,
-    /// How many of them are the prefix of the rows that follow; [`Base::UNKNOWN`] until a row says so.
+    /// The length of the prefix of the following rows; [`Base::UNKNOWN`] until a row declares it.
     prefix_len: u32,
 }
 
 impl Base {
     const UNKNOWN: u32 = u32::MAX;
 
-    /// Where nothing is known, as before a whole key.
+    /// The state before a whole key, without information.
     pub(crate) const NONE: Base = Base {
         key_at: 0,
         key_len: 0,
@@ -126,22 +127,22 @@ impl Base {
     };
 }
 
-/// One row of a table, in the bytes of the table.
+/// A row of a table, borrowing the table's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'d> {
-    /// What the user key begins with, if it is not stored whole here.
+    /// The beginning of the user key, if it is not stored whole here.
     prefix: &'d [u8],
     /// The rest of the user key.
     rest: &'d [u8],
-    /// Where `rest` begins.
+    /// The position of `rest`.
     rest_at: u32,
     /// Sequence number and type.
     pub(crate) footer: u64,
-    /// Whether the footer is stored behind the user key, and not abbreviated.
+    /// Whether the footer is stored after the user key in full form.
     has_footer: bool,
     pub(crate) value: &'d [u8],
     value_at: u32,
-    /// Where the row begins, and the next one.
+    /// The start of the row and of the next one.
     pub(crate) at: u32,
     pub(crate) next: u32,
     /// Whether the key is stored whole.
@@ -149,7 +150,8 @@ pub(crate) struct Row<'d> {
 }
 
 impl<'d> Row<'d> {
-    /// Offers the row to a look-up of its key, which has `pin` keep the value; says whether the look-up is settled.
+    /// Offers the row to a lookup of its key; `pin` keeps the value. Returns whether the lookup is
+    /// settled.
     #[inline]
     pub(crate) fn offer_to(
         &self,
@@ -166,7 +168,7 @@ impl<'d> Row<'d> {
         lookup.offer(seqno, value_type, || pin(self.value_range()))
     }
 
-    /// The user key, put together in `scratch` if it is not stored whole.
+    /// The user key, assembled in `scratch` if it is not stored whole.
     #[inline]
     pub(crate) fn user_key<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8]
     where
@@ -181,7 +183,7 @@ impl<'d> Row<'d> {
         scratch
     }
 
-    /// Where the whole internal key is stored in one piece, and how long it is.
+    /// The position and length of the internal key if it is stored contiguously.
     #[inline]
     pub(crate) fn stored_key(&self) -> Option<(u32, u32)> {
         let whole = self.has_footer && self.prefix.is_empty();
@@ -189,7 +191,7 @@ impl<'d> Row<'d> {
         whole.then_some((self.rest_at, len))
     }
 
-    /// Puts the internal key together in `out`.
+    /// Assembles the internal key in `out`.
     pub(crate) fn key_into(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix);
@@ -197,7 +199,7 @@ impl<'d> Row<'d> {
         out.extend_from_slice(&self.footer.to_le_bytes());
     }
 
-    /// Where the value lies.
+    /// The position of the value.
     #[inline]
     pub(crate) fn value_range(&self) -> ValueRange {
         ValueRange {
@@ -206,7 +208,7 @@ impl<'d> Row<'d> {
         }
     }
 
-    /// The bytes of the internal key.
+    /// The length of the internal key.
     pub(crate) fn key_len(&self) -> usize {
         self.prefix
             .len()
@@ -223,7 +225,7 @@ impl<'d> Row<'d> {
         match order {
             KeyOrder::Bytewise => match user_key.split_at_checked(self.prefix.len()) {
                 Some((prefix, rest)) => self.prefix.cmp(prefix).then_with(|| self.rest.cmp(rest)),
-                // The shorter one cannot be equal, and precedes what it is the beginning of.
+                // The shorter one cannot be equal, and sorts before keys that it is a prefix of.
                 None => self.prefix.cmp(user_key),
             },
             KeyOrder::ReverseBytewise => self.compare_user(&KeyOrder::Bytewise, user_key).reverse(),
@@ -233,7 +235,7 @@ impl<'d> Row<'d> {
         }
     }
 
-    /// Compares the internal key with the one that `user_key` and `footer` make up.
+    /// Compares the internal key with the one composed of `user_key` and `footer`.
     #[inline]
     pub(crate) fn compare(&self, order: &KeyOrder, user_key: &[u8], footer: u64) -> Ordering {
         self.compare_user(order, user_key)
@@ -241,20 +243,21 @@ impl<'d> Row<'d> {
     }
 }
 
-/// Why there is no row at a place.
+/// The reason that there is no valid row at a position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BadRow {
     what: &'static str,
-    /// Where the row would begin.
+    /// The position at which the row would begin.
     at: u32,
-    /// The type of the entry, if there is none such.
+    /// The type of the entry, if it is unknown.
     entry_type: Option<u8>,
-    /// The row goes on at least up to here, which is behind the bytes at hand; `None` if more bytes would not mend it.
+    /// The row extends at least up to here, beyond the available bytes; `None` if more bytes would
+    /// not help.
     pub(crate) cut_off_before: Option<u64>,
 }
 
 impl BadRow {
-    /// The error, where the bytes at hand begin at `start`.
+    /// Converts to an error; the available bytes begin at `start`.
     #[cold]
     pub(crate) fn behind(self, start: u64) -> Error {
         let at = start.saturating_add(u64::from(self.at));
@@ -275,19 +278,20 @@ impl From<BadRow> for Error {
 /// The rows of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'d> {
-    /// All rows and nothing else, or some that follow each other; at most [`FILE_BYTES_MAX`] bytes.
+    /// All rows, or some consecutive ones; at most [`FILE_BYTES_MAX`] bytes.
     pub(crate) data: &'d [u8],
     pub(crate) format: RowFormat,
 }
 
 impl<'d> Rows<'d> {
-    /// Where the last row ends.
+    /// The end of the last row.
     #[inline]
     pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.data.len()).unwrap_or(u32::MAX)
     }
 
-    /// Reads the row at `at`. `base` is what is known there, and afterwards what is known behind it.
+    /// Reads the row at `at`. `base` is the state before the row, and is updated to the state after
+    /// it.
     #[inline]
     pub(crate) fn row(&self, at: u32, base: &mut Base) -> Result<Row<'d>, BadRow> {
         let mut input = self.data.get(at as usize..).unwrap_or_default();
@@ -336,7 +340,8 @@ impl<'d> Rows<'d> {
         }
     }
 
-    /// Reads what follows the lengths of the row at `at`: `len` bytes of the user key, the tail, the value.
+    /// Reads the parts after the lengths of the row at `at`: `len` bytes of the user key, the tail,
+    /// the value.
     #[inline]
     fn rest(
         &self,
@@ -389,7 +394,7 @@ impl<'d> Rows<'d> {
         })
     }
 
-    /// One of the lengths that the prefix encoding begins a row with, and its kind.
+    /// Consumes a length of the prefix encoding, with its kind.
     #[inline]
     fn take_length(&self, input: &mut &[u8], at: u32) -> Result<(u8, u32), BadRow> {
         let byte = coding::take_u8(input).map_err(|_| self.cut_off(NO_KEY_LENGTH, at, input, 1))?;
@@ -415,7 +420,7 @@ impl<'d> Rows<'d> {
         })
     }
 
-    /// There is no row at `at`, because `rest`, the last bytes of the rows, has not the bytes that it should.
+    /// The error for a row at `at` that is truncated at `rest`, the last bytes of the rows.
     #[cold]
     fn cut_off(&self, what: &'static str, at: u32, rest: &[u8], len: u64) -> BadRow {
         let end = u64::from(self.offset(rest)).saturating_add(len);
@@ -425,7 +430,7 @@ impl<'d> Rows<'d> {
         }
     }
 
-    /// Where `rest`, the last bytes of the rows, begins.
+    /// The position of `rest`, the last bytes of the rows.
     #[inline]
     fn offset(&self, rest: &[u8]) -> u32 {
         let offset = self.data.len().saturating_sub(rest.len());
@@ -433,7 +438,7 @@ impl<'d> Rows<'d> {
     }
 }
 
-/// Whether an entry of this type may stand in a table.
+/// Whether an entry of this type may occur in a table.
 #[inline]
 fn is_point(type_byte: u8) -> bool {
     ValueType::from_byte(type_byte).is_some_and(|kind| kind != ValueType::RangeDeletion)
@@ -449,10 +454,10 @@ pub(crate) fn bad(what: &'static str, at: u32) -> BadRow {
     }
 }
 
-/// The footer of a table: of version 0, which is all that RocksDB writes.
+/// The footer of a table in version 0, which is the only one RocksDB writes.
 ///
 /// # Errors
-/// `InvalidArgument` if the handle takes too many bytes; it is that of no file.
+/// `InvalidArgument` if the handle takes too many bytes, which no file's does.
 pub(crate) fn legacy_footer(metaindex: BlockHandle) -> Result<Vec<u8>> {
     let magic = TableKind::Plain.legacy_magic().unwrap_or_default();
     let mut footer = metaindex.to_vec();
@@ -466,7 +471,7 @@ pub(crate) fn legacy_footer(metaindex: BlockHandle) -> Result<Vec<u8>> {
     Ok(footer)
 }
 
-/// Appends one of the lengths that the prefix encoding begins a row with.
+/// Appends a length of the prefix encoding.
 fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     match u8::try_from(len) {
         Ok(len) if len < INLINE_LENGTH_MAX => out.push(kind << KIND_SHIFT | len),
@@ -477,7 +482,7 @@ fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     }
 }
 
-/// Appends what follows the lengths: `rest` of the user key, the tail, the value.
+/// Appends the parts after the lengths: `rest` of the user key, the tail, the value.
 fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result<()> {
     out.extend_from_slice(rest);
     if footer == SHORT_FOOTER {
@@ -490,13 +495,13 @@ fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result
     Ok(())
 }
 
-/// Encodes rows: what it must remember of those before.
+/// Encodes rows, keeping the state of preceding ones.
 #[derive(Debug)]
 pub(crate) struct RowEncoder {
     format: RowFormat,
-    /// A key is written whole after so many of its prefix; at least 1.
+    /// The number of keys of a prefix after which a key is stored whole; at least 1.
     whole_interval: u64,
-    /// The rows since the last whole key, that one included; 0 before the first row.
+    /// The rows since the last whole key, including that one; 0 before the first row.
     since_whole: u64,
     last_prefix: Vec<u8>,
 }
@@ -511,7 +516,7 @@ impl RowEncoder {
         }
     }
 
-    /// Appends a row. `prefix`, the beginning of `user_key`, matters to the prefix encoding only.
+    /// Appends a row. `prefix`, the beginning of `user_key`, matters only to the prefix encoding.
     ///
     /// # Errors
     /// `InvalidArgument` if key or value have 4 GiB or more.

@@ -1,11 +1,12 @@
-//! The index that is made when a plain table without a stored one is opened: a hash table of slots.
+//! The hash index that is built when a plain table without a stored index is opened.
 //!
-//! A stored index has a bucket for several prefixes, so a search compares rows to tell them apart, each of which is a
-//! cache miss, and a filter in front of it is one more. Here every slot holds the whole hash beside the row: a search
-//! reads a cache line of slots, and then the row of the key, or nothing. A filter would add nothing.
+//! A stored index has a bucket for several prefixes, so a search compares rows to distinguish them,
+//! each of which is a cache miss; a filter before it costs another. Here every slot stores the
+//! whole hash with the row: a search reads one cache line of slots, and then the row of the key, or
+//! nothing. A filter would add nothing.
 //!
-//! Slots are probed one after the other from the one that the hash falls to; one slot at least is empty. Rows that have
-//! the same hash, those of one prefix mostly, are listed apart.
+//! Slots are probed linearly from the home of the hash; at least one slot is empty. Rows with the
+//! same hash, usually those of one prefix, are in a separate list.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -17,22 +18,22 @@ use koeldb_base::{Error, Result};
 use super::index::{LIST, Listed, NO_ROW, PlainIndex, Record, WORD};
 use crate::block_based::block::prefetch_item;
 
-/// The largest share of slots that are used.
+/// The largest load factor.
 const LOAD_MAX: f64 = 0.75;
 
 /// The index of a plain table.
 #[derive(Debug)]
 pub(crate) enum RowIndex {
-    /// In the file.
+    /// Stored in the file.
     Stored(PlainIndex),
-    /// Made when the table was opened, of prefixes.
+    /// Built over prefixes when the table was opened.
     Made(HashSlots),
-    /// None: in a table without prefixes keys are found through the marks, made when it was opened.
+    /// None: in a table without prefixes keys are found through the marks, built at open.
     Marks,
 }
 
 impl RowIndex {
-    /// What is known of the prefix of this hash.
+    /// Finds the rows of the prefix with this hash.
     #[inline]
     pub(crate) fn find(&self, hash: u32) -> Result<Listed<'_>> {
         match self {
@@ -42,7 +43,7 @@ impl RowIndex {
         }
     }
 
-    /// Begins to fetch what [`RowIndex::find`] will look at first.
+    /// Prefetches the first memory that [`RowIndex::find`] reads.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         match self {
@@ -62,12 +63,12 @@ impl RowIndex {
     }
 }
 
-/// A hash, and the row or the list of rows that have it.
+/// A hash, and the row or the list of rows with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 struct Slot {
     hash: u32,
-    /// As a bucket of a stored index.
+    /// In the form of a bucket of a stored index.
     value: u32,
 }
 
@@ -75,12 +76,12 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct HashSlots {
     slots: Box<[Slot]>,
-    /// Lists: how many, and so many offsets in ascending order.
+    /// The lists: a count, and as many offsets in ascending order.
     lists: Vec<[u8; WORD]>,
 }
 
 impl HashSlots {
-    /// The slots of rows, of which so many begin a prefix, in the order of their offsets.
+    /// Builds the slots of rows in order of their offsets, `prefix_count` of which begin a prefix.
     ///
     /// # Errors
     /// `NotSupported` if the lists have 2^31 words or more.
@@ -123,7 +124,7 @@ impl HashSlots {
         Ok(made)
     }
 
-    /// Makes a list of the row in a slot and of those behind it, which have the same slot.
+    /// Makes a list of the row in a slot and of later ones with the same slot.
     fn list(&mut self, rows: &[(u32, u32)]) -> Result<()> {
         let slot = rows
             .first()
@@ -142,16 +143,16 @@ impl HashSlots {
         Ok(())
     }
 
-    /// Where the search for a hash begins.
+    /// The slot at which the search for a hash begins.
     #[inline]
     fn home(&self, hash: u32) -> usize {
-        // The hash of nearby prefixes differs in its low bits most.
+        // The hashes of similar prefixes differ mainly in the low bits.
         let spread = hash.wrapping_mul(0x9e37_79b1);
         let product = u64::from(spread).wrapping_mul(self.slots.len() as u64);
         koeldb_base::coding::to_usize(product >> 32)
     }
 
-    /// The slot that has a hash, or the empty one where it would be.
+    /// The slot with a hash, or the empty one where it would be inserted.
     #[inline]
     fn slot_of(&self, hash: u32) -> usize {
         let mut at = self.home(hash);
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few hashes, so that they meet in slots and share lists.
+        /// Few hashes, so that they collide in slots and share lists.
         #[test]
         fn every_hash_is_found_with_its_rows_and_no_other(
             hashes in prop::collection::vec(0_u32..60, 0..90),

@@ -8,10 +8,10 @@
 //! list:    varint32 rows | fixed32 offset [rows], ascending
 //! ```
 //!
-//! Of each prefix the first row is listed and then one of every few. The bucket of a prefix is its hash modulo
-//! the buckets; without a prefix extractor there is one bucket and one prefix, the empty one. Lists stand in
-//! the order of the buckets and fill the block (`table/plain/plain_table_index.cc`, RocksDB 11.9;
-//! `docs/formats/plain-table.md`).
+//! Of each prefix the first row is listed and then one of every few. The bucket of a prefix is its
+//! hash modulo the number of buckets; without a prefix extractor there is one bucket and one
+//! prefix, the empty one. Lists are in bucket order and fill the block
+//! (`table/plain/plain_table_index.cc`, RocksDB 11.9; `docs/formats/plain-table.md`).
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -24,14 +24,14 @@ use koeldb_base::{Error, Result};
 use super::bloom::hash;
 use crate::block_based::block::{BlockBytes, prefetch};
 
-/// The bucket of no row.
+/// An empty bucket.
 pub(super) const NO_ROW: u32 = 0x7fff_ffff;
-/// Marks a bucket of several rows.
+/// The flag of a bucket with several rows.
 pub(super) const LIST: u32 = 0x8000_0000;
-/// The bytes of an offset.
+/// The size of an offset.
 pub(super) const WORD: usize = 4;
 
-/// A hash index that is searched.
+/// A hash index ready for queries.
 #[derive(Debug)]
 pub(crate) struct PlainIndex {
     bytes: BlockBytes,
@@ -40,22 +40,22 @@ pub(crate) struct PlainIndex {
     lists_at: usize,
 }
 
-/// What the index knows of a hash.
+/// The index's rows for a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed<'i> {
     /// No row has it.
     None,
-    /// Rows that have it begin here.
+    /// Rows with it begin here.
     Row(u32),
     /// Rows of this and other prefixes begin at these offsets.
     Rows(&'i [[u8; WORD]]),
 }
 
 impl PlainIndex {
-    /// Parses an index over rows that end at `rows_end`, and checks all of it.
+    /// Parses an index over rows that end at `rows_end`, and validates all of it.
     ///
     /// # Errors
-    /// `Corruption` if something does not fit.
+    /// `Corruption` if it is inconsistent.
     pub(crate) fn parse(bytes: BlockBytes, rows_end: u32) -> Result<Self> {
         let index = Self::parse_header(bytes)?;
         index.check(rows_end)?;
@@ -127,7 +127,7 @@ impl PlainIndex {
             .ok_or_else(outside)
     }
 
-    /// Begins to fetch what [`PlainIndex::find`] will look at first.
+    /// Prefetches the first memory that [`PlainIndex::find`] reads.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         let bucket = hash.checked_rem(self.bucket_count).unwrap_or(0) as usize;
@@ -135,7 +135,7 @@ impl PlainIndex {
         prefetch(self.bytes.as_slice(), at);
     }
 
-    /// What the index knows of the prefix of this hash.
+    /// Finds the rows of the prefix with this hash.
     #[inline]
     pub(crate) fn find(&self, hash: u32) -> Result<Listed<'_>> {
         self.bucket(hash.checked_rem(self.bucket_count).unwrap_or(0))
@@ -172,21 +172,21 @@ fn outside() -> Error {
     Error::corruption("an index with a list outside of it")
 }
 
-/// An index that is built, row by row.
+/// Builds an index, row by row.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
-    /// The rows of one prefix from one record to the next; 0 and 1 mean the same.
+    /// The number of rows of one prefix from one record to the next; 0 and 1 are equivalent.
     sparseness: u64,
     records: Vec<Record>,
     prefix_count: u32,
     last_prefix: Vec<u8>,
     last_hash: u32,
-    /// The rows of the last prefix.
+    /// The number of rows of the last prefix.
     rows_of_prefix: u64,
     is_due: bool,
 }
 
-/// A listed row: the hash of its prefix, and where it begins.
+/// A listed row: the hash of its prefix, and its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) hash: u32,
@@ -206,8 +206,10 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds the row at `offset`, behind all others. One that cannot be read by itself is not listed; the next
-    /// one that can be is, in its place. Says whether the row begins a prefix, and of which hash.
+    /// Adds the row at `offset`, after all others; returns its prefix's hash if it begins a prefix.
+    ///
+    /// A row that cannot be decoded by itself is not listed; the next one that can is listed
+    /// instead.
     #[inline]
     pub(crate) fn add(&mut self, prefix: &[u8], offset: u32, is_readable: bool) -> Option<u32> {
         let is_new = self.prefix_count == 0 || self.last_prefix != prefix;
@@ -238,13 +240,14 @@ impl IndexBuilder {
         &self.records
     }
 
-    /// The prefixes added.
+    /// The number of prefixes added.
     pub(crate) fn prefix_count(&self) -> u32 {
         self.prefix_count
     }
 
-    /// The buckets that the prefixes added so far should have for this share of them in use. A ratio of 0 or
-    /// less stands for one bucket.
+    /// The number of buckets for the prefixes so far at this load factor.
+    ///
+    /// A ratio of 0 or less means one bucket.
     pub(crate) fn bucket_count(&self, ratio: f64) -> u32 {
         if ratio <= 0.0 {
             return 1;
@@ -259,9 +262,10 @@ impl IndexBuilder {
         count.saturating_add(1)
     }
 
-    /// At most so many bytes the block will have.
+    /// An upper bound of the size of the block.
     pub(crate) fn estimated_bytes(&self, bucket_count: u32) -> u64 {
-        // Two numbers; an offset for each bucket; a list has at least two rows, and its length takes 5 bytes.
+        // Two numbers; an offset for each bucket; a list has at least two rows, and its length
+        // takes 5 bytes.
         let rows = (self.records.len() as u64).saturating_mul(WORD as u64);
         let lengths = (self.records.len() as u64 / 2)
             .min(u64::from(bucket_count))
@@ -273,7 +277,7 @@ impl IndexBuilder {
             .saturating_add(10)
     }
 
-    /// The block.
+    /// Encodes the block.
     ///
     /// # Errors
     /// `NotSupported` if its lists have 2 GiB or more.
@@ -293,7 +297,7 @@ impl IndexBuilder {
         let buckets_at = block.len();
         let lists_at = buckets_at.saturating_add(counts.len().saturating_mul(WORD));
         let mut lists_bytes = 0_u64;
-        // Each count becomes the place of the bucket's next offset in the block.
+        // Each count becomes the position of the bucket's next offset in the block.
         let mut places = Vec::with_capacity(counts.len());
         for (bucket, &count) in counts.iter().enumerate() {
             let (value, place) = match count {

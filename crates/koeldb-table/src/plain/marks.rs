@@ -1,10 +1,11 @@
-//! Places in the rows of a table from which they can be read: one in every few rows, in the order of the keys.
+//! Marks: positions in key order from which rows can be decoded, one in every few rows.
 //!
-//! A row alone does not say where the one before it begins, nor what its key begins with. The marks of a table
-//! say both of some rows; they are made once, by reading all rows, when the first cursor needs them, and shared.
+//! A row alone does not tell where the preceding one begins, nor the prefix of its key. The marks
+//! of a table record both for some rows; they are built once, by reading all rows, when the first
+//! cursor needs them, and shared.
 //!
-//! In bytewise order all keys begin with what the first and the last one have in common; the eight bytes behind that
-//! stand beside each mark as a number, so that a search reads few rows.
+//! In bytewise order all keys share the common prefix of the first and the last one; the eight
+//! bytes after it are stored with each mark as a number, so that a search reads few rows.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -18,15 +19,15 @@ use koeldb_base::{KeyOrder, Result};
 
 use super::format::{Base, Row, Rows};
 
-/// The rows from one mark to the next: a mark takes 16 bytes.
+/// The number of rows from one mark to the next: a mark takes 16 bytes.
 const ROWS_PER_MARK: usize = 16;
 
-/// A place that a row can be read from.
+/// A position from which a row can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Where the row begins.
+    /// The start of the row.
     pub(crate) at: u32,
-    /// What is known there.
+    /// The decoding state there.
     pub(crate) base: Base,
 }
 
@@ -43,14 +44,15 @@ impl Mark {
 pub(crate) struct Marks {
     marks: Vec<Mark>,
     row_count: usize,
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     common: Vec<u8>,
-    /// The bytes behind that, of the key of each mark; empty in other orders than the bytewise one.
+    /// The bytes after that prefix in the key of each mark; empty in other orders than the bytewise
+    /// one.
     heads: Vec<u64>,
 }
 
 impl Marks {
-    /// Notes the next row.
+    /// Adds the next row.
     pub(crate) fn add(&mut self, mark: Mark) {
         if self.row_count.is_multiple_of(ROWS_PER_MARK) {
             self.marks.push(mark);
@@ -58,7 +60,7 @@ impl Marks {
         self.row_count = self.row_count.saturating_add(1);
     }
 
-    /// Notes how the keys begin, after the last row.
+    /// Determines the common prefix of the keys, after the last row.
     pub(crate) fn finish(&mut self, rows: Rows<'_>, order: &KeyOrder) -> Result<()> {
         let (true, Some(&first), Some(&last)) =
             (order.is_bytewise(), self.marks.first(), self.marks.last())
@@ -89,8 +91,9 @@ impl Marks {
         Ok(())
     }
 
-    /// The last mark at or before the internal key of `user_key` and `footer`, or the first one. `None` if there
-    /// are no rows.
+    /// The last mark at or before the internal key of `user_key` and `footer`, or the first mark.
+    ///
+    /// `None` if there are no rows.
     pub(crate) fn before_key(
         &self,
         rows: Rows<'_>,
@@ -104,7 +107,8 @@ impl Marks {
         })
     }
 
-    /// The same, where `compare` tells how the row at a mark compares with the internal key.
+    /// Finds the mark of [`Marks::before_key`]; `compare` compares the row at a mark with the
+    /// internal key.
     #[inline]
     pub(crate) fn before_key_by<E>(
         &self,

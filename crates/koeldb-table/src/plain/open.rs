@@ -1,7 +1,8 @@
-//! Opening a plain table: from the footer to rows, index and filter.
+//! Opens a plain table: footer, rows, index and filter.
 //!
-//! RocksDB's format has no checksums; tables written here have their own. In others what is said twice is compared:
-//! where the rows end, how many there are, and how long keys and values are together.
+//! RocksDB's format has no checksums; tables written by KoelDB have their own. In others redundant
+//! information is compared: the end of the rows, their number, and the total length of keys and
+//! values.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -31,15 +32,16 @@ use crate::properties::TableProperties;
 use crate::reader::TableReadContext;
 use crate::span_checksums::SpanChecksums;
 
-/// The longest metaindex or properties block accepted.
+/// The largest metaindex or properties block accepted.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 
 impl PlainTableReader {
     /// Opens a table whose footer was decoded.
     ///
     /// # Errors
-    /// `Corruption` if the file is damaged or not what is expected of it; `InvalidArgument` if it was written in
-    /// another order or with another prefix extractor; `NotSupported` if it is too large.
+    /// `Corruption` if the file is damaged or not the expected one; `InvalidArgument` if it was
+    /// written in another order or with another prefix extractor; `NotSupported` if it is too
+    /// large.
     pub(crate) fn open(
         file: Arc<dyn RandomAccessFile>,
         footer: &Footer,
@@ -59,7 +61,7 @@ impl PlainTableReader {
 
 struct Opening<'c> {
     file: Arc<dyn RandomAccessFile>,
-    /// Where the footer begins.
+    /// The offset of the footer.
     blocks_end: u64,
     context: &'c TableReadContext,
 }
@@ -87,7 +89,7 @@ impl Opening<'_> {
         let checksums = SpanChecksums::read(&*self.file, &metaindex, &properties, self.blocks_end)?;
         if let Some(checksums) = &checksums {
             checksums.verify_rest(&*self.file)?;
-            // A mapped file is not read through at once: `verify_checksums` does that.
+            // A mapped file is not read entirely now: `verify_checksums` does that.
             if self.file.mapped().is_none() {
                 checksums.verify_data(|start, len| piece(&data, start, len))?;
             }
@@ -108,6 +110,7 @@ impl Opening<'_> {
         if options.full_scan {
             return Ok(reader);
         }
+        let hashes = reader.order.equal_keys_have_equal_bytes();
         match reader.metaindex.get(INDEX_BLOCK) {
             Some(handle) => {
                 let rows_end = reader.rows().end();
@@ -117,6 +120,7 @@ impl Opening<'_> {
             }
             None => reader.make_index(options)?,
         }
+        reader.bloom = reader.bloom.filter(|_| hashes);
         Ok(reader)
     }
 
@@ -140,7 +144,7 @@ impl Opening<'_> {
         self.context.check_unique_id(properties)
     }
 
-    /// What index and filter of the table know prefixes by.
+    /// The prefix extractor of the table's index and filter.
     fn prefix_extractor(
         &self,
         properties: &TableProperties,
@@ -148,9 +152,9 @@ impl Opening<'_> {
         let given = self.context.prefix_extractor.clone();
         let written = properties.prefix_extractor_name.as_slice();
         match (written, given) {
-            // Made with whole keys, and so is a stored index.
+            // Built with whole keys, like a stored index.
             (b"nullptr", _) => Ok(None),
-            // Old releases do not say.
+            // Old releases do not record it.
             (b"", given) => Ok(given),
             (written, Some(given)) if written == given.name().as_bytes() => Ok(Some(given)),
             _ if self.context.plain.full_scan => Ok(None),
@@ -203,7 +207,7 @@ impl Opening<'_> {
         PlainBloom::stored(self.bytes(handle)?, lines).map(Some)
     }
 
-    /// A block of names and values.
+    /// Reads a block of names and values.
     fn entries(&self, handle: BlockHandle) -> Result<Block> {
         if handle.size > METADATA_BYTES_MAX {
             return Err(Error::corruption(format!(
@@ -214,7 +218,7 @@ impl Opening<'_> {
         Block::parse(self.bytes(handle)?)
     }
 
-    /// The bytes of a block, which has no trailer: where they are mapped, or a copy.
+    /// The bytes of a block, which has no trailer: mapped in place, or a copy.
     fn bytes(&self, handle: BlockHandle) -> Result<BlockBytes> {
         let end = handle.offset.checked_add(handle.size);
         let len = u32::try_from(handle.size).ok();
@@ -265,7 +269,9 @@ fn row_format(properties: &TableProperties) -> Result<RowFormat> {
 }
 
 impl PlainTableReader {
-    /// Makes index and filter of a table that has none stored, from all rows. An index of prefixes needs no filter.
+    /// Builds the index, or marks and filter, of a table without a stored index, from all rows.
+    ///
+    /// An index of prefixes needs no filter.
     fn make_index(&mut self, options: &PlainReadOptions) -> Result<()> {
         let mut scratch = Vec::new();
         if let Some(extractor) = self.prefix_extractor.clone() {
@@ -281,7 +287,7 @@ impl PlainTableReader {
             self.index = Some(RowIndex::Made(slots));
             return Ok(());
         }
-        // A row takes at least two bytes; the property is not to be trusted with an allocation.
+        // A row takes at least two bytes; the property must not size an allocation unchecked.
         let rows_max = (self.data.len() as u64).div_ceil(2);
         let count = self.properties.entry_count.min(rows_max);
         let mut bloom = BloomBuilder::new(count, options.bloom_bits_per_key, true);

@@ -1,11 +1,13 @@
-//! A plain table that is neither mapped nor held in memory: point reads fetch the pieces that rows lie in.
+//! A plain table neither mapped nor held in memory: point reads fetch pieces of it through the
+//! block cache.
 //!
-//! That is a table read around the page cache. It is read through when it is opened; index, filter and marks stay, and the
-//! rows do not. A piece is a block like others: the block cache keeps it, and its checksum is verified when it is read, if
-//! the table has any. A look-up reads rows, from one that index or marks name, in a window of neighbouring pieces,
-//! which grows up to where a row says it ends; one that says it is longer than all were when the table was opened is damaged.
-//! Scans, and checks of the whole, load the table first; so do look-ups for which rows would have to be read backwards: of
-//! keys without a prefix, where others have one. Point reads then use what was loaded.
+//! This is a table read with direct I/O. It is read once at open; index, filter and marks stay in
+//! memory, the rows do not. A piece is a block like others: the block cache keeps it, and its
+//! checksum is verified when it is read, if the table has any. A lookup reads rows, from one that
+//! index or marks find, in a window of adjacent pieces, which grows up to the declared end of a
+//! row; a row longer than all were at open is corrupt. Scans, and checks of the whole table, load
+//! the table first; so do lookups that would read rows backwards: of keys without a prefix, in a
+//! table with prefixes. Point reads then use the loaded table.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -34,30 +36,30 @@ use crate::reader::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
 use crate::span_checksums::SpanChecksums;
 
-/// The bytes of a piece of a table that has no checksums.
+/// The size of a piece of a table without checksums.
 const PIECE_BYTES: u64 = 4 << 10;
 
-/// An open plain table of whose rows none is held. Shared by threads.
+/// An open plain table whose rows are not held in memory. Shared by threads.
 pub struct PagedPlain {
     /// The table without its rows.
     frame: PlainTableReader,
     piece_bytes: u64,
-    /// So long is the longest row, or all of them together if some are damaged.
+    /// The length of the longest row, or of all together if some are damaged.
     row_bytes_max: u64,
-    /// Its blocks are pieces of the rows and end where these do.
+    /// Its blocks are pieces of the rows and end with them.
     file: Arc<TableFile>,
     footer: Footer,
     context: TableReadContext,
-    /// The table in memory, since somebody scanned it.
+    /// The table in memory, once a scan has loaded it.
     whole: LoadOnce<Arc<PlainTableReader>>,
 }
 
-/// Neighbouring pieces of the rows.
+/// Adjacent pieces of the rows.
 struct Window {
-    /// Where the first one begins.
+    /// The offset of the first piece.
     start: u64,
     pieces: Vec<Arc<CachedBlock>>,
-    /// Their bytes, if there are several.
+    /// Their concatenated bytes, if there are several.
     joined: Vec<u8>,
 }
 
@@ -69,12 +71,12 @@ impl Window {
         }
     }
 
-    /// Where the last one ends.
+    /// The end of the last piece.
     fn end(&self) -> u64 {
         self.start.saturating_add(self.bytes().len() as u64)
     }
 
-    /// The bytes of a row, made to outlive the window.
+    /// Pins bytes of a row, to outlive the window.
     fn pin(&self, range: ValueRange) -> PinnedSlice {
         if let [only] = self.pieces.as_slice() {
             return only.bytes().pin(range);
@@ -87,7 +89,7 @@ impl Window {
     }
 }
 
-/// A row to begin with, in a window that it lies in.
+/// A row to begin with, and the window that contains it.
 struct Start {
     window: Window,
     at: u64,
@@ -102,7 +104,7 @@ impl PagedPlain {
     /// Opens a table with this footer.
     ///
     /// # Errors
-    /// As `PlainTableReader::open`.
+    /// See `PlainTableReader::open`.
     pub(crate) fn open(
         file: Arc<dyn RandomAccessFile>,
         footer: Footer,
@@ -128,7 +130,7 @@ impl PagedPlain {
         })
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         self.frame.properties()
@@ -140,7 +142,7 @@ impl PagedPlain {
         self.frame.metaindex()
     }
 
-    /// The table in memory, loaded if nobody needed it before.
+    /// The table in memory; loads it on first use.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
@@ -151,13 +153,13 @@ impl PagedPlain {
         })
     }
 
-    /// How the rows are laid out.
+    /// The layout of the rows.
     #[must_use]
     pub fn format(&self) -> RowFormat {
         self.frame.format()
     }
 
-    /// As `PlainTableReader::may_contain`.
+    /// Implements `PlainTableReader::may_contain`.
     ///
     /// # Errors
     /// `Corruption` if the index is damaged.
@@ -165,18 +167,18 @@ impl PagedPlain {
         self.frame.may_contain(user_key)
     }
 
-    /// The memory held as long as the table is open.
+    /// The memory held while the table is open.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let whole = self.loaded().map_or(0, PlainTableReader::memory_bytes);
         self.frame.memory_bytes().saturating_add(whole)
     }
 
-    /// The table in memory, if somebody needed it before: point reads then need no pieces.
+    /// The table in memory, if it was loaded: point reads then need no pieces.
     pub(crate) fn loaded(&self) -> Option<&PlainTableReader> {
         self.whole.get().map(|whole| &**whole)
     }
 
-    /// As `TableReader::search`, while the table is not loaded.
+    /// Implements `TableReader::search` while the table is not loaded.
     pub(crate) fn search<S: BlockSource>(
         &self,
         lookup: &mut Lookup,
@@ -221,7 +223,7 @@ impl PagedPlain {
         }
     }
 
-    /// A marked row from which on the internal key `target` is found; `None` if there are no rows.
+    /// A marked row from which the internal key `target` is found; `None` if there are no rows.
     fn marked<S: BlockSource>(
         &self,
         target: &[u8],
@@ -239,8 +241,9 @@ impl PagedPlain {
         }
     }
 
-    /// A row that the index lists under `hash` and from which on the internal key `target` is found, if it is there. With
-    /// `wanted`, the row has this prefix, or there is none.
+    /// A row listed under `hash` from which the internal key `target` is found, if it is present.
+    ///
+    /// With `wanted`, the row has this prefix, or the result is `None`.
     fn listed<S: BlockSource>(
         &self,
         index: &RowIndex,
@@ -275,7 +278,7 @@ impl PagedPlain {
         if found.is_some() || next >= offsets.len() {
             return Ok(found);
         }
-        // The row at `low` ends the prefix before; the target may still be the first of its own.
+        // The row at `low` ends the preceding prefix; the target may still be the first of its own.
         self.with_prefix(offset_at(next), wanted, source)
     }
 
@@ -312,7 +315,7 @@ impl PagedPlain {
         })
     }
 
-    /// Offers the rows of a look-up's key, of which none is before the row to begin with.
+    /// Offers the rows of a lookup's key, none of which is before the first row.
     fn offer_rows<S: BlockSource>(
         &self,
         mut start: Start,
@@ -338,15 +341,16 @@ impl PagedPlain {
             if start.at >= self.file.blocks_end {
                 return Ok(());
             }
-            // Where keys are whole, what was read is not needed any more.
+            // If keys are stored whole, earlier pieces are not needed any more.
             if start.at >= start.window.end() && frame.format.encoding == Encoding::Plain {
                 start = self.start(start.at, source)?;
             }
         }
     }
 
-    /// Shows the row at `start.at` to `read`, in a window that has all of it. `base` is what is known there, and afterwards
-    /// what is known behind it.
+    /// Passes the row at `start.at` to `read`, growing the window to contain it.
+    ///
+    /// `base` is the state before the row, and is updated to the state after it.
     fn row<S: BlockSource, T>(
         &self,
         start: &mut Start,
@@ -376,14 +380,15 @@ impl PagedPlain {
                 Some(end) if end <= end_max => {
                     let wished = match self.frame.format.encoding {
                         Encoding::Plain => end,
-                        // The window stays for rows behind this one: not each is to wait for a read of its own.
+                        // The window also serves later rows, so that not each waits for a separate
+                        // read.
                         Encoding::Prefix => {
                             let twice = window.end().saturating_sub(window.start).saturating_mul(2);
                             end.max(twice).min(left)
                         }
                     };
                     match self.grow(window, wished, source) {
-                        // What lies behind the row is no concern of it.
+                        // Damage after the row does not concern it.
                         Err(Fault::Error(_)) if wished > end => self.grow(window, end, source)?,
                         grown => grown?,
                     }
@@ -404,7 +409,8 @@ impl PagedPlain {
         Ok(Start { window, at })
     }
 
-    /// Makes a window go on up to `end`, counted from where it begins. If pieces are to be waited for, all of them are asked for.
+    /// Extends a window up to `end`, relative to its start. If pieces are missing, all are
+    /// requested.
     fn grow<S: BlockSource>(
         &self,
         window: &mut Window,
@@ -453,7 +459,7 @@ impl PagedPlain {
     }
 }
 
-/// The bytes of the longest row; all bytes if not all rows can be read.
+/// The length of the longest row; the total length if not all rows can be decoded.
 fn longest_row(rows: Rows<'_>) -> u64 {
     let (mut at, mut base, mut longest) = (0, Base::NONE, 0);
     while at < rows.end() {

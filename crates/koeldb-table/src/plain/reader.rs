@@ -1,13 +1,15 @@
 //! Point reads in a plain table.
 //!
 //! ```text
-//! prefix -> hash -> slot, or Bloom filter and bucket -> (binary search of its rows) -> rows, one by one
+//! prefix -> hash -> slot, or Bloom filter and bucket -> (binary search of its rows)
+//!        -> rows, one by one
 //! key, without prefixes -> Bloom filter -> mark -> rows, one by one
 //! ```
 //!
-//! Rows are compared one by one from a listed row that is not behind the wanted key, or the first of its prefix.
-//! Wherever a listed row lies before the key, the rows from there on hold it if the table does, in whatever
-//! order prefixes come. Keys without a prefix, in a table with prefixes, are found through the `Marks`.
+//! Rows are compared one by one from a listed row that is not after the wanted key, or the first of
+//! its prefix. If a listed row is before the key, the rows after it contain the key if the table
+//! does, in any order of prefixes. Keys without a prefix, in a table with prefixes, are found
+//! through the `Marks`.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -32,17 +34,18 @@ use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::SpanChecksums;
 
-/// How plain tables are read.
+/// The settings for reading plain tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainReadOptions {
-    /// Bits for each prefix, or each key where there are no prefixes, of a filter that is made when a table
-    /// without a stored index is opened; 0 makes none.
+    /// Bits per prefix, or per key without prefixes, of a filter built at open; 0 builds none.
+    ///
+    /// A filter is built for a table without a stored index.
     pub bloom_bits_per_key: u32,
-    /// Prefixes for each slot of an index that is made then, at most three quarters.
+    /// The load factor of an index built at open, at most three quarters.
     pub hash_table_ratio: f64,
-    /// One row in so many of the same prefix is listed in such an index; 0 and 1 list all.
+    /// One in this many rows of a prefix is listed in an index built at open; 0 and 1 list all.
     pub index_sparseness: u64,
-    /// Neither index nor filter is made or read, and single keys cannot be looked up.
+    /// Neither index nor filter is built or read, and point lookups fail.
     pub full_scan: bool,
 }
 
@@ -60,7 +63,7 @@ impl Default for PlainReadOptions {
 /// An open plain table.
 pub struct PlainTableReader {
     pub(super) order: KeyOrder,
-    /// What index and filter know prefixes by; `None` if they know keys.
+    /// The prefix extractor of index and filter; `None` if they use whole keys.
     pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     pub(super) format: RowFormat,
     /// All rows and nothing else.
@@ -84,21 +87,21 @@ impl fmt::Debug for PlainTableReader {
     }
 }
 
-/// So many look-ups of a batch are under way together.
+/// The number of lookups of a batch in progress together.
 const GROUP: usize = 16;
 
-/// How a key is looked for.
+/// The search path of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// The filter knows keys, of which this is the hash; the index has one bucket.
+    /// The filter uses keys; this is the key's hash. The index has one bucket.
     Key(u32),
-    /// Filter and index know prefixes, of which this is the hash.
+    /// Filter and index use prefixes; this is the prefix's hash.
     Prefix(u32),
-    /// The key has no prefix, and the table knows prefixes.
+    /// The key has no prefix, in a table with prefixes.
     Marks,
 }
 
-/// A row that was found, and what is known behind it.
+/// A row, and the decoding state after it.
 pub(super) type Found<'d> = (Row<'d>, Base);
 
 impl PlainTableReader {
@@ -110,11 +113,11 @@ impl PlainTableReader {
         }
     }
 
-    /// As `TableReader::search`.
+    /// Implements `TableReader::search`.
     ///
     /// # Errors
-    /// `Corruption` if rows are damaged; `InvalidArgument` if the table is open for scans only; what the look-up
-    /// refuses.
+    /// `Corruption` if rows are damaged; `InvalidArgument` if the table is open for scans only; the
+    /// errors of the lookup.
     #[inline]
     pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
         self.search_rows(lookup)
@@ -139,7 +142,7 @@ impl PlainTableReader {
         self.search_route(lookup, route)
     }
 
-    /// How a key is looked for.
+    /// The search path of a key.
     #[inline]
     pub(super) fn route(&self, user_key: &[u8]) -> Route {
         match &self.prefix_extractor {
@@ -151,7 +154,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Whether the filter lets a key pass.
+    /// Whether the filter admits a key.
     #[inline]
     pub(super) fn is_open_to(&self, route: Route) -> bool {
         match route {
@@ -160,7 +163,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Searches for a key that the filter let pass.
+    /// Searches for a key that the filter admitted.
     #[inline]
     fn search_route(&self, lookup: &mut Lookup, route: Route) -> Result<()> {
         let Some(index) = &self.index else {
@@ -193,8 +196,9 @@ impl PlainTableReader {
             .is_none_or(|bloom| bloom.may_contain(hash()))
     }
 
-    /// A row that the index lists under `hash` and from which on the internal key `target` is found, if it is
-    /// there. With `wanted`, the row has this prefix, or there is none.
+    /// A row listed under `hash` from which the internal key `target` is found, if it is present.
+    ///
+    /// With `wanted`, the row has this prefix, or the result is `None`.
     #[inline]
     pub(super) fn listed_row(
         &self,
@@ -214,7 +218,7 @@ impl PlainTableReader {
             Listed::None => Ok(None),
             Listed::Row(offset) => {
                 let found = whole_row(rows, offset)?;
-                // The row of the very key needs no look at its prefix.
+                // If the row has the key itself, its prefix need not be checked.
                 let (user_key, _) = footer_of(target);
                 let is_key = found.0.compare_user(&self.order, user_key).is_eq();
                 Ok((is_key || has_prefix(&found.0)).then_some(found))
@@ -226,7 +230,8 @@ impl PlainTableReader {
                     let offset = offsets.get(index).copied().unwrap_or([0xff; 4]);
                     whole_row(rows, u32::from_le_bytes(offset))
                 };
-                // The row at `low` is before the target, or the first; the one at `high` is not before it.
+                // The row at `low` is before the target, or the first; the one at `high` is not
+                // before it.
                 while high.saturating_sub(low) > 1 {
                     let mid = low.midpoint(high);
                     let (row, _) = row_at(mid)?;
@@ -240,7 +245,8 @@ impl PlainTableReader {
                 if has_prefix(&found.0) {
                     return Ok(Some(found));
                 }
-                // The row at `low` ends the prefix before; the target may still be the first of its own.
+                // The row at `low` ends the preceding prefix; the target may still be the first of
+                // its own.
                 let next = low.saturating_add(1);
                 if next >= offsets.len() {
                     return Ok(None);
@@ -251,8 +257,10 @@ impl PlainTableReader {
         }
     }
 
-    /// A row from which on the internal key `target` is found, in a table without prefixes. Where the marks are made
-    /// they stand for the one bucket of the index: most of the way then is among numbers.
+    /// A row from which the internal key `target` is found, in a table without prefixes.
+    ///
+    /// If the marks are built they replace the one bucket of the index: most of the search then
+    /// compares numbers.
     #[inline]
     pub(super) fn row_before(&self, index: &RowIndex, target: &[u8]) -> Result<Option<Found<'_>>> {
         match self.marks.get() {
@@ -261,7 +269,7 @@ impl PlainTableReader {
         }
     }
 
-    /// A marked row from which on the internal key `target` is found; `None` if there are no rows.
+    /// A marked row from which the internal key `target` is found; `None` if there are no rows.
     pub(super) fn marked_row(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
         let rows = self.rows();
         let (user_key, footer) = footer_of(target);
@@ -275,7 +283,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Offers the rows of a look-up's key, of which none is before the found row.
+    /// Offers the rows of a lookup's key, none of which is before the found row.
     #[inline]
     fn offer_rows(&self, found: Found<'_>, lookup: &mut Lookup) -> Result<()> {
         let rows = self.rows();
@@ -295,8 +303,7 @@ impl PlainTableReader {
         }
     }
 
-    /// As `TableReader::search_batch`. The memory that a few look-ups need next is fetched for all of them, before the
-    /// first one is searched.
+    /// Implements `TableReader::search_batch`, prefetching for a few lookups together.
     pub fn search_batch(
         &self,
         lookups: &mut [&mut Lookup],
@@ -338,7 +345,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Whether the table may hold a user key, as far as filter and index know.
+    /// Whether the table may hold a user key, by filter and index.
     ///
     /// # Errors
     /// `Corruption` if the index is damaged.
@@ -359,7 +366,7 @@ impl PlainTableReader {
         }
     }
 
-    /// The marks of the table, made if nobody needed them before.
+    /// The marks of the table, built on first use.
     pub(super) fn marks(&self) -> Result<&Marks> {
         if let Some(marks) = self.marks.get() {
             return Ok(marks);
@@ -370,10 +377,10 @@ impl PlainTableReader {
         Ok(self.marks.get_or_init(|| marks))
     }
 
-    /// Reads all rows, and checks that their keys ascend and that there are as many as the properties say.
+    /// Reads all rows; checks that their keys ascend and that their number matches the properties.
     ///
     /// # Errors
-    /// `Corruption` if a row is damaged, or the rows are not those of the properties.
+    /// `Corruption` if a row is damaged, or the rows contradict the properties.
     pub(super) fn survey<'d>(&'d self, mut visit: impl FnMut(Mark, &Row<'d>)) -> Result<()> {
         let rows = self.rows();
         let mut place = Mark::FIRST;
@@ -417,7 +424,7 @@ impl PlainTableReader {
         Ok(())
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.properties
@@ -429,13 +436,13 @@ impl PlainTableReader {
         &self.metaindex
     }
 
-    /// How the rows are laid out.
+    /// The layout of the rows.
     #[must_use]
     pub fn format(&self) -> RowFormat {
         self.format
     }
 
-    /// The bytes before the internal key `target`.
+    /// The size of the rows before the internal key `target`.
     ///
     /// # Errors
     /// `Corruption` if rows are damaged.
@@ -450,11 +457,13 @@ impl PlainTableReader {
         }
     }
 
-    /// Compares the checksums, if the table has some, and then reads all rows: every row must be well-formed, the keys
-    /// must ascend, and counts and sizes must be those of the properties.
+    /// Verifies the checksums, if the table has any, and then validates all rows.
+    ///
+    /// Every row must be well-formed, the keys must ascend, and counts and sizes must be those of
+    /// the properties.
     ///
     /// # Errors
-    /// `Corruption` if something does not fit.
+    /// `Corruption` if something is inconsistent.
     pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         const STEP: u32 = 1 << 20;
         if let Some(checksums) = &self.checksums {
@@ -476,7 +485,7 @@ impl PlainTableReader {
         Ok(())
     }
 
-    /// The memory the table takes as long as it is open.
+    /// The memory held while the table is open.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let parts = [

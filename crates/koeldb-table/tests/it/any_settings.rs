@@ -1,4 +1,4 @@
-//! What is written is read: random entries under random settings, against a sorted list.
+//! Round trips of random entries under random settings, compared with a sorted list.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use proptest::prelude::*;
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn user_keys() -> impl Strategy<Value = Vec<u8>> {
-    // A small alphabet makes shared prefixes, prefixes of other keys and neighbours of the shortest distance.
+    // A small alphabet produces shared prefixes, keys that are prefixes of others, and adjacent
+    // keys.
     let letter = prop::sample::select(vec![0_u8, b'a', b'b', 0xfe, 0xff]);
     (
         prop::bool::weighted(0.8),
@@ -170,7 +171,7 @@ fn contexts() -> impl Strategy<Value = TableBuildContext> {
             } else {
                 Arc::new(FixedPrefix::new(8))
             };
-            // A hash index takes prefixes; filters may.
+            // A hash index requires prefixes; filters may use them.
             let prefixes = format.index_type == IndexType::HashSearch || held % 2 == 0;
             let mut context = TableBuildContext {
                 format,
@@ -235,7 +236,7 @@ fn write_and_open(
     (table, reader)
 }
 
-/// What a look-up finds in a list of entries.
+/// The expected result of a lookup, from a list of entries.
 fn model_answer(
     order: &KeyOrder,
     entries: &Entries,
@@ -346,7 +347,7 @@ proptest! {
         targets.extend(others.iter().map(|(key, seqno)| encode(key, *seqno, ValueType::Value)));
         check_cursor(&reader, &order, &entries, &targets)?;
 
-        let tombstones = FragmentedTombstones::new(&order, tombstones);
+        let tombstones = FragmentedTombstones::new(&order, &tombstones);
         let mut keys: Vec<Vec<u8>> = targets.iter().map(|key| user_key(key).to_vec()).collect();
         keys.sort_by(|a, b| order.compare(a, b));
         keys.dedup();

@@ -1,4 +1,4 @@
-//! Cuckoo tables: RocksDB's are read, ours are what RocksDB would write or better.
+//! Cuckoo tables: reads RocksDB's, and compares ours with what RocksDB would write.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn cuckoo(table: &TableReader) -> &CuckooReader {
     }
 }
 
-/// Looks for all keys in one batch.
+/// Searches for all keys in one batch.
 pub(crate) fn find_all(table: &TableReader, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
     let mut lookups: Vec<Lookup> = keys.iter().map(|key| Lookup::new(key, MAX_SEQNO)).collect();
     let mut batch: Vec<&mut Lookup> = lookups.iter_mut().collect();
@@ -73,7 +73,7 @@ fn tables_of_rocksdb_are_read_mapped_and_copied() {
                     .eq(expected.values().cloned())
             );
             for key in &mut keys {
-                // The last byte of a key differs, or its length.
+                // Changes the last byte of a key, or its length.
                 match key.len() % 3 {
                     0 => *key.last_mut().unwrap() ^= 0x55,
                     1 => key.push(0),

@@ -1,5 +1,6 @@
-//! Cuckoo tables written here: RocksDB's to the byte if asked for, readable in any case, block-based where the
-//! format has no place for an entry.
+//! Cuckoo tables written by KoelDB: identical to RocksDB's on request, and always readable.
+//!
+//! Entries that the format cannot hold lead to a block-based table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -94,7 +95,7 @@ fn open(written: &Written, order: &KeyOrder) -> Arc<TableReader> {
     TableReader::open(file, &context).unwrap()
 }
 
-/// The entries of a cuckoo table, judged.
+/// Judges and examines a cuckoo table with these entries.
 fn examined(written: &Written, entries: &[Entry]) -> Examination {
     assert_eq!(written.finished.fallback, None);
     let table = open(written, &KeyOrder::Bytewise);
@@ -103,7 +104,7 @@ fn examined(written: &Written, entries: &[Entry]) -> Examination {
     cuckoo(&table).examine().unwrap()
 }
 
-/// Judges the block-based table that stands in for a cuckoo table, and says why it does.
+/// Judges the block-based fallback for a cuckoo table; returns the reason for it.
 fn why_not(options: &CuckooWriteOptions, entries: &[Entry]) -> String {
     let written = write(options, entries);
     let table = open(&written, &KeyOrder::Bytewise);
@@ -200,7 +201,7 @@ fn sequence_numbers_are_kept_unless_all_are_zero() {
     let large = examined(&written, &entries);
     assert_eq!(large.slot_bytes, small.slot_bytes + 8);
     assert_eq!(large.slot_count, small.slot_count);
-    // An older snapshot does not see the entry; another table may have what it sees.
+    // An older snapshot does not see the entry; another table may have a version it sees.
     let table = open(&written, &KeyOrder::Bytewise);
     assert_eq!(find(&table, b"key00000057", 8).unwrap(), (false, None));
     assert!(find(&table, b"key00000057", 9).unwrap().0);
@@ -226,7 +227,8 @@ fn deletions_have_slots() {
             find(&table, b"key00000099", MAX_SEQNO).unwrap(),
             (true, None)
         );
-        // What fills the slot of a deletion is no part of it, but a cursor shows it, as RocksDB's does.
+        // The filler in the slot of a deletion is not part of it, but a cursor returns it, as
+        // RocksDB's does.
         let keys = |entries: &[Entry]| -> Vec<Vec<u8>> {
             entries.iter().map(|(key, _)| key.clone()).collect()
         };
@@ -321,7 +323,7 @@ fn an_unused_key_is_found_if_there_is_one() {
 
 #[test]
 fn keys_with_one_first_hash_get_more_functions() {
-    // Big-endian counters under a mask: the first window is the same for all.
+    // Big-endian counters under a mask: all have the same first window.
     let entries: Vec<Entry> = (0..300_u32)
         .map(|number| put([[0; 4], swapped(number)].concat(), 0, number.to_le_bytes()))
         .collect();
@@ -335,7 +337,7 @@ fn keys_with_one_first_hash_get_more_functions() {
         let examination = examined(&write(&options, &entries), &entries);
         assert_eq!(examination.found_by_function[0], 5);
     }
-    // No number of functions helps keys that are one and the same to all of them.
+    // No number of functions helps keys with equal hashes in all of them.
     let crowded = CuckooWriteOptions {
         hash_table_ratio: 1.0,
         window_slots: 1,
@@ -436,7 +438,7 @@ fn wrong_options_and_orders_are_refused() {
     assert!(builder.add(b"short", b"v").unwrap_err().is_corruption());
 }
 
-/// Flips bits of every byte of a small table without checksums: an error, or a table that stays in its bounds.
+/// Flips bits of every byte of a small table without checksums: each gives an error or safe reads.
 #[test]
 fn every_damaged_byte_is_survived() {
     for (options, entries) in [
@@ -478,7 +480,8 @@ fn every_damaged_byte_is_survived() {
                 if at >= data
                     && let Ok(scanned) = scanned
                 {
-                    // What is not noticed by a scan is noticed by the verifier, or is in the names of something else.
+                    // The verifier detects what a scan does not, unless it is in the names of other
+                    // entries.
                     assert!(
                         scanned == entries || verified.is_err(),
                         "byte {at} ^ {flip:#x}"
@@ -549,7 +552,7 @@ proptest! {
     }
 }
 
-/// Entries of any type and length, several to a key.
+/// Entries of any type and length, several per key.
 fn versions() -> impl Strategy<Value = Vec<Entry>> {
     let types = prop::sample::select(vec![
         ValueType::Value,
@@ -589,7 +592,8 @@ proptest! {
             prop_assert_eq!(written.finished.properties.entry_count, entries.len() as u64);
             prop_assert!(examination.entry_count <= entries.len() as u64);
         } else {
-            // All that is left to stand in the way: too short for a hash, or too few keys to leave one unused.
+            // The only remaining obstacles: keys too short for a hash, or too few possible keys to
+            // leave one unused.
             let why = written.finished.fallback.clone().unwrap();
             prop_assert!(why.contains("identity_as_first_hash") || why.contains("key is used"), "{}", why);
         }
@@ -599,7 +603,7 @@ proptest! {
     }
 }
 
-/// A table with versions has the magic number of no RocksDB table, and lies in it are errors.
+/// A table with versions has a magic number unknown to RocksDB; damage to it gives errors.
 #[test]
 fn damaged_versions_are_errors_or_stay_in_their_bounds() {
     let options = CuckooWriteOptions {
@@ -645,7 +649,7 @@ fn damaged_versions_are_errors_or_stay_in_their_bounds() {
     }
 }
 
-/// The same table, mapped from a file and copied, in the memory file system and in this one.
+/// Compares the same table mapped and copied, in the memory file system and in this one.
 #[test]
 fn every_file_gives_the_same_answers() {
     let fs = MemoryFileSystem::new();
@@ -668,7 +672,7 @@ fn every_file_gives_the_same_answers() {
     }
 }
 
-/// Counts what finding a key costs, in a table with `count` random keys.
+/// Measures the cost of finding a key in a table with `count` random keys.
 fn costs_of(options: &CuckooWriteOptions, count: u64) -> Examination {
     let mut numbers: Vec<u64> = (0..count).map(mixed).collect();
     numbers.sort_unstable();
@@ -696,8 +700,9 @@ fn costs_of(options: &CuckooWriteOptions, count: u64) -> Examination {
     examination
 }
 
-/// The published statistics at a load of 0.9. With `KOELDB_FLOORS=long` on 3.8 M keys, a load of 2^22 slots, and within half
-/// a point.
+/// Checks the published statistics at a load of 0.9.
+///
+/// With `KOELDB_FLOORS=long` on 3.8 M keys, a load of 2^22 slots, and within half a point.
 #[test]
 fn the_published_statistics_hold() {
     let is_long = std::env::var("KOELDB_FLOORS").is_ok_and(|floors| floors == "long");
@@ -758,8 +763,9 @@ fn get(level: &CuckooLevel, key: &[u8], snapshot: u64) -> Option<PinnedSlice> {
     found.unwrap()
 }
 
-/// Tables that divide the keys are searched as one: of keys as long as numbers and longer ones, whose beginnings may be
-/// the same in two tables.
+/// Searches tables of disjoint ranges as one.
+///
+/// Keys are as long as numbers or longer, and their beginnings may be the same in two tables.
 #[test]
 fn tables_of_a_level_are_searched_as_one() {
     for prefix in ["", "the same 8 bytes and more/"] {

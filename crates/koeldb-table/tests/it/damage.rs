@@ -1,4 +1,4 @@
-//! Damaged tables: an error or an unchanged answer, never another one, and never a panic.
+//! Damaged tables: an error or an unchanged answer, never a different one, and never a panic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use koeldb_table::reader::TableReadContext;
 use crate::golden::{bytes_of, tables};
 use crate::judge::{Entry, FileBytes, find, scan, scan_backward};
 
-/// What a reader of the table sees: everything at once, or the first error.
+/// The results of reading a whole table, unless there was an error.
 #[derive(Debug, PartialEq)]
 struct Sight {
     entries: Vec<Entry>,
@@ -50,7 +50,7 @@ fn sweep(path: &Path, step: usize) -> (usize, usize) {
         .collect();
     let whole = look(path, bytes.clone(), &keys).unwrap();
     let (mut errors, mut unchanged) = (0, 0);
-    // The last bytes are the footer, where every one counts.
+    // The last bytes are the footer, where every byte matters.
     let sampled = (0..bytes.len()).step_by(step);
     for at in sampled.chain(bytes.len() - 60..bytes.len()) {
         for flip in [0x01, 0x80, 0xff] {
@@ -98,7 +98,7 @@ fn a_flipped_byte_is_noticed_or_harmless() {
             unchanged += some_unchanged;
         }
     }
-    // Harmless is what no reader looks at: padding of old footers, the blocks of hash indexes.
+    // Damage is harmless where no reader looks: padding of old footers, the blocks of hash indexes.
     assert!(
         errors > 8 * unchanged,
         "{errors} errors, {unchanged} unchanged"

@@ -48,7 +48,7 @@ pub(crate) fn bytes_of(path: &Path) -> Vec<u8> {
         .unwrap()
 }
 
-/// Opens a table in the order it was written in, of which it tells, with the prefix extractor it names.
+/// Opens a table with the order and the prefix extractor recorded in it.
 pub(crate) fn open(path: &Path, context: &TableReadContext) -> (Arc<TableReader>, KeyOrder) {
     let file = FileBytes::new(path, bytes_of(path));
     let mut context = TableReadContext {
@@ -208,7 +208,7 @@ fn mapped_and_direct_files_give_the_same_answers() {
                 ..OpenOptions::default()
             };
             let Ok(file) = PosixFileSystem::new().open(&path, &options) else {
-                // Not every file system reads direct.
+                // Not every file system supports direct reads.
                 assert!(direct);
                 continue;
             };

@@ -1,5 +1,7 @@
-//! What every table must do, whoever wrote it: scans, seeks and look-ups agree with each other and with the
-//! entries, whatever source the blocks come from.
+//! Checks that hold for every table, from any writer.
+//!
+//! Scans, seeks and lookups must agree with each other and with the entries, for every block
+//! source.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -54,8 +56,9 @@ impl RandomAccessFile for FileBytes {
     }
 }
 
-/// A source that suspends for every block that is not among the last few, as one does that keeps the blocks of
-/// the call under way.
+/// A source that suspends for every block except the last few.
+///
+/// It resembles one that keeps the blocks of the current call.
 struct SuspendingSource {
     inner: BlockingSource,
     arrived: VecDeque<(u64, Arc<CachedBlock>)>,
@@ -72,7 +75,7 @@ impl SuspendingSource {
     }
 }
 
-/// The block a suspended read waits for.
+/// The suspension type of that source.
 #[derive(Debug)]
 struct Wanted;
 
@@ -97,7 +100,7 @@ impl BlockSource for SuspendingSource {
     }
 }
 
-/// The same call, made until it does not suspend.
+/// Repeats a call until it does not suspend.
 fn insist<T, S>(mut call: impl FnMut() -> Result<T, Fault<S>>) -> Result<T> {
     for _ in 0..1000 {
         match call() {
@@ -113,7 +116,7 @@ pub(crate) fn blocking<T>(result: Result<T, Fault<Blocking>>) -> Result<T> {
     result.map_err(Into::into)
 }
 
-/// All entries, from front to back.
+/// All entries of a forward scan.
 pub(crate) fn scan(table: &Arc<TableReader>) -> Result<Vec<Entry>> {
     let mut cursor = table.cursor(BlockingSource::default(), &TableCursorOptions::default());
     let mut entries = Vec::new();
@@ -125,7 +128,7 @@ pub(crate) fn scan(table: &Arc<TableReader>) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// All entries, from back to front, in the order of their keys.
+/// All entries of a backward scan, in key order.
 pub(crate) fn scan_backward(table: &Arc<TableReader>) -> Result<Vec<Entry>> {
     let mut cursor = table.cursor(BlockingSource::default(), &TableCursorOptions::default());
     let mut entries = Vec::new();
@@ -138,7 +141,7 @@ pub(crate) fn scan_backward(table: &Arc<TableReader>) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// What a look-up finds in the table alone.
+/// The result of a lookup in the table alone.
 pub(crate) fn find(
     table: &TableReader,
     key: &[u8],
@@ -154,7 +157,7 @@ fn conclude(lookup: Lookup) -> Result<(bool, Option<PinnedSlice>)> {
     Ok((settled, lookup.finish(Some(&StringAppend::default()))?))
 }
 
-/// What a look-up must find, by going through all entries.
+/// The expected result of a lookup, from all entries.
 fn expected(
     table: &TableReader,
     order: &KeyOrder,
@@ -181,7 +184,7 @@ fn expected(
     conclude(lookup).unwrap()
 }
 
-/// A sample of `0..count` of at most some `most`.
+/// A sample of `0..count` with about `most` elements.
 fn sample(count: usize, most: usize) -> impl Iterator<Item = usize> {
     (0..count).step_by(count / most + 1)
 }
@@ -246,7 +249,7 @@ fn judge_batches(
     entries: &[Entry],
     mut keys: Vec<(Vec<u8>, u64)>,
 ) {
-    keys.sort_by(|a, b| order.compare(&a.0, &b.0));
+    keys.sort_by(|a, b| order.compare(&a.0, &b.0).then(b.1.cmp(&a.1)));
     for batch in keys.chunks(32) {
         let mut lookups: Vec<Lookup> = batch.iter().map(|(k, s)| Lookup::new(k, *s)).collect();
         let mut references: Vec<&mut Lookup> = lookups.iter_mut().collect();
@@ -268,7 +271,7 @@ fn judge_batches(
     }
 }
 
-/// Searches a batch, and those again that suspend, until none does.
+/// Searches a batch, repeating suspended lookups until none is left.
 fn search_suspended(table: &Arc<TableReader>, lookups: &mut [Lookup]) {
     let mut source = SuspendingSource::keeping(200);
     let mut pending: Vec<&mut Lookup> = lookups.iter_mut().collect();
@@ -307,7 +310,7 @@ fn judge_seeks(table: &Arc<TableReader>, order: &KeyOrder, entries: &[Entry], mo
             let wanted = entries.get(at).cloned();
             assert_eq!(current(&cursor), wanted, "seek");
             assert_eq!(current(&suspending), wanted, "suspended seek");
-            // A few steps on from here, both ways.
+            // Takes a few steps from here, in both directions.
             for step in 1..4 {
                 if !cursor.valid() {
                     break;

@@ -1,4 +1,4 @@
-//! Tables as a whole, through the crate's public face.
+//! Integration tests of tables, through the crate's public API.
 
 #[cfg(test)]
 mod any_settings;

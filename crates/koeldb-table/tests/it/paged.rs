@@ -21,7 +21,7 @@ use crate::plain::{build, extractor};
 
 const PATH: &str = "/table.sst";
 
-/// A file that is read around the page cache, whose bytes may be changed while it is open.
+/// A file with direct I/O whose bytes may be changed while it is open.
 struct DirectFile {
     bytes: Mutex<Vec<u8>>,
     read_bytes: AtomicU64,
@@ -39,7 +39,7 @@ impl DirectFile {
         self.bytes.lock().unwrap()[at..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// How many bytes were read since this was asked last.
+    /// The bytes read since the last call.
     fn take_read_bytes(&self) -> u64 {
         self.read_bytes.swap(0, Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ fn entries() -> Vec<Entry> {
     (0..2000).map(entry).collect()
 }
 
-/// Plain tables without checksums, so that nothing but the rows tells of damage to them.
+/// Plain tables without checksums, in which only the rows reveal damage.
 fn plain_tables() -> Vec<Vec<u8>> {
     let mut tables = Vec::new();
     for encoding in [Encoding::Plain, Encoding::Prefix] {
@@ -115,7 +115,7 @@ fn open(file: &Arc<DirectFile>) -> Arc<TableReader> {
 fn a_row_that_is_too_long_is_an_error_and_the_rest_is_not_read() {
     let entries = entries();
     let (key, value) = &entries[777];
-    // A value that goes on over rows behind it, nearly all there are, and behind the last one.
+    // A value that extends over the rows after it, nearly all there are, and beyond the last one.
     for length in [
         &[0xff, 0x10][..],
         &[0xff, 0xff, 0x05],

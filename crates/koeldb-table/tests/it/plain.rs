@@ -1,4 +1,4 @@
-//! Plain tables: those that RocksDB wrote, and ours.
+//! Plain tables written by RocksDB and by KoelDB.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn golden_tables() -> Vec<PathBuf> {
     paths
 }
 
-/// Settings that only indexes made at opening depend on.
+/// Settings that affect only indexes built at open.
 fn settings() -> Vec<PlainReadOptions> {
     let mut all = Vec::new();
     for (bloom_bits_per_key, hash_table_ratio, index_sparseness) in [
@@ -145,7 +145,7 @@ fn rows_in_another_order_are_noticed() {
     for path in golden_tables() {
         let mut context = context(PlainReadOptions::default());
         context.order = KeyOrder::ReverseBytewise;
-        // Only a table whose index is made at opening is read whole there.
+        // Only a table whose index is built at open is read whole there.
         let stored = path.to_string_lossy().contains("stored-index");
         match open(&path, &context) {
             Ok(table) => {
@@ -157,7 +157,7 @@ fn rows_in_another_order_are_noticed() {
     }
 }
 
-/// What a table was written with, as it says itself.
+/// The write settings recorded in a table.
 fn written_with(properties: &TableProperties) -> (PlainWriteOptions, TableBuildContext) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let options = PlainWriteOptions {
@@ -229,7 +229,7 @@ fn tables_of_rocksdb_are_written_again_byte_by_byte() {
     }
 }
 
-/// The bytes of a table of a few entries, and what its rows are.
+/// The bytes of a table of a few entries, and its entries.
 fn small_table(encoding: Encoding, store_index: bool) -> (Vec<u8>, Vec<Entry>) {
     let mut entries = Vec::new();
     for number in 0..24_u8 {
@@ -259,7 +259,7 @@ fn small_table(encoding: Encoding, store_index: bool) -> (Vec<u8>, Vec<Entry>) {
     (build(&entries, &options, &context), entries)
 }
 
-/// What a reader of a damaged table saw.
+/// The results of reading a damaged table.
 #[derive(Debug, PartialEq)]
 struct Sight {
     entries: Result<Vec<Entry>, String>,
@@ -306,7 +306,7 @@ fn every_flipped_byte_is_noticed_or_changes_what_it_is_a_byte_of() {
                         continue;
                     };
                     if at < rows_end {
-                        // Keys and values have no checksum; their number and their lengths are noticed.
+                        // Keys and values have no checksum; their number and lengths are checked.
                         let lens = |entries: &[Entry]| -> (usize, usize, usize) {
                             let keys = entries.iter().map(|(key, _)| key.len()).sum();
                             let values = entries.iter().map(|(_, value)| value.len()).sum();
@@ -357,7 +357,7 @@ fn the_footer_of_either_layout_is_read() {
     }
 }
 
-/// Entries that cannot all be rows of a table with keys of 4 bytes and prefixes of 3.
+/// Entries that do not all fit a plain table with keys of 4 bytes and prefixes of 3.
 #[test]
 fn what_a_plain_table_cannot_hold_goes_to_a_block_based_one() {
     let tombstone = RangeTombstone {

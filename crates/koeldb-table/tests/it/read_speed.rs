@@ -1,4 +1,6 @@
-//! How long a read of a cached table takes: `cargo test --release -p koeldb-table -- --ignored --nocapture read_speed`.
+//! Measures reads of a cached table.
+//!
+//! Run with `cargo test --release -p koeldb-table -- --ignored --nocapture read_speed`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ fn user_key(number: u64) -> Vec<u8> {
     format!("{:016}", number * 2).into_bytes()
 }
 
-/// A table of a million entries of 16 and 100 bytes, in memory, its blocks uncompressed in the cache.
+/// A table of a million entries of 16 and 100 bytes, with uncompressed blocks in the cache.
 fn table(context: &TableBuildContext) -> Arc<TableReader> {
     let fs = MemoryFileSystem::new();
     let path = Path::new("/table.sst");
@@ -50,7 +52,7 @@ fn table(context: &TableBuildContext) -> Arc<TableReader> {
     TableReader::open(file, &context).unwrap()
 }
 
-/// Numbers below `KEYS` in an order no prefetcher guesses.
+/// Numbers below `KEYS` in an order that no prefetcher predicts.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..count).map(move |_| {

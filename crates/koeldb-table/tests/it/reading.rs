@@ -1,4 +1,4 @@
-//! What a reader is told to do: caches, reading ahead, prefixes, files from outside.
+//! Read settings: caches, readahead, prefixes, external files.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -143,7 +143,7 @@ fn a_damaged_block_is_read_when_nobody_verifies() {
     );
 }
 
-/// What came of a call that has nothing to wait for.
+/// Unwraps the result of a call that must not suspend.
 fn done<S>(moved: Result<(), Fault<S>>) -> Result<()> {
     match moved {
         Ok(()) => Ok(()),
@@ -167,7 +167,7 @@ fn counted(bytes: &[u8], context: &TableReadContext) -> (TraceFileSystem, Arc<Ta
     (fs, table)
 }
 
-/// The reads a whole scan makes, both ways, and what it finds.
+/// The number of reads of a whole scan in both directions, and of its entries.
 fn scan_reads<S: BlockSource + Clone>(bytes: &[u8], source: &S) -> (u64, u64, usize) {
     let (fs, table) = counted(bytes, &TableReadContext::default());
     let reads = || fs.total_counts().reads;
@@ -246,7 +246,7 @@ fn reading_ahead_reads_less_often_and_the_same() {
     assert!((100..110 + pieces).contains(&late), "{late} reads");
 }
 
-/// The bytes that a source reads while it is used.
+/// The bytes read during `scan`.
 fn bytes_read(fs: &TraceFileSystem, scan: impl FnOnce()) -> u64 {
     let before = fs.total_counts().read_bytes;
     scan();
@@ -297,7 +297,7 @@ fn reading_ahead_ends_where_the_scan_ends() {
     let short = read(fixed, 10_000, false);
     assert!(short < 16 << 10, "{short} bytes");
     assert!(read(untrimmed, 10_000, false) >= 256 << 10);
-    // Limits that change hold from the next piece on: those of an earlier seek cut nothing off.
+    // Changed limits apply from the next piece on: those of an earlier seek cut nothing off.
     limits.set(Bound::Unbounded, Bound::Unbounded);
     assert!(read(fixed, 10_000, false) >= 256 << 10);
 }
@@ -313,7 +313,7 @@ fn what_is_cached_is_not_read_again() {
     let (fs, table) = counted(&bytes, &known);
     let options = TableCursorOptions::default();
     let target = |number| encode(&user_key(number), MAX_SEQNO, ValueType::FOR_SEEK);
-    // The middle of the table is cached, and so is every block of the scan afterwards.
+    // The middle of the table is cached, and after the scan every block is.
     for number in 8_000..12_000 {
         get(&table, &user_key(number), &mut BlockingSource::default()).unwrap();
     }
@@ -335,13 +335,13 @@ fn what_is_cached_is_not_read_again() {
     let first = bytes_read(&fs, || whole(scan_source(policy)));
     let data = table.properties().data_bytes;
     assert!(first < data * 9 / 10, "{first} of {data} bytes");
-    // The cache is not asked for every block, but each that was read is a miss.
+    // The cache is not queried for every block, but each block that was read counts as a miss.
     let missed = (misses() - before) * (4 << 10);
     assert!(missed > first * 9 / 10, "{missed} of {first} bytes");
     assert_eq!(bytes_read(&fs, || whole(scan_source(policy))), 0);
     let hits = statistics.ticker(Ticker::PrefetchHits);
     assert!(hits > 100, "{hits}");
-    // Without a cache nothing is missed in it.
+    // Without a cache there are no cache misses.
     let uncached = TableReadContext {
         cache: None,
         ..known.clone()
@@ -403,7 +403,7 @@ fn a_long_scan_passes_through_a_full_cache_and_leaves_a_part_of_itself() {
         "{inserts:?} of {blocks} blocks a pass"
     );
     assert!(later > blocks / 16, "{inserts:?} of {blocks} blocks a pass");
-    // What was pinned does not depend on the memory it was read into.
+    // Pinned values do not depend on the memory they were read into.
     drop(table);
     for (number, pinned) in pinned {
         assert_eq!(&pinned[..], value(number));
@@ -459,7 +459,7 @@ fn a_scan_is_as_long_as_all_its_tables_together() {
         inserts.push(cache.counts().inserts - before);
     }
     assert!(inserts[0] > 2 * inserts[1], "{inserts:?}");
-    // Anew it is short again.
+    // After a new seek it is short again.
     let before = cache.counts().inserts;
     done(cursors[1].seek_to_first()).unwrap();
     while cursors[1].valid() {
@@ -523,7 +523,7 @@ fn a_failed_large_read_fails_no_block_that_can_be_read() {
     ] {
         let mut cursor = table.cursor(scan_source(ReadaheadPolicy::default()), &options);
         done(cursor.seek_to_first()).unwrap();
-        // After the first two blocks, which are read alone, comes the first read of several.
+        // The first read of several blocks follows the first two blocks, which are read alone.
         let rule = FaultRule::new(action.clone()).on(&[Operation::Read]);
         fs.add_rule(rule.nth(2).limit(1));
         let injected = fs.injection_count();
@@ -585,7 +585,7 @@ fn a_seek_within_one_prefix_asks_the_filter() {
             .unwrap()
             .ticker(Ticker::BloomFilterPrefixUseful);
         assert!(useful > 90, "{useful}");
-        // Another extractor makes other prefixes: the filter is not asked.
+        // Another extractor makes other prefixes: the filter is not queried.
         let other = TableReadContext {
             prefix_extractor: Some(Arc::new(FixedPrefix::new(3))),
             ..TableReadContext::default()
@@ -597,7 +597,7 @@ fn a_seek_within_one_prefix_asks_the_filter() {
     }
 }
 
-/// A table as a tool outside of a database writes it, with `recorded` as its sequence number.
+/// A table as written outside a database, with `recorded` as its sequence number.
 fn external(version: u32, recorded: Option<u64>) -> Vec<u8> {
     let mut context = TableBuildContext::default();
     let properties = &mut context.user_properties;
@@ -641,7 +641,7 @@ fn entries_of_an_ingested_file_have_its_sequence_number() {
     assert_eq!(judge::find(&table, &user_key(3), 76).unwrap().1, None);
     assert!(judge::find(&table, &user_key(3), 77).unwrap().1.is_some());
     assert_eq!(table.tombstones().unwrap().seqno_max(), 77);
-    // Before it is ingested, its entries are as old as can be.
+    // Before ingestion its entries have sequence number 0.
     let table = open(&bytes, &TableReadContext::default()).unwrap();
     assert!(judge::find(&table, &user_key(3), 0).unwrap().1.is_some());
 }
@@ -653,7 +653,7 @@ fn a_sequence_number_written_over_is_accepted_and_nothing_else() {
         .windows(names::GLOBAL_SEQNO.len())
         .position(|window| window == names::GLOBAL_SEQNO.as_bytes());
     let Some(at) = name.map(|at| at + names::GLOBAL_SEQNO.len()) else {
-        // The name shares its beginning with the one before it.
+        // The name shares a prefix with the preceding one.
         let suffix = b"global_seqno";
         let at = bytes
             .windows(suffix.len())

@@ -1,4 +1,4 @@
-//! Scans through one table whose pieces are read ahead by others: what they read, what they hold, what becomes of it.
+//! Parallel readahead of scans through one table: reads, memory, and outcomes.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn user_key(number: usize) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
 }
 
-/// Some are larger than any piece.
+/// Some values are larger than any piece.
 fn value(number: usize) -> Vec<u8> {
     let len = if number % 2500 == 1200 {
         400_000
@@ -73,7 +73,7 @@ fn table_in(fs: &dyn FileSystem, with_cache: bool) -> Arc<TableReader> {
     TableReader::open(file, &context).unwrap()
 }
 
-/// A scan and what it reads with.
+/// A scan and its reads.
 struct Scan {
     reads: Arc<ScanReads>,
     limits: Arc<ScanLimits>,
@@ -113,7 +113,7 @@ impl Scan {
         }
     }
 
-    /// Makes a call until it does not suspend.
+    /// Repeats a call until it does not suspend.
     fn done(
         &mut self,
         call: impl Fn(&mut TableCursor<ScanSource>) -> Result<(), Fault<Awaited>>,
@@ -136,7 +136,7 @@ impl Scan {
         assert_eq!(self.cursor.value(), value(number));
     }
 
-    /// Goes on from entry `from` to the end or `until`.
+    /// Reads on from entry `from` to the end or `until`.
     fn read_on(&mut self, from: usize, until: usize) {
         for number in from..until {
             assert!(self.cursor.valid(), "{number}");
@@ -147,10 +147,10 @@ impl Scan {
     }
 }
 
-/// Offset and length of every read that was made.
+/// Offset and length of every read.
 type Made = Arc<Mutex<Vec<(u64, usize)>>>;
 
-/// A simulation, and the reads that it makes.
+/// A simulation, and its log of reads.
 fn simulated(seed: u64) -> (SimReads, Made) {
     let sim = SimReads::new(seed);
     let lengths = Made::default();
@@ -205,7 +205,7 @@ fn p2_a_piece_that_fails_leaves_its_successors_and_loses_no_entry() {
         let engine = ScanEngine::new(sim.reads(), ENGINE_BYTES);
         let mut scan = Scan::new(&table, &engine, 2 << 20, ReadaheadPolicy::default());
         scan.done(TableCursor::seek_to_first).unwrap();
-        // The first block that is large itself cannot be read at all.
+        // The first block that is itself too large cannot be read at all.
         scan.read_on(0, 1150);
     }
 }
@@ -241,7 +241,7 @@ fn p5_a_plan_that_is_trimmed_to_nothing_reads_one_block() {
     assert_eq!(sim.held(), 0);
     let read: usize = lengths.lock().unwrap().iter().map(|read| read.1).sum();
     assert!(read < 10_000, "{read} bytes");
-    // The scan may go on all the same, and the end of the table is the end.
+    // The scan may continue nevertheless, and the end of the table is the end.
     scan.read_on(3000, COUNT);
 }
 
@@ -316,7 +316,7 @@ fn p9_a_seek_reads_the_block_and_no_byte_more() {
     let scans: Vec<Scan> = (0..3)
         .map(|_| Scan::new(&table, &engine, 2 << 20, ReadaheadPolicy::default()))
         .collect();
-    // Two needs of one scan are not read in place.
+    // Two needs of one scan are not read synchronously.
     let mut scan = scans.into_iter().next().unwrap();
     for number in [500, 5000] {
         let suspended = scan.cursor.seek(&target(number));
@@ -486,7 +486,7 @@ fn a_range_that_is_under_way_is_joined() {
     starts.sort_unstable();
     starts.dedup();
     assert_eq!(starts.len(), reads, "nothing was read twice");
-    // Who joins may outlive who began.
+    // A scan that joined a read may outlive the one that began it.
     let mut last = scans.pop().unwrap();
     drop(scans);
     last.read_on(2000, 3000);
@@ -509,7 +509,7 @@ fn a_scan_moves_between_threads_and_outlives_those_that_read_for_it() {
     assert!(!scan.cursor.valid());
 }
 
-/// In the time of the machine, with threads that sleep in their reads: of single blocks and of pieces.
+/// Uses the machine's clock, with threads that sleep in reads of single blocks and of pieces.
 #[test]
 fn a_wait_for_a_slow_device_ends_when_it_may_take_no_longer() {
     let memory = Arc::new(MemoryFileSystem::new());

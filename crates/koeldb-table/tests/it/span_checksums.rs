@@ -1,4 +1,4 @@
-//! Cuckoo and plain tables written here: no flipped bit in them goes unnoticed.
+//! Cuckoo and plain tables written by KoelDB: every flipped bit is detected.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::judge::{Entry, FileBytes, scan};
 
 const PATH: &str = "/000007.sst";
 
-/// A file that is mapped.
+/// A mapped file.
 #[derive(Debug)]
 struct Mapped(Arc<Buffer>);
 
@@ -147,7 +147,7 @@ fn damage_is_found_in_any_span() {
             let error = open(damaged).unwrap_err();
             assert!(error.is_corruption(), "{error}");
         }
-        // Whole sectors: zeroed, or with the bytes of the one before.
+        // Whole sectors: zeroed, or with the bytes of the preceding one.
         for sector in 1..bytes.len() / 512 {
             let here = sector * 512..(sector + 1) * 512;
             let mut zeroed = bytes.clone();

@@ -1,7 +1,7 @@
-//! Another engine's judgement: files written here are read by RocksDB's `sst_dump`, if it is installed.
+//! Validates files written by KoelDB with RocksDB's `sst_dump`, if it is installed.
 //!
-//! What it does not know yet (newer format versions, codecs left out of its build) is not asked of it. With
-//! `CI=true` in the environment a missing program is a failure.
+//! Features it does not know (newer format versions, codecs left out of its build) are skipped.
+//! With `CI=true` in the environment a missing program is a failure.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,12 +28,12 @@ struct SstDump {
     program: PathBuf,
     help: String,
     format_version_max: u32,
-    /// Whether it knows data blocks with separate values and index blocks marked as uniform.
+    /// Whether it supports data blocks with separate values and index blocks marked as uniform.
     reads_block_flags: bool,
 }
 
 impl SstDump {
-    /// Looks the program up; `None`, with a notice, where it may be missing.
+    /// Finds the program; prints a notice and returns `None` where it may be missing.
     fn find() -> Option<Self> {
         let paths = std::env::var_os("PATH").unwrap_or_default();
         let program = std::env::split_paths(&paths)
@@ -80,13 +80,13 @@ impl SstDump {
             && self.help.contains(codec.option_name())
     }
 
-    /// Runs a command over a file; the output of a run that succeeded.
+    /// Runs a command on a file; returns the output of a successful run.
     fn run(&self, file: &Path, arguments: &[&str]) -> String {
         let file = format!("--file={}", file.display());
         let mut all = vec![file.as_str()];
         all.extend_from_slice(arguments);
         let (ok, output) = run(&self.program, &all);
-        // It ends well even when it met damage.
+        // It exits with success even after it met damage.
         assert!(
             ok && !output.contains("Corruption"),
             "{arguments:?}: {output}"
@@ -102,7 +102,7 @@ fn run(program: &Path, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct TestDir(PathBuf);
 
 impl TestDir {
@@ -124,7 +124,7 @@ struct Case {
     context: TableBuildContext,
     key_count: u32,
     tombstones: Vec<RangeTombstone>,
-    /// Entries of each user key.
+    /// The number of entries of each user key.
     versions: u64,
 }
 
@@ -193,7 +193,7 @@ impl Case {
     }
 }
 
-/// The line `sst_dump` prints for an entry.
+/// The line that `sst_dump` prints for an entry.
 fn scan_line(key: &[u8], value: &[u8]) -> String {
     let (user_key, footer) = koeldb_base::key::footer_of(key);
     format!(

@@ -1,4 +1,6 @@
-//! How long it takes to add an entry: `cargo test --release -p koeldb-table -- --ignored --nocapture write_speed`.
+//! Measures adding an entry to a table.
+//!
+//! Run with `cargo test --release -p koeldb-table -- --ignored --nocapture write_speed`.
 
 use koeldb_base::codec::Compression;
 use koeldb_base::prefix::FixedPrefix;
@@ -9,7 +11,7 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use std::sync::Arc;
 
-/// A file that keeps nothing, so that only the builder is measured.
+/// A file that discards its content, so that only the builder is measured.
 #[derive(Debug, Default)]
 struct Discarded(u64);
 

@@ -1,4 +1,4 @@
-//! Benchmarks with RocksDB's flags: see `db_bench --help`.
+//! Runs RocksDB's benchmarks with RocksDB's flags: see `db_bench --help`.
 
 use std::process::ExitCode;
 

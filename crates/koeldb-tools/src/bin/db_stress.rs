@@ -1,4 +1,4 @@
-//! Stress with kills: see `db_stress --help`.
+//! Stress test with kills: see `db_stress --help`.
 
 use std::process::ExitCode;
 

@@ -13,17 +13,17 @@ pub(crate) struct Benchmark {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) work: Work,
-    /// Destroys and reopens the database first.
+    /// Destroys and reopens the database before the run.
     pub(crate) fresh: bool,
-    /// Always one thread; with more asked for, this is said.
+    /// If set, the benchmark always has one thread; the text is printed if more are requested.
     pub(crate) one_thread: Option<&'static str>,
-    /// Says how large batches are.
+    /// How the batch size is printed.
     pub(crate) tells_batch: TellsBatch,
     pub(crate) needs: Needs,
     pub(crate) change: fn(&mut Plan),
 }
 
-/// What runs.
+/// The code of a benchmark.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
     Threads(ThreadedWork),
@@ -37,7 +37,7 @@ pub(crate) enum TellsBatch {
     WithStride,
 }
 
-/// What a benchmark cannot do without.
+/// A prerequisite of a benchmark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
@@ -46,8 +46,9 @@ pub(crate) enum Needs {
 }
 
 impl Needs {
-    /// Answers whether all is there that the benchmark called `name` needs. A missing merge operator is
-    /// a line of the results, as in RocksDB's program; then the run ends.
+    /// Checks the prerequisites of the benchmark `name`.
+    ///
+    /// If the merge operator is missing, prints a result line, like RocksDB's program, and fails.
     pub(crate) fn check(self, name: &str, flags: &Flags) -> Outcome {
         match self {
             Needs::MergeOperator if flags.merge_operator.is_empty() => {
@@ -111,7 +112,7 @@ const UNIQUE_REMARK: &str =
     "filluniquerandom and fillanddeleteuniquerandom multithreaded not supported, use 1 thread";
 const DETERMINISTIC_REMARK: &str = "filldeterministic multithreaded not supported, use 1 thread";
 
-/// The benchmarks, grouped for the help.
+/// The benchmarks in the order of the help.
 pub(crate) const BENCHMARKS: &[Benchmark] = &[
     fill(
         "fillseq",
@@ -388,12 +389,12 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     ),
 ];
 
-/// The benchmark called `name`.
+/// Returns the benchmark called `name`.
 pub(crate) fn find(name: &str) -> Option<&'static Benchmark> {
     BENCHMARKS.iter().find(|benchmark| benchmark.name == name)
 }
 
-/// One word of `--benchmarks`: a name, how often it runs, and how often before that to warm up.
+/// One item of `--benchmarks`: a name, the number of runs and the number of warm-up runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
@@ -401,7 +402,7 @@ pub(crate) struct Request<'a> {
     pub(crate) warm_ups: u32,
 }
 
-/// Reads `name` or `name[X3-W1]`. The error is a line for standard error.
+/// Parses `name` or `name[X3-W1]`. The error is a line for standard error.
 pub(crate) fn parse_request(word: &str) -> Result<Request<'_>, String> {
     let mut request = Request {
         name: word,

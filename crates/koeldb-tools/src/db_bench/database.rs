@@ -1,4 +1,4 @@
-//! The databases of a run: their options, how they are opened, which one a step takes.
+//! The databases of a run: their options, opening them, and the choice of one for each operation.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -19,13 +19,13 @@ use super::plan::{Failure, Outcome};
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) db: Db,
-    /// The default family first. Never empty.
+    /// The column families, the default one first; never empty.
     pub(crate) families: Vec<ColumnFamily>,
     pub(crate) path: PathBuf,
 }
 
 impl Database {
-    /// The family in which the key of `number` lives.
+    /// Returns the column family of the key of `number`.
     #[inline]
     pub(crate) fn family(&self, number: u64) -> &ColumnFamily {
         match self.families.as_slice() {
@@ -38,7 +38,9 @@ impl Database {
         &self.families[0]
     }
 
-    /// The tables of the default family by level: newest first on level 0, in key order below it.
+    /// Returns the tables of the default column family by level.
+    ///
+    /// They are sorted from newest to oldest on level 0 and by key below it.
     pub(crate) fn tree(&self) -> Vec<Vec<LiveFile>> {
         let mut levels: Vec<Vec<LiveFile>> = Vec::new();
         for file in self.db.live_files() {
@@ -62,7 +64,7 @@ pub(crate) struct Databases {
 }
 
 impl Databases {
-    /// The database that `draw` chooses.
+    /// Returns the database that the random number `draw` selects.
     #[inline]
     pub(crate) fn select(&self, draw: u64) -> &Database {
         match self.all.as_slice() {
@@ -75,12 +77,12 @@ impl Databases {
         &self.all
     }
 
-    /// Whether there are several, so that a choice is made.
+    /// Whether there is more than one database.
     pub(crate) fn are_several(&self) -> bool {
         self.all.len() > 1
     }
 
-    /// Closes all of them.
+    /// Closes all databases.
     pub(crate) fn close(self) -> Outcome {
         for database in self.all {
             let close = database.db.close();
@@ -96,7 +98,7 @@ fn remainder(number: u64, count: usize) -> usize {
     koeldb_base::coding::to_usize(number % count)
 }
 
-/// Directories of the databases that the flags ask for, with those of their logs if these are elsewhere.
+/// Returns the directories of the databases, and of their logs if these are elsewhere.
 fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
     let path = PathBuf::from(&flags.db);
     let wal_dir = (!flags.wal_dir.is_empty()).then(|| PathBuf::from(&flags.wal_dir));
@@ -113,7 +115,7 @@ fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
         .collect()
 }
 
-/// The bound on the memory of memtables over all databases.
+/// The bound on the memory of memtables of all databases.
 #[derive(Clone, Debug)]
 struct WriteBuffers {
     bytes: u64,
@@ -142,7 +144,7 @@ impl WriteBuffers {
     }
 }
 
-/// What is made once and outlives the databases, which some benchmarks make anew.
+/// Components that are created once and outlive the databases, which some benchmarks recreate.
 #[derive(Clone, Debug)]
 pub(crate) struct Components {
     /// A block cache that option strings cannot describe.
@@ -172,7 +174,7 @@ impl Components {
     }
 }
 
-/// Keeps every value: shows what asking a filter costs.
+/// A compaction filter that keeps every value, to measure the cost of filter calls.
 #[derive(Debug)]
 struct KeepFilter;
 
@@ -202,7 +204,7 @@ impl Logger for StderrLogger {
     }
 }
 
-/// Makes the options, prints what RocksDB's program prints meanwhile, and opens.
+/// Builds the options and opens the databases; prints the messages of RocksDB's program.
 pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases> {
     let mut options = make_options(flags)?;
     components.install(&mut options);
@@ -251,7 +253,7 @@ fn family_name(number: i32) -> String {
     }
 }
 
-/// Removes what the directories hold.
+/// Destroys the databases in the directories.
 pub(crate) fn destroy(flags: &Flags) -> Outcome {
     for (path, wal_dir) in directories(flags) {
         let mut options = Options::new();
@@ -273,7 +275,7 @@ fn make_options(flags: &Flags) -> Outcome<Options> {
         options::option_text(flags).map_err(Failure::new)?
     } else {
         let path = &flags.options_file;
-        // Plug-ins that are not here do not keep the rest of the file from being measured.
+        // Plug-ins that are not available here must not prevent the use of the rest of the file.
         let mut lenient = ConfigOptions::default();
         lenient.set_ignore_unsupported_options(true);
         let loaded = Options::load_file(path, &lenient).map_err(|error| {

@@ -1,24 +1,27 @@
-//! The flags of `db_bench`: one table of them all, and gflags' grammar to read them.
+//! The flags of `db_bench`: a table of all flags, and a parser of gflags' syntax.
 //!
-//! Names, types and defaults are those of RocksDB 11.9, so that a command line written for one program
-//! runs in the other. Each flag is declared once, in [`flag_table!`]'s only use at the end of this module:
-//! it becomes a field of [`Flags`], a row of [`TABLE`] and a line of the help. A row also says what the
-//! flag does: an option it sets by name ([`Effect::Sets`]), something this program does itself, or
-//! nothing, and then why.
+//! Names, types and defaults are those of RocksDB 11.9, so that a command line written for one
+//! program works for the other. Each flag is declared once, in the only use of [`flag_table!`] at
+//! the end of this module: it becomes a field of [`Flags`], a row of [`TABLE`] and a line of the
+//! help. A row also holds the effect of the flag: it sets an option by name ([`Effect::Sets`]),
+//! controls this program, or has no effect, with the reason.
 //!
-//! Grammar: `-f=v`, `--f=v`, `-f v`, `--f v`; `--f` and `--nof` for booleans; `--` ends the flags; the last
-//! one wins; words that are no flags are ignored. A pasted em or en dash counts as two hyphens.
+//! Syntax: `-f=v`, `--f=v`, `-f v`, `--f v`; `--f` and `--nof` for booleans; `--` ends the flags;
+//! the last occurrence of a flag wins; words that are not flags are ignored. A pasted em or en dash
+//! counts as two hyphens.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What runs if `--benchmarks` is not given.
+/// The benchmarks that run if `--benchmarks` is not given.
 pub(crate) const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrandom,\
      newiterator,newiteratorwhilewriting,seekrandom,seekrandomwhilewriting,readseq,readreverse,compact,\
      multireadrandom,multireadwhilewriting,readtocache,readmissing,readwhilewriting,\
      readrandomwriterandom,updaterandom,fill100K,verifychecksum,levelstats";
 
-/// Flags that RocksDB once had: accepted with a notice, whether they take a value, and why they do nothing.
+/// Flags of older versions of RocksDB: name, reason for having no effect, and type.
+///
+/// They are accepted with a notice.
 const REMOVED: &[(&str, &str, FlagType)] = &[
     (
         "compaction_measure_io_stats",
@@ -38,19 +41,19 @@ const REMOVED: &[(&str, &str, FlagType)] = &[
     ),
 ];
 
-/// Flags of RocksDB's program that belong to features that are not built here.
+/// Flags of RocksDB's program that belong to features that do not exist here.
 const UNPLANNED: &str = include_str!("unplanned_flags.txt");
 
-/// The part of the help in which a flag stands.
+/// A section of the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
-    /// What runs, where, for how long, and what it reports.
+    /// The benchmarks, the place and the duration of the run, and the report.
     Run,
     /// Keys and values.
     Keys,
-    /// What single benchmarks do.
+    /// The behaviour of single benchmarks.
     Work,
-    /// Options of each read and write.
+    /// Read and write options.
     Read,
     /// Block, row and blob caches.
     Cache,
@@ -58,11 +61,11 @@ pub(crate) enum Group {
     Memtable,
     /// Table formats.
     Table,
-    /// The tree, compactions and compression.
+    /// The LSM tree, compactions and compression.
     Compaction,
     /// Blob files.
     Blob,
-    /// Files, threads, the log.
+    /// Files, threads and the log.
     Engine,
 }
 
@@ -82,12 +85,12 @@ impl Group {
     ];
 }
 
-/// Where an option lives in an option string.
+/// The part of an option string that an option belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// An option of the database.
+    /// A database option.
     Db,
-    /// An option of the column family.
+    /// A column family option.
     Family,
     /// An option of block-based tables.
     Table,
@@ -99,18 +102,18 @@ pub(crate) enum Scope {
     Compression,
 }
 
-/// What a flag does.
+/// The effect of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Read by the benchmarks.
     Bench,
-    /// Sets the option of this name to the flag's value.
+    /// Sets the option of this name to the value of the flag.
     Sets(Scope, &'static str),
-    /// Takes part in the options or their components in a way of its own.
+    /// Affects the options or their components through code of its own.
     Custom,
     /// Accepted without effect, for this reason.
     Ignored(&'static str),
-    /// Any value but the default is an error, for this reason.
+    /// Any value other than the default is an error, for this reason.
     Refused(&'static str),
 }
 
@@ -127,7 +130,7 @@ pub(crate) enum FlagType {
 }
 
 impl FlagType {
-    /// The name in messages, gflags' own.
+    /// The name of the type in messages, as gflags prints it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             FlagType::Bool => "bool",
@@ -151,7 +154,7 @@ pub(crate) struct FlagInfo {
     pub(crate) help: &'static str,
 }
 
-/// A place for a flag's value.
+/// A reference to the value of a flag.
 enum Slot<'a> {
     Bool(&'a mut bool),
     I32(&'a mut i32),
@@ -166,7 +169,7 @@ enum Slot<'a> {
 trait FlagValue {
     const TYPE: FlagType;
 
-    /// What a default in the table is written as.
+    /// The type of the default in the table.
     type Written;
 
     fn from_written(default: Self::Written) -> Self;
@@ -203,7 +206,7 @@ flag_values! {
 }
 
 impl Slot<'_> {
-    /// Parses `text` as gflags does, into the place.
+    /// Parses `text` like gflags and stores the value.
     fn parse(self, text: &str) -> Option<()> {
         match self {
             Slot::Bool(place) => *place = parse_bool(text)?,
@@ -238,7 +241,7 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Decimal, or hexadecimal after `0x`; no suffixes.
+/// Parses a decimal number, or a hexadecimal one after `0x`; there are no suffixes.
 fn parse_integer(text: &str) -> Option<i128> {
     let text = text.trim_start();
     let (negative, digits) = match text.strip_prefix('-') {
@@ -258,34 +261,35 @@ fn parse_integer(text: &str) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// What to do after the command line was read.
+/// The action that a command line requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Run the benchmarks.
     Run,
-    /// Print the help: only the flags that most runs need, or all.
+    /// Print the help: all flags, or only those that most runs need.
     Help { all: bool },
     /// Print the version.
     Version,
 }
 
-/// A command line that was read.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct CommandLine {
     pub(crate) flags: Flags,
     pub(crate) command: Command,
-    /// Lines for standard error: what was accepted and does nothing, dashes that were not hyphens.
+    /// Lines for standard error: flags without effect, and dashes that are not hyphens.
     pub(crate) notices: Vec<String>,
-    /// Names of the flags that were given, in the order of the alphabet.
+    /// The names of the flags that were given.
     pub(crate) given: BTreeSet<&'static str>,
 }
 
-/// Reads the words of a command line, the program's name not included. `read_file` reads the files that
-/// `--flagfile` names.
+/// Parses the words of a command line, without the name of the program.
+///
+/// `read_file` reads the files that `--flagfile` names.
 ///
 /// # Errors
 ///
-/// Every problem that was found, one line each, without a line end.
+/// All problems found, one line each, without a line end.
 pub(crate) fn parse(
     words: &[String],
     read_file: &dyn Fn(&str) -> std::io::Result<String>,
@@ -332,7 +336,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows the dashes of a flag; `None` if the word is no flag.
+    /// Returns the text after the dashes of a flag; `None` if the word is not a flag.
     fn strip_dashes<'w>(&mut self, word: &'w str) -> Option<&'w str> {
         if let Some(flag) = word.strip_prefix(['\u{2014}', '\u{2013}']) {
             let flag = flag.trim_start_matches(['-', '\u{2014}', '\u{2013}']);
@@ -488,7 +492,7 @@ fn unknown_flag(name: &str) -> String {
     text
 }
 
-/// The flag whose name is at most two edits away from `name`.
+/// Returns a flag whose name is at most two edits away from `name`.
 fn nearest(name: &str) -> Option<&'static str> {
     let distances = TABLE
         .iter()
@@ -513,15 +517,15 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 impl Flags {
-    /// The value of the flag `name` as text.
+    /// Returns the value of the flag `name` as text.
     pub(crate) fn show(&self, name: &str) -> String {
-        // A slot lends its place for writing; showing one of a copy keeps `self` shared.
+        // A slot borrows the flags mutably; a copy lets `self` be shared.
         self.clone()
             .slot(name)
             .map_or_else(String::new, |slot| slot.show())
     }
 
-    /// Every flag with the text of its value.
+    /// Returns every flag with its value as text.
     pub(crate) fn values(&self) -> Vec<(&'static FlagInfo, String)> {
         let mut copy = self.clone();
         let values = TABLE.iter().map(|info| {
@@ -531,7 +535,7 @@ impl Flags {
         values.collect()
     }
 
-    /// What the value of `name` had to be, if it is not that.
+    /// Returns the valid range of the flag `name` if its value is outside it.
     fn out_of_range(&self, name: &str) -> Option<&'static str> {
         match name {
             "cache_numshardbits" if self.cache_numshardbits >= 20 => Some("< 20"),
@@ -553,7 +557,7 @@ impl Flags {
 
 macro_rules! flag_table {
     ($($name:ident: $type:ty = $default:expr, $group:ident, $effect:expr, $help:literal;)*) => {
-        /// The value of every flag.
+        /// The values of all flags.
         #[derive(Clone, Debug)]
         #[expect(non_snake_case, reason = "one of RocksDB's names has capitals")]
         pub(crate) struct Flags {
@@ -575,7 +579,7 @@ macro_rules! flag_table {
             }
         }
 
-        /// All flags in the order of the alphabet.
+        /// All flags in alphabetical order.
         pub(crate) const TABLE: &[FlagInfo] = &[$(FlagInfo {
             name: stringify!($name),
             flag_type: <$type as FlagValue>::TYPE,

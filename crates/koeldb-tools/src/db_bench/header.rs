@@ -1,14 +1,14 @@
-//! What is printed before the first benchmark: the machine, the sizes, the options that matter most.
+//! The text before the first benchmark: the machine, the sizes and the most important options.
 
 use std::fmt::Write as _;
 
 use super::flags::Flags;
 use super::options::codec;
 
-/// The machine and the moment, for standard error and the JSON report.
+/// The machine and the date, for standard error and the JSON report.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
-    /// As C's `ctime` writes it, in UTC.
+    /// The date in the format of C's `ctime`, in UTC.
     pub(crate) date: String,
     pub(crate) cpu_count: usize,
     pub(crate) cpu: String,
@@ -16,7 +16,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// `unix_seconds` is the time now, `cpuinfo` the text of `/proc/cpuinfo` or nothing.
+    /// Creates it from the current time and the text of `/proc/cpuinfo`, which may be empty.
     pub(crate) fn new(unix_seconds: u64, cpuinfo: &str) -> Self {
         let mut environment = Environment {
             date: ctime(unix_seconds),
@@ -40,7 +40,7 @@ impl Environment {
         environment
     }
 
-    /// The lines for standard error.
+    /// Returns the lines for standard error.
     pub(crate) fn text(&self) -> String {
         format!(
             "KoelDB:     version {}\nDate:       {}\nCPU:        {} * {}\nCPUCache:   {}\n",
@@ -53,8 +53,9 @@ impl Environment {
     }
 }
 
-/// The lines for standard output. `memtable` is the id of the memtable, `warnings` are lines before the
-/// dashes.
+/// Returns the lines for standard output.
+///
+/// `memtable` is the id of the memtable; `warnings` are lines before the dashes.
 #[expect(clippy::cast_precision_loss, reason = "sizes in MB are approximations")]
 pub(crate) fn text(flags: &Flags, memtable: &str, warnings: &[String]) -> String {
     let mut out = String::new();
@@ -96,7 +97,7 @@ fn codec_name(flags: &Flags) -> &'static str {
     codec(&flags.compression_type).map_or("Unknown", |codec| codec.name())
 }
 
-/// What makes the measurement worth less than it could be.
+/// Returns warnings about a build or settings that make the measurement less meaningful.
 pub(crate) fn warnings(flags: &Flags) -> Vec<String> {
     let mut warnings = Vec::new();
     if cfg!(debug_assertions) {
@@ -145,19 +146,21 @@ fn write_sizes(out: &mut String, flags: &Flags) {
     };
 }
 
-/// A moment in UTC.
+/// A date and time in UTC.
 struct Civil {
     year: u64,
     month: u64,
     day: u64,
-    /// From Sunday.
+    /// Counted from Sunday.
     week_day: u64,
     seconds: u64,
 }
 
 impl Civil {
-    /// Days since 1970 to a date of the Gregorian calendar, counting years from March (Howard Hinnant,
-    /// "chrono-Compatible Low-Level Date Algorithms").
+    /// Converts seconds since 1970 to a date of the Gregorian calendar.
+    ///
+    /// Years are counted from March (Howard Hinnant, "chrono-Compatible Low-Level Date
+    /// Algorithms").
     fn new(unix_seconds: u64) -> Self {
         let days = unix_seconds / 86_400;
         let shifted = days + 719_468;
@@ -181,7 +184,7 @@ impl Civil {
     }
 }
 
-/// `2026/11/20-06:38:01`, in UTC.
+/// Formats a time as `2026/11/20-06:38:01`, in UTC.
 pub(crate) fn date_time(unix_seconds: u64) -> String {
     let Civil {
         year,
@@ -194,7 +197,7 @@ pub(crate) fn date_time(unix_seconds: u64) -> String {
     format!("{year:04}/{month:02}/{day:02}-{hour:02}:{minute:02}:{second:02}")
 }
 
-/// `Fri Nov 20 06:38:01 2026`, in UTC.
+/// Formats a time as `Fri Nov 20 06:38:01 2026`, in UTC.
 fn ctime(unix_seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] = [

@@ -1,4 +1,4 @@
-//! What `--help`, `--helpfull` and `--build_info` print.
+//! The texts of `--help`, `--helpfull` and `--build_info`.
 
 use std::fmt::Write as _;
 
@@ -25,10 +25,10 @@ A result reads
 where micros/op is the mean of one thread, ops/sec and MB/s are those of all threads together.
 ";
 
-/// Flags that the short help shows: those that say what is measured, and how.
+/// The groups of flags in the short help: those that define the workload and the measurement.
 const SHORT_GROUPS: [Group; 4] = [Group::Run, Group::Keys, Group::Work, Group::Read];
 
-/// The help: of the flags about the workload, or of all flags.
+/// Returns the help, with all flags or only those of the workload.
 pub(crate) fn text(all: bool) -> String {
     let mut out = INTRODUCTION.to_owned();
     out.push_str("\nBenchmarks:\n");
@@ -81,7 +81,7 @@ fn write_flag(out: &mut String, info: &FlagInfo, default: &str) {
     }
 }
 
-/// `text` in lines of at most `width` bytes.
+/// Wraps `text` into lines of at most `width` bytes.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -101,7 +101,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What was built.
+/// Returns a description of the build.
 pub(crate) fn build_info() -> String {
     let profile = if cfg!(debug_assertions) {
         "debug"

@@ -1,7 +1,7 @@
-//! Keys: how a number becomes bytes, and which numbers a benchmark takes.
+//! Keys: their encoding, and the sequence of key numbers of a benchmark.
 //!
 //! ```text
-//! [ prefix number, big-endian, at most 8 bytes | '0' … up to prefix_size ]     only with keys_per_prefix
+//! [ prefix number, big-endian, at most 8 bytes | '0' … up to prefix_size ]   with keys_per_prefix
 //! [ key number, big-endian, at most 8 bytes    | '0' … up to key_size ]
 //! ```
 
@@ -15,18 +15,18 @@ use koeldb_base::coding::to_usize;
 pub(crate) struct KeyLayout {
     pub(crate) key_bytes: usize,
     pub(crate) prefix_bytes: usize,
-    /// 0: no prefix part.
+    /// 0 if keys have no prefix part.
     pub(crate) keys_per_prefix: u64,
 }
 
-/// Makes keys in a buffer of its own.
+/// Encodes keys in an internal buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyBuffer {
     bytes: Vec<u8>,
     layout: KeyLayout,
-    /// Number of keys in the key space, which decides the number of prefixes.
+    /// The number of keys in the key space, which determines the number of prefixes.
     key_count: u64,
-    /// The keys of an existing database, if they are to be used instead.
+    /// The keys of an existing database, if these are to be used.
     existing: Option<Arc<Vec<Box<[u8]>>>>,
 }
 
@@ -44,7 +44,7 @@ impl KeyBuffer {
         }
     }
 
-    /// The key of `number`.
+    /// Returns the key of `number`.
     #[inline]
     #[expect(
         clippy::big_endian_bytes,
@@ -77,7 +77,7 @@ impl KeyBuffer {
         &self.bytes
     }
 
-    /// The key of `number`, made to have a prefix that no key has: its ninth byte is a `1`.
+    /// Returns the key of `number` with a prefix that no key has: its ninth byte is a `1`.
     pub(crate) fn missing_prefix(&mut self, number: u64) -> &[u8] {
         self.key(number);
         if let Some(byte) = self.bytes.get_mut(8) {
@@ -86,7 +86,7 @@ impl KeyBuffer {
         &self.bytes
     }
 
-    /// The bytes of the key made last.
+    /// Returns the last encoded key.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -102,18 +102,18 @@ fn write_number(place: &mut [u8], number: u64) {
     place[..count].copy_from_slice(&number.to_be_bytes()[8 - count..]);
 }
 
-/// How a fill chooses its keys.
+/// The order of the keys of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FillOrder {
     /// 0, 1, 2, …
     Sequential,
-    /// Any number at each step.
+    /// A random number at each step.
     Random,
     /// A permutation of all numbers.
     UniqueRandom,
 }
 
-/// The key numbers of a fill.
+/// The sequence of key numbers of a fill.
 #[derive(Debug)]
 pub(crate) struct FillNumbers {
     order: FillOrder,
@@ -124,7 +124,7 @@ pub(crate) struct FillNumbers {
 }
 
 impl FillNumbers {
-    /// `seed` matters to unique fills: each makes the same permutation of the same count.
+    /// Creates a sequence; `seed` determines the permutation of a unique fill.
     pub(crate) fn new(order: FillOrder, key_count: u64, seed: u64) -> Self {
         let mut permutation = Vec::new();
         if order == FillOrder::UniqueRandom {
@@ -150,7 +150,7 @@ impl FillNumbers {
             }
             FillOrder::Random => self.modulus.remainder(random.draw()),
             FillOrder::UniqueRandom => {
-                // More steps than keys begin again at the first.
+                // After the last key, the sequence starts again.
                 let number = self.permutation[to_usize(self.next)];
                 self.next = if self.next + 1 == self.key_count {
                     0
@@ -163,7 +163,7 @@ impl FillNumbers {
     }
 }
 
-/// The key numbers of random reads, uniform or skewed.
+/// The sequence of key numbers of random reads, uniform or skewed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadNumbers {
     key_count: u64,
@@ -190,8 +190,10 @@ impl ReadNumbers {
         }
     }
 
-    /// RocksDB computes in 80-bit floating point where the machine has it; 64 bits can differ from that in
-    /// the last of many digits, and then name a neighbouring number.
+    /// Maps a random number to a skewed key number.
+    ///
+    /// RocksDB computes in 80-bit floating point where the machine supports it. 64 bits may differ
+    /// in the last of many digits, and then select a neighbouring number.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

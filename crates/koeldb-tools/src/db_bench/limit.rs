@@ -1,4 +1,4 @@
-//! When a thread stops, and how it is slowed down.
+//! The end of a thread's loop, and rate limiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use koeldb_fs::clock::{Clock, SystemClock};
 
-/// The end of one thread's loop: after a number of operations, or after a time.
+/// Ends a thread's loop after a number of operations or after some time.
 #[derive(Debug)]
 pub(crate) struct WorkLimit<'a> {
     ops: u64,
-    /// Operations to do; `u64::MAX` if time decides.
+    /// The maximum number of operations; `u64::MAX` if the time decides.
     most: u64,
     next_look: u64,
     look_every: u64,
-    /// When to stop, if time decides.
+    /// The running time, if it decides.
     time: Option<Duration>,
     start: Duration,
-    /// Another thread failed.
+    /// Set if another thread failed.
     failed: &'a AtomicBool,
 }
 
 impl<'a> WorkLimit<'a> {
-    /// With `seconds` above 0 time decides and `ops` does not matter. The clock, and whether another
-    /// thread failed, are looked at every `look_every` operations.
+    /// Creates a limit of `seconds`, or of `ops` operations if `seconds` is 0.
+    ///
+    /// The clock and the failure of other threads are checked every `look_every` operations.
     pub(crate) fn new(seconds: u64, ops: u64, look_every: u64, failed: &'a AtomicBool) -> Self {
         let look_every = look_every.max(1);
         WorkLimit {
@@ -37,14 +38,16 @@ impl<'a> WorkLimit<'a> {
         }
     }
 
-    /// Asked before a step of `increment` operations: whether to stop instead.
+    /// Whether to stop before a step of `increment` operations.
     #[inline]
     pub(crate) fn done(&mut self, increment: u64) -> bool {
         self.ops += increment.max(1);
         self.ops > self.most || (self.ops >= self.next_look && self.look())
     }
 
-    /// How many steps of one operation may be done before this is asked again, no more than `most`; 0: stop instead.
+    /// Returns the number of steps, at most `most`, until the next call is needed; 0 to stop.
+    ///
+    /// Each step is one operation.
     #[inline]
     pub(crate) fn steps(&mut self, most: u64) -> u64 {
         if self.done(1) {
@@ -68,16 +71,16 @@ impl<'a> WorkLimit<'a> {
     }
 }
 
-/// Grants units at a fixed rate to all who share it.
+/// Grants units at a fixed rate to all threads that share it.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     per_second: u64,
-    /// When the next request may pass.
+    /// The time of the next grant.
     next: Mutex<Duration>,
 }
 
 impl Pacer {
-    /// `None` if `per_second` is 0: no limit.
+    /// Creates a pacer; `None` if `per_second` is 0, which means no limit.
     pub(crate) fn new(per_second: u64) -> Option<Self> {
         (per_second > 0).then(|| Pacer {
             per_second,
@@ -85,7 +88,7 @@ impl Pacer {
         })
     }
 
-    /// Waits until `units` may pass.
+    /// Waits until `units` are granted.
     pub(crate) fn request(&self, units: u64) {
         let now = SystemClock.now();
         let turn = {

@@ -1,14 +1,15 @@
 //! Benchmarks with RocksDB's flags, key sequences and output lines.
 //!
-//! A command line that measures RocksDB measures KoelDB too, with the same keys in the same order, counted
-//! and printed alike, so that two engines can be compared line by line. What is ours alone (`--json`, the
-//! progress bar) comes on request.
+//! A command line that measures RocksDB also measures KoelDB, with the same keys in the same order,
+//! counted and printed in the same way, so that two engines can be compared line by line. Additions
+//! of this program (`--json`, the progress bar) are opt-in.
 //!
-//! - `flags`: the table of flags and their grammar. `options`: flags to an option string. `plan`: the
-//!   numbers of one benchmark.
-//! - `random`, `keys`, `values`: what is written and read, bit for bit RocksDB's.
-//! - `session` opens and runs, `worker` is one thread, `catalog` lists the benchmarks, `work` does them.
-//! - `limit`: when a thread stops. `tally`: what it did. `report`, `header`: what is printed.
+//! - `flags`: the table of flags and its parser. `options`: converts flags to an option string.
+//!   `plan`: the parameters of one benchmark.
+//! - `random`, `keys`, `values`: keys and values, bit for bit those of RocksDB's program.
+//! - `session` opens databases and runs benchmarks, `worker` is one thread, `catalog` lists the
+//!   benchmarks, `work` implements them.
+//! - `limit`: the end of a thread's loop. `tally`: counts of a thread. `report`, `header`: output.
 
 mod catalog;
 mod database;
@@ -35,7 +36,7 @@ use flags::{Command, CommandLine};
 use plan::{Failure, Outcome};
 use session::Session;
 
-/// Runs `db_bench` with the words of its command line, the program's name not included.
+/// Runs `db_bench` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
     #[expect(
         clippy::disallowed_methods,
@@ -107,7 +108,7 @@ fn measure(line: &mut CommandLine) -> Outcome {
     outcome.and(finished)
 }
 
-/// Where RocksDB's program puts its database.
+/// Returns the default database directory of RocksDB's program.
 fn default_directory() -> String {
     let base = std::env::var("TEST_TMPDIR").unwrap_or_else(|_| {
         let user = std::fs::metadata("/proc/self")

@@ -1,14 +1,14 @@
-//! Flags to options: the text of an option string, which the engine's own parser reads.
+//! Converts flags to options: the result is an option string for the parser of the engine.
 //!
-//! A flag that sets one option says so in its row of the table; this module adds the flags that set an
-//! option in a way of their own. Every option that a flag names is written, whether the flag was given or
-//! not: a run is made of the flags' defaults, which are RocksDB's program's and not the library's.
+//! The table of flags says which flags set a single option; this module handles the others. Every
+//! option that belongs to a flag is written, whether the flag was given or not: a run uses the
+//! defaults of the flags, which are those of RocksDB's program and not of the library.
 
 use koeldb_base::codec::Compression;
 
 use super::flags::{Effect, Flags, Scope};
 
-/// An option string, and the lines that RocksDB's program prints while it makes its options.
+/// An option string, and the lines that RocksDB's program prints while it builds its options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OptionText {
     pub(crate) text: String,
@@ -18,7 +18,7 @@ pub(crate) struct OptionText {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Members of one `{…}`.
+/// The members of one `{…}`.
 #[derive(Default)]
 struct Members(String);
 
@@ -32,7 +32,7 @@ impl Members {
     }
 }
 
-/// The codec that a flag names.
+/// Returns the codec that the value of a flag names.
 pub(crate) fn codec(value: &str) -> Option<Compression> {
     let value = value.to_ascii_lowercase();
     Compression::ALL.into_iter().find(|codec| match codec {
@@ -56,7 +56,7 @@ fn choice<'a>(flag: &str, value: i64, names: &[&'a str]) -> Result<&'a str, Stri
         .ok_or_else(|| format!("--{flag} is {value}, must be between 0 and {last}"))
 }
 
-/// The memtable's name in option strings, and in the header.
+/// Returns the names of the memtable in option strings and in the header.
 pub(crate) fn memtable(flags: &Flags) -> (String, String) {
     let rep = flags.memtablerep.as_str();
     let buckets = flags.hash_bucket_count;
@@ -84,11 +84,11 @@ pub(crate) fn memtable(flags: &Flags) -> (String, String) {
     }
 }
 
-/// The option string of all flags.
+/// Returns the option string of all flags.
 ///
 /// # Errors
 ///
-/// A sentence about flags that contradict each other, or a value that names nothing.
+/// A sentence about contradictory flags or an unknown value.
 pub(crate) fn option_text(flags: &Flags) -> Result<OptionText, String> {
     let mut out = OptionText::default();
     let mut database = Members::default();
@@ -134,7 +134,7 @@ fn mib(count: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("{count} MiB are more than can be counted"))
 }
 
-/// Flags whose 0 or -1 leaves the option as it is.
+/// Writes the universal options; values of 0 or -1 keep the default.
 fn universal_choices(flags: &Flags, universal: &mut Members) -> Result<(), String> {
     let unless_zero = [
         ("size_ratio", flags.universal_size_ratio),
@@ -400,7 +400,7 @@ fn block_based_choices(
     Ok(())
 }
 
-/// What the flags change in options that came from a file: the block cache, and the filter.
+/// Returns the flags that override options from a file: the block cache and the filter.
 pub(crate) fn text_over_a_file(flags: &Flags) -> String {
     let mut members = Members::default();
     if let Some(cache) = block_cache(flags) {
@@ -415,7 +415,9 @@ pub(crate) fn text_over_a_file(flags: &Flags) -> String {
     members.0
 }
 
-/// The block cache as a text, which knows LRU caches only; [`clock_cache_bytes`] tells of others.
+/// Returns the block cache as an option string.
+///
+/// Such a string describes LRU caches only: see [`clock_cache_bytes`] for others.
 fn block_cache(flags: &Flags) -> Option<String> {
     let mut cache = Members::default();
     cache.set("capacity", flags.cache_size);
@@ -425,11 +427,11 @@ fn block_cache(flags: &Flags) -> Option<String> {
     (flags.cache_size > 0).then(|| cache.braced())
 }
 
-/// The bytes of the block cache, if it is to be one with the clock policy.
+/// Returns the size of the block cache if it uses the clock policy.
 ///
 /// # Errors
 ///
-/// A sentence if `--cache_type` names no cache.
+/// A sentence if `--cache_type` is unknown.
 pub(crate) fn clock_cache_bytes(flags: &Flags) -> Result<Option<u64>, String> {
     match flags.cache_type.as_str() {
         "lru_cache" => Ok(None),

@@ -1,4 +1,4 @@
-//! The numbers of one benchmark: the flags, as the benchmark changes them.
+//! The parameters of one benchmark: the flags, as modified by the benchmark.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::flags::Flags;
 use super::keys::{KeyBuffer, KeyLayout, ReadNumbers};
 use super::values::{ValueShape, ValueSizes, Values};
 
-/// Why a run ended early: a sentence for standard error. The program exits with 1.
+/// The reason for the early end of a run: a sentence for standard error. The program exits with 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) message: String,
-    /// The benchmark's result line is printed all the same.
+    /// Whether the result line of the benchmark is printed nevertheless.
     pub(crate) after_result: bool,
 }
 
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// `what` failed with `error`: `put error: …`.
+    /// Creates a failure of the operation `what`, for example `put error: …`.
     pub(crate) fn of(what: &str, error: &impl fmt::Display) -> Self {
         Failure::new(format!("{what}: {error}"))
     }
@@ -33,15 +33,15 @@ impl Failure {
 
 pub(crate) type Outcome<T = ()> = std::result::Result<T, Failure>;
 
-/// The keys of an existing database, if they are to be used.
+/// The keys of an existing database, if these are to be used.
 pub(crate) type ExistingKeys = Option<Arc<Vec<Box<[u8]>>>>;
 
-/// What one benchmark works with. Made afresh from the flags before each benchmark.
+/// The parameters of one benchmark, created from the flags before each benchmark.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Size of the key space of fills; the flag, unless the benchmark reduced it.
+    /// The number of keys of a fill: the flag, unless the benchmark reduced it.
     pub(crate) fill_keys: u64,
-    /// Size of the key space of everything else: always the flag.
+    /// The number of keys for everything else: always the flag.
     pub(crate) key_count: u64,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
@@ -61,9 +61,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Creates a plan from the flags.
+    ///
     /// # Errors
     ///
-    /// Flags that make no sense together.
+    /// If flags contradict each other.
     pub(crate) fn new(flags: &Flags, seed: u64, existing_keys: ExistingKeys) -> Outcome<Self> {
         let key_count = match &existing_keys {
             Some(keys) => u64::try_from(keys.len()).unwrap_or(u64::MAX),
@@ -103,12 +105,12 @@ impl Plan {
         })
     }
 
-    /// A buffer for the keys of the key space.
+    /// Creates a buffer for keys of the key space.
     pub(crate) fn key_buffer(&self) -> KeyBuffer {
         self.key_buffer_of(self.key_count)
     }
 
-    /// A buffer for the keys of a key space of `key_count` keys.
+    /// Creates a buffer for keys of a key space of `key_count` keys.
     pub(crate) fn key_buffer_of(&self, key_count: u64) -> KeyBuffer {
         KeyBuffer::new(self.layout, key_count, self.existing_keys.clone())
     }
@@ -122,7 +124,7 @@ impl Plan {
     }
 }
 
-/// A flag that counts something.
+/// Converts the value of a flag that must not be negative.
 fn count(name: &str, value: i64) -> Outcome<u64> {
     u64::try_from(value).map_err(|_| Failure::new(format!("--{name} must not be negative")))
 }

@@ -1,17 +1,19 @@
 //! The random numbers of `db_bench`, bit for bit those of RocksDB's program.
 //!
-//! - [`Mersenne64`], the 64-bit Mersenne Twister (Matsumoto and Nishimura): keys, one generator per thread.
-//! - [`Mersenne32`] and [`shuffle`]: the permutation of unique fills, as libstdc++'s `std::shuffle` makes it.
+//! - [`Mersenne64`], the 64-bit Mersenne Twister (Matsumoto and Nishimura): keys, one generator per
+//!   thread.
+//! - [`Mersenne32`] and [`shuffle`]: the permutation of unique fills, that of libstdc++'s
+//!   `std::shuffle`.
 //! - [`ParkMiller`], the minimal standard generator: values.
 
 /// The 64-bit Mersenne Twister, `std::mt19937_64`.
 ///
-/// A benchmark draws two numbers for every read, so they are made a block at a time, in loops that the compiler turns
-/// into vector instructions.
+/// A benchmark draws two numbers for every read. Numbers are therefore generated a block at a time,
+/// in loops that the compiler vectorizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Mersenne64 {
     state: Box<[u64; Mersenne64::WORDS]>,
-    /// The numbers of the state.
+    /// The output numbers of the state.
     numbers: Box<[u64; Mersenne64::WORDS]>,
     next: usize,
 }
@@ -38,7 +40,7 @@ impl Mersenne64 {
         }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub(crate) fn draw(&mut self) -> u64 {
         match self.numbers.get(self.next) {
@@ -50,13 +52,15 @@ impl Mersenne64 {
         }
     }
 
-    /// A number below `limit`, as RocksDB takes it: the remainder of one draw. `limit` is at least 1.
+    /// Returns a number below `limit`, the remainder of one draw, as in RocksDB.
+    ///
+    /// `limit` must be at least 1.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.draw() % limit
     }
 
-    /// Makes the next block of numbers, and draws the first.
+    /// Generates the next block of numbers and returns the first.
     #[cold]
     fn refill(&mut self) -> u64 {
         const LOW: u64 = 0x7fff_ffff;
@@ -85,7 +89,7 @@ impl Mersenne64 {
     }
 }
 
-/// Remainders of division by one number, without dividing: some 2 ns less than a `%` in every step.
+/// Computes remainders by one divisor without a division: about 2 ns less than a `%` per step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Modulus {
     divisor: u64,
@@ -94,7 +98,7 @@ pub(crate) struct Modulus {
 }
 
 impl Modulus {
-    /// `divisor` is at least 1.
+    /// Creates it; `divisor` must be at least 1.
     pub(crate) fn new(divisor: u64) -> Self {
         Modulus {
             divisor,
@@ -107,7 +111,8 @@ impl Modulus {
         // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.
         let quotient = upper_half(u128::from(number) * u128::from(self.reciprocal));
         let rest = number.wrapping_sub(quotient.wrapping_mul(self.divisor));
-        // Without a branch, which nothing could predict: below the divisor the difference wraps and is the larger.
+        // The branch would be unpredictable. Below the divisor the difference wraps and is the
+        // larger.
         rest.min(rest.wrapping_sub(self.divisor))
     }
 }
@@ -167,7 +172,7 @@ impl Mersenne32 {
         self.next = 0;
     }
 
-    /// A number below `range`, each equally likely (Lemire's method, as libstdc++ has it).
+    /// Returns a uniform number below `range` (Lemire's method, as in libstdc++).
     fn uniform(&mut self, range: u32) -> u32 {
         let mut product = u64::from(self.draw()) * u64::from(range);
         if low_half(product) < range {
@@ -189,10 +194,10 @@ fn high_half(x: u64) -> u32 {
     low_half(x >> 32)
 }
 
-/// Shuffles as libstdc++'s `std::shuffle` does with an `mt19937` seeded by the low half of `seed`.
+/// Shuffles like libstdc++'s `std::shuffle` with an `mt19937` seeded by the low half of `seed`.
 ///
-/// Slices of fewer than 65,536 elements take two positions from one draw, longer ones a draw for each.
-/// Slices hold fewer than 2^32 elements.
+/// Slices of fewer than 65,536 elements take two positions from one draw, longer ones use a draw
+/// for each. Slices must have fewer than 2^32 elements.
 pub(crate) fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut random = Mersenne32::new(low_half(seed));
     let Ok(count) = u32::try_from(items.len()) else {
@@ -229,7 +234,7 @@ pub(crate) struct ParkMiller(u32);
 impl ParkMiller {
     const MODULUS: u32 = 0x7fff_ffff;
 
-    /// `seed` is brought into range as LevelDB's generator does.
+    /// Creates a generator; `seed` is brought into range as in LevelDB's generator.
     pub(crate) fn new(seed: u32) -> Self {
         match seed & Self::MODULUS {
             0 | Self::MODULUS => ParkMiller(1),
@@ -237,7 +242,7 @@ impl ParkMiller {
         }
     }
 
-    /// The next number, in 1..2^31 - 1.
+    /// Returns the next number, in 1..2^31 - 1.
     #[inline]
     pub(crate) fn draw(&mut self) -> u32 {
         let product = u64::from(self.0) * 16_807;
@@ -245,14 +250,16 @@ impl ParkMiller {
         self.0
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     #[inline]
     pub(crate) fn below(&mut self, limit: u32) -> u32 {
         self.draw() % limit
     }
 }
 
-/// A yes or no of fixed probability, as `std::bernoulli_distribution` takes it from `std::minstd_rand0`.
+/// A random boolean of fixed probability.
+///
+/// The sequence is that of `std::bernoulli_distribution` on `std::minstd_rand0`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bernoulli {
     random: ParkMiller,
@@ -273,7 +280,7 @@ impl Bernoulli {
     }
 
     pub(crate) fn draw(&mut self) -> bool {
-        // Two draws make 53 random bits; the generator's numbers begin at 1.
+        // Two draws make 53 random bits; the smallest output of the generator is 1.
         const RANGE: f64 = 2_147_483_646.0;
         let low = f64::from(self.random.draw() - 1);
         let high = f64::from(self.random.draw() - 1);

@@ -1,5 +1,6 @@
-//! The result of a benchmark: the tallies of its threads added up, RocksDB's line for it, the lines of
-//! repeated runs, and the same as JSON.
+//! The result of a benchmark: the merged counts of its threads, as text and as JSON.
+//!
+//! The text consists of the lines of RocksDB's program, including those for repeated runs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,7 +15,7 @@ pub(crate) struct Outcome {
     threads: usize,
     start: Duration,
     finish: Duration,
-    /// Sum over the counted threads.
+    /// The sum over the counted threads.
     thread_time: Duration,
     done: u64,
     bytes: u64,
@@ -24,8 +25,10 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// `merged_at` is a moment after the last thread ended, the ones that are left out included: it is
-    /// the end of the elapsed time, as in RocksDB's program.
+    /// Merges `tallies`.
+    ///
+    /// `merged_at` is a time after the end of the last thread, including excluded ones: the end of
+    /// the elapsed time, as in RocksDB's program.
     pub(crate) fn new(name: &str, tallies: &[Tally], merged_at: Duration) -> Self {
         let mut outcome = Outcome {
             name: name.to_owned(),
@@ -42,7 +45,7 @@ impl Outcome {
         for tally in tallies.iter().filter(|tally| !tally.excluded) {
             outcome.add(tally);
         }
-        // A benchmark that counts nothing did one thing.
+        // A benchmark without counts has one operation.
         outcome.done = outcome.done.max(1);
         outcome
     }
@@ -73,7 +76,7 @@ impl Outcome {
     }
 
     fn elapsed(&self) -> f64 {
-        // Whole microseconds, as RocksDB's clock has them, and never none.
+        // Whole microseconds, like RocksDB's clock, and at least one.
         let elapsed = self.finish.saturating_sub(self.start);
         elapsed.max(Duration::from_micros(1)).as_secs_f64()
     }
@@ -83,7 +86,7 @@ impl Outcome {
         self.done as f64 / self.elapsed()
     }
 
-    /// `None` if the benchmark counts no bytes.
+    /// Returns the throughput; `None` if the benchmark counts no bytes.
     #[expect(clippy::cast_precision_loss, reason = "a rate is an approximation")]
     pub(crate) fn mib_per_second(&self) -> Option<f64> {
         (self.bytes > 0).then(|| self.bytes as f64 / 1_048_576.0 / self.elapsed())
@@ -94,7 +97,7 @@ impl Outcome {
         self.thread_time.as_secs_f64() * 1e6 / self.done as f64
     }
 
-    /// The result line and the histograms, as RocksDB prints them.
+    /// Returns the result line and the histograms in RocksDB's format.
     pub(crate) fn text(&self) -> String {
         let mut extra = String::new();
         if let Some(rate) = self.mib_per_second() {
@@ -121,7 +124,7 @@ impl Outcome {
         text
     }
 
-    /// The result as a member of the JSON report.
+    /// Returns the result as a member of the JSON report.
     pub(crate) fn json(&self, run: u32) -> Json {
         let mut json = Json::object();
         json.set("name", &self.name)
@@ -180,7 +183,7 @@ fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// The integer that is left when the digits after the point are cut.
+/// Truncates a number to an integer.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "RocksDB cuts rates to integers"
@@ -206,7 +209,9 @@ impl Repeats {
         self.mib.len() == self.ops.len()
     }
 
-    /// The line after each run: an average, or with `interval` a confidence interval. Nothing for one run.
+    /// Returns the line after each run, empty for the first run.
+    ///
+    /// It shows an average, or with `interval` a confidence interval.
     pub(crate) fn line(&self, name: &str, interval: bool) -> String {
         let runs = self.ops.len();
         if runs < 2 {
@@ -233,7 +238,7 @@ impl Repeats {
         line
     }
 
-    /// The lines at the end of all runs. Nothing for one run.
+    /// Returns the lines after the last run, empty for a single run.
     pub(crate) fn last_lines(&self, name: &str) -> String {
         let runs = self.ops.len();
         if runs < 2 {
@@ -280,7 +285,7 @@ fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// Half the width of the 95 % confidence interval of the mean, of a normal distribution.
+/// Returns half the width of the 95 % confidence interval of the mean of a normal distribution.
 #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
 fn confidence(samples: &[f64]) -> f64 {
     let (count, mean) = (samples.len() as f64, mean(samples));

@@ -1,4 +1,4 @@
-//! A run of the program: opens the database, runs the benchmarks one after the other, reports.
+//! A run of the program: opens the database, runs the benchmarks in turn and reports.
 
 use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
@@ -25,7 +25,7 @@ pub(crate) struct Session<'a> {
     line: &'a CommandLine,
     seed: u64,
     components: Components,
-    /// `None` only while it is being reopened.
+    /// `None` only while the databases are being reopened.
     databases: Option<Databases>,
     existing_keys: ExistingKeys,
     threads_started: u64,
@@ -34,10 +34,12 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Opens the database, which is destroyed first unless it is to be kept, and prints the header.
+    /// Opens the database and prints the header.
+    ///
+    /// An existing database is destroyed first unless it is to be kept.
     pub(crate) fn start(line: &'a CommandLine, seed: u64) -> Outcome<Self> {
         let flags = &line.flags;
-        // Impossible numbers are told before anything is destroyed.
+        // Invalid parameters are reported before anything is destroyed.
         Plan::new(flags, seed, None)?;
         let components = Components::new(flags)?;
         if !flags.use_existing_db {
@@ -75,7 +77,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Runs everything that `--benchmarks` names.
+    /// Runs all benchmarks of `--benchmarks`.
     pub(crate) fn run(&mut self) -> Outcome {
         let line = self.line;
         let words = line.flags.benchmarks.split(',');
@@ -96,7 +98,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Closes the databases and writes the JSON report if one was asked for.
+    /// Closes the databases and writes the JSON report if requested.
     pub(crate) fn finish(mut self) -> Outcome {
         if let Some(databases) = self.databases.take() {
             databases.close()?;
@@ -141,7 +143,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Makes the database empty; or says that it must be kept, and answers `false`.
+    /// Recreates the database empty; prints a message and returns `false` if it must be kept.
     fn refresh(&mut self, name: &str) -> Outcome<bool> {
         let flags = &self.line.flags;
         if let Some(databases) = self.databases.take() {
@@ -258,11 +260,11 @@ impl<'a> Session<'a> {
             "{msg} [{bar:30}] {pos}/{len} ops, {rate}, {eta} left".to_owned()
         };
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        // The template is one of two that are known to be well formed.
+        // Both possible templates are well-formed.
         if let Ok(style) = ProgressStyle::with_template(&template) {
             let style =
                 style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                    // Nothing is lost if the terminal does not show the rate.
+                    // A rate that cannot be shown does no harm.
                     let _ = write!(out, "{:.0} ops/s", state.per_sec());
                 });
             bar.set_style(style.progress_chars("=> "));
@@ -303,11 +305,11 @@ impl<'a> Session<'a> {
 }
 
 fn flush_stdout() {
-    // A reader that went away is noticed by the next print.
+    // The next print notices a closed pipe.
     let _ = std::io::stdout().flush();
 }
 
-/// Every key of the first database, in its order.
+/// Returns all keys of the first database in key order.
 fn all_keys(databases: &Databases) -> Outcome<Vec<Box<[u8]>>> {
     let mut options = koeldb::ReadOptions::new();
     options.set_total_order_seek(true);
@@ -321,7 +323,9 @@ fn all_keys(databases: &Databases) -> Outcome<Vec<Box<[u8]>>> {
     Ok(keys)
 }
 
-/// The report file: a line of operations per interval, of all threads, written by a thread of its own.
+/// The report file: the operations of all threads in each interval, a line each.
+///
+/// A separate thread writes it.
 struct IntervalFile {
     shared: Arc<IntervalState>,
     writer: std::thread::JoinHandle<std::io::Result<()>>,
@@ -335,7 +339,7 @@ struct IntervalState {
 }
 
 impl IntervalFile {
-    /// `None` if no interval is set.
+    /// Starts the thread; `None` if no interval is set.
     fn start(path: &str, interval_seconds: i64) -> Outcome<Option<Self>> {
         let interval = match u64::try_from(interval_seconds) {
             Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
@@ -361,7 +365,7 @@ impl IntervalFile {
         Ok(Some(IntervalFile { shared, writer }))
     }
 
-    /// The interval that is under way is not written.
+    /// Stops the thread; the unfinished interval is not written.
     fn stop(self) -> Outcome {
         let mut stopped = self
             .shared
@@ -381,7 +385,7 @@ impl IntervalFile {
 }
 
 impl IntervalState {
-    /// Waits for the end of an interval; `false` if it was stopped before.
+    /// Waits for the end of an interval; returns `false` if the thread was stopped.
     fn wait(&self, interval: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

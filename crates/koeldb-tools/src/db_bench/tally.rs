@@ -1,7 +1,7 @@
-//! What one thread of a benchmark did, and how long it took.
+//! Counts and latencies of one thread of a benchmark.
 //!
-//! [`Tally::finished`] is called after every operation. It costs an addition and a comparison unless
-//! somebody watches: the clock is read only for histograms and interval reports.
+//! [`Tally::finished`] is called after every operation. It costs an addition and a comparison: the
+//! clock is read only for histograms and interval reports.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use koeldb_fs::clock::{Clock, SystemClock};
 use super::header::date_time;
 use crate::histogram::Histogram;
 
-/// What an operation was, as the histograms tell them apart.
+/// The kinds of operations that histograms distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Read,
@@ -51,12 +51,12 @@ impl OpKind {
     }
 }
 
-/// Latencies of one kind of operation.
+/// The latencies of one kind of operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies {
     /// Whole microseconds, in RocksDB's buckets.
     pub(crate) micros: Histogram,
-    /// Nanoseconds with three digits, if the JSON report will show them.
+    /// Nanoseconds with three significant digits, if the JSON report shows them.
     pub(crate) nanos: Option<FineHistogram<u64>>,
 }
 
@@ -64,7 +64,7 @@ impl Latencies {
     fn new(fine: bool) -> Self {
         Latencies {
             micros: Histogram::default(),
-            // Three digits are a valid precision, so that making one cannot fail.
+            // Creation cannot fail: three digits are a valid precision.
             nanos: fine.then(|| FineHistogram::new(3).ok()).flatten(),
         }
     }
@@ -79,29 +79,29 @@ impl Latencies {
     }
 }
 
-/// How the threads of a run are watched; the same for all of them.
+/// Settings of the measurement, equal for all threads of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) histogram: bool,
-    /// With `histogram`: keeps nanoseconds too.
+    /// With `histogram`: also records nanoseconds.
     pub(crate) fine: bool,
-    /// With `histogram`: reports operations of at least this many microseconds.
+    /// With `histogram`: reports operations that take at least this many microseconds.
     pub(crate) slow_micros: u64,
-    /// Operations between interval lines; 0: none.
+    /// The number of operations between interval lines; 0 for none.
     pub(crate) interval_ops: u64,
-    /// The least time between interval lines.
+    /// The minimum time between interval lines.
     pub(crate) interval_time: Duration,
-    /// Operations of all threads, for the report file.
+    /// The number of operations of all threads, for the report file.
     pub(crate) published: Option<Arc<AtomicU64>>,
-    /// On a terminal, unless there are interval lines.
+    /// A progress bar, on a terminal without interval lines.
     pub(crate) progress: Option<ProgressBar>,
 }
 
-/// The tally of one thread.
+/// The counts of one thread.
 #[derive(Debug)]
 pub(crate) struct Tally {
     watch: Watch,
-    /// At this many operations the slow part of `finished` runs.
+    /// The number of operations at which the slow path of `finished` runs.
     next_look: u64,
     next_report: u64,
     last_op_finish: Duration,
@@ -112,14 +112,14 @@ pub(crate) struct Tally {
     pub(crate) done: u64,
     pub(crate) bytes: u64,
     pub(crate) message: String,
-    /// Left out of the result: a background thread.
+    /// Whether this is a background thread, which the result excludes.
     pub(crate) excluded: bool,
-    /// Counts for the JSON report, which are added up over threads.
+    /// Counters for the JSON report, summed over the threads.
     pub(crate) facts: Vec<(&'static str, u64)>,
     pub(crate) latencies: [Option<Box<Latencies>>; OpKind::ALL.len()],
 }
 
-/// Operations between two looks at the progress bar.
+/// The number of operations between updates of the progress bar.
 const PROGRESS_STEP: u64 = 256;
 
 impl Tally {
@@ -146,8 +146,10 @@ impl Tally {
         tally
     }
 
-    /// Begins the measured time. The first sample of a histogram began when the tally was made, as in
-    /// RocksDB's program.
+    /// Starts the measured time.
+    ///
+    /// The first sample of a histogram starts at the creation of the tally, as in RocksDB's
+    /// program.
     pub(crate) fn start(&mut self) {
         let now = SystemClock.now();
         self.start = now;
@@ -155,7 +157,7 @@ impl Tally {
         self.last_report = (0, now);
     }
 
-    /// Forgets what was done so far and starts anew.
+    /// Discards all counts and starts again.
     pub(crate) fn restart(&mut self) {
         let excluded = self.excluded;
         *self = Tally::new(self.thread, &self.watch);
@@ -169,21 +171,24 @@ impl Tally {
         }
     }
 
-    /// Counts `ops` operations that just ended, as one sample of the histogram of `kind`. Answers whether
-    /// an interval line was due and printed.
+    /// Counts `ops` completed operations as one sample of the histogram of `kind`.
+    ///
+    /// Returns whether an interval line was printed.
     #[inline]
     pub(crate) fn finished(&mut self, ops: u64, kind: OpKind) -> bool {
         self.done += ops;
         self.done >= self.next_look && self.look(ops, kind)
     }
 
-    /// How many operations may be counted together, at least 1: nobody looks at each of them.
+    /// Returns the number of operations, at least 1, that may be counted together.
+    ///
+    /// None of them reaches the slow path of [`Tally::finished`].
     #[inline]
     pub(crate) fn unwatched(&self) -> u64 {
         self.next_look.saturating_sub(self.done).max(1)
     }
 
-    /// Leaves the time since the last operation out of the histogram: the thread was made to wait.
+    /// Excludes the time since the last operation from the histogram, after a wait for the pacer.
     pub(crate) fn forget_wait(&mut self) {
         if self.watch.histogram {
             self.last_op_finish = SystemClock.now();
@@ -246,7 +251,7 @@ impl Tally {
         let latencies = slot.get_or_insert_with(|| Box::new(Latencies::new(fine)));
         latencies.micros.record(micros);
         if let Some(nanos) = &mut latencies.nanos {
-            // It grows as needed: only a value beyond all measure could be refused.
+            // The histogram grows as needed: only an extreme value could be rejected.
             let _ = nanos.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
         if micros >= self.watch.slow_micros && self.watch.interval_ops == 0 {

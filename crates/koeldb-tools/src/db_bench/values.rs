@@ -1,19 +1,20 @@
-//! Values: slices of a buffer of random bytes that compress as asked.
+//! Values: slices of a buffer of random bytes with the requested compressibility.
 //!
-//! The buffer and the order of values depend on sizes and ratio only, not on the seed: every thread of
-//! every benchmark writes the same values in the same order, as RocksDB's program does.
+//! The buffer and the order of values depend only on sizes and ratio, not on the seed: every thread
+//! of every benchmark writes the same values in the same order, like RocksDB's program.
 
 use super::random::{Mersenne64, ParkMiller};
 use koeldb_base::coding::to_usize;
 
-/// How long values are.
+/// The distribution of value sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ValueSizes {
-    /// All of this many bytes.
+    /// Every value has this many bytes.
     Fixed(u32),
-    /// Between the two, both included, each equally likely.
+    /// Uniform between the two, inclusive.
     Uniform(u32, u32),
-    /// Normal, in the middle of the two, which are three standard deviations away; cut to them.
+    /// Normal around the middle of the two, which are three standard deviations away; clamped to
+    /// them.
     Normal(u32, u32),
 }
 
@@ -26,24 +27,24 @@ impl ValueSizes {
     }
 }
 
-/// What values look like.
+/// The properties of values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueShape {
     pub(crate) sizes: ValueSizes,
-    /// Each piece of 100 bytes repeats this share of it.
+    /// The share of random bytes in each piece of 100 bytes; the rest repeats them.
     pub(crate) compression_ratio: f64,
-    /// Share of values that are the first bytes of the buffer, in percent.
+    /// The percentage of values that are the first bytes of the buffer.
     pub(crate) same_value_percent: u32,
 }
 
-/// An endless source of values.
+/// An endless sequence of values.
 #[derive(Debug)]
 pub(crate) struct Values {
     buffer: Vec<u8>,
     next: usize,
     random: ParkMiller,
     shape: ValueShape,
-    /// Draws sizes, which RocksDB takes from a random device.
+    /// Draws sizes, for which RocksDB uses a random device.
     size_random: Mersenne64,
 }
 
@@ -51,7 +52,7 @@ impl Values {
     const BUFFER_BYTES: usize = 1 << 20;
     const PIECE_BYTES: usize = 100;
 
-    /// Making the buffer takes milliseconds, which are part of what a writing benchmark measures.
+    /// Creates the buffer, which takes milliseconds that a writing benchmark includes in its time.
     pub(crate) fn new(shape: ValueShape, size_seed: u64) -> Self {
         let mut random = ParkMiller::new(301);
         let wanted = Self::BUFFER_BYTES.max(to_usize(u64::from(shape.sizes.largest())));
@@ -60,7 +61,7 @@ impl Values {
         let distinct = distinct_bytes(shape.compression_ratio, Self::PIECE_BYTES);
         while buffer.len() < wanted {
             for byte in &mut piece[..distinct] {
-                // 127 is what RocksDB's program has where `char` is signed.
+                // RocksDB's program has 127 where `char` is signed.
                 *byte = u8::try_from(random.below(127)).unwrap_or(0);
             }
             buffer.extend(piece[..distinct].iter().cycle().take(Self::PIECE_BYTES));
@@ -74,7 +75,7 @@ impl Values {
         }
     }
 
-    /// The next value.
+    /// Returns the next value.
     #[inline]
     pub(crate) fn take(&mut self) -> &[u8] {
         let bytes = match self.shape.sizes {
@@ -84,7 +85,7 @@ impl Values {
         self.take_bytes(to_usize(u64::from(bytes)))
     }
 
-    /// The next value, of `bytes` bytes, or as many as the buffer has.
+    /// Returns the next value with `bytes` bytes, at most the size of the buffer.
     #[inline]
     pub(crate) fn take_bytes(&mut self, bytes: usize) -> &[u8] {
         let bytes = bytes.min(self.buffer.len());
@@ -114,7 +115,7 @@ impl Values {
                 min + (unit() * count) as u32
             }
             ValueSizes::Normal(min, max) => {
-                // Box and Muller's transform.
+                // The Box-Muller transform.
                 let radius = (-2.0 * (1.0 - unit()).ln()).sqrt();
                 let normal = radius * (std::f64::consts::TAU * unit()).cos();
                 let mean = (f64::from(min) + f64::from(max)) / 2.0;
@@ -125,7 +126,7 @@ impl Values {
     }
 }
 
-/// How many bytes of a piece are random before they repeat: at least one.
+/// Returns the number of random bytes of a piece, at least one; the rest repeats them.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

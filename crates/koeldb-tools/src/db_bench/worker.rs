@@ -1,5 +1,6 @@
-//! The threads of one benchmark: made together, released together, each with its own random numbers and
-//! its own tally.
+//! The threads of one benchmark.
+//!
+//! They are released together, and each has its own random numbers and its own counts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
@@ -14,18 +15,18 @@ use super::random::Mersenne64;
 use super::report::Outcome as Report;
 use super::tally::{OpKind, Tally, Watch};
 
-/// What a thread does.
+/// The code of a thread.
 pub(crate) type WorkFn = fn(&mut Worker<'_>) -> Outcome;
 
-/// The work of a benchmark that has threads.
+/// The code of a benchmark with threads.
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadedWork {
     pub(crate) work: WorkFn,
-    /// What thread 0 does beside the others, if it does not do `work`.
+    /// The code of thread 0, if it differs from `work`.
     pub(crate) background: Option<WorkFn>,
 }
 
-/// What all threads of one run share.
+/// State shared by all threads of one run.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) flags: &'a Flags,
@@ -35,7 +36,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) read_pacer: Option<Pacer>,
     watch: Watch,
     failed: AtomicBool,
-    /// Threads that are not done yet, the background one left out.
+    /// The number of unfinished threads, without the background thread.
     running: AtomicUsize,
 }
 
@@ -61,14 +62,16 @@ impl<'a> Worker<'a> {
         self.shared.databases
     }
 
-    /// The database of the next step, for which one number is drawn even if there is only one.
+    /// Selects the database of the next step.
+    ///
+    /// A random number is drawn even if there is only one.
     #[inline]
     pub(crate) fn select(&mut self) -> &'a Database {
         let draw = self.random.draw();
         self.shared.databases.select(draw)
     }
 
-    /// The end of a loop of `ops` operations, or after `seconds` if that is not 0.
+    /// Returns the limit of a loop: `seconds`, or `ops` operations if `seconds` is 0.
     pub(crate) fn limit(&self, seconds: u64, ops: u64) -> WorkLimit<'a> {
         if seconds == 0 {
             self.announce(ops);
@@ -77,14 +80,14 @@ impl<'a> Worker<'a> {
         WorkLimit::new(seconds, ops, look_every, &self.shared.failed)
     }
 
-    /// Tells whoever watches the progress that `ops` operations are to come.
+    /// Adds `ops` operations to the expected total of the progress bar.
     pub(crate) fn announce(&self, ops: u64) {
         if let Some(progress) = &self.shared.watch.progress {
             progress.inc_length(ops);
         }
     }
 
-    /// Counts operations that ended: one sample of the histogram of `kind`.
+    /// Counts completed operations as one sample of the histogram of `kind`.
     #[inline]
     pub(crate) fn finished(&mut self, ops: u64, kind: OpKind) {
         if self.tally.finished(ops, kind) {
@@ -92,13 +95,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether the threads beside which this one runs are all done.
+    /// Whether all foreground threads are done.
     #[inline]
     pub(crate) fn others_are_done(&self) -> bool {
         self.shared.running.load(Ordering::Relaxed) == 0
     }
 
-    /// After every 256 reads: waits for the right to 256 more, if reads are limited.
+    /// Waits for the grant of 256 more reads after every 256 reads, if reads are limited.
     #[inline]
     pub(crate) fn pace_reads(&self, reads_done: u64) {
         if let Some(pacer) = &self.shared.read_pacer
@@ -108,7 +111,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How many reads may be counted and paced together, at least 1.
+    /// Returns the number of reads, at least 1, that may be counted and paced together.
     #[inline]
     pub(crate) fn unwatched_reads(&self) -> u64 {
         match self.shared.read_pacer {
@@ -156,8 +159,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Runs `threaded` on `threads` threads, one more if it has a background one, and adds up what they did.
-/// `started` counts the threads of the whole process, each of which has random numbers of its own.
+/// Runs `threaded` on `threads` threads and merges their counts.
+///
+/// A background thread, if any, is an additional one. `started` counts the threads of the whole
+/// process, each of which has its own random numbers.
 pub(crate) fn run_threads(
     name: &str,
     threaded: ThreadedWork,

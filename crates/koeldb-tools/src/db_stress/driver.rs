@@ -1,4 +1,4 @@
-//! Starts workers and kills them.
+//! Starts and kills workers.
 
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use koeldb_testkit::{Random, Summary};
 use super::Flags;
 use super::worker::GAVE_UP;
 
-/// What takes longer to end by itself hangs.
+/// A worker that takes longer to end by itself counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Waits for the end of a worker, for so long.
+/// Waits up to `time` for the end of a worker.
 fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<i32>> {
     let until = SystemClock.now() + time;
     loop {
@@ -26,7 +26,7 @@ fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<i32>> {
     }
 }
 
-/// Has the power cut, or the disk brought back, if that is asked for.
+/// Runs the program that cuts the power or restores the disk, if one is configured.
 fn switch_power(flags: &Flags, what: &[&str]) -> Result<(), String> {
     let Some(program) = &flags.power_cut else {
         return Ok(());
@@ -38,7 +38,7 @@ fn switch_power(flags: &Flags, what: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Runs workers until the time is up and enough of them were killed.
+/// Runs workers until the time is up and the requested number of them was killed.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let begun = SystemClock.now();
     let until = begun + Duration::from_secs(flags.seconds);
@@ -47,7 +47,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let mut failures = 0;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     loop {
-        // The last one only looks, and ends by itself.
+        // The last worker only verifies the database and ends by itself.
         let is_last = SystemClock.now() >= until && kills >= flags.kills;
         lives += 1;
         let mut command = Command::new(&program);

@@ -1,12 +1,14 @@
-//! What was asked of the database and what it answered, in a file that outlives the process.
+//! Expected versions of all keys, in a file that outlives the process.
 //!
-//! Each key has versions, counted: the one that was begun last, the one that was acknowledged last, and the last one that is
-//! owed, because it was logged or a flush succeeded after it. Who looks after the end of a process finds the owed one or a later
-//! one. A number reaches the operating system before, or after, the call it is about, in one write of eight bytes: a kill tears
-//! nothing.
+//! Each key has numbered versions. The file records the last one begun, the last one acknowledged,
+//! and the last one guaranteed to persist, because it was logged or a later flush succeeded. After
+//! the end of a process, the database must have the guaranteed version or a later one. Each number
+//! is handed to the operating system before or after the call that it concerns, in one write of
+//! eight bytes, so a kill cannot tear it.
 //!
 //! ```text
-//! slot of a key: owed, acknowledged, begun, the last acknowledged that deletes, the last begun without log (8 bytes each, little-endian)
+//! slot of a key: owed, acknowledged, begun, the last acknowledged deletion,
+//!                the last begun without log (8 bytes each, little-endian)
 //! version: counter << 1 | 1 if the key is deleted; 0 if it was never written
 //! ```
 
@@ -23,19 +25,19 @@ const UNLOGGED: usize = 4;
 const NUMBERS: usize = 5;
 const SLOT_BYTES: u64 = 8 * NUMBERS as u64;
 
-/// The version of a key.
+/// A version of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
 impl Version {
-    /// Never written.
+    /// The key was never written.
     pub(crate) const NONE: Version = Version(0);
 
     pub(crate) fn is_deleted(self) -> bool {
         self.0 == 0 || self.0 & 1 == 1
     }
 
-    /// What follows it.
+    /// Returns the next version.
     pub(crate) fn next(self, deletes: bool) -> Version {
         Version(((self.0 >> 1) + 1) << 1 | u64::from(deletes))
     }
@@ -44,13 +46,13 @@ impl Version {
         self.0 >> 1
     }
 
-    /// The version that a value names.
+    /// Returns the version that a value names.
     fn named_by(value: &[u8]) -> Option<Version> {
         let number = value.split(|byte| *byte == b':').nth(1)?;
         Some(Version(std::str::from_utf8(number).ok()?.parse().ok()?))
     }
 
-    /// The value that the key has at this version.
+    /// Returns the value of the key at this version.
     pub(crate) fn value(self, key: u64) -> Option<Vec<u8>> {
         if self.is_deleted() {
             return None;
@@ -71,7 +73,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path, key_count: u64) -> std::io::Result<Self> {
         let file = File::options()
             .read(true)
@@ -103,17 +105,17 @@ impl Expected {
         Version(self.number(key, which).load(Ordering::Relaxed))
     }
 
-    /// What the key has while the database is open.
+    /// The version of the key while the database is open.
     pub(crate) fn acknowledged(&self, key: u64) -> Version {
         self.version(key, ACKNOWLEDGED)
     }
 
-    /// The last version that was tried.
+    /// The last version that was begun.
     pub(crate) fn begun(&self, key: u64) -> Version {
         self.version(key, BEGUN)
     }
 
-    /// What the key has and may have.
+    /// Returns a description of the versions that the key has and may have.
     pub(crate) fn describe(&self, key: u64) -> String {
         let [owed, acknowledged, begun, deleted, unlogged] =
             std::array::from_fn(|which| self.version(key, which));
@@ -122,7 +124,7 @@ impl Expected {
         )
     }
 
-    /// Which version this value is, of those that the key may have after the end of a process.
+    /// Returns the version of a value that the key may have after the end of a process.
     pub(crate) fn identify(&self, key: u64, value: Option<&[u8]>) -> Option<Version> {
         let (owed, begun) = (self.version(key, OWED), self.begun(key));
         let Some(value) = value else {
@@ -136,7 +138,9 @@ impl Expected {
         (is_possible && version.value(key).as_deref() == Some(value)).then_some(version)
     }
 
-    /// Whether families may have different versions: each has what it flushed, of what was not logged.
+    /// Whether column families may have different versions.
+    ///
+    /// Of the unlogged writes, each column family has those that it flushed.
     pub(crate) fn may_differ(&self, key: u64) -> bool {
         self.version(key, UNLOGGED).counter() > self.version(key, OWED).counter()
     }
@@ -147,9 +151,9 @@ impl Expected {
         self.file.write_all_at(&version.0.to_le_bytes(), offset)
     }
 
-    /// The key is about to get a version.
+    /// Records that a write of a version begins.
     pub(crate) fn begin(&self, key: u64, version: Version, is_logged: bool) -> std::io::Result<()> {
-        // A deletion that was not acknowledged before a kill may be found all the same.
+        // An unacknowledged deletion before a kill may have taken effect.
         let before = self.begun(key);
         if before.is_deleted() {
             self.set(key, DELETED, before)?;
@@ -161,14 +165,14 @@ impl Expected {
         }
     }
 
-    /// It did not get the version that was begun.
+    /// Records that the write of the begun version had no effect.
     pub(crate) fn take_back(&self, key: u64) -> std::io::Result<()> {
         let version = self.acknowledged(key);
         self.set(key, BEGUN, version)?;
         self.forget_after(key, version)
     }
 
-    /// Numbers after this one are given again.
+    /// Forgets later versions, whose numbers will be reused.
     fn forget_after(&self, key: u64, version: Version) -> std::io::Result<()> {
         for which in [DELETED, UNLOGGED] {
             if self.version(key, which).counter() > version.counter() {
@@ -178,7 +182,7 @@ impl Expected {
         Ok(())
     }
 
-    /// It has the version that was begun.
+    /// Records that the key has the begun version.
     pub(crate) fn acknowledge(&self, key: u64, is_logged: bool) -> std::io::Result<()> {
         let version = self.begun(key);
         self.set(key, ACKNOWLEDGED, version)?;
@@ -191,7 +195,7 @@ impl Expected {
         }
     }
 
-    /// A flush succeeded that began when the key had this version.
+    /// Records the success of a flush that began when the key had this version.
     pub(crate) fn flushed(&self, key: u64, version: Version) -> std::io::Result<()> {
         match self.version(key, OWED).counter() < version.counter() {
             true => self.set(key, OWED, version),
@@ -199,7 +203,7 @@ impl Expected {
         }
     }
 
-    /// It was found to have this version, whatever was begun.
+    /// Records that the key was found to have this version.
     pub(crate) fn settle(&self, key: u64, version: Version) -> std::io::Result<()> {
         for which in [OWED, ACKNOWLEDGED, BEGUN] {
             self.set(key, which, version)?;
@@ -212,7 +216,7 @@ impl Expected {
 mod tests {
     use super::*;
 
-    /// Versions in a file that goes away with them.
+    /// Creates expected versions in a file that is removed with them.
     #[expect(
         clippy::disallowed_methods,
         reason = "the file of a test, beside any database"
@@ -239,7 +243,7 @@ mod tests {
         expected.begin(0, failed, false).unwrap();
         assert_eq!(expected.identify(0, None), Some(failed));
         expected.take_back(0).unwrap();
-        // Nothing behind the first one was logged: what a kill leaves may end anywhere.
+        // Nothing after the first version was logged: a kill may leave any of them.
         for version in versions {
             let value = version.value(0);
             assert_eq!(expected.identify(0, value.as_deref()), Some(version));

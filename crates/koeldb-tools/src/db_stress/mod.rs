@@ -1,17 +1,19 @@
-//! Stress: threads work on a database, the process is killed at any moment, and what it left is compared with what it was
-//! told, which lies in a file of its own.
+//! Stress test: kills a process that writes to a database, and verifies what it left.
 //!
-//! `db_stress --db=DIR` drives: it starts itself as a worker, kills it after a random time, and starts the next one, under
-//! other options, until the time is up. A worker first looks at every key, then goes on. Whatever a worker finds that cannot be
-//! makes it exit with 1, and the driver with it; the seed that is printed repeats the options and the choice of operations.
+//! The expected contents are in a separate file. `db_stress --db=DIR` is the driver: it starts
+//! itself as a worker, kills it after a random time, and starts the next one with other options,
+//! until the time is up. A worker first verifies every key and then continues. If a worker finds an
+//! inconsistency, it exits with 1, and so does the driver; the printed seed reproduces the options
+//! and the choice of operations.
 //!
-//! | left out | why |
+//! | excluded | reason |
 //! |---|---|
-//! | single deletions without log | families that kept different versions could not be made to agree |
-//! | writes without log, where all are synced | exclude each other |
-//! | what [`koeldb_testkit::variety`] leaves out, but for `unordered_write` | see there |
+//! | single deletions without log | different versions in column families would be irreconcilable |
+//! | unlogged writes if all writes are synced | exclude each other |
+//! | the options that [`koeldb_testkit::variety`] leaves out for it | see there |
 //!
-//! - `expected`: what was asked and answered, key by key. `worker`: the operations. `driver`: lives and deaths.
+//! - `expected`: the expected versions of every key. `worker`: the operations. `driver`: starts and
+//!   kills.
 
 mod driver;
 mod expected;
@@ -30,44 +32,44 @@ use clap::Parser;
     rename_all = "snake_case"
 )]
 pub(crate) struct Flags {
-    /// Where the database is. It is made if it is missing.
+    /// Directory of the database, which is created if missing.
     #[arg(long)]
     db: PathBuf,
-    /// Where what was asked and answered is kept; DB.expected if not given.
+    /// File of the expected contents; DB.expected by default.
     #[arg(long)]
     expected: Option<PathBuf>,
-    /// For how long, in seconds.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// And until it was killed so often.
+    /// Least number of kills, even after the duration.
     #[arg(long, default_value_t = 0)]
     kills: u64,
-    /// A worker lives at most so long, in milliseconds.
+    /// Longest life of a worker in milliseconds.
     #[arg(long, default_value_t = 3000)]
     life_ms: u64,
-    /// Threads that write, each to keys of its own.
+    /// Threads that write, each to its own keys.
     #[arg(long, default_value_t = 4)]
     threads: u64,
-    /// Keys of each thread.
+    /// Number of keys per thread.
     #[arg(long, default_value_t = 500)]
     keys: u64,
-    /// Families besides the default one; every key is in all of them.
+    /// Column families besides the default one; every key is in all of them.
     #[arg(long, default_value_t = 2)]
     families: u64,
-    /// What chooses.
+    /// Seed of the random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One call in so many to the file system fails; 0 for none.
+    /// One of this many calls to the file system fails; 0 for none.
     #[arg(long, default_value_t = 0)]
     fault_one_in: u32,
-    /// Every write is synced.
+    /// Sync every write.
     #[arg(long)]
     sync: bool,
-    /// A program that cuts the power (`PROGRAM cut PID`, before the worker is killed) and brings the disk back
-    /// (`PROGRAM restore`). With `sync`, and what is expected on another disk.
+    /// Program that cuts the power (`PROGRAM cut PID`, before the worker is killed) and restores
+    /// the disk (`PROGRAM restore`). Needs `sync`, and the expected contents on another disk.
     #[arg(long, requires = "sync", requires = "expected")]
     power_cut: Option<PathBuf>,
-    /// Set by the driver: the number of this life.
+    /// Number of this worker, set by the driver.
     #[arg(long, hide = true)]
     worker: Option<u64>,
 }

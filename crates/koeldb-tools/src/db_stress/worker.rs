@@ -1,7 +1,8 @@
-//! One life: opens the database, looks at every key, and works on it until somebody kills it.
+//! A worker: opens the database, verifies every key, and writes until it is killed.
 //!
-//! Each thread has keys of its own, so it knows what each of them has. A key has the same version in all families, because each
-//! change is one batch over all of them: a family that differs is a batch that was torn, or one that was not logged.
+//! Each thread has its own keys, so it knows their versions. A key has the same version in all
+//! column families, because each change is one batch over all of them: a column family that differs
+//! shows a torn batch or an unlogged one.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -10,19 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity,
-    Snapshot, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
+    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, Env, LogLevel,
+    Logger, Options, Severity, Snapshot, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
 };
 use koeldb_fs::{
     Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
 };
+use koeldb_testkit::Random;
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Random, variety};
+use koeldb_testkit::variety::{Drawer, Drawn, Suite};
 
 use super::Flags;
 use super::expected::{Expected, Version};
 
-/// What a worker exits with that met an injected fault it cannot get over.
+/// The exit status of a worker after an injected fault that it cannot recover from.
 pub(super) const GAVE_UP: i32 = 3;
 
 struct NoLog;
@@ -36,14 +38,14 @@ struct Life {
     families: Vec<ColumnFamily>,
     expected: Expected,
     flags: Flags,
-    /// Faults are injected.
+    /// The file system with injected faults, if any.
     faults: Option<Arc<FaultFileSystem>>,
-    /// Half of the writes are not logged.
+    /// Whether half of the writes are not logged.
     leaves_out_log: bool,
     is_over: AtomicBool,
 }
 
-/// What was expected could not be noted.
+/// Converts a failure to record expected versions.
 fn note(result: std::io::Result<()>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
@@ -52,33 +54,52 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-fn options(flags: &Flags, life: u64, fs: Arc<dyn FileSystem>) -> Result<(Options, String), String> {
-    let style = variety::draw_style(&mut Random::new(mix(flags.seed)));
-    let mut random = Random::new(mix(flags.seed ^ life << 32));
-    let text = style + &variety::draw(&mut random);
-    // Each key has one thread, so that snapshots that grow elsewhere do not concern it.
-    let writing = variety::draw_writing(&mut random);
-    // The last operand is the value.
-    let newest = associative_merge("newest", |_, _, newer, result| {
-        result.extend_from_slice(newer);
-        Ok(())
-    });
+/// A column family's name and options.
+type NamedFamily = (String, ColumnFamilyOptions);
+
+/// Returns the options of one worker and what was drawn for it.
+///
+/// A column family keeps its style in all workers.
+fn options(
+    flags: &Flags,
+    life: u64,
+    fs: Arc<dyn FileSystem>,
+) -> Result<(Options, Vec<NamedFamily>, Drawn), String> {
+    let count = 1 + usize::try_from(flags.families).map_err(|error| error.to_string())?;
+    let mut styles = Random::new(mix(flags.seed));
+    let drawer = Drawer::of_families(Suite::Stress, &mut styles, count);
+    let drawn = drawer.draw(&mut Random::new(mix(flags.seed ^ life << 32)));
+    let how = ConfigOptions::new();
+    let mut families = Vec::new();
+    for (number, text) in drawn.families.iter().enumerate() {
+        // The last operand is the value.
+        let newest = associative_merge("newest", |_, _, newer, result| {
+            result.extend_from_slice(newer);
+            Ok(())
+        });
+        let mut family = ColumnFamilyOptions::default();
+        family
+            .set_merge_operator(newest)
+            .apply_str(text, &how)
+            .map_err(|error| format!("{text}: {error}"))?;
+        let name = match number.checked_sub(1) {
+            None => "default".to_owned(),
+            Some(number) => format!("family{number}"),
+        };
+        families.push((name, family));
+    }
     let mut options = Options::new();
     options
         .create_if_missing(true)
         .create_missing_column_families(true)
-        .set_merge_operator(newest)
         .set_logger(NoLog)
-        .set_env(&Env::new(fs, Arc::new(SystemClock)));
-    for text in [&text, &writing] {
-        options
-            .apply_str(text, &ConfigOptions::new())
-            .map_err(|error| format!("{text}: {error}"))?;
-    }
-    Ok((options, text + &writing))
+        .set_env(&Env::new(fs, Arc::new(SystemClock)))
+        .apply_str(&drawn.database, &how)
+        .map_err(|error| format!("{}: {error}", drawn.database))?;
+    Ok((options, families, drawn))
 }
 
-/// Runs one life; with 0 seconds it only looks.
+/// Runs one worker; with 0 seconds it only verifies.
 pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
     let key_count = flags.threads * flags.keys;
     let expected = Expected::open(&flags.expected(), key_count).map_err(|e| e.to_string())?;
@@ -91,11 +112,10 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
         Some(faults) => Arc::clone(faults) as Arc<dyn FileSystem>,
         None => below,
     };
-    let (options, text) = options(flags, number, fs)?;
-    let names = (0..flags.families).map(|family| format!("family{family}"));
+    let (options, families, drawn) = options(flags, number, fs)?;
     let mut builder = Db::builder(&options);
-    builder.column_families(names);
-    let context = |error: &dyn Display| format!("life {number} with {text}\n  {error}");
+    builder.column_families(families);
+    let context = |error: &dyn Display| format!("life {number} with {drawn}\n  {error}");
     let db = builder.open(&flags.db).map_err(|error| context(&error))?;
     let life = Life {
         families: db.cf_handles(),
@@ -115,8 +135,9 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
 }
 
 impl Life {
-    /// Looks at every key: each has a version that it may have, the same in all families unless it was written without log,
-    /// and there are no others.
+    /// Verifies every key: each has a possible version, and there are no other keys.
+    ///
+    /// The version must be the same in all column families unless it was written without log.
     fn look(&self) -> Result<(), String> {
         let key_count = self.flags.threads * self.flags.keys;
         for number in 0..key_count {
@@ -151,7 +172,7 @@ impl Life {
         Ok(())
     }
 
-    /// Puts one version into all families, which have kept different ones.
+    /// Writes one version to all column families after they kept different ones.
     fn agree(&self, number: u64) -> Result<(), String> {
         let version = self.expected.begun(number).next(false);
         let mut batch = WriteBatch::new();
@@ -171,7 +192,7 @@ impl Life {
         thread * self.flags.keys..(thread + 1) * self.flags.keys
     }
 
-    /// What a thread's keys have, in every family, both ways.
+    /// Verifies the keys of a thread in every column family by scans in both directions.
     fn scan(&self, thread: u64, at: Option<(&Snapshot, &[Version])>) -> Result<(), String> {
         let own = self.own(thread);
         let versions: Vec<Version> = match at {
@@ -216,7 +237,7 @@ impl Life {
         Ok(())
     }
 
-    /// Works until it is killed, or something is wrong.
+    /// Writes until the worker is killed or finds an error.
     fn work(&self, life: u64) -> Result<ExitCode, String> {
         let until = SystemClock.now() + Duration::from_secs(self.flags.seconds);
         if self.flags.seconds == 0 {
@@ -258,7 +279,7 @@ impl Life {
         })
     }
 
-    /// `false` if an injected fault left something that only a new life gets over.
+    /// Runs one thread; `false` if only a restart recovers from an injected fault.
     fn work_alone(
         &self,
         thread: u64,
@@ -315,7 +336,7 @@ impl Life {
             .collect()
     }
 
-    /// A call after which all that was acknowledged before is owed.
+    /// Runs a call after which all previously acknowledged writes are guaranteed to persist.
     fn flush(
         &self,
         thread: u64,
@@ -357,18 +378,18 @@ impl Life {
         Ok(true)
     }
 
-    /// Whether to go on after a call that is no write.
+    /// Whether to continue after the result of a call that is not a write.
     fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
         match result {
             Ok(()) => Ok(true),
             Err(_) if self.faults.is_some() => Ok(self.resume()),
-            // Another thread has given up.
+            // Another thread has already given up.
             Err(_) if self.is_over.load(Ordering::Relaxed) => Ok(true),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Whether writes are taken again.
+    /// Resumes the database; returns whether writes are accepted again.
     fn resume(&self) -> bool {
         for _ in 0..50 {
             match self.db.resume() {
@@ -380,11 +401,11 @@ impl Life {
         false
     }
 
-    /// Changes one key, or some that follow each other, in all families.
+    /// Changes one or several consecutive keys in all column families.
     fn change(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let own = self.own(thread);
         let is_logged = self.flags.sync || !self.leaves_out_log || random.chance(1, 2);
-        // The last tenth of the keys are put once and deleted singly, in turn.
+        // The last tenth of the keys alternates between puts and single deletions.
         let singles = own.end - self.flags.keys / 10..own.end;
         if random.chance(1, 10) && !singles.is_empty() {
             let number = singles.start + random.below(singles.end - singles.start);
@@ -397,7 +418,7 @@ impl Life {
                     None => batch.single_delete_cf(family, key(number)),
                 };
             }
-            // Families that kept different versions would need another put.
+            // Column families with different versions would need another put.
             return self.write(&batch, &[(number, version)], true, random);
         }
         let first = own.start + random.below(singles.start - own.start);
@@ -429,7 +450,8 @@ impl Life {
         self.write(&batch, &changes, is_logged, random)
     }
 
-    /// Writes a batch that gives keys new versions; `false` if only the next life knows what became of it.
+    /// Writes a batch that gives keys new versions; `false` if its outcome is known only after a
+    /// restart.
     fn write(
         &self,
         batch: &WriteBatch,

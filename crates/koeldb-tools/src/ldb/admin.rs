@@ -1,4 +1,4 @@
-//! Families, compactions, properties, checks.
+//! Commands on column families, compactions, properties and consistency.
 
 use koeldb::{BottommostLevelCompaction, CompactRangeOptions, Db, Options};
 use koeldb_base::file_name;
@@ -71,7 +71,7 @@ pub(super) fn property(global: &Global, name: &str, out: &mut Output) -> Outcome
     out.line(&format!("{name}: {value}"))
 }
 
-/// Every table that the MANIFEST names must be there and as long as recorded.
+/// Checks that every table of the MANIFEST exists with the recorded size.
 pub(super) fn check_consistency(global: &Global, out: &mut Output) -> Outcome {
     let path = directory(global)?;
     let database = open_to_read(global)?;

@@ -29,7 +29,7 @@ Examples:
   ldb --db=/tmp/new --create_if_missing put koel Eudynamys
   ldb --db=/var/lib/app/db manifest_dump --verbose";
 
-/// What all commands understand.
+/// Flags of all commands.
 #[derive(Args, Debug)]
 #[command(rename_all = "snake_case")]
 pub(super) struct Global {
@@ -37,15 +37,15 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(super) db: Option<PathBuf>,
 
-    /// Keys and values in hexadecimal, with 0x before them, going in and coming out.
+    /// Keys and values are hexadecimal with a 0x prefix, in input and output.
     #[arg(long, global = true)]
     pub(super) hex: bool,
 
-    /// Keys in hexadecimal.
+    /// Keys are hexadecimal.
     #[arg(long, global = true)]
     pub(super) key_hex: bool,
 
-    /// Values in hexadecimal.
+    /// Values are hexadecimal.
     #[arg(long, global = true)]
     pub(super) value_hex: bool,
 
@@ -53,11 +53,11 @@ pub(super) struct Global {
     #[arg(long, global = true, default_value = "default", value_name = "NAME")]
     pub(super) column_family: String,
 
-    /// Makes the database if there is none.
+    /// Creates the database if it is missing.
     #[arg(long, global = true)]
     pub(super) create_if_missing: bool,
 
-    /// Opens with the options of the newest OPTIONS file; the default if there is one.
+    /// Uses the options of the newest OPTIONS file; the default if there is one.
     #[arg(
         long,
         global = true,
@@ -68,11 +68,11 @@ pub(super) struct Global {
     )]
     pub(super) try_load_options: Option<bool>,
 
-    /// Passes over options in the OPTIONS file that are not known here.
+    /// Ignores unknown options in the OPTIONS file.
     #[arg(long, global = true)]
     pub(super) ignore_unknown_options: bool,
 
-    /// Options to set on top, as a=1;b=2.
+    /// Options to set in addition, as a=1;b=2.
     #[arg(long, global = true, value_name = "STRING")]
     pub(super) options: Option<String>,
 
@@ -84,7 +84,7 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "BITS")]
     pub(super) bloom_bits: Option<u32>,
 
-    /// Bytes of a data block.
+    /// Size of a data block.
     #[arg(long, global = true, value_name = "BYTES")]
     pub(super) block_size: Option<u64>,
 
@@ -96,19 +96,19 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "BYTES")]
     pub(super) fix_prefix_len: Option<u32>,
 
-    /// Bytes of a memtable.
+    /// Size of a memtable.
     #[arg(long, global = true, value_name = "BYTES")]
     pub(super) write_buffer_size: Option<u64>,
 
-    /// Bytes of all memtables.
+    /// Total size of all memtables.
     #[arg(long, global = true, value_name = "BYTES")]
     pub(super) db_write_buffer_size: Option<u64>,
 
-    /// Bytes of a table file.
+    /// Size of a table file.
     #[arg(long, global = true, value_name = "BYTES")]
     pub(super) file_size: Option<u64>,
 
-    /// Whether compactions run by themselves.
+    /// Enables or disables automatic compactions.
     #[arg(long, global = true, value_name = "BOOL")]
     pub(super) auto_compaction: Option<bool>,
 
@@ -117,15 +117,15 @@ pub(super) struct Global {
     pub(super) json: bool,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(super) enum Command {
-    /// Gives a key a value.
+    /// Sets the value of a key.
     Put { key: String, value: String },
-    /// Gives several keys values, together.
+    /// Sets the values of several keys in one batch.
     Batchput {
-        /// A key, its value, the next key, …
+        /// Alternating keys and values.
         #[arg(required = true)]
         pairs: Vec<String>,
     },
@@ -138,9 +138,9 @@ pub(super) enum Command {
     },
     /// Deletes a key.
     Delete { key: String },
-    /// Deletes a key that was written once.
+    /// Deletes a key that was written only once.
     Singledelete { key: String },
-    /// Deletes the keys from one up to, but without, another.
+    /// Deletes a range of keys, without its end.
     Deleterange { from: String, to: String },
     /// Prints keys and values in order.
     Scan(Scan),
@@ -148,16 +148,16 @@ pub(super) enum Command {
     Dump(Dump),
     /// Reads lines `key ==> value`, as dump prints them, and writes them.
     Load(Load),
-    /// Prints about how many bytes of tables a range of keys takes.
+    /// Prints the estimated size of a key range in table files.
     Approxsize(KeyRange),
-    /// Prints all internal keys: every version of every key, deletions too.
+    /// Prints all internal keys: every version of every key, including deletions.
     Idump(Idump),
-    /// Prints what a MANIFEST records.
+    /// Prints the contents of a MANIFEST.
     ManifestDump {
-        /// The MANIFEST, if it is not the one that CURRENT names.
+        /// MANIFEST file; the current one by default.
         #[arg(long, value_name = "FILE")]
         path: Option<PathBuf>,
-        /// Prints every edit too.
+        /// Prints every edit as well.
         #[arg(long)]
         verbose: bool,
     },
@@ -169,17 +169,17 @@ pub(super) enum Command {
     CreateColumnFamily { name: String },
     /// Drops a column family.
     DropColumnFamily { name: String },
-    /// Compacts a range of keys, or all.
+    /// Compacts a range of keys, or the whole column family.
     Compact(KeyRange),
     /// Prints a property.
     GetProperty { name: String },
-    /// Compares the table files with what is recorded of them.
+    /// Compares the table files with the MANIFEST.
     Checkconsistency,
     /// Prints the table files by column family and level.
     ListLiveFilesMetadata,
-    /// Makes a new MANIFEST from the tables and logs that can be read.
+    /// Rebuilds the MANIFEST from the readable tables and logs.
     Repair {
-        /// Prints what was used and what was set aside.
+        /// Prints the used and the archived files.
         #[arg(long)]
         verbose: bool,
     },
@@ -192,7 +192,7 @@ pub(super) struct KeyRange {
     /// First key.
     #[arg(long, value_name = "KEY")]
     pub(super) from: Option<String>,
-    /// First key that is left out.
+    /// End of the range, exclusive.
     #[arg(long, value_name = "KEY")]
     pub(super) to: Option<String>,
 }
@@ -202,7 +202,7 @@ pub(super) struct KeyRange {
 pub(super) struct Scan {
     #[command(flatten)]
     pub(super) range: KeyRange,
-    /// Prints so many at most.
+    /// Prints at most this many.
     #[arg(long, value_name = "COUNT")]
     pub(super) max_keys: Option<u64>,
     /// Prints the keys only.
@@ -215,10 +215,10 @@ pub(super) struct Scan {
 pub(super) struct Dump {
     #[command(flatten)]
     pub(super) range: KeyRange,
-    /// Prints so many at most.
+    /// Prints at most this many.
     #[arg(long, value_name = "COUNT")]
     pub(super) max_keys: Option<u64>,
-    /// Counts only, and shows how long values are.
+    /// Prints only counts, and a histogram of value lengths.
     #[arg(long)]
     pub(super) count_only: bool,
     /// Prints the property rocksdb.stats first.
@@ -234,13 +234,13 @@ pub(super) struct Dump {
 pub(super) struct Idump {
     #[command(flatten)]
     pub(super) range: KeyRange,
-    /// Takes --from and --to in hexadecimal.
+    /// --from and --to are hexadecimal.
     #[arg(long)]
     pub(super) input_key_hex: bool,
-    /// Prints so many at most.
+    /// Prints at most this many.
     #[arg(long, value_name = "COUNT")]
     pub(super) max_keys: Option<u64>,
-    /// Counts only.
+    /// Prints only the count.
     #[arg(long)]
     pub(super) count_only: bool,
 }
@@ -248,13 +248,13 @@ pub(super) struct Idump {
 #[derive(Args, Debug)]
 #[command(rename_all = "snake_case")]
 pub(super) struct Load {
-    /// Writes no log.
+    /// Writes without log.
     #[arg(long)]
     pub(super) disable_wal: bool,
-    /// Accepted: loads are batched in any case.
+    /// Accepted without effect: loads are always batched.
     #[arg(long)]
     pub(super) bulk_load: bool,
-    /// Compacts everything afterwards.
+    /// Compacts the column family afterwards.
     #[arg(long)]
     pub(super) compact: bool,
 }
@@ -262,16 +262,16 @@ pub(super) struct Load {
 #[derive(Args, Debug)]
 #[command(rename_all = "snake_case")]
 pub(super) struct DumpWal {
-    /// The log, or a directory that holds some.
+    /// Log file, or a directory of log files.
     #[arg(long, value_name = "FILE_OR_DIRECTORY")]
     pub(super) walfile: PathBuf,
     /// Prints a heading.
     #[arg(long)]
     pub(super) header: bool,
-    /// Prints values too.
+    /// Prints values as well.
     #[arg(long)]
     pub(super) print_value: bool,
-    /// Accepted for old command lines.
+    /// Accepted for compatibility.
     #[arg(long, value_name = "BOOL")]
     pub(super) write_committed: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! Keys and values.
+//! Commands on keys and values.
 
 use std::io::BufRead;
 use std::io::Write as _;
@@ -104,7 +104,7 @@ pub(super) fn delete_range(global: &Global, from: &str, to: &str, out: &mut Outp
     out.ok()
 }
 
-/// The bounds of a range that the command line gives.
+/// The bounds of a key range.
 pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 pub(super) fn bounds(range: &KeyRange, out: &Output) -> Outcome<Bounds> {
@@ -115,7 +115,7 @@ pub(super) fn bounds(range: &KeyRange, out: &Output) -> Outcome<Bounds> {
     ))
 }
 
-/// Gives at most `most` entries of a range to `visit`.
+/// Passes at most `most` entries of a range to `visit`.
 fn visit(
     global: &Global,
     bounds: Bounds,
@@ -180,7 +180,7 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     count.print(dump.count_only, out)
 }
 
-/// The newest version of each key of one table.
+/// Prints the newest version of each key of one table.
 fn dump_table(path: &std::path::Path, dump: &Dump, out: &mut Output) -> Outcome {
     let most = dump.max_keys.unwrap_or(u64::MAX);
     let mut count = Count::default();
@@ -226,7 +226,7 @@ impl Count {
     }
 }
 
-/// Entries written together by a load.
+/// The number of entries in a batch of `load`.
 const LOAD_BATCH: usize = 256;
 
 pub(super) fn load(global: &Global, load: &Load, out: &mut Output) -> Outcome {
@@ -267,7 +267,7 @@ pub(super) fn load(global: &Global, load: &Load, out: &mut Output) -> Outcome {
     Ok(())
 }
 
-/// The key and value of a line `key ==> value`.
+/// Parses a line `key ==> value`.
 fn parse_line(line: &[u8], out: &Output) -> Option<(Vec<u8>, Vec<u8>)> {
     const ARROW: &[u8] = b" ==> ";
     let at = line.windows(ARROW.len()).position(|part| part == ARROW)?;

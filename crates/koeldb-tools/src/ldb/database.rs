@@ -1,4 +1,4 @@
-//! Opening a database under the options it was last opened with.
+//! Opens a database with its last options.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use koeldb::{ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, Op
 use super::args::Global;
 use super::{Failure, Outcome};
 
-/// An open database, and the family to work on.
+/// An open database and the selected column family.
 pub(super) struct Database {
     pub(super) db: Db,
     pub(super) family: ColumnFamily,
@@ -19,7 +19,7 @@ impl Database {
     }
 }
 
-/// The directory of the database.
+/// Returns the directory of the database.
 pub(super) fn directory(global: &Global) -> Outcome<PathBuf> {
     global
         .db
@@ -27,12 +27,12 @@ pub(super) fn directory(global: &Global) -> Outcome<PathBuf> {
         .ok_or_else(|| Failure::Message("--db must be specified".to_owned()))
 }
 
-/// Opens for reading. Nothing is written, and no lock taken.
+/// Opens the database read-only; nothing is written and no lock is taken.
 pub(super) fn open_to_read(global: &Global) -> Outcome<Database> {
     open(global, true)
 }
 
-/// Opens for writing.
+/// Opens the database for writing.
 pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
     open(global, false)
 }
@@ -57,16 +57,16 @@ fn open(global: &Global, read_only: bool) -> Outcome<Database> {
     Ok(Database { db, family })
 }
 
-/// What to open a database with.
+/// The options of a database and its column families.
 pub(super) struct Settings {
     pub(super) options: Options,
     pub(super) families: Vec<(String, ColumnFamilyOptions)>,
 }
 
 impl Settings {
-    /// The options of the newest OPTIONS file, if there is one, with what the command line changes.
+    /// Loads the newest OPTIONS file, if there is one, and applies the flags.
     pub(super) fn load(global: &Global, path: &Path) -> Outcome<Self> {
-        // A plug-in that is not here, a listener say, is no reason not to look at the data.
+        // A missing plug-in, a listener for example, must not prevent access to the data.
         let mut config = ConfigOptions::new();
         config
             .set_ignore_unknown_options(global.ignore_unknown_options)
@@ -82,7 +82,15 @@ impl Settings {
                         let (name, value, reason) = (&option.name, &option.value, &option.reason);
                         eprintln!("Note: {name}={value} is not applied: {reason}");
                     }
+                    for mended in &loaded.mended {
+                        eprintln!("Note: {mended}");
+                    }
                     settings.options = loaded.options;
+                    if settings.options.get_atomic_flush() {
+                        // The log makes these writes atomic across families, also without this option.
+                        eprintln!("Note: atomic_flush=true is not applied: every write is logged");
+                        settings.options.set_atomic_flush(false);
+                    }
                     settings.families = loaded.column_families;
                 }
                 Err(error) if global.try_load_options.is_none() && is_absent(&error) => {}
@@ -98,12 +106,12 @@ impl Settings {
     }
 }
 
-/// Whether there is no OPTIONS file, or no directory to hold one.
+/// Whether the OPTIONS file or its directory does not exist.
 fn is_absent(error: &koeldb::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.is_path_not_found()
 }
 
-/// The option string of the flags that set options.
+/// Returns an option string of the flags that set options.
 fn changes(global: &Global) -> Outcome<String> {
     let mut text = String::new();
     let mut set = |name: &str, value: Option<String>| {

@@ -1,4 +1,4 @@
-//! Internal keys: every version of every key, in the tables and in the logs that no table holds yet.
+//! Internal keys: every version of every key, from tables and logs.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -95,11 +95,11 @@ fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome
 /// An internal key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// The tables of a family and what its logs hold beyond them, merged entry by entry.
+/// The tables of a column family and its unflushed log entries, merged.
 struct Sources {
     order: KeyOrder,
     tables: Vec<TableCursor<BlockingSource>>,
-    /// Entries of the logs, in order, and the next of them.
+    /// The entries of the logs in order.
     logged: Vec<Entry>,
     next_logged: usize,
 }
@@ -151,7 +151,7 @@ impl Sources {
         Ok(())
     }
 
-    /// The smallest entry of all sources, which is then behind us.
+    /// Removes and returns the smallest entry of all sources.
     fn take_smallest(&mut self) -> Outcome<Option<Entry>> {
         let order = &self.order;
         let smallest = self
@@ -178,7 +178,7 @@ impl Sources {
     }
 }
 
-/// The entries of family `id` in the logs from `first` on.
+/// Returns the entries of column family `id` in the logs from number `first`.
 fn read_logs(directory: &Path, id: u32, first: u64) -> Outcome<Vec<Entry>> {
     let fs = PosixFileSystem::new();
     let mut entries = Vec::new();

@@ -1,15 +1,15 @@
-//! What a MANIFEST records: its edits, and the tree they lead to.
+//! Prints a MANIFEST: its edits, and the resulting tree.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::key::footer_of;
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_lsm::current::read_current;
 use koeldb_lsm::manifest::ManifestReader;
+use koeldb_lsm::text::Quoted;
 use koeldb_lsm::version::builder::{MissingEpochs, VersionBuilder};
 use koeldb_lsm::version::edit::FamilyChange;
 use koeldb_lsm::version::{FileMeta, Version, VersionEdit};
@@ -19,9 +19,8 @@ use super::database::directory;
 use super::output::Output;
 use super::{Failure, Outcome};
 use crate::json::Json;
-use crate::text::hex;
 
-/// More levels than any family has.
+/// An upper bound of the number of levels of any column family.
 const LEVELS_MAX: usize = 64;
 
 /// The state of one column family.
@@ -43,7 +42,7 @@ impl FamilyState {
         }
     }
 
-    /// The order of its keys.
+    /// Returns the order of the keys.
     pub(super) fn order(&self) -> Outcome<KeyOrder> {
         let order = KeyOrder::from_name(&self.comparator);
         order.ok_or_else(|| {
@@ -51,9 +50,9 @@ impl FamilyState {
         })
     }
 
-    /// Its tree.
+    /// Returns the resulting tree.
     pub(super) fn version(&self) -> Outcome<Version> {
-        // Tables are only listed: where the comparator is not known, bytewise order will do.
+        // Tables are only listed: bytewise order suffices if the comparator is unknown.
         let order = self.order().unwrap_or(KeyOrder::Bytewise);
         let mut builder = VersionBuilder::new(Arc::new(Version::empty(order, LEVELS_MAX)));
         for edit in &self.edits {
@@ -63,7 +62,7 @@ impl FamilyState {
     }
 }
 
-/// The state of a database that a MANIFEST leads to.
+/// The state of a database after all edits of a MANIFEST.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) families: BTreeMap<u32, FamilyState>,
@@ -112,7 +111,7 @@ impl State {
     }
 }
 
-/// The state that the MANIFEST in force leads to.
+/// Returns the state after all edits of the current MANIFEST.
 pub(super) fn current_state(directory: &Path) -> Outcome<State> {
     let number = read_current(&PosixFileSystem::new(), directory)?;
     let mut state = State::default();
@@ -135,7 +134,7 @@ fn visit_edits(
     Ok(())
 }
 
-/// The directory and the number of the MANIFEST to dump.
+/// Returns the directory and the number of the MANIFEST to dump.
 fn locate(global: &Global, path: Option<&Path>) -> Outcome<(PathBuf, FileNumber)> {
     let Some(path) = path else {
         let directory = directory(global)?;
@@ -173,7 +172,12 @@ pub(super) fn dump(
         if out.json {
             out.object(edit_json(edit, edit_number, out.key_hex))?;
         } else if verbose {
-            out.line(&edit_text(edit, out.key_hex))?;
+            let text = if out.key_hex {
+                format!("{edit:#}")
+            } else {
+                edit.to_string()
+            };
+            out.line(&text)?;
         }
         edit_number += 1;
         Ok(())
@@ -230,77 +234,14 @@ fn file_text(file: &FileMeta, in_hex: bool) -> String {
     )
 }
 
-/// `'KEY' seq:N, type:T`, the key in hexadecimal if that is asked for, or if it cannot be printed.
+/// Formats `'KEY' seq:N, type:T`; unprintable keys, and all with `in_hex`, are hexadecimal.
 fn key_text(internal: &[u8], in_hex: bool) -> String {
-    let (key, footer) = footer_of(internal);
-    let printable = key
-        .iter()
-        .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
-    let key = if printable && !in_hex {
-        String::from_utf8_lossy(key).into_owned()
+    let key = Quoted(internal);
+    if in_hex {
+        format!("{key:#}")
     } else {
-        hex(key)
-    };
-    format!("'{key}' seq:{}, type:{}", footer >> 8, footer & 0xff)
-}
-
-/// An edit over several lines, a field on each.
-fn edit_text(edit: &VersionEdit, in_hex: bool) -> String {
-    let mut text = "VersionEdit {\n".to_owned();
-    let mut field = |name: &str, value: String| text.push_str(&format!("  {name}: {value}\n"));
-    if let Some(id) = &edit.db_id {
-        field("DB ID", String::from_utf8_lossy(id).into_owned());
+        key.to_string()
     }
-    if let Some(comparator) = &edit.comparator {
-        field("Comparator", comparator.clone());
-    }
-    let numbers = [
-        ("LogNumber", edit.log_number),
-        ("PrevLogNumber", edit.prev_log_number),
-        ("NextFileNumber", edit.next_file_number),
-        ("MaxColumnFamily", edit.max_column_family.map(u64::from)),
-        ("MinLogNumberToKeep", edit.min_log_number_to_keep),
-        ("LastSeq", edit.last_seqno),
-    ];
-    for (name, number) in numbers {
-        if let Some(number) = number {
-            field(name, number.to_string());
-        }
-    }
-    for (level, number) in &edit.deleted_files {
-        field("DeleteFile", format!("{level} {number}"));
-    }
-    for (level, file) in &edit.added_files {
-        let (number, bytes) = (file.number, file.bytes);
-        let (smallest, largest) = (
-            key_text(&file.smallest, in_hex),
-            key_text(&file.largest, in_hex),
-        );
-        field(
-            "AddFile",
-            format!(
-                "{level} {number} {bytes} {smallest} .. {largest} oldest_ancester_time:{} file_creation_time:{} epoch_number:{} tail size: {}",
-                file.oldest_ancestor_time, file.creation_time, file.epoch, file.tail_bytes
-            ),
-        );
-    }
-    for wal in &edit.wal_additions {
-        field("WalAddition", format!("{wal:?}"));
-    }
-    if let Some(number) = edit.wal_deletion {
-        field("WalDeletion", format!("log_number: {number}"));
-    }
-    field("ColumnFamily", edit.family.to_string());
-    match &edit.family_change {
-        Some(FamilyChange::Add(name)) => field("ColumnFamilyAdd", name.clone()),
-        Some(FamilyChange::Drop) => field("ColumnFamilyDrop", String::new()),
-        None => {}
-    }
-    if let Some(remaining) = edit.remaining_in_group {
-        field("AtomicGroup", format!("{remaining} entries remains"));
-    }
-    text.push('}');
-    text
 }
 
 fn edit_json(edit: &VersionEdit, number: u64, in_hex: bool) -> Json {

@@ -1,11 +1,11 @@
 //! Reads, writes and inspects databases from the command line.
 //!
-//! - `args`: the command line. `database`: opening under the options the database was last opened with.
-//! - `data`: keys and values. `admin`: families, compactions, properties.
-//! - `manifest`, `wal`, `internal`: what the files hold, read without opening the database.
+//! - `args`: the command line. `database`: opens a database with its last options.
+//! - `data`: keys and values. `admin`: column families, compactions, properties.
+//! - `manifest`, `wal`, `internal`: contents of the files, read without opening the database.
 //!
-//! Commands, flags and output follow RocksDB's `ldb`. What fails prints `Failed: …` on standard error and
-//! exits with 1.
+//! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
+//! and exit with 1.
 
 mod admin;
 mod args;
@@ -24,10 +24,10 @@ use clap::Parser;
 use args::{Cli, Command};
 use output::Output;
 
-/// Why a command failed.
+/// The reason for the failure of a command.
 #[derive(Debug)]
 enum Failure {
-    /// Said to the user.
+    /// A message for the user.
     Message(String),
     /// The output cannot be written.
     Output(io::Error),
@@ -53,13 +53,13 @@ impl From<String> for Failure {
 
 type Outcome<T = ()> = Result<T, Failure>;
 
-/// Runs `ldb` with the words of its command line, the program's name not included.
+/// Runs `ldb` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
     let words = std::iter::once("ldb").chain(words.iter().map(String::as_str));
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
-            // If nobody reads the help there is nobody to tell.
+            // If the help cannot be written, neither can an error.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::FAILURE
@@ -72,7 +72,7 @@ pub fn run(words: &[String]) -> ExitCode {
     let outcome = execute(&cli, &mut out).and_then(|()| Ok(out.finish()?));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has seen enough.
+        // The reader closed the pipe.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -81,7 +81,7 @@ pub fn run(words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(Failure::Message(message)) => {
-            // What was printed before the failure belongs before its message.
+            // Output before the failure must precede its message.
             let _ = out.finish();
             eprintln!("Failed: {message}");
             ExitCode::FAILURE

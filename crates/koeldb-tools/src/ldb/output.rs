@@ -1,4 +1,4 @@
-//! How keys and values are read from the command line and printed.
+//! Parses keys and values of the command line, and prints results.
 
 use std::io::{self, BufWriter, Stdout, Write};
 
@@ -7,7 +7,7 @@ use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
-/// Standard output, and how it shows keys and values.
+/// Standard output, and the format of keys and values.
 pub(super) struct Output {
     out: BufWriter<Stdout>,
     pub(super) key_hex: bool,
@@ -29,12 +29,12 @@ impl Output {
         self.out.flush()
     }
 
-    /// The bytes of a key as the command line gives it.
+    /// Parses a key of the command line.
     pub(super) fn parse_key(&self, text: &str) -> Outcome<Vec<u8>> {
         parse(text, self.key_hex)
     }
 
-    /// The bytes of a value as the command line gives it.
+    /// Parses a value of the command line.
     pub(super) fn parse_value(&self, text: &str) -> Outcome<Vec<u8>> {
         parse(text, self.value_hex)
     }
@@ -44,7 +44,7 @@ impl Output {
         Ok(())
     }
 
-    /// What says that a change was made.
+    /// Prints the confirmation of a change.
     pub(super) fn ok(&mut self) -> Outcome {
         if self.json {
             let mut json = Json::object();
@@ -58,7 +58,7 @@ impl Output {
         self.line(&json.finish())
     }
 
-    /// A key, alone on its line.
+    /// Prints a key on a line.
     pub(super) fn key(&mut self, key: &[u8]) -> Outcome {
         if self.json {
             let mut json = Json::object();
@@ -70,14 +70,14 @@ impl Output {
         Ok(())
     }
 
-    /// A value, alone on its line.
+    /// Prints a value on a line.
     pub(super) fn value(&mut self, value: &[u8]) -> Outcome {
         write_bytes(&mut self.out, value, self.value_hex)?;
         writeln!(self.out)?;
         Ok(())
     }
 
-    /// `key ==> value`.
+    /// Prints `key ==> value`.
     pub(super) fn entry(&mut self, key: &[u8], value: &[u8]) -> Outcome {
         if self.json {
             let mut json = Json::object();
@@ -92,7 +92,7 @@ impl Output {
         Ok(())
     }
 
-    /// For what has a format of its own.
+    /// Returns the writer, for output with its own format.
     pub(super) fn writer(&mut self) -> &mut impl Write {
         &mut self.out
     }

@@ -1,4 +1,4 @@
-//! The batches in a log.
+//! Prints the batches of a log.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) fn dump(_global: &Global, dump: &DumpWal, out: &mut Output) -> Outcom
     Ok(())
 }
 
-/// The logs that a path names: itself, or those in the directory, oldest first.
+/// Returns the log of a path, or all logs in a directory, oldest first.
 fn log_files(path: &Path) -> Outcome<Vec<PathBuf>> {
     let fs = PosixFileSystem::new();
     if fs.metadata(path)?.kind != EntryKind::Directory {
@@ -36,7 +36,9 @@ fn log_files(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files.collect())
 }
 
-/// Prints one log. Damage is told on standard error; what follows it is printed all the same.
+/// Prints one log.
+///
+/// Damage is reported on standard error; the records after it are still printed.
 pub(super) fn dump_file(path: &Path, header: bool, values: bool, out: &mut Output) -> Outcome {
     if header && !out.json {
         out.line(if values {
@@ -76,7 +78,7 @@ pub(super) fn dump_file(path: &Path, header: bool, values: bool, out: &mut Outpu
     Ok(())
 }
 
-/// A reader that goes on behind damage.
+/// Opens a log for a reader that continues after damage.
 pub(super) fn open(path: &Path) -> Outcome<RecordReader> {
     let options = OpenOptions {
         purpose: Purpose::Other,
@@ -93,7 +95,7 @@ pub(super) fn open(path: &Path) -> Outcome<RecordReader> {
     Ok(RecordReader::new(file, number, mode))
 }
 
-/// The sequence number of a batch's first operation.
+/// Returns the sequence number of the first operation of a batch.
 pub(super) fn sequence(batch: &WriteBatch) -> u64 {
     coding::fixed64_at(batch.data(), 0).unwrap_or(0)
 }
@@ -116,7 +118,7 @@ fn print_batch(batch: &WriteBatch, offset: u64, values: bool, out: &mut Output) 
     let mut row = format!("{first},{count},{bytes},{offset},");
     for entry in batch.iter() {
         let entry = entry?;
-        // Notes are stored nowhere else; RocksDB's tool leaves them out too.
+        // Log data is stored only in logs; RocksDB's tool omits it too.
         if !matches!(entry, BatchEntry::LogData(_)) {
             write_entry(&mut row, &entry, values);
         }
@@ -124,7 +126,7 @@ fn print_batch(batch: &WriteBatch, offset: u64, values: bool, out: &mut Output) 
     out.line(&row)
 }
 
-/// The operation's name, its family, its key, and its value or the end of its range.
+/// Returns the name of the operation, its column family, its key, and its value or range end.
 fn parts<'a>(entry: &BatchEntry<'a>) -> (&'static str, u32, &'a [u8], Option<&'a [u8]>) {
     match *entry {
         BatchEntry::Put { cf, key, value } => ("PUT", cf, key, Some(value)),

@@ -1,10 +1,10 @@
-//! Looks into table files: checks them, prints their entries, properties and blocks.
+//! Inspects table files: verifies them, and prints their entries, properties and blocks.
 //!
-//! - [`table`](self): opens a file under the comparator it names. `scan` prints entries, `raw` the whole
-//!   layout, `properties` what a file says of itself.
+//! - [`table`](self): opens a file with its own comparator. `scan` prints entries, `raw` the whole
+//!   layout, `properties` the table properties.
 //!
-//! Commands, flags and output follow RocksDB's `sst_dump`; unlike that, the process exits with 1 if any
-//! file is damaged.
+//! Commands, flags and output follow RocksDB's `sst_dump`; unlike that, the process exits with 1 if
+//! any file is damaged.
 
 mod properties;
 mod raw;
@@ -36,14 +36,14 @@ use table::OpenTable;
     after_help = EXAMPLES
 )]
 struct Args {
-    /// Table files, or directories that hold some.
+    /// Table files, or directories of table files.
     files: Vec<PathBuf>,
 
-    /// The same, as older command lines name it.
+    /// Table file or directory, for compatibility.
     #[arg(long, value_name = "FILE_OR_DIRECTORY")]
     file: Option<PathBuf>,
 
-    /// What to do.
+    /// Command to run.
     #[arg(long, value_enum, default_value_t = Command::Check)]
     command: Command,
 
@@ -51,11 +51,11 @@ struct Args {
     #[arg(long)]
     output_hex: bool,
 
-    /// Takes --from, --to and --prefix as hexadecimal.
+    /// --from, --to and --prefix are hexadecimal.
     #[arg(long)]
     input_key_hex: bool,
 
-    /// check, scan: begins at this user key.
+    /// check, scan: starts at this user key.
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
 
@@ -63,23 +63,23 @@ struct Args {
     #[arg(long, value_name = "KEY")]
     to: Option<String>,
 
-    /// check, scan: only user keys that begin with this.
+    /// check, scan: only user keys with this prefix.
     #[arg(long, value_name = "KEY", conflicts_with = "from")]
     prefix: Option<String>,
 
-    /// check, scan: stops after so many entries.
+    /// check, scan: stops after this many entries.
     #[arg(long, value_name = "COUNT")]
     read_num: Option<u64>,
 
-    /// Accepted for old command lines: checksums are always verified.
+    /// Accepted without effect: checksums are always verified.
     #[arg(long)]
     verify_checksum: bool,
 
-    /// Prints the properties after what the command prints.
+    /// Prints the properties after the output of the command.
     #[arg(long)]
     show_properties: bool,
 
-    /// Prints names and places of the metadata blocks.
+    /// Prints names and offsets of the metadata blocks.
     #[arg(long)]
     list_meta_blocks: bool,
 
@@ -91,7 +91,7 @@ struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Takes an internal key apart, given in hexadecimal, and prints its parts.
+    /// Parses an internal key, given in hexadecimal, and prints its parts.
     #[arg(long, value_name = "0xKEY")]
     parse_internal_key: Option<String>,
 }
@@ -104,27 +104,27 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
-    /// Reads all entries and counts them; prints nothing unless something is wrong.
+    /// Reads and counts all entries; prints nothing unless there is an error.
     Check,
     /// Prints the entries.
     Scan,
     /// Writes the whole layout to <FILE>_dump.txt, beside the file.
     Raw,
-    /// Verifies every block. Of a cuckoo table, says what its searches cost.
+    /// Verifies every block. For cuckoo tables, prints the cost of lookups.
     Verify,
     /// Prints the properties.
     Properties,
-    /// Says which files are tables.
+    /// Prints which files are tables.
     Identify,
 }
 
-/// Runs `sst_dump` with the words of its command line, the program's name not included.
+/// Runs `sst_dump` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
     let words = std::iter::once("sst_dump").chain(words.iter().map(String::as_str));
     let args = match Args::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => {
-            // If nobody reads the help there is nobody to tell.
+            // If the help cannot be written, neither can an error.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::FAILURE
@@ -143,7 +143,7 @@ pub fn run(words: &[String]) -> ExitCode {
     }
 }
 
-/// `false` if a file is damaged.
+/// Dumps all files; returns `false` if one is damaged.
 fn dump(args: &Args) -> Result<bool, String> {
     if let Some(text) = &args.parse_internal_key {
         print_internal_key(&parse_hex(text)?)?;
@@ -163,7 +163,7 @@ fn dump(args: &Args) -> Result<bool, String> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         match dump_file(args, path, &range, &mut out) {
             Ok(()) => {}
-            // The reader has seen enough.
+            // The reader closed the pipe.
             Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return Ok(good);
             }
@@ -181,7 +181,7 @@ fn dump(args: &Args) -> Result<bool, String> {
     Ok(good)
 }
 
-/// What went wrong while a file was dumped.
+/// The reason for the failure of a dump.
 #[derive(Debug)]
 enum Trouble {
     /// The output cannot be written.
@@ -279,7 +279,7 @@ fn dump_file(
     Ok(())
 }
 
-/// The tables that a path names: itself, or those in the directory.
+/// Returns the table of a path, or all tables in a directory.
 fn table_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     let fs = PosixFileSystem::new();
     let metadata = fs.metadata(path).map_err(|error| error.to_string())?;
@@ -296,8 +296,9 @@ fn table_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(tables)
 }
 
-/// Gives the newest value of each user key in a table to `visit`, which says whether to go on. Keys whose
-/// newest entry is no value are left out.
+/// Passes the newest value of each user key in a table to `visit`, until that returns `false`.
+///
+/// Keys whose newest entry is not a value are skipped.
 pub(crate) fn visit_values<E: From<koeldb_base::Error>>(
     path: &Path,
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, E>,

@@ -1,4 +1,4 @@
-//! What a table says of itself.
+//! Prints the properties of a table.
 
 use std::io::Write;
 
@@ -9,7 +9,9 @@ use super::Trouble;
 use super::table::OpenTable;
 use crate::json::{Json, JsonValue};
 
-/// The properties, as RocksDB's tool prints them, or as one JSON object under their stored names.
+/// Prints the properties in the format of RocksDB's tool, or as one JSON object.
+///
+/// JSON members have the stored names of the properties.
 pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if json {
         let mut object = table.json();
@@ -33,7 +35,7 @@ pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// One property per line.
+/// Prints one property per line.
 pub(super) fn write_lines(table: &OpenTable, out: &mut impl Write) -> std::io::Result<()> {
     for (name, value) in lines(table) {
         writeln!(out, "  {name}: {value}")?;
@@ -46,7 +48,7 @@ fn average(sum: u64, count: u64) -> String {
     format!("{:.6}", sum as f64 / count.max(1) as f64)
 }
 
-/// Names and values in the order and words of RocksDB's tool.
+/// Returns names and values in the order and wording of RocksDB's tool.
 fn lines(table: &OpenTable) -> Vec<(String, String)> {
     let p = table.properties();
     let mut lines = Vec::new();
@@ -145,7 +147,9 @@ fn lines(table: &OpenTable) -> Vec<(String, String)> {
     lines
 }
 
-/// The properties under their stored names: numbers as such, texts as such, other bytes in hexadecimal.
+/// Returns the properties under their stored names.
+///
+/// Numbers and texts are written as such, other bytes in hexadecimal.
 fn properties_json(table: &OpenTable) -> Json {
     let mut json = Json::object();
     let properties = table.properties();
@@ -165,7 +169,7 @@ fn properties_json(table: &OpenTable) -> Json {
     json
 }
 
-/// Whether RocksDB stores a text under the name of this built-in property.
+/// Whether RocksDB stores text in this built-in property.
 fn is_text(name: &str) -> bool {
     const TEXTS: [&str; 11] = [
         "rocksdb.creating.db.identity",
@@ -183,7 +187,7 @@ fn is_text(name: &str) -> bool {
     TEXTS.contains(&name)
 }
 
-/// Names and places of the metadata blocks.
+/// Prints names and offsets of the metadata blocks.
 pub(super) fn write_meta_blocks(
     table: &OpenTable,
     json: bool,

@@ -1,5 +1,7 @@
-//! The whole layout of a block-based table: footer, metadata, index, every block with its entries. Of a cuckoo table
-//! what its searches cost.
+//! Dumps the layout of a table.
+//!
+//! For a block-based table: footer, metadata, index, and every block with its entries. For a cuckoo
+//! table: the cost of lookups.
 
 use std::cmp::Ordering;
 use std::io::{BufWriter, Write};
@@ -21,7 +23,7 @@ use crate::text::hex;
 
 const RULE: &str = "--------------------------------------";
 
-/// Writes the dump beside the table, and returns where.
+/// Writes the dump beside the table and returns its path.
 pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> {
     let path = table.path.with_extension("");
     let mut name = path.into_os_string();
@@ -61,7 +63,7 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
     Ok(path)
 }
 
-/// What is said of a plain table.
+/// Writes the dump of a plain table.
 fn write_rows(table: &OpenTable, format: RowFormat, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "Table Properties:\n{RULE}")?;
     write_lines(table, out)?;
@@ -108,14 +110,14 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
-    /// What lies behind a block: its codec and its checksum.
+    /// Writes the trailer of a block: its codec and its checksum.
     fn write_trailer(&mut self, what: &str, handle: BlockHandle) -> Result<(), Trouble> {
         let end = handle.offset.saturating_add(handle.size);
         let trailer = self.reader.file().read_bytes(end, 5)?;
         let compression = trailer.first().copied().unwrap_or(0);
         let stored = coding::fixed32_at(&trailer, 1).unwrap_or(0);
         let context = self.reader.footer().checksum;
-        // What depends on the place of the block is taken out, so that equal blocks show equal checksums.
+        // Without the part that depends on the offset, equal blocks show equal checksums.
         let checksum = stored.wrapping_sub(context_modifier(context.base, handle.offset));
         writeln!(
             self.out,
@@ -221,7 +223,7 @@ impl<W: Write> Dump<'_, W> {
         self.write_summary(&blocks)
     }
 
-    /// Whether an entry lies in the block of `separator`, or before it.
+    /// Whether an entry is in the block of `separator` or before it.
     fn belongs(&self, internal: &[u8], separator: &[u8]) -> bool {
         let order = &self.table.order;
         let ordering = if self.table.properties().index_key_is_user_key != 0 {
@@ -271,7 +273,7 @@ impl<W: Write> Dump<'_, W> {
     }
 }
 
-/// Printable bytes as they are and others as a dot, with a blank behind each.
+/// Formats each byte as a character, or as a dot if unprintable, followed by a blank.
 fn spaced(bytes: &[u8]) -> String {
     let printable = |byte: &u8| {
         if byte.is_ascii_graphic() {

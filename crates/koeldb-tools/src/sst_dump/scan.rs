@@ -1,4 +1,4 @@
-//! The entries of a table.
+//! Prints the entries of a table.
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::{Args, Trouble};
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
-/// The user keys to read, and how many entries at most.
+/// The range of user keys to read, and the maximum number of entries.
 #[derive(Debug)]
 pub(super) struct Range {
     from: Option<Vec<u8>>,
@@ -35,7 +35,7 @@ impl Range {
         })
     }
 
-    /// Whether every entry is read.
+    /// Whether the range includes every entry.
     fn is_whole(&self) -> bool {
         self.start().is_none() && self.to.is_none() && self.most == u64::MAX
     }
@@ -54,7 +54,7 @@ impl Range {
                 .is_some_and(|prefix| !user_key.starts_with(prefix))
     }
 
-    /// Gives the entries of the range to `visit`, and returns how many there were.
+    /// Passes the entries of the range to `visit` and returns their number.
     fn visit(
         &self,
         table: &OpenTable,
@@ -87,7 +87,7 @@ impl Range {
     }
 }
 
-/// Reads all entries, and compares their number with what the table says if all of them were read.
+/// Reads all entries, and compares their number with the table properties if all were read.
 pub(super) fn check(
     table: &OpenTable,
     range: &Range,
@@ -116,7 +116,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Prints the entries. As JSON, range deletions follow them.
+/// Prints the entries; in JSON, range deletions follow.
 pub(super) fn scan(
     table: &OpenTable,
     range: &Range,
@@ -175,7 +175,7 @@ fn entry_json(key: &InternalKey<'_>, value: &[u8]) -> Json {
     json
 }
 
-/// The type of an entry in JSON.
+/// Returns the JSON name of an entry type.
 pub(super) fn type_name(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Deletion => "deletion",

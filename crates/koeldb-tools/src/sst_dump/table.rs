@@ -1,4 +1,4 @@
-//! One open table.
+//! An open table file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use koeldb_table::{TableProperties, TableReader};
 
 use crate::json::Json;
 
-/// A table that was opened under the comparator it was written with.
+/// A table opened with the comparator it was written with.
 pub(super) struct OpenTable {
     pub(super) path: PathBuf,
     pub(super) order: KeyOrder,
@@ -21,7 +21,7 @@ pub(super) struct OpenTable {
 }
 
 impl OpenTable {
-    /// Opens the table at `path`, which may be written under any of the built-in comparators.
+    /// Opens the table at `path`, with any of the built-in comparators.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let options = OpenOptions {
             purpose: Purpose::Other,
@@ -73,7 +73,7 @@ impl OpenTable {
         }
     }
 
-    /// A cursor that verifies what it reads.
+    /// Returns an iterator that verifies checksums.
     pub(super) fn cursor(&self) -> TableCursor<BlockingSource> {
         let source = BlockingSource::new(BlockReadOptions {
             readahead_bytes: 2 << 20,
@@ -82,7 +82,7 @@ impl OpenTable {
         self.reader.cursor(source, &TableCursorOptions::default())
     }
 
-    /// An object that begins with the name of the file.
+    /// Returns a JSON object whose first member is the file name.
     pub(super) fn json(&self) -> Json {
         let mut json = Json::object();
         json.set("file", &self.path.display().to_string());

@@ -1,6 +1,6 @@
 use super::{Scratch, fail, run, succeed};
 
-/// The results of a run: everything behind the numbers that differ from run to run.
+/// Returns the result lines without the numbers that differ between runs.
 fn results(out: &str) -> Vec<String> {
     let lines = out.lines().filter(|line| line.contains(" micros/op "));
     lines
@@ -25,7 +25,7 @@ fn the_same_seed_finds_what_rocksdb_finds() {
         .iter()
         .filter_map(|result| Some(&result[result.find('(')?..]))
         .collect();
-    // Numbers of RocksDB 11.9 with the same command line.
+    // Numbers from RocksDB 11.9 with the same command line.
     assert_eq!(
         found,
         [

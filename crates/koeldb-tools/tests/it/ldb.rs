@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::{Scratch, fail, golden, succeed};
 
 fn ldb(scratch: &Scratch, words: &[&str]) -> String {
@@ -100,7 +102,7 @@ fn compactions_checks_and_repairs_keep_the_data() {
     );
 }
 
-/// The lines that a golden database holds in the default family, as a scan prints them.
+/// Returns the entries of a golden database in the default column family, as `scan` prints them.
 fn expected(name: &str) -> String {
     let path = golden().join(format!("{name}.expected.tsv"));
     let text = std::fs::read_to_string(path).expect("expected entries");
@@ -159,4 +161,34 @@ fn a_log_is_printed_batch_by_batch() {
     let out = succeed("ldb", &["dump_wal", &wal, "--json"]);
     let first = "{\"sequence\":302,\"count\":1,\"bytes\":26,\"offset\":0,\"entries\":[{\"op\":\"MERGE\",\"cf\":0,\"key\":\"633235\"}]}";
     assert_eq!(out.lines().next(), Some(first));
+}
+
+#[test]
+fn logs_outside_of_the_directory_are_read_or_the_database_is_not() {
+    let scratch = Scratch::new();
+    let logs = scratch.file("logs");
+    let options = format!("--options=wal_dir={logs};avoid_flush_during_shutdown=true");
+    ldb(
+        &scratch,
+        &["--create_if_missing", &options, "put", "logged", "value"],
+    );
+    assert_eq!(ldb(&scratch, &["scan"]), "logged ==> value\n");
+    assert_eq!(ldb(&scratch, &["put", "more", "value"]), "OK\n");
+
+    let copy = scratch.file("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(scratch.file("db")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), Path::new(&copy).join(entry.file_name())).unwrap();
+    }
+    let copy = format!("--db={copy}");
+    for words in [&["scan"][..], &["put", "koel", "3"], &["repair"]] {
+        let error = fail("ldb", &[&[&*copy][..], words].concat());
+        assert!(error.contains("of which this is a copy"), "{error}");
+        assert!(error.contains("Failed: "), "{error}");
+    }
+    let both = "logged ==> value\nmore ==> value\n";
+    assert_eq!(ldb(&scratch, &["scan"]), both);
+    let given = format!("--options=wal_dir={logs}");
+    assert_eq!(succeed("ldb", &[&copy, &given, "scan"]), both);
 }

@@ -1,4 +1,4 @@
-//! The tools as processes: exit status, standard output, and what they leave on disk.
+//! Runs the tools as processes and checks exit status, standard output and written files.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs a tool and returns whether it succeeded, and its two outputs.
+/// Runs a tool and returns whether it succeeded, its standard output and its standard error.
 fn run(tool: &str, words: &[&str]) -> (bool, String, String) {
     let path = match tool {
         "db_bench" => env!("CARGO_BIN_EXE_db_bench"),
@@ -34,21 +34,21 @@ fn run(tool: &str, words: &[&str]) -> (bool, String, String) {
     )
 }
 
-/// What a tool prints that must succeed.
+/// Returns the standard output of a tool that must succeed.
 fn succeed(tool: &str, words: &[&str]) -> String {
     let (success, out, err) = run(tool, words);
     assert!(success, "{tool} {words:?}: {err}");
     out
 }
 
-/// What a tool says that must fail.
+/// Returns the standard error of a tool that must fail.
 fn fail(tool: &str, words: &[&str]) -> String {
     let (success, _, err) = run(tool, words);
     assert!(!success, "{tool} {words:?} succeeded");
     err
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -61,7 +61,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// `--db=` and a directory inside.
+    /// Returns `--db=` and a directory inside.
     fn db(&self) -> String {
         format!("--db={}", self.0.join("db").display())
     }
@@ -73,7 +73,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left over lies in the system's directory for that.
+        // Leftovers are in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,11 +1,11 @@
-//! `db_stress`: for seconds, and for two hours in the long form.
+//! Runs `db_stress` for seconds, or for two hours in the long form.
 
 use koeldb_testkit::Floors;
 
 use crate::{Scratch, succeed};
 
 fn stress(seed: u32, fault_one_in: u32) {
-    // So few keys that a life looks at all of them and has time left to work.
+    // So few keys that a worker has time left after verifying them all.
     let (seconds, life_ms, kills, keys) = Floors::chosen().of(
         (5, 500, 5, 50),
         (90, 500, 100, 300),

@@ -1,4 +1,4 @@
-//! Compactions that the tree asks for, and how any compaction runs and is installed.
+//! Automatic compactions, and the execution and installation of all compactions.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::listener::{CompactionJobInfo, Event};
 use crate::tables::{Place, pick_settings};
 
 impl DbInner {
-    /// Runs a plan whose inputs are marked, unmarks them, and removes those that nobody reads any more.
+    /// Runs a plan whose inputs are marked, unmarks them, and removes obsolete files.
     pub(super) fn compact(
         self: &Arc<Self>,
         family: &Arc<FamilyData>,
@@ -132,7 +132,7 @@ impl DbInner {
             info.reason
         ));
         self.notify(&Event::CompactionCompleted(&info));
-        // What was moved was not made by this compaction.
+        // A trivial move creates no files.
         Ok(if plan.trivial_move {
             Vec::new()
         } else {
@@ -151,7 +151,7 @@ impl DbInner {
         };
         let base_level = leveled::level_targets(&version, &settings).base_level;
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
-        // After the plan was made, so that every snapshot that could see an input is in the list.
+        // After the plan was made, so that the list has every snapshot that could see an input.
         let snapshots = self.snapshots.all();
         let context = self.factory.build_context(
             family,
@@ -183,6 +183,10 @@ impl DbInner {
             .filter(|&epoch| epoch > 0)
             .min()
             .unwrap_or(0);
+        let filtering = match is_on(Sabotage::FilterOfEveryFamily) {
+            true => self.all_families()[0].options(),
+            false => Arc::clone(&options),
+        };
         let job = CompactionJob {
             plan,
             version: &version,
@@ -190,11 +194,7 @@ impl DbInner {
             source,
             snapshots: snapshots.clone(),
             merge_operator: options.merge_operator.as_deref(),
-            filter: self
-                .plugins
-                .compaction_filter_factory
-                .as_ref()
-                .and_then(|factory| factory.create(&filter_context)),
+            filter: filtering.new_compaction_filter(&filter_context),
             output: OutputSpec {
                 fs: &*self.fs,
                 directory: self.factory.directory(),

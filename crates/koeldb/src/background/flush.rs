@@ -1,6 +1,7 @@
 //! Flushes: sealed memtables become tables of level 0.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
@@ -20,7 +21,7 @@ use crate::listener::{Event, FlushJobInfo};
 use crate::options::FlushOptions;
 
 impl DbInner {
-    /// A family whose sealed memtables should be flushed now.
+    /// Returns a column family whose sealed memtables are due for a flush.
     pub(super) fn flush_due(&self) -> Option<Arc<FamilyData>> {
         self.all_families().into_iter().find(|family| {
             !family.is_dropped()
@@ -35,7 +36,7 @@ impl DbInner {
         })
     }
 
-    /// Flushes all sealed memtables of `family`; `false` if there are none, or a flush of it runs.
+    /// Flushes all sealed memtables of `family`; `false` if there are none or a flush is running.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<bool> {
         let taken = family.note(|state| {
             if state.flushing > 0 || state.sealed.is_empty() {
@@ -63,7 +64,7 @@ impl DbInner {
         outcome.map(|()| true)
     }
 
-    /// Flushes everything sealed of `family`, also what somebody else has begun to flush.
+    /// Flushes all sealed memtables of `family`, and waits for flushes of other threads.
     pub(crate) fn flush_to_the_end(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<()> {
         while family.read(|state| !state.sealed.is_empty()) {
             if family.is_dropped() {
@@ -92,8 +93,9 @@ impl DbInner {
             TableReason::Flush,
         )?;
         let file = flush.file.map(Arc::new);
-        // Before a flush is recorded while several families share logs, the logs behind it are made durable: otherwise
-        // a power cut could leave one family ahead of the others (O7). Those that are closed meanwhile are not behind it.
+        // If several column families share logs, the logs after the flushed memtables are synced
+        // before the flush is recorded: otherwise a power cut could leave one column family ahead
+        // of the others (O7). Logs that are closed in the meantime are not among them.
         let behind = family.first_log_behind(taken.len());
         let empty = self.empty_families();
         if self.all_families().len() > 1 && !is_on(Sabotage::FlushAheadOfLogs) {
@@ -118,7 +120,7 @@ impl DbInner {
             edit.added_files
                 .extend(file.iter().map(|file| (0, Arc::clone(file))));
             for (empty, first) in empty {
-                versions.advance_log_number(empty, first);
+                versions.note_needed_from(empty, first);
             }
             self.log_edit(&mut versions, family, edit, |state| {
                 state.sealed.drain(..taken.len());
@@ -126,8 +128,11 @@ impl DbInner {
             })?
         };
         if !is_installed {
+            // Handles of a dropped family read its memtables, as no table has what is in them.
             family.change(self.delayed_write_rate(), |state| {
-                state.sealed.drain(..taken.len());
+                if is_on(Sabotage::DroppedFamilyForgotten) {
+                    state.sealed.drain(..taken.len());
+                }
                 state.flushing = 0;
             });
             self.discard(file.iter());
@@ -164,7 +169,7 @@ impl DbInner {
         self.notify(&Event::FlushCompleted(&info));
     }
 
-    /// Waits for the flushes that run. While writes are refused, none begins.
+    /// Waits for running flushes. While writes are stopped, no new one starts.
     pub(crate) fn wait_for_flushes(&self) {
         let is_flushing = |family: &Arc<FamilyData>| family.read(|state| state.flushing > 0);
         loop {
@@ -177,8 +182,10 @@ impl DbInner {
         }
     }
 
-    /// Flushes everything sealed of every family and records it as one change. For when logs are given up: their ends
-    /// may be lost and a failed batch be in one, so that no family must be recovered from tables and another from them.
+    /// Flushes all sealed memtables of all column families and records them as one change.
+    ///
+    /// Used when logs are abandoned: their ends may be lost and may contain a failed batch, so that
+    /// column families must not be recovered to different points.
     pub(crate) fn flush_all_as_one(self: &Arc<Self>) -> Result<()> {
         let mut taken = Vec::new();
         for family in self.all_families() {
@@ -220,15 +227,23 @@ impl DbInner {
                 }
             }
         }
-        {
-            // Asked for this late, the logs behind are still those of before: while writes are refused no memtable is sealed and
-            // no log begins, so all active ones are empty and begin with the log that replaced the given up. None of the older
-            // logs is synced first, as before the flush of one family (O7): all families leave them in one edit.
+        // A family may be dropped once the version set is unlocked, so this block alone decides which
+        // tables are installed.
+        let are_installed: Vec<bool> = {
+            // Computed this late, the logs after the memtables are still those from before: while
+            // writes are stopped no memtable is sealed and no log is created, so all active
+            // memtables are empty and start with the log that replaced the abandoned one. Unlike
+            // before the flush of one column family (O7), no older log is synced: all column
+            // families leave them in one edit.
             let mut versions = lock(&self.versions);
             versions.raise_last_seqno(self.visible_seqno());
+            let are_live: Vec<bool> = taken
+                .iter()
+                .map(|(family, _)| versions.family(family.id).is_some())
+                .collect();
             let mut edits = Vec::new();
-            for ((family, memtables), file) in taken.iter().zip(&files) {
-                if versions.family(family.id).is_some() {
+            for (((family, memtables), file), &is_live) in taken.iter().zip(&files).zip(&are_live) {
+                if is_live {
                     let mut edit = VersionEdit::of(family.id);
                     edit.log_number = Some(family.first_log_behind(memtables.len()));
                     edit.added_files
@@ -239,40 +254,46 @@ impl DbInner {
             let installed = versions
                 .log_and_apply(edits)
                 .map_err(|error| self.manifest_failed(error))?;
-            for (family, memtables) in taken {
+            for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
                 let version = installed.iter().find(|(id, _)| *id == family.id);
                 family.change(self.delayed_write_rate(), |state| {
-                    state.sealed.drain(..memtables.len());
+                    if is_live {
+                        state.sealed.drain(..memtables.len());
+                    }
                     state.flushing = 0;
                     if let Some((_, version)) = version {
                         state.version = Arc::clone(version);
                     }
                 });
             }
-        }
+            are_live
+        };
         self.update_stall();
-        for ((family, memtables), file) in taken.iter().zip(&files) {
-            if family.is_dropped() {
-                self.discard(file);
-            } else {
+        for (((family, memtables), file), is_installed) in
+            taken.iter().zip(&files).zip(are_installed)
+        {
+            if is_installed {
                 self.tell_flushed(family, memtables.len(), file.as_deref(), begun);
+            } else {
+                self.discard(file);
             }
         }
         self.remove_obsolete_files();
         Ok(())
     }
 
-    /// Removes tables that did not become part of any version.
+    /// Removes tables that are not part of any version.
     pub(super) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         for file in files {
-            // What cannot be removed now is an orphan that the next open removes.
+            // A file that cannot be removed now is an orphan that the next open removes.
             let path = koeldb_base::file_name::table(self.factory.directory(), file.number);
             let _ = self.fs.remove_file(&path);
         }
     }
 
-    /// Logs an edit of one family and makes its version the current one, together with what `change` does; `false` if the
-    /// family was dropped meanwhile, and nothing was done.
+    /// Logs an edit of one column family, installs its version and applies `change`.
+    ///
+    /// Returns `false` without any effect if the column family was dropped in the meantime.
     pub(super) fn log_edit(
         &self,
         versions: &mut VersionSet,
@@ -288,7 +309,7 @@ impl DbInner {
             .log_and_apply(vec![edit])
             .map_err(|error| self.manifest_failed(error))?;
         family.change(self.delayed_write_rate(), |state| {
-            // An edit without files leads to no new version.
+            // An edit without files creates no version.
             if let Some((_, version)) = installed.into_iter().next() {
                 state.version = version;
             }
@@ -297,8 +318,8 @@ impl DbInner {
         Ok(true)
     }
 
-    /// Families without unflushed data, and the log before which they need none.
-    fn empty_families(&self) -> Vec<(u32, FileNumber)> {
+    /// Column families without unflushed data, and the log before which they need none.
+    pub(crate) fn empty_families(&self) -> Vec<(u32, FileNumber)> {
         let families = self.all_families();
         let empty = families.iter().filter_map(|family| {
             let first = family.read(|state| {
@@ -310,7 +331,25 @@ impl DbInner {
         empty.collect()
     }
 
-    /// Seals the memtables of `families` and, if asked, waits until they are tables.
+    /// Seals the memtables of `families` and requests their flush.
+    fn seal_families(&self, families: &[Arc<FamilyData>]) -> Result<()> {
+        let mut leadership = self.queue.lead();
+        for family in families {
+            if family.is_dropped() {
+                continue;
+            }
+            let Some(index) = leadership.commit.position_of(family.id) else {
+                continue;
+            };
+            if !leadership.commit.families[index].memtable.is_empty() {
+                self.switch_memtable(&mut leadership.commit, index)?;
+            }
+            family.note(|state| state.flush_requested = !state.sealed.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Seals the memtables of `families` and, if requested, waits for their flush.
     pub(crate) fn flush_families(
         self: &Arc<Self>,
         families: &[Arc<FamilyData>],
@@ -318,21 +357,11 @@ impl DbInner {
     ) -> Result<()> {
         self.check_writable()?;
         let _foreground = self.background.enter()?;
-        {
-            let mut leadership = self.queue.lead();
-            for family in families {
-                if family.is_dropped() {
-                    continue;
-                }
-                let Some(index) = leadership.commit.position_of(family.id) else {
-                    continue;
-                };
-                if !leadership.commit.families[index].memtable.is_empty() {
-                    self.switch_memtable(&mut leadership.commit, index)?;
-                }
-                family.note(|state| state.flush_requested = !state.sealed.is_empty());
-            }
+        let sealed = self.seal_families(families);
+        if sealed.is_err() {
+            self.report_failures();
         }
+        sealed?;
         self.schedule();
         if !options.wait {
             return Ok(());
@@ -358,7 +387,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// At close: what no log has must become tables.
+    /// Flushes data that no log contains, when the database is closed.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.mutable_options().avoid_flush_during_shutdown {
             return Ok(());
@@ -366,10 +395,10 @@ impl DbInner {
         let unlogged: Vec<Arc<FamilyData>> = {
             let mut leadership = self.queue.lead();
             let commit = &mut *leadership.commit;
-            if !commit.has_unlogged {
+            if !self.has_unlogged.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            // What was written before and is being inserted is owed as well.
+            // Earlier writes that are still being inserted must be flushed as well.
             self.queue.pipeline.drain();
             let mut unlogged = Vec::new();
             for index in 0..commit.families.len() {

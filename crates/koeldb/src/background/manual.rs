@@ -1,4 +1,4 @@
-//! Compactions that a user asks for: a range of keys, level by level, or named files.
+//! Manual compactions: a range of keys, level by level, or named files.
 
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::read::KeyBounds;
 use crate::tables::pick_settings;
 
 impl DbInner {
-    /// Compacts `bounds` of `family`, level by level, down to the last level in use.
+    /// Compacts `bounds` of `family` level by level, down to the last level in use.
     pub(crate) fn compact_range(
         self: &Arc<Self>,
         family: &Arc<FamilyData>,
@@ -106,7 +106,7 @@ impl DbInner {
         let force = match options.bottommost_level_compaction {
             BottommostLevelCompaction::Skip => false,
             BottommostLevelCompaction::IfHaveCompactionFilter => {
-                self.plugins.compaction_filter_factory.is_some()
+                family_options.has_compaction_filter()
             }
             BottommostLevelCompaction::Force | BottommostLevelCompaction::ForceOptimized => true,
         };
@@ -126,7 +126,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits for the family's running compactions, then runs what `pick` decides on.
+    /// Waits for the running compactions of the column family, then runs the plan of `pick`.
     fn compact_planned(
         self: &Arc<Self>,
         family: &Arc<FamilyData>,
@@ -134,7 +134,8 @@ impl DbInner {
     ) -> Result<Vec<Arc<FileMeta>>> {
         let settings = pick_settings(&family.options());
         let plan = loop {
-            // Looked at and picked in one step: what another compaction has taken would be missing from the plan.
+            // The check and the pick are one step: files of another compaction would be missing
+            // from the plan.
             let picked = family.read(|state| {
                 let is_busy = state
                     .version
@@ -167,7 +168,7 @@ impl DbInner {
         compacted
     }
 
-    /// Compacts the named tables, and what lies between them, into `output_level`.
+    /// Compacts the named tables, and those between them, into `output_level`.
     pub(crate) fn compact_files(
         self: &Arc<Self>,
         family: &Arc<FamilyData>,

@@ -1,9 +1,10 @@
-//! Flushes and compactions: when they are due, in which thread, and how their result is installed.
+//! Flushes and compactions: their triggers, threads, and the installation of results.
 //!
-//! Work is scheduled after whatever may have made some due, by [`DbInner::schedule`]; it is cheap and may be called
-//! from anywhere. At most as many jobs run as the options allow; a job that ends schedules again. Jobs hold no lock
-//! while they read and write tables. Their edits are logged under the version set's mutex and installed before it is
-//! let go, so families see versions in the order the MANIFEST does.
+//! [`DbInner::schedule`] is called after every event that may make work due; it is cheap and may be
+//! called from anywhere. The options limit the number of running jobs; a job that ends schedules
+//! again. Jobs hold no lock while they read and write tables. Their edits are logged and installed
+//! under the mutex of the version set, so column families see versions in the order of the
+//! MANIFEST.
 
 mod compaction;
 mod flush;
@@ -31,7 +32,7 @@ use crate::options::sanitize;
 struct Running {
     flushes: u32,
     compactions: u32,
-    /// Calls of users that change the directory.
+    /// Running user calls that change the directory.
     foreground: u32,
     shut_down: bool,
 }
@@ -43,7 +44,7 @@ enum SlotKind {
     Foreground,
 }
 
-/// A piece of work that is counted while it runs, however it ends.
+/// Counts a piece of work while it runs, however it ends.
 #[derive(Debug)]
 pub(crate) struct Slot<'b> {
     background: &'b Background,
@@ -63,19 +64,19 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// What is running in the background.
+/// State of the running background jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     running: Mutex<Running>,
     changed: Condvar,
     pub(crate) cancelled: AtomicBool,
-    /// A job tries to take writes again.
+    /// A job is trying to resume writes.
     is_resuming: AtomicBool,
-    /// Why no compaction begins: one failed, and is tried again after a pause.
+    /// The failure of a compaction, which will be retried after a pause; none starts until then.
     compaction_failure: Mutex<Option<Error>>,
-    /// How many compactions failed since one succeeded.
+    /// The number of failed compactions since the last success.
     failed_compactions: AtomicU32,
-    /// How often a user asked to go on.
+    /// The number of calls of `Db::resume`.
     resume_calls: AtomicU64,
     pool: Pool,
 }
@@ -88,7 +89,7 @@ impl Background {
         }
     }
 
-    /// Wakes everybody who waits for background work.
+    /// Wakes all threads that wait for background work.
     pub(crate) fn notify(&self) {
         drop(lock(&self.running));
         self.changed.notify_all();
@@ -96,19 +97,22 @@ impl Background {
 
     fn wait<'a>(
         &'a self,
-        running: MutexGuard<'a, Running>,
+        mut running: MutexGuard<'a, Running>,
         limit: Duration,
     ) -> MutexGuard<'a, Running> {
-        if self.pool.is_stepped() {
+        if self.pool.is_stepped() || self.pool.is_short_of_threads() {
             drop(running);
-            self.pool.wait(limit);
-            return lock(&self.running);
+            let has_waited = self.pool.wait(limit);
+            running = lock(&self.running);
+            if has_waited {
+                return running;
+            }
         }
         let waited = self.changed.wait_timeout(running, limit);
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
     }
 
-    /// Starts nothing any more, gives running compactions up, and waits for what runs.
+    /// Prevents new jobs, cancels running compactions, and waits for running jobs.
     pub(crate) fn shut_down(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         let mut running = lock(&self.running);
@@ -150,7 +154,7 @@ impl DbInner {
         sanitize::background_slots(&self.mutable_options())
     }
 
-    /// Starts what background work is due and has a slot.
+    /// Starts due background work for which there are free slots.
     pub(crate) fn schedule(self: &Arc<Self>) {
         if self.is_closing() || self.read_only || self.failure().is_some() {
             return;
@@ -171,7 +175,9 @@ impl DbInner {
         }
     }
 
-    /// As [`DbInner::schedule`], for the leader, who has sealed a memtable: it looks for nothing else.
+    /// Like [`DbInner::schedule`], but checks only flushes.
+    ///
+    /// Used by the leader of the write queue after sealing a memtable.
     pub(crate) fn schedule_flushes(self: &Arc<Self>) {
         if self.is_closing() || self.read_only || self.failure().is_some() {
             return;
@@ -193,7 +199,7 @@ impl DbInner {
         }
     }
 
-    /// Says which tables of a job are not of the family's format.
+    /// Logs which tables of a job are not in the format of the column family.
     fn tell_fallbacks(&self, family: &FamilyData, fallbacks: impl IntoIterator<Item = Fallback>) {
         for Fallback { number, reason } in fallbacks {
             self.info_log.warn(format_args!(
@@ -208,7 +214,7 @@ impl DbInner {
         }
     }
 
-    /// Whether some family has something to compact; looked at without marking anything.
+    /// Whether a column family has something to compact; marks nothing.
     fn compaction_may_be_due(&self) -> bool {
         self.all_families()
             .iter()
@@ -254,7 +260,7 @@ impl DbInner {
                     continue;
                 };
                 picked = true;
-                // More may be due beside this one.
+                // More compactions may be due in parallel.
                 self.schedule();
                 match self.compact(&family, plan) {
                     Ok(_) => self
@@ -275,8 +281,10 @@ impl DbInner {
         }
     }
 
-    /// A compaction that was given up is nothing, and one that storage failed can be done again: nobody but its caller
-    /// need care. Any other failure stops writes.
+    /// Handles a failed compaction.
+    ///
+    /// A cancelled compaction needs no action, and one that failed by an I/O error can be retried:
+    /// only its caller is affected. Any other failure stops writes.
     fn compaction_failed(&self, error: Error) {
         let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
         if !is_given_up && !may_pass(&error) {
@@ -284,7 +292,9 @@ impl DbInner {
         }
     }
 
-    /// After a compaction that storage failed: its inputs are as they were, and it is due again after a pause.
+    /// Schedules a retry of a compaction after an I/O error.
+    ///
+    /// Its inputs are unchanged, and there is a pause before the retry.
     fn compact_later(self: &Arc<Self>, error: &Error) {
         let background = &self.background;
         let calls = background.resume_calls.load(Ordering::Acquire);
@@ -324,11 +334,13 @@ impl DbInner {
         })
     }
 
-    /// What a failed background job means for writes (`docs/reliability.md`, background-error states).
+    /// Handles the failure of a background job.
+    ///
+    /// `docs/reliability.md`, background-error states, has the consequences for writes.
     pub(crate) fn background_error(&self, what: &str, error: Error) {
         let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
         if error.severity() > Severity::None && !has_panicked {
-            // It was stored where it was met; to store it again could undo a resume that has dealt with it.
+            // The error was already stored where it occurred; storing it again could undo a resume.
             return;
         }
         if is_on(Sabotage::BackgroundErrorSwallowed) {
@@ -336,14 +348,14 @@ impl DbInner {
         }
         let severity = match error.kind() {
             ErrorKind::Corruption => Severity::Unrecoverable,
-            // Memtables and logs are as they were: a resume writes another table.
+            // Memtables and logs are unchanged: a resume writes another table.
             _ if may_pass(&error) => Severity::Hard,
             _ => Severity::Fatal,
         };
         self.fail_writes(error.context(what).with_severity(severity));
     }
 
-    /// Waits while `condition` holds, or until writes are refused or the database closes.
+    /// Waits while `condition` holds, or until writes are stopped or the database closes.
     fn wait_while(self: &Arc<Self>, condition: impl Fn() -> Result<bool>) -> Result<()> {
         while condition()? {
             if let Some(failure) = self.failure() {
@@ -359,7 +371,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits until nothing is running and nothing is due.
+    /// Waits until no background work is running or due.
     pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         loop {
@@ -387,7 +399,7 @@ impl DbInner {
     }
 }
 
-/// Whether a job that failed so may succeed when it is done again: storage failed, and nobody has stopped writes for it.
+/// Whether a failed job may be retried: the error is an I/O error and has not stopped writes.
 fn may_pass(error: &Error) -> bool {
     error.kind() == ErrorKind::IoError
         && error.severity() == Severity::None

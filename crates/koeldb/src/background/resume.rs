@@ -1,8 +1,9 @@
-//! Taking writes again without being asked, after an error whose cause may go away: a full disk, a log or a MANIFEST
-//! that could not be written (`docs/reliability.md`, B3).
+//! Automatic resume after an error whose cause may disappear.
 //!
-//! One job tries again and again, less and less often, as the options `max_bgerror_resume_count` and
-//! `bgerror_resume_retry_interval` say. While the disk is full it looks for space instead. A close ends it at once.
+//! Such errors are a full disk, and a log or a MANIFEST that could not be written
+//! (`docs/reliability.md`, B3). A single job retries with increasing pauses, according to the
+//! options `max_bgerror_resume_count` and `bgerror_resume_retry_interval`. While the disk is full
+//! it polls the free space instead. Closing the database ends it immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,18 +18,18 @@ use super::Background;
 use crate::inner::DbInner;
 use crate::listener::Event;
 
-/// How often a full disk is looked at: at first, and at last.
+/// The initial and the final interval for polling a full disk.
 const SPACE_POLL_MIN: Duration = Duration::from_millis(250);
 const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 
-/// What has to be free beside room for the memtables.
+/// The free space that is needed in addition to that for the memtables.
 const SPACE_RESERVE: u64 = 64 << 10;
 
-/// The pause between attempts grows up to so many times the interval.
+/// The pause between attempts grows up to this multiple of the interval.
 pub(super) const BACKOFF_MAX: u32 = 4;
 
 impl Background {
-    /// A user asks to go on: who pauses after a failed compaction does.
+    /// Ends the pause after a failed compaction, when the user calls `Db::resume`.
     pub(crate) fn hasten(&self) {
         *lock(&self.compaction_failure) = None;
         self.resume_calls.fetch_add(1, Ordering::AcqRel);
@@ -40,7 +41,9 @@ impl Background {
         self.pause_unless_hastened(inner, time, None)
     }
 
-    /// Waits for so long, or until a user asks to go on who has done so `calls` times; `false` if the database closes.
+    /// Waits for a time, or until the number of `Db::resume` calls exceeds `calls`.
+    ///
+    /// Returns `false` if the database closes.
     pub(super) fn pause_unless_hastened(
         &self,
         inner: &DbInner,
@@ -65,16 +68,19 @@ impl Background {
 }
 
 impl DbInner {
-    /// Begins to try, if there is a failure that can be got over and nobody tries yet.
+    /// Starts automatic resume, if there is a recoverable failure and none is running.
     pub(crate) fn begin_resuming(self: &Arc<Self>) {
-        if self.is_hopeless()
-            || self.is_closing()
-            || self.db_options.max_bgerror_resume_count <= 0
-            || self.background.is_resuming.swap(true, Ordering::AcqRel)
+        if self.is_hopeless() || self.is_closing() || self.db_options.max_bgerror_resume_count <= 0
         {
             return;
         }
-        // Nothing that waits for its turn keeps a database that is gone.
+        if self.background.is_resuming.swap(true, Ordering::AcqRel) {
+            // The job may still be queued because the system refused a thread: tries to start one
+            // again.
+            self.env.pool.is_short_of_threads();
+            return;
+        }
+        // A waiting job must not keep a dropped database alive.
         let inner = Arc::downgrade(self);
         self.env.pool.submit_waiting(move || {
             if let Some(inner) = inner.upgrade() {
@@ -83,26 +89,28 @@ impl DbInner {
         });
     }
 
-    /// Whether there is no failure, or one that only a reopen gets over.
+    /// Whether there is no failure, or one that requires a reopen.
     fn is_hopeless(&self) -> bool {
         self.failure()
             .is_none_or(|failure| failure.severity() > Severity::Hard)
     }
 
     fn run_resuming(self: &Arc<Self>) {
-        // A close waits for it.
+        // A close waits for this job.
         let slot = self.background.enter();
         let has_given_up = slot.is_err() || !self.keep_resuming();
         self.background.is_resuming.store(false, Ordering::Release);
         drop(slot);
         if !has_given_up {
-            // For a failure that came while this one still seemed to try.
+            // Handles a failure that arrived while this job still seemed to be running.
             self.begin_resuming();
         }
     }
 
-    /// Tries until writes are accepted; `false` if it gave up. The only thread that there is tries once, and is given back:
-    /// it may be the one that makes room.
+    /// Retries until writes are accepted; `false` if it gave up.
+    ///
+    /// If there is only one thread, it tries once and returns, since other jobs in that thread may
+    /// free space.
     fn keep_resuming(self: &Arc<Self>) -> bool {
         self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
         let attempts_max =
@@ -158,7 +166,7 @@ impl DbInner {
         self.notify(&Event::ResumeFailed(error));
     }
 
-    /// Whether there is room for what a resume has to write, if it was room that was missing.
+    /// Whether there is space for the writes of a resume, if the failure was a full disk.
     fn has_space(&self) -> bool {
         let is_full = self
             .failure()
@@ -178,7 +186,7 @@ impl DbInner {
             })
             .sum();
         [&self.path, &self.wal_dir].into_iter().all(|directory| {
-            // Where nobody can tell, the attempt will.
+            // If the free space is unknown, the attempt will show.
             let free: Result<u64> = self.fs.free_space(directory);
             free.map_or(true, |free| free >= unflushed + SPACE_RESERVE)
         })

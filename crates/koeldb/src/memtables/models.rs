@@ -1,4 +1,4 @@
-//! Every interleaving of a leader that seals, jobs that make successors, and the end of the family.
+//! Explores all interleavings of a sealing leader, standby jobs, and the drop of the column family.
 
 use koeldb_base::sync::{AtomicUsize, explore, spawn};
 
@@ -41,7 +41,7 @@ fn a_successor_is_taken_once_and_none_outlives_its_family() {
         if let [Some(first), Some(second)] = &taken {
             assert_ne!(first.number, second.number);
         }
-        // The family is dropped, and a job may be about to make it another one.
+        // The column family is dropped while a job may be about to create another standby.
         is_dropped.store(true, Ordering::Release);
         standby.forget();
         for job in jobs {

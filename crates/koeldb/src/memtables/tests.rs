@@ -28,7 +28,7 @@ fn in_memory(manager: &WriteBufferManager) -> Db {
     Db::open(&options, "/standby").unwrap()
 }
 
-/// Writes until the active memtable takes so many bytes.
+/// Writes until the active memtable has this size.
 fn grow(family: &ColumnFamily, bytes: usize) {
     let active = || {
         family
@@ -41,7 +41,7 @@ fn grow(family: &ColumnFamily, bytes: usize) {
         family.put(number.to_le_bytes(), [1; 1000]).unwrap();
         number += 1;
     }
-    // The next leader looks at what has grown.
+    // The next leader checks the grown memtable.
     family.put("look", "").unwrap();
 }
 
@@ -98,17 +98,18 @@ fn the_successor_of_a_half_full_memtable_stands_by_charged_and_goes_with_its_fam
     wait_until("all memory given back", || manager.get_usage() == 0);
 }
 
-/// How long this thread stood ready while the processors were others', since it began; nothing where the system does not
-/// say.
+/// The time that this thread was runnable but not running; zero if the system does not report it.
 fn preempted() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().nth(1);
     Duration::from_nanos(nanos.and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// What switching memtable and log takes, in memory and in a directory on disk, where a log is a file that the system
-/// creates, ahead or in the switch. `KOELDB_FLOORS=long` in a release build tells the figures and holds what the switch
-/// itself takes, but for the time that the processors were others', to its bound.
+/// Measures the time to switch memtable and log, in memory and on disk.
+///
+/// On disk, a log is a file that the system creates in advance or during the switch.
+/// `KOELDB_FLOORS=long` in a release build prints the figures and checks the time of the switch,
+/// without the time that the thread was preempted.
 #[test]
 fn switching_takes_microseconds() {
     let is_long = Floors::chosen() == Floors::Long;

@@ -1,4 +1,4 @@
-//! What an open may be told, and the open that stands beside somebody else's writer.
+//! The parameters of an open, and read-only opens concurrent with a writer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +37,9 @@ impl DbBuilder {
         }
     }
 
-    /// Opens this family too; one named twice keeps its last options. The default family may be named to give it
-    /// options of its own.
+    /// Opens this column family too; if named twice, the last options win.
+    ///
+    /// The default column family may be named to give it its own options.
     pub fn column_family(&mut self, family: impl Into<ColumnFamilyDescriptor>) -> &mut Self {
         let family = family.into();
         self.families.retain(|other| other.name != family.name);
@@ -46,7 +47,7 @@ impl DbBuilder {
         self
     }
 
-    /// Opens these families too.
+    /// Opens these column families too.
     pub fn column_families(
         &mut self,
         families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
@@ -57,36 +58,38 @@ impl DbBuilder {
         self
     }
 
-    /// Opens every family that exists and is not named, with these options.
+    /// Opens every existing column family that is not named, with these options.
     pub fn other_column_families(&mut self, options: &ColumnFamilyOptions) -> &mut Self {
         self.others = Some(options.clone());
         self
     }
 
-    /// Takes no lock and writes nothing; writes return `NotSupported`. Families may be left out.
+    /// Takes no lock and writes nothing; writes return `NotSupported`. Column families may be
+    /// omitted.
     pub fn read_only(&mut self) -> &mut Self {
         self.read_only = true;
         self
     }
 
-    /// Opens a directory that anybody may have made: read-only, unless [`DbBuilder::writable`] is asked for too.
+    /// Opens a directory from an untrusted source, read-only unless [`DbBuilder::writable`] is set.
     ///
-    /// Every table is read as a whole before anything is answered, and refused if its keys do not ascend, if its index
-    /// does not lead to its blocks in order, or if its properties do not say what is in it. Blocks, dictionaries, records
-    /// and families are bounded more tightly (`docs/reliability.md`, section 7), and a file of the database that is a link
-    /// or a device is refused. An open takes as long as reading all tables.
+    /// Every table is read completely before the open returns, and rejected if its keys do not
+    /// ascend, if its index does not refer to its blocks in order, or if its properties contradict
+    /// its contents. Blocks, dictionaries, records and column families have tighter limits
+    /// (`docs/reliability.md`, section 7), and a database file that is a link or a device is
+    /// rejected. An open takes as long as reading all tables.
     pub fn untrusted(&mut self) -> &mut Self {
         self.untrusted = true;
         self
     }
 
-    /// Opens for writing what is not trusted.
+    /// Opens an untrusted database for writing.
     pub fn writable(&mut self) -> &mut Self {
         self.writable = true;
         self
     }
 
-    /// Whether nothing may be written.
+    /// Whether the open writes nothing.
     pub(super) fn is_read_only(&self) -> bool {
         self.read_only || (self.untrusted && !self.writable)
     }
@@ -94,7 +97,7 @@ impl DbBuilder {
     /// Opens the database at `path`.
     ///
     /// # Errors
-    /// As [`Db::open`].
+    /// See [`Db::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
         if self.is_read_only() {
@@ -104,8 +107,10 @@ impl DbBuilder {
         }
     }
 
-    /// Whoever writes to the directory meanwhile may remove what the MANIFEST named when it was read. Only if the MANIFEST
-    /// is the same afterwards was everything there that it named.
+    /// Opens the database read-only while a writer may run.
+    ///
+    /// A writer may remove files that the MANIFEST named when it was read. Only if the MANIFEST is
+    /// unchanged afterwards did all named files exist.
     fn open_beside_a_writer(&self, path: &Path) -> Result<Db> {
         for attempt in 0..READ_ONLY_ATTEMPTS {
             let opening = Opening::new(self, path)?;
@@ -130,15 +135,16 @@ impl DbBuilder {
 
 const READ_ONLY_ATTEMPTS: u64 = 100;
 
-/// The MANIFEST in force and its length: every change of the tree changes one of them.
+/// The number and length of the current MANIFEST: every change of the tree changes one of them.
 fn manifest_state(fs: &dyn FileSystem, path: &Path) -> Result<(FileNumber, u64)> {
     let number = read_current(fs, path)?;
     let metadata = fs.metadata(&file_name::manifest(path, number))?;
     Ok((number, metadata.len))
 }
 
-/// Opens every table, so that it stays readable when a writer removes it. One that cannot be opened says so when it is
-/// read.
+/// Opens every table, so that it stays readable after a writer removes it.
+///
+/// If a table cannot be opened, reads of it report the error.
 fn open_tables(db: &Db) {
     for family in db.inner().all_families() {
         for (level, file) in family.version().files() {

@@ -1,4 +1,4 @@
-//! The recovered state becomes the database's: a new log, then one edit in a new MANIFEST.
+//! Makes the recovered state that of the database: a new log, then one edit in a new MANIFEST.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,14 +32,15 @@ impl Opening {
         let mut writer = wal_writer(file, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);
         if recovered.stopped_early && !is_on(Sabotage::NoMarkAfterDamage) {
-            // The next recovery, ours or RocksDB's, recognises by this empty batch that nothing is missing (W2).
+            // By this empty batch the next recovery, in KoelDB or RocksDB, recognizes that no data
+            // is missing (W2).
             let mut empty = [0; crate::write::batch::HEADER_BYTES];
             empty[..8].copy_from_slice(&recovered.next_seqno.to_le_bytes());
             writer.add_record(&empty)?;
             writer.sync()?;
             self.fs.sync_dir(&self.wal_dir)?;
         }
-        // The originals go with the other obsolete logs, once this edit is durable (W3).
+        // The originals are removed with other obsolete logs once this edit is durable (W3).
         for &damaged in recovered
             .archive
             .iter()
@@ -75,12 +76,13 @@ impl Opening {
             is_entry_synced: recovered.stopped_early,
             has_unsynced: false,
             follows: None,
+            unconfirmed: None,
             next_seqno: recovered.next_seqno,
         })
     }
 }
 
-/// The file of a new log.
+/// Creates the file of a new log.
 pub(crate) fn new_wal_file(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -95,7 +97,7 @@ pub(crate) fn new_wal_file(
     fs.create(&file_name::wal(directory, number), &options)
 }
 
-/// Begins a log in its file.
+/// Starts a log in its file.
 pub(crate) fn wal_writer(file: Box<dyn WritableFile>, db: &DbOptions) -> Result<RecordWriter> {
     let compression = match db.wal_compression {
         Compression::Zstd => WalCompression::Zstd,

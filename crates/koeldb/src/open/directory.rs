@@ -1,4 +1,4 @@
-//! The directory of a database: made, locked, identified, and cleared of what the recovered state does not need.
+//! The directory of a database: creation, locking, identity, and removal of obsolete files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,13 @@ use koeldb_base::{Error, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileLock, FileSystem};
 use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
-use koeldb_lsm::version::{Family, VersionSet};
+use koeldb_lsm::version::VersionSet;
 
 use super::{Opening, random};
+use crate::options::log_home;
 
 impl Opening {
-    /// Makes and locks the directory.
+    /// Creates and locks the directory.
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
         if !exists && !self.db.create_if_missing {
@@ -24,14 +25,15 @@ impl Opening {
         for directory in [&self.path, &self.wal_dir] {
             create_dir_durably(&*self.fs, directory)?;
             if !exists {
-                // It may be there because an earlier attempt made it and failed before its name was durable.
+                // An earlier attempt may have created it and failed before its name was durable.
                 sync_where_permitted(&*self.fs, parent(directory))?;
             }
         }
         self.fs.lock(&file_name::lock(&self.path))
     }
 
-    /// Makes a new database, or checks that there is one; the identity recorded in the directory.
+    /// Creates the database or checks that it exists; returns the identity recorded in the
+    /// directory.
     pub(super) fn create_or_check(&self) -> Result<Option<String>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
         if exists && self.db.error_if_exists {
@@ -55,7 +57,14 @@ impl Opening {
         Ok(Some(identity))
     }
 
-    /// The identity in force: the MANIFEST's, else the directory's, else a new one.
+    /// Checks that the logs are in the default directory, if the options name none.
+    pub(super) fn check_logs(&self, versions: &VersionSet) -> Result<()> {
+        let oldest = versions.families().map(|family| family.log_number()).min();
+        let wal_dir = &self.options.db.wal_dir;
+        log_home::check_logs(&*self.fs, &self.path, wal_dir, oldest.unwrap_or(0))
+    }
+
+    /// The identity: that in the MANIFEST, or in the directory, or a new one.
     pub(super) fn settle_identity(
         &self,
         versions: &mut VersionSet,
@@ -75,7 +84,7 @@ impl Opening {
         Ok(identity)
     }
 
-    /// Of a database that is not trusted, every file is one: no link leads out of it, and no device is read.
+    /// Checks that all files of an untrusted database are regular files, not links or devices.
     pub(super) fn check_kinds(&self) -> Result<()> {
         for directory in [&self.path, &self.wal_dir] {
             for entry in self.fs.list(directory)? {
@@ -97,16 +106,13 @@ impl Opening {
         }
     }
 
-    /// Removes the files of our grammar that the recovered state does not need. A directory of its own for logs may hold
-    /// somebody else's files: of those there only logs are ours.
+    /// Removes database files that the recovered state does not need.
+    ///
+    /// A separate directory for logs may contain files of others: only logs are removed there.
     pub(super) fn remove_orphans(&self, versions: &mut VersionSet) -> Vec<String> {
         let live = versions.live_files();
         let manifest = versions.manifest_number();
-        let min_log = versions
-            .families()
-            .map(Family::log_number)
-            .min()
-            .unwrap_or(0);
+        let min_log = versions.min_log_number_to_keep();
         let entries = self.fs.list(&self.path).unwrap_or_default();
         let mut options: Vec<FileNumber> = entries
             .iter()
@@ -145,7 +151,7 @@ impl Opening {
     }
 }
 
-/// Makes the entries of a directory durable; one that may not be read is somebody else's to keep.
+/// Syncs a directory; ignores an error for a directory that cannot be opened by this user.
 fn sync_where_permitted(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     fs.sync_dir(directory).or_else(|error| {
         let code = error.raw_os_error().unwrap_or(0);

@@ -1,12 +1,14 @@
-//! The families of an open: those that exist, those that were named, those that are still to be made.
+//! The column families of an open: existing ones, named ones, and those to be created.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, Result};
-use koeldb_lsm::version::{Family, FamilyDescriptor, VersionSet};
+use koeldb_lsm::version::{Family, FamilyDescriptor, VersionSet, blob_files_not_supported};
+use koeldb_lsm::{FileMeta, TableCache};
 
 use super::{DbBuilder, Opening};
 use crate::column_family::ColumnFamilyDescriptor;
@@ -16,7 +18,7 @@ use crate::tables::{TableFactory, limits};
 
 const DEFAULT_FAMILY: &str = "default";
 
-/// A family to open, with its options.
+/// A column family to open, with its options.
 pub(super) type OpenFamily = (String, ColumnFamilyOptions);
 
 pub(super) fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
@@ -35,7 +37,7 @@ pub(super) fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
 }
 
 impl Opening {
-    /// Adds the families that exist and were not named, and takes out those that are still to be made.
+    /// Adds the existing column families that were not named, and removes those to be created.
     pub(super) fn settle_families(&mut self) -> Result<Vec<OpenFamily>> {
         let existing = VersionSet::list_families(&*self.fs, &self.path)?;
         let most = limits(self.untrusted).family_count;
@@ -98,8 +100,10 @@ impl Opening {
         families
     }
 
-    /// Opens every table, so that a missing or damaged one is an error before anything is written, and no read has to
-    /// open one later.
+    /// Opens every table.
+    ///
+    /// A missing or damaged table is thus an error before anything is written, and no read has to
+    /// open a table later.
     pub(super) fn open_tables(&self, families: &BTreeMap<u32, Arc<FamilyData>>) -> Result<()> {
         let mut tables = Vec::new();
         for family in families.values() {
@@ -113,24 +117,47 @@ impl Opening {
             .unwrap_or(1)
             .max(1);
         let share = tables.len().div_ceil(threads).max(16);
+        let open = |share: &[(Arc<TableCache>, usize, Arc<FileMeta>)]| -> Result<()> {
+            share
+                .iter()
+                .try_for_each(|(tables, level, file)| tables.reader(file, *level).map(|_| ()))
+        };
+        // The calling thread opens a share too: few tables need no other thread.
+        let (own, others) = tables.split_at(share.min(tables.len()));
         std::thread::scope(|scope| {
-            let opening: Vec<_> = tables
+            let opening: Vec<_> = others
                 .chunks(share)
                 .map(|share| {
-                    scope.spawn(move || {
-                        share.iter().try_for_each(|(tables, level, file)| {
-                            tables.reader(file, *level).map(|_| ())
-                        })
-                    })
+                    let open = move || open(share);
+                    let started = std::thread::Builder::new().spawn_scoped(scope, open);
+                    // Without a new thread, this thread opens them.
+                    started.map_err(|_| open())
                 })
                 .collect();
-            opening.into_iter().try_for_each(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(Error::corruption("opening a table panicked")))
+            let panicked = |_| Err(Error::corruption("opening a table panicked"));
+            catch_unwind(AssertUnwindSafe(|| open(own))).unwrap_or_else(panicked)?;
+            opening.into_iter().try_for_each(|opening| match opening {
+                Ok(thread) => thread.join().unwrap_or_else(panicked),
+                Err(opened) => opened,
             })
         })
     }
+}
+
+/// Rejects tables with embedded blobs: a compaction would copy references without the blobs.
+pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<FamilyData>>) -> Result<()> {
+    for family in families.values() {
+        for (_, file) in family.version().files() {
+            let reader = file.reader.get();
+            if reader.is_some_and(|reader| reader.properties().has_embedded_blobs()) {
+                return Err(blob_files_not_supported(&format!(
+                    "table {:06} of column family '{}' holds blobs",
+                    file.number, family.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn descriptor(name: &str, options: &ColumnFamilyOptions) -> FamilyDescriptor {
@@ -151,7 +178,7 @@ fn new_family(
     FamilyData::new(family, options, tables, factory.memtables.clone(), log)
 }
 
-/// Records a new family and makes what the database keeps of it.
+/// Records a new column family and creates its state in memory.
 pub(crate) fn add_family(
     versions: &mut VersionSet,
     factory: &TableFactory,
@@ -166,7 +193,7 @@ pub(crate) fn add_family(
     Ok(Arc::new(new_family(family, options, factory, log)))
 }
 
-/// The names of the families of the database at `path`.
+/// Returns the names of the column families of the database at `path`.
 pub(crate) fn list_families(options: &Options, path: &Path) -> Result<Vec<String>> {
     VersionSet::list_families(&*options.plugins.env.fs, path)
 }

@@ -1,13 +1,15 @@
-//! Replaying the logs: what was acknowledged and not yet in tables comes back, whole batches only, without holes.
+//! Log replay: recovers acknowledged data that is not yet in tables, as whole batches without gaps.
 //!
-//! How damage is met depends on the recovery mode (`docs/reliability.md`, 2.5). Whatever is dropped is said in the
-//! [`RecoveryReport`]. Memory is bounded: a memtable that fills up while logs are replayed becomes a table at once.
+//! The handling of damage depends on the recovery mode (`docs/reliability.md`, 2.5). All dropped
+//! data is listed in the [`RecoveryReport`]. Memory is bounded: a memtable that fills up during
+//! replay is immediately written to a table.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use koeldb_base::file_name::FileNumber;
+use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
@@ -21,18 +23,20 @@ use super::report::{LogReport, RecoveryReport};
 use crate::family::FamilyData;
 use crate::options::DbOptions;
 use crate::tables::{TableFactory, limits};
-use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
+use crate::write::batch::{
+    self, BatchEntry, BatchIter, HEADER_BYTES, Link, LinkKind, TransactionMark,
+};
 
 /// The recovered state, before it is recorded.
 pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
     pub(crate) last_seqno: SeqNo,
-    /// The sequence number that would have come next in the logs.
+    /// The next sequence number of the logs.
     pub(crate) next_seqno: SeqNo,
     pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
-    /// Replay stopped at damage, in point-in-time mode.
+    /// Whether replay stopped at damage, in point-in-time mode.
     pub(crate) stopped_early: bool,
-    /// Logs of which something was left out: they are kept in the archive.
+    /// Logs with dropped data, which are kept in the archive.
     pub(crate) archive: Vec<FileNumber>,
 }
 
@@ -43,14 +47,18 @@ struct Replay<'a> {
     factory: &'a TableFactory,
     read_only: bool,
     last_seqno: SeqNo,
-    /// The sequence number that the next batch has if nothing is missing.
+    /// The sequence number of the next batch if nothing is missing.
     next_seqno: Option<SeqNo>,
-    /// Logs before this one hold nothing that is not in tables.
+    /// Logs before this one have no data outside of tables.
     oldest_needed: FileNumber,
-    /// The last log that had batches.
-    previous: Option<FileNumber>,
+    /// Whether the oldest needed log is missing.
+    lacks_oldest: bool,
+    /// The last intact log without batches that has an announcement of compression.
+    announcement: Option<FileNumber>,
     /// The log at whose damage replay stopped.
     stopped_in: Option<FileNumber>,
+    /// A gap without damage: the log that ends early, and the next one.
+    gap: Option<(FileNumber, FileNumber)>,
     flushed: Vec<(u32, Arc<FileMeta>)>,
 }
 
@@ -68,12 +76,13 @@ pub(crate) fn replay_logs(
         .families()
         .map(|family| (family.id(), family.log_number()))
         .collect();
-    let oldest_needed = log_numbers
-        .values()
-        .copied()
-        .min()
-        .unwrap_or(0)
-        .max(versions.min_log_number_to_keep());
+    let kept_from = versions.min_log_number_to_keep();
+    let unflushed_from = log_numbers.values().copied().min().unwrap_or(0);
+    let oldest_needed = unflushed_from.max(kept_from);
+    // Readers do not see prepared transactions.
+    if !read_only {
+        refuse_prepared(fs, directory, kept_from..unflushed_from)?;
+    }
     let mut replay = Replay {
         mode: db.wal_recovery_mode,
         families,
@@ -83,8 +92,10 @@ pub(crate) fn replay_logs(
         last_seqno: versions.last_seqno(),
         next_seqno: None,
         oldest_needed,
-        previous: None,
+        lacks_oldest: !fs.exists(&file_name::wal(directory, oldest_needed))?,
+        announcement: None,
         stopped_in: None,
+        gap: None,
         flushed: Vec::new(),
     };
     let mut report = RecoveryReport::default();
@@ -99,10 +110,6 @@ pub(crate) fn replay_logs(
             && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
         {
             log.intact_behind = survey::intact_behind(&*file, number, offset)?;
-        }
-        if log.batches > 0 {
-            // One without batches is the rest of an attempt to begin it.
-            replay.previous = Some(number);
         }
         if log.ignored || log.dropped_bytes > 0 {
             archive.push(number);
@@ -125,14 +132,68 @@ pub(crate) fn replay_logs(
     })
 }
 
-/// A log that is replayed, and its file if that has to be opened before.
+/// Fails if retained logs have prepared transactions that were neither committed nor rolled back.
+///
+/// `retained` are logs that the MANIFEST retains although no column family needs them: RocksDB
+/// retains the log of a prepared section until the transaction is settled. The operations of a
+/// section are in no table before.
+fn refuse_prepared(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    retained: Range<FileNumber>,
+) -> Result<()> {
+    if retained.is_empty() || is_on(Sabotage::PreparedDropped) {
+        return Ok(());
+    }
+    // By name; a truncated section has none.
+    let mut prepared: BTreeMap<Vec<u8>, FileNumber> = BTreeMap::new();
+    let numbers = koeldb_log::wal::list(fs, directory)?;
+    for number in numbers
+        .into_iter()
+        .filter(|number| retained.contains(number))
+    {
+        // Nothing is applied: records after damage count as well.
+        let mode = RecoveryMode::SkipAnyCorruptedRecords;
+        let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
+        while let Some(record) = reader.next_record()? {
+            let mut is_open = false;
+            for mark in batch::transaction_marks(record) {
+                is_open = mark == TransactionMark::Begun;
+                match mark {
+                    TransactionMark::Begun => {}
+                    TransactionMark::Prepared(name) => {
+                        prepared.insert(name.to_vec(), number);
+                    }
+                    TransactionMark::Settled(name) => {
+                        prepared.remove(name);
+                    }
+                }
+            }
+            if is_open {
+                prepared.insert(Vec::new(), number);
+            }
+        }
+    }
+    let Some((name, number)) = prepared.into_iter().next() else {
+        return Ok(());
+    };
+    let error = Error::not_supported(format!(
+        "transaction '{}' is prepared and neither committed nor rolled back; transactions are not \
+         supported: settle it with RocksDB",
+        name.escape_ascii()
+    ));
+    Err(error.in_file(&file_name::wal(directory, number), None, "replay"))
+}
+
+/// A log to be replayed, and its file if it is already open.
 type NeededLog = (FileNumber, Option<Arc<dyn RandomAccessFile>>);
 
-/// The logs from number `oldest` on, oldest first; with `read_only` opened, each as long as it was then.
+/// Returns the logs from number `oldest`, oldest first; with `read_only`, opened at their length.
 ///
-/// A writer beside a reader may go on meanwhile. So the youngest is opened first: if it has records, the older ones had all of
-/// theirs, and if it has none, what the older ones have is all that was there at one moment. One that is gone since they
-/// were listed had none, unless the MANIFEST has changed and all of this is done again.
+/// A concurrent writer may continue in the meantime. The youngest log is therefore opened first: if
+/// it has records, the older ones were complete, and if it has none, the contents of the older ones
+/// are from one point in time. A log that disappeared after the listing had no needed data, unless
+/// the MANIFEST has changed and all of this is repeated.
 fn needed_logs(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -186,7 +247,10 @@ impl Replay<'_> {
                     is_first = false;
                     match (gap, self.mode) {
                         (Some(before), RecoveryMode::PointInTime) => {
-                            self.stopped_in.get_or_insert(before);
+                            if self.stopped_in.is_none() {
+                                self.stopped_in = Some(before);
+                                self.gap = Some((before, number));
+                            }
                             Ok(Taken::Gap)
                         }
                         (Some(before), RecoveryMode::AbsoluteConsistency) => {
@@ -222,6 +286,7 @@ impl Replay<'_> {
                 Ok(Taken::Applied) => {}
                 Ok(Taken::End) => break,
                 Ok(Taken::Gap) => {
+                    self.check_gap(&mut reader)?;
                     log.ignored = true;
                     log.dropped_bytes = log.bytes;
                     return Ok(log);
@@ -254,26 +319,67 @@ impl Replay<'_> {
             log.dropped_bytes = log.dropped_bytes.max(tail.dropped_bytes);
         }
         if follows_damage && log.batches > 0 {
-            // The log continued exactly where the damaged one broke off: nothing is missing.
+            // The log continues exactly where the damaged one broke off: nothing is missing.
             self.stopped_in = None;
+            self.gap = None;
+        }
+        if log.batches == 0 && log.problem.is_none() && reader.is_compression_announced() {
+            self.announcement = Some(number);
         }
         Ok(log)
     }
 
-    /// Whether something is missing in front of a log that begins with `record`: then the log before it, as far as
-    /// known. A log of ours says which one it follows and how that one ended; one of RocksDB's is believed unless the
-    /// log before it is damaged.
+    /// Returns the log before a gap in front of a log that begins with `record`, if there is a gap.
+    ///
+    /// A log of KoelDB records which log it follows and how that one ended; a log of RocksDB is
+    /// assumed to be contiguous unless the log before it is damaged.
     fn gap_before(&self, record: &[u8]) -> Option<FileNumber> {
         if is_on(Sabotage::HoleAccepted) {
             return None;
         }
         let (first, _) = batch::header(record).ok()?;
         let continues = self.next_seqno == Some(first);
-        match batch::link_to(record) {
-            Some(before) if before < self.oldest_needed => self.stopped_in,
-            Some(before) => (self.previous != Some(before) || !continues).then_some(before),
+        match Link::decode(record) {
+            Some(link) if link.before < self.oldest_needed => self.stopped_in,
+            Some(link) if self.is_early(link) => self.stopped_in,
+            Some(link) => (!continues).then_some(link.before),
             None => self.stopped_in.filter(|_| !continues),
         }
+    }
+
+    /// Whether a link of an early version proves that nothing is missing, although no batch was
+    /// read.
+    ///
+    /// The linked log is empty, or it was removed without a record because no family needed it.
+    fn is_early(&self, link: Link) -> bool {
+        let is_gone = self.lacks_oldest || self.announcement == Some(link.before);
+        link.kind == LinkKind::Early && self.next_seqno.is_none() && is_gone
+    }
+
+    /// Fails if there is a gap without damage although this log records that older ones were
+    /// durable.
+    ///
+    /// This is one of the logs after the gap, read from its second record. No crash explains that.
+    fn check_gap(&self, reader: &mut RecordReader) -> Result<()> {
+        let Some((before, after)) = self.gap else {
+            return Ok(());
+        };
+        if is_on(Sabotage::GapArchived) {
+            return Ok(());
+        }
+        while let Some(record) = reader.next_record()? {
+            if Link::decode(record).is_some_and(|link| link.kind == LinkKind::Durable) {
+                let directory = reader.file().path().parent().unwrap_or(Path::new(""));
+                return Err(Error::corruption(format!(
+                    "{} is missing or ends early, without damage, and {} goes on behind it and has \
+                     synced batches; restore it, or open with kSkipAnyCorruptedRecords to go \
+                     without it",
+                    file_name::wal(directory, before).display(),
+                    file_name::wal(directory, after).display(),
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, record: &[u8], number: FileNumber, log: &mut LogReport) -> Result<Taken> {
@@ -284,7 +390,7 @@ impl Replay<'_> {
                 "batch with the impossible sequence number {first}"
             )));
         }
-        // Found out before anything is applied: entries that are there already are found when half a batch is.
+        // Checked before anything is applied: duplicates would be found only after half of a batch.
         let goes_back = count > 0 && self.next_seqno.is_some_and(|next| first < next);
         if goes_back && self.mode != RecoveryMode::SkipAnyCorruptedRecords {
             return Err(Error::corruption(format!(
@@ -345,7 +451,7 @@ impl Replay<'_> {
         self.flush_full()
     }
 
-    /// Writes memtables out that are full, between batches.
+    /// Writes full memtables to tables, between batches.
     fn flush_full(&mut self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -368,7 +474,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// A family must not have tables from behind the point where replay stopped (W1).
+    /// Checks that no column family has tables from after the point where replay stopped (W1).
     fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
         let Some(stopped_in) = self.stopped_in else {
             return Ok(());
@@ -393,7 +499,7 @@ impl Replay<'_> {
 enum Taken {
     Applied,
     End,
-    /// The record does not continue the log before.
+    /// The record does not continue the previous log.
     Gap,
 }
 
@@ -419,3 +525,6 @@ fn flush(
     family.renew_memtable();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

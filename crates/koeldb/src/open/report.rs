@@ -1,11 +1,11 @@
-//! What opening a database found and did, in words.
+//! A report of the findings and actions of an open.
 
 use std::fmt;
 
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 
-/// What replaying one log found.
+/// The findings of the replay of one log.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LogReport {
@@ -21,36 +21,39 @@ pub struct LogReport {
     pub dropped_bytes: u64,
     /// The first irregularity, with its offset.
     pub problem: Option<String>,
-    /// Where that is, in bytes from the beginning.
+    /// The offset of the problem in bytes.
     pub problem_offset: Option<u64>,
-    /// Records that are intact, lie behind it and were not replayed. A crash leaves none; where there are some, writes that
-    /// were acknowledged may be lost.
+    /// The number of intact records after the problem, which were not replayed.
+    ///
+    /// It includes the problematic record if that was complete before the damage. A crash leaves
+    /// none; if there are some, acknowledged writes may be lost.
     pub intact_behind: u64,
-    /// Nothing was read, because an earlier log was damaged and this one does not continue it.
+    /// Whether the log was not read because it does not continue a damaged earlier one.
     pub ignored: bool,
 }
 
-/// What opening a database found and did.
+/// The findings and actions of an open.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
     /// The logs, in the order they were replayed.
     pub logs: Vec<LogReport>,
-    /// The incomplete record at the end of the MANIFEST that was left out, with its offset: a change that was never
-    /// acknowledged, or damage.
+    /// The incomplete record at the end of the MANIFEST that was dropped, with its offset.
+    ///
+    /// It is a change that was never acknowledged, or damage.
     pub manifest_tail_dropped: Option<String>,
-    /// The edits at the end of the MANIFEST that were left out because the last of their group is missing.
+    /// The number of dropped edits at the end of the MANIFEST, from an incomplete group.
     pub manifest_edits_dropped: usize,
     /// The last sequence number of the recovered state.
     pub last_seqno: SeqNo,
-    /// Tables that recovered data was written to.
+    /// The tables with recovered data.
     pub tables_written: Vec<FileNumber>,
-    /// Files that nothing needs and that were removed; damaged logs are in `archive` now.
+    /// Removed obsolete files; damaged logs are now in `archive`.
     pub orphans_removed: Vec<String>,
 }
 
 impl RecoveryReport {
-    /// Whether anything that was in a log was left out.
+    /// Whether any data in a log was dropped.
     #[must_use]
     pub fn dropped_anything(&self) -> bool {
         self.logs

@@ -24,8 +24,9 @@ use super::registry::{self, OptionInfo, Reading, Refusal, Section, Style};
 use super::sanitize;
 
 impl Options {
-    /// Applies an option string: `max_open_files=500;write_buffer_size=64M;compression_opts={level=3;}`. Either
-    /// all of it is applied or nothing.
+    /// Applies an option string atomically.
+    ///
+    /// An example is `max_open_files=500;write_buffer_size=64M;compression_opts={level=3;}`.
     ///
     /// ```
     /// use koeldb::{ConfigOptions, Options};
@@ -37,7 +38,7 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// If the text does not follow the grammar, a name is not known, or a value is no value of its option, unless
+    /// If the text is malformed, a name is unknown, or a value is invalid for its option, unless
     /// `how` says to ignore that.
     pub fn apply_str(&mut self, text: &str, how: &ConfigOptions) -> Result<&mut Self> {
         apply(self, grammar::pairs(text)?, how)?;
@@ -47,7 +48,7 @@ impl Options {
     /// Applies names and values, all or nothing.
     ///
     /// # Errors
-    /// As [`Options::apply_str`].
+    /// See [`Options::apply_str`].
     pub fn apply_map(
         &mut self,
         pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
@@ -58,7 +59,9 @@ impl Options {
         Ok(self)
     }
 
-    /// All options as a string that [`Options::apply_str`] takes. Plug-ins are named, caches are left out.
+    /// Returns all options as a string for [`Options::apply_str`].
+    ///
+    /// Plug-ins are named, caches are omitted.
     #[must_use]
     pub fn to_options_string(&self) -> String {
         let mut out = to_string(&self.db);
@@ -66,16 +69,17 @@ impl Options {
         out
     }
 
-    /// Checks what `open` will check: each option for itself and against the others.
+    /// Checks the options like `open`: each option and their combinations.
     ///
     /// # Errors
-    /// One error that names every option that is refused, its value, and what is legal.
+    /// One error that names every invalid option, its value, and the legal values.
     pub fn validate(&self) -> Result<()> {
         sanitize::check(&self.db, [("default", &self.cf)])
     }
 
-    /// The settings that differ from their default and have no effect, as `name=value`: what RocksDB does and this
-    /// engine does not need, or does not do yet.
+    /// Returns the settings other than the default that have no effect, as `name=value`.
+    ///
+    /// They concern features of RocksDB that this engine does not need or does not have yet.
     #[must_use]
     pub fn settings_without_effect(&self) -> Vec<String> {
         let mut out = sanitize::without_effect(&self.db);
@@ -83,7 +87,7 @@ impl Options {
         out
     }
 
-    /// All options there are.
+    /// Returns descriptions of all options.
     #[must_use]
     pub fn registry() -> &'static [OptionInfo] {
         static REGISTRY: LazyLock<Vec<OptionInfo>> = LazyLock::new(|| {
@@ -124,10 +128,10 @@ impl FromStr for Options {
 }
 
 impl ColumnFamilyOptions {
-    /// Applies an option string of column-family options, all or nothing; see [`Options::apply_str`].
+    /// Applies a string of column-family options atomically; see [`Options::apply_str`].
     ///
     /// # Errors
-    /// As [`Options::apply_str`].
+    /// See [`Options::apply_str`].
     pub fn apply_str(&mut self, text: &str, how: &ConfigOptions) -> Result<&mut Self> {
         apply(self, grammar::pairs(text)?, how)?;
         Ok(self)
@@ -136,7 +140,7 @@ impl ColumnFamilyOptions {
     /// Applies names and values, all or nothing.
     ///
     /// # Errors
-    /// As [`Options::apply_str`].
+    /// See [`Options::apply_str`].
     pub fn apply_map(
         &mut self,
         pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
@@ -147,14 +151,14 @@ impl ColumnFamilyOptions {
         Ok(self)
     }
 
-    /// All options as a string that [`ColumnFamilyOptions::apply_str`] takes.
+    /// Returns all options as a string for [`ColumnFamilyOptions::apply_str`].
     #[must_use]
     pub fn to_options_string(&self) -> String {
         to_string(self)
     }
 }
 
-/// The pairs, as the rest of the module takes them.
+/// Borrows the pairs in the form that this module uses.
 pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&str, &str)> {
     pairs
         .iter()
@@ -162,9 +166,9 @@ pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&st
         .collect()
 }
 
-/// What option strings are applied to.
+/// Options that option strings can be applied to.
 pub(crate) trait Target: Clone {
-    /// Where options of the outermost level are said to stand.
+    /// The section of options of the outermost level in messages.
     const SECTION: &'static str;
 
     fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal>;
@@ -186,8 +190,9 @@ impl Target for ColumnFamilyOptions {
     }
 }
 
-/// The names of databases and families are told apart by who knows them; a name that both know is the family's
-/// living option and a database option of the past.
+/// A name is routed to the database or the column family options that know it.
+///
+/// A name that both know is a current option of the column family and a former database option.
 impl Target for Options {
     const SECTION: &'static str = "Options";
 
@@ -204,7 +209,7 @@ impl Target for Options {
     }
 }
 
-/// Applies all pairs or none, and says what was ignored.
+/// Applies all pairs or none, and returns the ignored ones.
 pub(crate) fn apply<T: Target>(
     target: &mut T,
     pairs: Vec<(&str, &str)>,

@@ -45,7 +45,7 @@ enum_texts!(IndexShortening {
 });
 
 option_enum! {
-    /// What data blocks carry for point reads.
+    /// The index of data blocks for point reads.
     pub enum DataBlockIndexType {
         /// Restart points only.
         BinarySearch = "kDataBlockBinarySearch",
@@ -55,7 +55,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// Which blocks enter the block cache when a file is written.
+    /// The blocks that enter the block cache when a file is written.
     pub enum PrepopulateBlockCache {
         /// None.
         Disable = "kDisable",
@@ -67,31 +67,31 @@ option_enum! {
 }
 
 option_enum! {
-    /// Of which files metadata blocks are pinned in the block cache.
+    /// The files whose metadata blocks are pinned in the block cache.
     pub enum PinningTier {
-        /// As the older `pin_*` options say.
+        /// According to the older `pin_*` options.
         Fallback = "kFallback",
-        /// Of none.
+        /// No files.
         None = "kNone",
-        /// Of those flushed, or of a similar size.
+        /// Flushed files, and those of a similar size.
         FlushedAndSimilar = "kFlushedAndSimilar",
-        /// Of all.
+        /// All files.
         All = "kAll",
     }
 }
 
 option_section! {
-    /// Which metadata blocks are pinned in the block cache.
+    /// The metadata blocks that are pinned in the block cache.
     pub struct MetadataCacheOptions, "TableOptions/BlockBasedTable/metadata_cache_options";
     options {
         /// Top level of a partitioned index and filter: when to pin in the cache.
-        [later mutable "6.15"] top_level_index_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+        [core mutable "6.15"] top_level_index_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_top_level_index_pinning(value: PinningTier), get_top_level_index_pinning;
         /// Partitions of index and filter: when to pin in the cache.
         [later mutable "6.15"] partition_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_partition_pinning(value: PinningTier), get_partition_pinning;
-        /// Whole, unpartitioned index and filter blocks: when to pin in the cache.
-        [later mutable "6.15"] unpartitioned_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+        /// Unpartitioned index and filter blocks: when to pin them in the cache.
+        [core mutable "6.15"] unpartitioned_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_unpartitioned_pinning(value: PinningTier), get_unpartitioned_pinning;
     }
     declined {}
@@ -123,16 +123,16 @@ option_section! {
         /// Search inside index blocks.
         [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator or its reverse (RocksDB: the former).",
             set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
-        /// Which index blocks are decoded when they are loaded, so that a search reads an array of numbers in place of
-        /// keys: those that tables hold, or those in the cache too. `index_block_search_type` is for the others.
-        /// RocksDB does not know the option, and refuses OPTIONS files that name it: only another value than the
-        /// default is written.
+        /// Which index blocks are decoded when they are loaded, so that a search reads an array of
+        /// numbers instead of keys: those that tables hold, or those in the cache too.
+        /// `index_block_search_type` applies to the others. RocksDB does not know the option, and
+        /// rejects OPTIONS files that contain it: only values other than the default are written.
         [core mutable "KoelDB 0.1"] index_decoding: IndexDecoding = IndexDecoding::Pinned, "kNever, kPinned, kAlways; 17 bytes an entry.",
             set_index_decoding(which: IndexDecoding), get_index_decoding;
         /// Hash index at the end of data blocks.
         [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
             set_data_block_index_type(value: DataBlockIndexType), get_data_block_index_type;
-        /// How far separators in the index are shortened.
+        /// The amount of shortening of separators in the index.
         [core mutable "6.2"] index_shortening: IndexShortening = IndexShortening::Separators, "",
             set_index_shortening(value: IndexShortening), get_index_shortening;
         /// Keys per bucket of the data block hash index.
@@ -147,7 +147,7 @@ option_section! {
         /// Uncompressed size at which a data block is ended.
         [core mutable "<=5.4"] block_size: u64 = 4096, "Bytes, ≤4 GiB.",
             set_block_size(bytes: u64), get_block_size;
-        /// A block is ended early if less than this share is left and the next entry would exceed it.
+        /// End a block early if less than this share is left and the next entry exceeds it.
         [core mutable "<=5.4"] block_size_deviation: i32 = 10, "Percent; outside 0..100 → 0.",
             set_block_size_deviation(value: i32), get_block_size_deviation;
         /// Entries between restart points in data blocks.
@@ -165,7 +165,7 @@ option_section! {
         /// Cut filter partitions independently of index partitions.
         [core mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated by RocksDB.",
             set_decouple_partitioned_filters(on: bool), get_decouple_partitioned_filters;
-        /// Round filter sizes to what the allocator hands out.
+        /// Round filter sizes to the size classes of the allocator.
         [core mutable "6.12"] optimize_filters_for_memory: bool = true, "",
             set_optimize_filters_for_memory(on: bool), get_optimize_filters_for_memory;
         /// Share key prefixes inside data blocks.
@@ -185,8 +185,8 @@ option_section! {
         /// Keys first, values last in each data block.
         [core mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
             set_separate_key_value_in_data_block(on: bool), get_separate_key_value_in_data_block;
-        /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto). RocksDB before 11.0
-        /// takes a marked block for a damaged one and cannot read the file.
+        /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).
+        /// RocksDB before 11.0 considers a marked block damaged and cannot read the file.
         [core mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
             set_uniform_cv_threshold(ratio: f64), get_uniform_cv_threshold;
         /// Decompress each block after compressing it and compare.
@@ -209,8 +209,8 @@ option_section! {
         /// Pin the top level of partitioned index and filter.
         [core mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",
             set_pin_top_level_index_and_filter(on: bool), get_pin_top_level_index_and_filter;
-        /// What metadata is pinned in the cache.
-        [later mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "All kFallback: as the older pin_* options say.";
+        /// The metadata that is pinned in the cache.
+        [core mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "All kFallback: as the older pin_* options say.";
         /// Block cache of this factory.
         [core mutable "6.10"] block_cache: Option<Cache> = None, "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
         /// Upper bound of the implicit readahead of iterators.
@@ -262,12 +262,14 @@ impl BlockBasedOptions {
         self
     }
 
-    /// A Bloom filter of so many bits per key.
+    /// Sets a Bloom filter of this many bits per key.
     pub fn set_bloom_filter(&mut self, bits_per_key: f64) -> &mut Self {
         self.set_filter_policy(FilterPolicy::bloom(bits_per_key))
     }
 
-    /// A Ribbon filter as accurate as a Bloom filter of so many bits per key; flushes get a Bloom filter.
+    /// Sets a Ribbon filter with the accuracy of a Bloom filter of this many bits per key.
+    ///
+    /// Flushes get a Bloom filter.
     pub fn set_ribbon_filter(&mut self, bloom_equivalent_bits_per_key: f64) -> &mut Self {
         self.set_hybrid_ribbon_filter(bloom_equivalent_bits_per_key, 0)
     }
@@ -290,7 +292,7 @@ impl BlockBasedOptions {
         self.filter_policy
     }
 
-    /// The cache of blocks read from files; `None`: one of 32 MiB that all without their own share.
+    /// The block cache; `None` for the shared default of 32 MiB.
     pub fn set_block_cache(&mut self, cache: &Cache) -> &mut Self {
         self.block_cache = Some(cache.clone());
         self
@@ -308,7 +310,7 @@ impl BlockBasedOptions {
         self
     }
 
-    /// What metadata is pinned in the cache.
+    /// The metadata that is pinned in the cache.
     pub fn set_metadata_cache_options(&mut self, options: &MetadataCacheOptions) -> &mut Self {
         self.metadata_cache_options = options.clone();
         self

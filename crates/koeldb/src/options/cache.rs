@@ -1,4 +1,4 @@
-//! Block caches, as handles and as texts describe them: `8M`, `{capacity=8M;num_shard_bits=4;}`, `null`.
+//! Block caches: handles, and the texts `8M`, `{capacity=8M;num_shard_bits=4;}`, `null`.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 use super::value::read_scalar;
 
 option_section! {
-    /// An LRU cache as a text describes it.
+    /// An LRU cache as described by a text.
     pub(crate) struct CacheSettings, "cache string (block_cache, blob_cache)";
     options {
         /// The capacity.
@@ -45,14 +45,14 @@ fn read_capacity(
     })
 }
 
-/// A cache of uncompressed blocks. Clones are handles to the same; families and databases may share one.
+/// A cache of uncompressed blocks, shared by clones, column families and databases.
 #[derive(Clone)]
 pub struct Cache {
     blocks: koeldb_cache::Cache<CachedBlock>,
 }
 
 impl Cache {
-    /// A cache of so many bytes that drops first what was used longest ago.
+    /// Creates an LRU cache of this many bytes.
     #[must_use]
     pub fn new_lru_cache(bytes: u64) -> Self {
         Self::with(&CacheOptions {
@@ -62,7 +62,7 @@ impl Cache {
         })
     }
 
-    /// A cache of so many bytes that scans do not sweep.
+    /// Creates a scan-resistant clock cache of this many bytes.
     #[must_use]
     pub fn new_clock_cache(bytes: u64) -> Self {
         Self::with(&CacheOptions {
@@ -78,24 +78,24 @@ impl Cache {
         }
     }
 
-    /// Changes the capacity, evicting what does not fit any more.
+    /// Changes the capacity, and evicts blocks beyond it.
     pub fn set_capacity(&self, bytes: u64) {
         self.blocks.set_capacity(bytes);
     }
 
-    /// The bytes that are kept at most.
+    /// The maximum size in bytes.
     #[must_use]
     pub fn get_capacity(&self) -> u64 {
         self.blocks.capacity()
     }
 
-    /// The bytes that are kept.
+    /// The size in bytes.
     #[must_use]
     pub fn get_usage(&self) -> u64 {
         self.blocks.usage()
     }
 
-    /// The bytes that are kept and in use.
+    /// The pinned size in bytes.
     #[must_use]
     pub fn get_pinned_usage(&self) -> u64 {
         self.blocks.pinned_usage()
@@ -148,8 +148,8 @@ impl CacheSettings {
     }
 }
 
-/// A cache option. It has no text that could be written: a file read back has none, and open then makes the
-/// default one.
+/// A cache option. It has no text form: reading a file gives `None`, and open then creates the
+/// default cache.
 impl OptionValue for Option<Cache> {
     fn kind() -> String {
         "cache string".to_owned()

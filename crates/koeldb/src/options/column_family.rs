@@ -7,20 +7,21 @@ use koeldb_base::codec::Compression;
 use koeldb_base::merge_operator::MergeOperator;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Comparator, KeyOrder};
+use koeldb_lsm::job::{CompactionFilterFactory, Decision};
 
 use super::block_based::BlockBasedOptions;
 use super::cache::Cache;
 use super::compaction::{
     CompressionOptions, FifoCompactionOptions, Temperature, UniversalCompactionOptions,
 };
+use super::compaction_filter::FunctionFilter;
 use super::cuckoo::CuckooTableOptions;
 use super::db::Options;
 use super::declare::option_section;
 use super::grammar;
 use super::memtable::MemtableFactory;
 use super::object::{
-    BuiltinCompactionFilter, BuiltinCompressionManager, NoObject, SstPartitioner,
-    TablePropertiesCollector,
+    BuiltinCompactionFilter, BuiltinCompressionManager, SstPartitioner, TablePropertiesCollector,
 };
 use super::plain::PlainTableOptions;
 use super::registry::{OptionValue, Reading, Refusal, Style};
@@ -62,7 +63,7 @@ enum_texts!(Compression {
     Compression::Zstd = "kZSTD",
 });
 
-/// The codec new data gets unless told otherwise.
+/// The default codec of new data.
 const DEFAULT_COMPRESSION: Compression = if cfg!(feature = "lz4") {
     Compression::Lz4
 } else {
@@ -78,33 +79,33 @@ option_enum! {
         Universal = "kCompactionStyleUniversal",
         /// A queue of files whose oldest are dropped.
         Fifo = "kCompactionStyleFIFO",
-        /// Only what the user asks for.
+        /// Only manual compactions.
         None = "kCompactionStyleNone",
     }
 }
 
 option_enum! {
-    /// Which file a levelled compaction starts from.
+    /// The file from which a leveled compaction starts.
     pub enum CompactionPri {
-        /// The one with the least overlap in the next level, by its size.
+        /// The file with the smallest overlap with the next level, relative to its size.
         MinOverlappingRatio = "kMinOverlappingRatio",
-        /// The largest, deletions counted up.
+        /// The largest file, with extra weight for deletions.
         ByCompensatedSize = "kByCompensatedSize",
-        /// The one whose newest entry is oldest.
+        /// The file whose newest entry is oldest.
         OldestLargestSeqFirst = "kOldestLargestSeqFirst",
-        /// The one whose oldest entry is oldest.
+        /// The file whose oldest entry is oldest.
         OldestSmallestSeqFirst = "kOldestSmallestSeqFirst",
-        /// One after the other.
+        /// Round-robin through the key range.
         RoundRobin = "kRoundRobin",
     }
 }
 
 option_enum! {
-    /// Which blobs enter the blob cache when they are written.
+    /// The blobs that enter the blob cache when they are written.
     pub enum PrepopulateBlobCache {
         /// None.
         Disable = "kDisable",
-        /// Those of flushes.
+        /// Flushed blobs.
         FlushOnly = "kFlushOnly",
     }
 }
@@ -124,7 +125,7 @@ option_section! {
         /// Re-read each new table and compare a hash of its entries.
         [later mutable "<=5.4"] paranoid_file_checks: bool = false, "",
             set_paranoid_file_checks(on: bool), get_paranoid_file_checks;
-        /// What to verify in compaction outputs, and where.
+        /// The checks of compaction outputs, and the levels they apply to.
         [later mutable "10.8"] verify_output_flags: u32 = 0, "Bit mask: 1 block checksums, 2 iteration, 4 file checksum, 1024 local compactions, 2048 remote compactions; 4294967295 = all.",
             set_verify_output_flags(count: u32), get_verify_output_flags;
         /// Compaction debt at which writes are slowed.
@@ -185,7 +186,7 @@ option_section! {
         [core mutable "<=5.4"] max_bytes_for_level_multiplier: f64 = 10.0, "<=0 → 1 at open; f64, printed with six decimals.",
             set_max_bytes_for_level_multiplier(value: f64), get_max_bytes_for_level_multiplier;
         /// Extra factor per level (static level sizes only).
-        [later mutable "<=5.4"] max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], "`:`-separated list, one per level; missing entries count as 1.";
+        [core mutable "<=5.4"] max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], "`:`-separated list, one per level; missing entries count as 1.";
         /// Versions of one key an iterator steps over before it seeks instead.
         [core mutable "<=5.4"] max_sequential_skip_in_iterations: u64 = 8, "",
             set_max_sequential_skip_in_iterations(value: u64), get_max_sequential_skip_in_iterations;
@@ -270,7 +271,7 @@ option_section! {
         /// Age of a bottommost file before releasing a snapshot makes it eligible for rewriting.
         [later mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
             set_bottommost_file_compaction_delay(time: Duration as Seconds), get_bottommost_file_compaction_delay;
-        /// How hard to evict blocks of deleted files from the cache.
+        /// The effort to evict blocks of deleted files from the cache.
         [later mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",
             set_uncache_aggressiveness(count: u32), get_uncache_aggressiveness;
         /// Checksum bytes per entry of a loaded block.
@@ -334,15 +335,15 @@ option_section! {
         /// Collectors run on every table written.
         [later fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
         /// Filter instance applied by compactions.
-        [later fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
+        [core fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
         /// Factory of filters.
-        [later fixed "<=5.4"] compaction_filter_factory: NoObject = NoObject, "None is built in.";
+        [core fixed "<=5.4"] compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, "Set in code; none is built in.";
         /// Combines merge operands.
         [core fixed "<=5.4"] merge_operator: Option<Arc<dyn MergeOperator>> = None, "stringappend, uint64add, put, max, bytesxor or nullptr.";
         /// Shape of the tree.
         [core fixed "<=5.4"] compaction_style: CompactionStyle = CompactionStyle::Level, "",
             set_compaction_style(value: CompactionStyle), get_compaction_style;
-        /// Which file a levelled compaction starts from.
+        /// The file from which a leveled compaction starts.
         [core fixed "<=5.4"] compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio, "",
             set_compaction_pri(value: CompactionPri), get_compaction_pri;
         /// Cuts output files at key boundaries.
@@ -404,23 +405,23 @@ option_section! {
     }
 }
 
-/// The accessors that the table of options cannot make, on [`ColumnFamilyOptions`] and on [`Options`].
+/// Defines the handwritten accessors of [`ColumnFamilyOptions`] and [`Options`].
 macro_rules! family_accessors {
     ($Target:ident $($path:ident)?) => {
         impl $Target {
-            /// The order of keys. It is fixed by the first open: opening under another name fails.
+            /// The comparator, fixed by the first open: opening with another name fails.
             pub fn set_comparator(&mut self, comparator: impl Comparator) -> &mut Self {
                 self.$($path.)?comparator = KeyOrder::new(comparator);
                 self
             }
 
-            /// The order of keys.
+            /// The comparator.
             #[must_use]
             pub fn get_comparator(&self) -> &dyn Comparator {
                 self.$($path.)?comparator.comparator()
             }
 
-            /// What combines merge operands.
+            /// The operator for merge operands.
             pub fn set_merge_operator(&mut self, operator: impl MergeOperator) -> &mut Self {
                 self.$($path.)?merge_operator = Some(Arc::new(operator));
                 self
@@ -432,7 +433,35 @@ macro_rules! family_accessors {
                 self.$($path.)?merge_operator.as_ref()
             }
 
-            /// What cuts prefixes from keys, for filters and prefix scans.
+            /// Applies `filter` to values in compactions: level, key, value.
+            ///
+            /// A column family with its own options has its own filter, or none.
+            pub fn set_compaction_filter(
+                &mut self,
+                name: impl Into<String>,
+                filter: impl Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync + 'static,
+            ) -> &mut Self {
+                self.set_compaction_filter_factory(FunctionFilter::new(name.into(), filter))
+            }
+
+            /// Applies filters created by `factory` to values in compactions.
+            ///
+            /// A column family with its own options has its own factory, or none.
+            pub fn set_compaction_filter_factory(
+                &mut self,
+                factory: impl CompactionFilterFactory,
+            ) -> &mut Self {
+                self.$($path.)?compaction_filter_factory = Some(Arc::new(factory));
+                self
+            }
+
+            /// The option `compaction_filter_factory`.
+            #[must_use]
+            pub fn get_compaction_filter_factory(&self) -> Option<&Arc<dyn CompactionFilterFactory>> {
+                self.$($path.)?compaction_filter_factory.as_ref()
+            }
+
+            /// The prefix of keys for filters and prefix scans.
             pub fn set_prefix_extractor(&mut self, extractor: impl PrefixExtractor) -> &mut Self {
                 self.$($path.)?prefix_extractor = Some(Arc::new(extractor));
                 self
@@ -468,7 +497,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?table_factory
             }
 
-            /// The structure that holds the newest entries.
+            /// The data structure of memtables.
             pub fn set_memtable_factory(&mut self, factory: MemtableFactory) -> &mut Self {
                 self.$($path.)?memtable_factory = factory;
                 self
@@ -480,7 +509,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?memtable_factory
             }
 
-            /// The codec of the last level; `None`: as the other levels.
+            /// The codec of the last level; `None` for that of the other levels.
             pub fn set_bottommost_compression_type(
                 &mut self,
                 compression: impl Into<Option<Compression>>,
@@ -495,8 +524,9 @@ macro_rules! family_accessors {
                 self.$($path.)?bottommost_compression
             }
 
-            /// The codec by level, from level 0, the base level and those below; deeper levels take the last one.
-            /// Empty: `compression` everywhere.
+            /// The codec by level, from level 0, the base level and those below.
+            ///
+            /// Deeper levels use the last one. Empty: `compression` on all levels.
             pub fn set_compression_per_level(&mut self, levels: &[Compression]) -> &mut Self {
                 self.$($path.)?compression_per_level = levels.to_vec();
                 self
@@ -508,7 +538,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compression_per_level
             }
 
-            /// How codecs compress.
+            /// Settings of the codec.
             pub fn set_compression_options(&mut self, options: &CompressionOptions) -> &mut Self {
                 self.$($path.)?compression_opts = options.clone();
                 self
@@ -520,7 +550,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compression_opts
             }
 
-            /// How codecs compress the last level, if `enabled` is set in them.
+            /// Settings of the codec of the last level, if `enabled` is set in them.
             pub fn set_bottommost_compression_options(&mut self, options: &CompressionOptions) -> &mut Self {
                 self.$($path.)?bottommost_compression_opts = options.clone();
                 self
@@ -532,7 +562,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?bottommost_compression_opts
             }
 
-            /// How universal compaction chooses.
+            /// Settings of universal compaction.
             pub fn set_universal_compaction_options(&mut self, options: &UniversalCompactionOptions) -> &mut Self {
                 self.$($path.)?compaction_options_universal = options.clone();
                 self
@@ -544,7 +574,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compaction_options_universal
             }
 
-            /// How FIFO compaction chooses.
+            /// Settings of FIFO compaction.
             pub fn set_fifo_compaction_options(&mut self, options: &FifoCompactionOptions) -> &mut Self {
                 self.$($path.)?compaction_options_fifo = options.clone();
                 self

@@ -1,4 +1,4 @@
-//! The structs of options nested in a column family's: codecs, universal and FIFO compaction.
+//! Structs of options nested in those of a column family: codecs, universal and FIFO compaction.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::registry::Refusal;
 use super::value::{option_enum, read_scalar};
 
 option_section! {
-    /// How a codec compresses.
+    /// Settings of a codec.
     pub struct CompressionOptions, "CFOptions/compression_opts";
     options {
         /// zlib window.
@@ -42,7 +42,7 @@ option_section! {
         [later mutable "7.3"] use_zstd_dict_trainer: bool = true, "",
             set_use_zstd_dict_trainer(on: bool), get_use_zstd_dict_trainer;
         /// Let ZSTD add its own frame checksum.
-        [later mutable "8.6"] checksum: bool = false, "ZSTD only.",
+        [core mutable "8.6"] checksum: bool = false, "ZSTD only.",
             set_checksum(on: bool), get_checksum;
     }
     declined {}
@@ -54,7 +54,7 @@ option_section! {
     short_form read_positional;
 }
 
-/// The form before RocksDB 6.12, `window_bits:level:strategy[:…]`; braces without a name are taken for it.
+/// Reads the form before RocksDB 6.12, `window_bits:level:strategy[:…]`, also in braces.
 fn read_positional(
     target: &mut CompressionOptions,
     name: &str,
@@ -99,26 +99,26 @@ fn positional(
 }
 
 option_enum! {
-    /// How runs are added to a universal compaction that the size ratio started.
+    /// How sorted runs are added to a universal compaction triggered by the size ratio.
     pub enum CompactionStopStyle {
-        /// By the total size of those picked.
+        /// By the total size of the picked runs.
         TotalSize = "kCompactionStopStyleTotalSize",
-        /// By the size of the last one picked.
+        /// By the size of the last picked run.
         SimilarSize = "kCompactionStopStyleSimilarSize",
     }
 }
 
 option_section! {
-    /// When universal compaction merges which runs.
+    /// Settings of universal compaction.
     pub struct UniversalCompactionOptions, "CFOptions/compaction_options_universal";
     options {
         /// Tolerance when sizes of neighbouring runs are compared.
         [core mutable "5.10"] size_ratio: u32 = 1, "Percent.",
             set_size_ratio(count: u32), get_size_ratio;
-        /// Fewest runs merged at once.
+        /// Minimum number of sorted runs per merge.
         [core mutable "5.10"] min_merge_width: u32 = 2, ">=2.",
             set_min_merge_width(count: u32), get_min_merge_width;
-        /// Most runs merged at once.
+        /// Maximum number of sorted runs per merge.
         [core mutable "5.10"] max_merge_width: u32 = u32::MAX, "",
             set_max_merge_width(count: u32), get_max_merge_width;
         /// Extra data over the last run that triggers a full compaction.
@@ -152,9 +152,9 @@ option_section! {
 }
 
 option_enum! {
-    /// How warm data is, as a hint to file systems that keep it in different places.
+    /// The temperature of data, a hint to file systems with several storage tiers.
     pub enum Temperature {
-        /// Not known.
+        /// Unknown.
         Unknown = "kUnknown",
         /// Hot.
         Hot = "kHot",
@@ -189,7 +189,7 @@ option_section! {
 }
 
 option_section! {
-    /// When FIFO compaction drops and merges files.
+    /// Settings of FIFO compaction.
     pub struct FifoCompactionOptions, "CFOptions/compaction_options_fifo";
     options {
         /// Total table size above which the oldest files are dropped.

@@ -1,12 +1,13 @@
-//! How option texts are read, and what a load brought back.
+//! Settings for reading option texts, and the results of loading.
 
 use std::path::{Path, PathBuf};
 
 use super::column_family::ColumnFamilyOptions;
 use super::db::Options;
 
-/// How option strings and OPTIONS files are read. All switches are off by default: what cannot be applied is an
-/// error.
+/// Settings for reading option strings and OPTIONS files.
+///
+/// All switches are off by default: an option that cannot be applied is an error.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigOptions {
     pub(crate) ignore_unknown_options: bool,
@@ -16,70 +17,107 @@ pub struct ConfigOptions {
 }
 
 impl ConfigOptions {
-    /// Everything strict.
+    /// Creates the strict default.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Skips names that nobody knows and values that cannot be read, and reports them as ignored. In an OPTIONS
-    /// file unknown names are skipped only if a newer release wrote it.
+    /// Ignores and reports unknown names and unreadable values.
+    ///
+    /// In an OPTIONS file unknown names are ignored only if a newer release wrote it.
     pub fn set_ignore_unknown_options(&mut self, on: bool) -> &mut Self {
         self.ignore_unknown_options = on;
         self
     }
 
-    /// Keeps the previous object where an id names one that is not here (a plug-in the caller must set), and the
-    /// default of options of which only the default is supported; both are reported as ignored.
+    /// Ignores and reports objects and values that are not supported.
+    ///
+    /// An unknown object id (a plug-in that the caller must set) keeps the previous object, and an
+    /// option whose default alone is supported keeps the default.
     pub fn set_ignore_unsupported_options(&mut self, on: bool) -> &mut Self {
         self.ignore_unsupported_options = on;
         self
     }
 
-    /// Applies the directories (`db_log_dir`, `wal_dir`) that an OPTIONS file names. Otherwise they are reported as
-    /// ignored, so that a copied database never points back at its origin.
+    /// Applies the directories (`db_log_dir`, `wal_dir`) in an OPTIONS file, wherever they are.
+    ///
+    /// Otherwise `wal_dir` is applied only if it is certain that the database in the directory of
+    /// the file uses it, and not one that it was copied from. Directories that are not applied are
+    /// reported as ignored, and an open fails if logs are missing.
     pub fn set_apply_paths(&mut self, on: bool) -> &mut Self {
         self.apply_paths = on;
         self
     }
 
-    /// Bounds an OPTIONS file, which anybody may have made, to 4 MiB instead of 256.
+    /// Limits an untrusted OPTIONS file to 4 MiB instead of 256 MiB.
     pub fn set_untrusted(&mut self, on: bool) -> &mut Self {
         self.untrusted = on;
         self
     }
 }
 
-/// An option that was read and not applied.
+/// An option that was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IgnoredOption {
-    /// The section or struct it stood in: `DBOptions`, `CFOptions/compression_opts`.
+    /// Its section or struct: `DBOptions`, `CFOptions/compression_opts`.
     pub section: String,
     /// Its name.
     pub name: String,
     /// The text of its value.
     pub value: String,
-    /// Why it was not applied.
+    /// The reason for ignoring it.
     pub reason: String,
 }
 
-/// What an OPTIONS file says.
+/// A value of an OPTIONS file that an open would reject, and its replacement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MendedOption {
+    /// Its section: `CFOptions "default"`.
+    pub section: String,
+    /// Its name.
+    pub name: String,
+    /// The text of the value in the file.
+    pub value: String,
+    /// The text of the value in use.
+    pub used: String,
+    /// The values that an open accepts.
+    pub reason: String,
+}
+
+impl std::fmt::Display for MendedOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let MendedOption {
+            section,
+            name,
+            value,
+            used,
+            reason,
+        } = self;
+        write!(f, "{name}={value} of [{section}] is {used} now: {reason}")
+    }
+}
+
+/// The contents of an OPTIONS file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoadedOptions {
-    /// The database's options, with those of the default column family.
+    /// The options of the database and of the default column family.
     pub options: Options,
     /// All column families by name, the default one first.
     pub column_families: Vec<(String, ColumnFamilyOptions)>,
     /// The file it was read from.
     pub file: PathBuf,
-    /// What was not applied.
+    /// Options that were not applied.
     pub ignored: Vec<IgnoredOption>,
+    /// Values that RocksDB writes and an open would reject; they were replaced.
+    pub mended: Vec<MendedOption>,
 }
 
 impl LoadedOptions {
-    /// The options of the column family called `name`.
+    /// Returns the options of the column family `name`.
     #[must_use]
     pub fn column_family(&self, name: &str) -> Option<&ColumnFamilyOptions> {
         self.column_families

@@ -1,4 +1,4 @@
-//! What the crates below are told: small plain structs of the settings they read.
+//! Converts options to the plain structs of settings of the crates below.
 
 use koeldb_base::codec;
 use koeldb_base::codec::Compression;
@@ -26,7 +26,7 @@ use super::read_write::{ReadOptions, ReadTier};
 use super::table_format::TableFormat;
 
 impl CompressionOptions {
-    /// The settings as codecs take them.
+    /// Returns the settings in the form that codecs use.
     pub(crate) fn codec_options(&self) -> codec::CompressionOptions {
         codec::CompressionOptions {
             level: self.level,
@@ -44,8 +44,10 @@ impl CompressionOptions {
 }
 
 impl ColumnFamilyOptions {
-    /// The codec of new files at `level`, and its settings. `base_level` is the level that level 0 is compacted
-    /// into; `is_bottommost` says that nothing lies below.
+    /// Returns the codec of new files at `level`, and its settings.
+    ///
+    /// `base_level` is the output level of level 0; `is_bottommost` means that no level below has
+    /// data.
     pub(crate) fn compression_at(
         &self,
         level: u32,
@@ -75,7 +77,7 @@ impl ColumnFamilyOptions {
         (codec, options.codec_options())
     }
 
-    /// What memtables are made with; the options are sanitised.
+    /// Returns the options of memtables; the options must be sanitized.
     pub(crate) fn memtable_options(&self) -> MemtableOptions {
         #[expect(
             clippy::cast_possible_truncation,
@@ -98,10 +100,13 @@ impl ColumnFamilyOptions {
             prefixes: self.prefix_extractor.clone(),
             recycler: None,
             sorter: None,
+            charge: None,
         }
     }
 
-    /// How block-based tables are written. `is_last_level` leaves the filter out if the family says so.
+    /// Returns the write options of block-based tables.
+    ///
+    /// `is_last_level` omits the filter if the options of the column family require it.
     pub(crate) fn block_based_write_options(&self, is_last_level: bool) -> BlockBasedWriteOptions {
         let table = self.table_factory.block_based();
         let mut options = table.map_or_else(
@@ -114,7 +119,7 @@ impl ColumnFamilyOptions {
         options
     }
 
-    /// The format new tables are asked to have.
+    /// Returns the format of new tables.
     pub(crate) fn write_format(&self) -> WriteFormat {
         match &self.table_factory {
             TableFormat::Cuckoo(table) => WriteFormat::Cuckoo(table.write_options()),
@@ -125,7 +130,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// How plain tables are read, those of a family that has another format by now as well.
+    /// Returns the read options of plain tables, also if the column family has another format now.
     pub(crate) fn plain_read_options(&self) -> PlainReadOptions {
         match &self.table_factory {
             TableFormat::Plain(table) => table.read_options(),
@@ -133,7 +138,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Where cuckoo tables lie, those of a family that has another format by now as well.
+    /// Returns the residency of cuckoo tables, also if the column family has another format now.
     pub(crate) fn cuckoo_residency(&self) -> Residency {
         match &self.table_factory {
             TableFormat::Cuckoo(table) => table.residency,
@@ -141,16 +146,16 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Where a job that may write several tables begins the next one at the latest, in bytes.
+    /// Returns the size in bytes at which a job must start a new table.
     pub(crate) fn table_bytes_max(&self) -> u64 {
         match &self.table_factory {
-            // There is room for an index, and for many versions of one key.
+            // This leaves space for an index, and for many versions of one key.
             TableFormat::Plain(_) => FILE_BYTES_MAX / 2,
             TableFormat::BlockBased(_) | TableFormat::Cuckoo(_) => u64::MAX,
         }
     }
 
-    /// How block-based tables are read.
+    /// Returns the read options of block-based tables.
     pub(crate) fn block_based_read_options(&self) -> BlockBasedReadOptions {
         self.table_factory.block_based().map_or_else(
             BlockBasedReadOptions::default,
@@ -250,7 +255,7 @@ impl BlockBasedOptions {
 }
 
 impl ReadOptions {
-    /// How blocks are fetched for a read with these options.
+    /// Returns the block read options for a read with these options.
     pub(crate) fn block_read_options(&self) -> BlockReadOptions {
         BlockReadOptions {
             verify_checksums: self.verify_checksums,
@@ -260,7 +265,7 @@ impl ReadOptions {
         }
     }
 
-    /// What bounds the reads that are made together for a read with these options.
+    /// Returns the limits of concurrent reads for a read with these options.
     pub(crate) fn gather_options(&self) -> GatherOptions {
         GatherOptions {
             io_timeout: self.io_timeout,
@@ -268,7 +273,7 @@ impl ReadOptions {
         }
     }
 
-    /// How a scan with these options reads tables ahead.
+    /// Returns the readahead policy of a scan with these options.
     pub(crate) fn readahead_policy(&self, family: &ColumnFamilyOptions) -> ReadaheadPolicy {
         let table = family.table_factory.block_based();
         let (initial_bytes, max_bytes, blocks_before) = table.map_or((0, 0, 0), |table| {
@@ -289,7 +294,7 @@ impl ReadOptions {
     }
 }
 
-/// A number that RocksDB keeps as `int` and that makes no sense below 0.
+/// Converts a number that RocksDB stores as `int`; negative ones become 0.
 fn not_negative(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }

@@ -32,13 +32,15 @@ option_section! {
         /// Bucket by modulo instead of by a power-of-two mask.
         [core mutable "6.14"] use_module_hash: bool = true, "",
             set_use_module_hash(on: bool), get_use_module_hash;
-        /// Keep entries that have no bucket, older versions for snapshots, merge operands and values of any length, in a format
-        /// that RocksDB refuses to open. Without it a table that would have one is a block-based one.
+        /// Keep entries without a bucket, older versions for snapshots, merge operands and values
+        /// of any length, in a format that RocksDB rejects. Without it a table that needs these is
+        /// block-based.
         [core mutable "KoelDB 0.1"] keep_versions: bool = false, "",
             set_keep_versions(on: bool), get_keep_versions;
-        /// Where an open table lies: `kAuto` (mapped with allow_mmap_reads, read in pieces with use_direct_reads, otherwise
-        /// copied), `kMapped` (pages of 4 KiB), `kMappedHuge` (read in at once), `kCopied` (memory of huge pages), `kPaged`
-        /// (pieces, through a cache of 32 MiB). The property `koeldb.cuckoo-residency` says what became of it.
+        /// Residency of an open table: `kAuto` (mapped with allow_mmap_reads, read in pieces with
+        /// use_direct_reads, otherwise copied), `kMapped` (pages of 4 KiB), `kMappedHuge` (read in
+        /// at open), `kCopied` (memory of huge pages), `kPaged` (pieces, through a cache of 32
+        /// MiB). The property `koeldb.cuckoo-residency` has the actual one.
         [core fixed "KoelDB 0.1"] residency: Residency = Residency::Auto, "kMapped and kMappedHuge need allow_mmap_reads; kPaged is not for keep_versions.",
             set_residency(residency: Residency), get_residency;
     }

@@ -1,4 +1,4 @@
-//! The database's own options, and [`Options`]: those, and the options of every family without its own.
+//! The database options, and [`Options`]: those, and the default options of column families.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,13 +10,14 @@ use koeldb_log::reader::RecoveryMode;
 
 use super::column_family::ColumnFamilyOptions;
 use super::compaction::Temperature;
+use super::config::MendedOption;
 use super::declare::option_section;
 use super::object::{DefaultEnv, FileChecksumGenerator, NoObject};
 use crate::plugins::Plugins;
 
 use super::value::{RateLimit, enum_texts, option_enum};
 
-/// The options of a database, and of every column family without its own.
+/// The options of a database, and of every column family without its own options.
 ///
 /// ```
 /// use koeldb::Options;
@@ -30,6 +31,8 @@ pub struct Options {
     pub(crate) db: DbOptions,
     pub(crate) cf: ColumnFamilyOptions,
     pub(crate) plugins: Plugins,
+    /// Values that were replaced as the options were loaded, for LOG.
+    pub(crate) mended: Vec<MendedOption>,
 }
 
 enum_texts!(RecoveryMode {
@@ -47,19 +50,19 @@ enum_texts!(ReadEngine {
 });
 
 option_enum! {
-    /// How severe a line of the LOG is.
+    /// The severity of a line of the LOG.
     pub enum LogLevel {
-        /// Worth knowing. The default.
+        /// Information. The default.
         Info = "INFO_LEVEL",
-        /// For those who look for an error in the engine.
+        /// For debugging the engine.
         Debug = "DEBUG_LEVEL",
-        /// Something is odd.
+        /// A warning.
         Warn = "WARN_LEVEL",
-        /// Something failed.
+        /// An error.
         Error = "ERROR_LEVEL",
-        /// Nothing goes on.
+        /// The engine cannot continue.
         Fatal = "FATAL_LEVEL",
-        /// The options and the version, which each LOG begins with.
+        /// The options and the version, at the start of each LOG.
         Header = "HEADER_LEVEL",
     }
 }
@@ -77,14 +80,15 @@ option_enum! {
 }
 
 option_section! {
-    /// What is set once for a whole database.
+    /// Options of the whole database.
     #[expect(non_snake_case, reason = "fields are called as RocksDB writes the option")]
     pub(crate) struct DbOptions, "DBOptions";
     options {
-        /// Total background work slots; a quarter (at least 1) goes to flushes, the rest to compactions.
+        /// Total background work slots; a quarter (at least 1) goes to flushes, the rest to
+        /// compactions.
         [core mutable "5.6"] max_background_jobs: i32 = 2, "Values up to 1 still give one flush and one compaction.",
             set_max_background_jobs(count: u32 as Count), get_max_background_jobs;
-        /// Old way to set the compaction slots.
+        /// Old option for the number of compaction slots.
         [core mutable "<=5.4"] max_background_compactions: i32 = -1, "-1 = derive from max_background_jobs; only both -1 uses the derivation.",
             set_max_background_compactions(value: i32), get_max_background_compactions;
         /// Threads that may share one L0→base or manual compaction by key range.
@@ -93,17 +97,18 @@ option_section! {
         /// Close without flushing memtables that the WAL (or nothing) covers.
         [core mutable "<=5.4"] avoid_flush_during_shutdown: bool = false, "",
             set_avoid_flush_during_shutdown(on: bool), get_avoid_flush_during_shutdown;
-        /// Largest buffer in front of a table, WAL or MANIFEST file being written. A table that will not be mapped is written in
-        /// pieces of at most 256 KiB all the same; of one that will be, the pieces are multiples of 2 MiB.
+        /// Largest buffer for a table, WAL or MANIFEST file being written. A table that will not be
+        /// mapped is nevertheless written in pieces of at most 256 KiB; one that will be mapped in
+        /// multiples of 2 MiB.
         [core mutable "<=5.4"] writable_file_max_buffer_size: u64 = 1 << 20, "Bytes; must be >0 when direct writes are used.",
             set_writable_file_max_buffer_size(bytes: u64), get_writable_file_max_buffer_size;
         /// Upper bound of user writes while a slowdown condition holds.
         [core mutable "<=5.4"] delayed_write_rate: u64 = 0, "Bytes/s; 0 = the rate of the rate limiter, else 16 MiB.",
             set_delayed_write_rate(value: u64), get_delayed_write_rate;
-        /// When live WALs exceed this, families that pin the oldest WAL are flushed.
+        /// If live WALs exceed this, column families that pin the oldest WAL are flushed.
         [core mutable "<=5.4"] max_total_wal_size: u64 = 0, "Bytes; 0 = 4 × the sum over families of write_buffer_size × max_write_buffer_number; applies with more than one family.",
             set_max_total_wal_size(bytes: u64), get_max_total_wal_size;
-        /// How often the directory is fully scanned for files nobody references.
+        /// Interval of full scans of the directory for unreferenced files.
         [later mutable "<=5.4"] delete_obsolete_files_period_micros: u64 = 21_600_000_000, "Microseconds; 0 = scan after every flush and compaction.",
             set_delete_obsolete_files_period_micros(period: Duration as Micros), get_delete_obsolete_files_period_micros;
         /// Interval at which all statistics are written to LOG.
@@ -115,9 +120,9 @@ option_section! {
         /// Memory bound of the statistics history.
         [ignored mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
             set_stats_history_buffer_size(bytes: u64), get_stats_history_buffer_size;
-        /// How many files the database keeps open.
+        /// Maximum number of open files.
         [core mutable "<=5.4"] max_open_files: i32 = -1, "-1 = every table; else at least 20 and at most what the process may open.";
-        /// While a table file is written, ask the OS to write back every so many bytes.
+        /// Request write-back from the OS after every this many bytes of a table file.
         [core mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off, but 1 MiB with a rate limiter.",
             set_bytes_per_sync(value: u64), get_bytes_per_sync;
         /// Same for WAL files.
@@ -129,7 +134,7 @@ option_section! {
         /// Read size of compaction inputs.
         [core mutable "<=5.4"] compaction_readahead_size: u64 = 2 << 20, "Bytes; 0 = no own readahead; POSIX caps it at the largest request of the device for buffered reads.",
             set_compaction_readahead_size(bytes: u64), get_compaction_readahead_size;
-        /// Old way to set the flush slots.
+        /// Old option for the number of flush slots.
         [core mutable "<=5.4"] max_background_flushes: i32 = -1, "-1 = derive from max_background_jobs.",
             set_max_background_flushes(value: i32), get_max_background_flushes;
         /// MANIFEST is rewritten when it grows beyond max(this, last compact size × (1 +
@@ -225,9 +230,9 @@ option_section! {
         /// Threads that open tables at start when max_open_files=-1.
         [core fixed "<=5.4"] max_file_opening_threads: i32 = 16, "≥1 in practice.",
             set_max_file_opening_threads(count: u32 as Count), get_max_file_opening_threads;
-        /// How a read of many blocks has them read at once. RocksDB does not know the option, and refuses OPTIONS files
-        /// that name it: only another value than the default is written. Which one is in use, and why, is in the LOG
-        /// and in the property `koeldb.async-io-engine`.
+        /// The engine for concurrent reads of blocks. RocksDB does not know the option, and rejects
+        /// OPTIONS files that contain it: only values other than the default are written. The LOG
+        /// and the property `koeldb.async-io-engine` have the actual engine and the reason.
         [core fixed "KoelDB 0.1"] async_io_engine: ReadEngine = ReadEngine::Auto, "auto, uring, pool, off. uring takes kernels older than 5.19, too; where there is no io_uring, threads read.",
             set_async_io_engine(engine: ReadEngine), get_async_io_engine;
         /// Size of the shared pool for asynchronous reads.
@@ -236,13 +241,13 @@ option_section! {
         /// Shards of the table cache.
         [ignored fixed "<=5.4"] table_cache_numshardbits: i32 = 6, "1..19 in db_bench; log2 of shards.",
             set_table_cache_num_shard_bits(count: u32 as Count), get_table_cache_numshardbits;
-        /// Bound on memtable memory over all families.
+        /// Limit of memtable memory over all column families.
         [core fixed "<=5.4"] db_write_buffer_size: u64 = 0, "Bytes; 0 = no limit; creates a write buffer manager.",
             set_db_write_buffer_size(bytes: u64), get_db_write_buffer_size;
-        /// How many old LOG files stay.
+        /// Number of old LOG files to keep.
         [core fixed "<=5.4"] keep_log_file_num: u64 = 1000, "Must be >0.",
             set_keep_log_file_num(value: u64), get_keep_log_file_num;
-        /// How many old WAL files are kept for reuse (recycled WALs are read, not written).
+        /// Number of old WAL files to keep for reuse (recycled WALs are read, not written).
         [ignored fixed "<=5.4"] recycle_log_file_num: u64 = 0, "Set to 0 with WAL archiving or with kTolerateCorruptedTailRecords / kAbsoluteConsistency.",
             set_recycle_log_file_num(value: u64), get_recycle_log_file_num;
         /// Create the next WAL file ahead of need.
@@ -267,13 +272,14 @@ option_section! {
         /// Overlap one group's WAL write with the previous group's memtable insert.
         [core fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
             set_enable_pipelined_write(on: bool), get_enable_pipelined_write;
-        /// Publish writes before they are in the memtables: a snapshot may gain entries, a read may meet half a batch.
+        /// Publish writes before they are in the memtables: a snapshot may gain entries, a read may
+        /// see a part of a batch.
         [core fixed "6.3"] unordered_write: bool = false, "Needs allow_concurrent_memtable_write, no pipelining, max_successive_merges=0.",
             set_unordered_write(on: bool), get_unordered_write;
         /// Members of a write group insert in parallel.
         [core fixed "<=5.4"] allow_concurrent_memtable_write: bool = true, "Needs memtables that support it: skip_list, vector, Speedb's.",
             set_allow_concurrent_memtable_write(on: bool), get_allow_concurrent_memtable_write;
-        /// What WAL damage recovery tolerates.
+        /// The WAL damage that recovery tolerates.
         [core fixed "<=5.4"] wal_recovery_mode: RecoveryMode = RecoveryMode::PointInTime, "",
             set_wal_recovery_mode(value: RecoveryMode), get_wal_recovery_mode;
         /// Waiting writers spin before they block.
@@ -310,12 +316,12 @@ option_section! {
         [core fixed "5.7"] manual_wal_flush: bool = false, "",
             set_manual_wal_flush(on: bool), get_manual_wal_flush;
         /// Compression of new WAL files.
-        [later fixed "7.0"] wal_compression: Compression = Compression::None, "Anything but kZSTD becomes kNoCompression at open.",
+        [core fixed "7.0"] wal_compression: Compression = Compression::None, "Anything but kZSTD becomes kNoCompression at open.",
             set_wal_compression(value: Compression), get_wal_compression;
         /// Leave finished WALs open until a background job closes them.
         [ignored fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated by RocksDB.",
             set_background_close_inactive_wals(on: bool), get_background_close_inactive_wals;
-        /// Flush all families together, atomically.
+        /// Flush all column families together, atomically.
         [later fixed "5.18"] atomic_flush: bool = false, "Not with enable_pipelined_write.",
             set_atomic_flush(on: bool), get_atomic_flush;
         /// Move file deletions and memtable frees off user threads (KoelDB always does).
@@ -352,7 +358,7 @@ option_section! {
         /// Error texts may show user keys.
         [core fixed "6.14"] allow_data_in_errors: bool = false, "",
             set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
-        /// Whole-file checksums recorded in the MANIFEST.
+        /// Generator of whole-file checksums for the MANIFEST.
         [core fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";
         /// Statistics object.
         [core fixed "6.25"] statistics: Option<Statistics> = None, "BasicStatistics; never written.";
@@ -424,7 +430,7 @@ option_section! {
 }
 
 impl DbOptions {
-    /// Where the logs of the database at `path` are.
+    /// Returns the directory of the logs of the database at `path`.
     pub(crate) fn wal_directory(&self, path: &Path) -> PathBuf {
         if self.wal_dir.is_empty() {
             path.to_owned()
@@ -441,18 +447,18 @@ impl Options {
         Self::default()
     }
 
-    /// The options of every column family without its own.
+    /// The options of column families without their own.
     #[must_use]
     pub fn cf_options(&self) -> &ColumnFamilyOptions {
         &self.cf
     }
 
-    /// The options of every column family without its own, to be changed.
+    /// The options of column families without their own, for modification.
     pub fn cf_options_mut(&mut self) -> &mut ColumnFamilyOptions {
         &mut self.cf
     }
 
-    /// How many files the database keeps open; `None`: all.
+    /// Limits the number of open files; `None` for no limit.
     pub fn set_max_open_files(&mut self, count: impl Into<Option<u32>>) -> &mut Self {
         self.db.max_open_files = count
             .into()
@@ -466,7 +472,7 @@ impl Options {
         u32::try_from(self.db.max_open_files).ok()
     }
 
-    /// The bytes a second that flushes and compactions may write; 0: no limit.
+    /// The limit of writes of flushes and compactions in bytes per second; 0 for none.
     pub fn set_rate_limiter_bytes_per_sec(&mut self, bytes: u64) -> &mut Self {
         self.db.rate_limiter_bytes_per_sec = RateLimit(bytes);
         self
@@ -478,7 +484,7 @@ impl Options {
         self.db.rate_limiter_bytes_per_sec.0
     }
 
-    /// Counts what happens; the handle is shared by all databases opened with it.
+    /// Sets the statistics, which all databases opened with it share.
     pub fn set_statistics(&mut self, statistics: impl Into<Option<Statistics>>) -> &mut Self {
         self.db.statistics = statistics.into();
         self
@@ -490,7 +496,7 @@ impl Options {
         self.db.statistics.as_ref()
     }
 
-    /// The directory of LOG files; empty: the database's.
+    /// The directory of LOG files; empty for that of the database.
     pub fn set_db_log_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
         self.db.db_log_dir = path_text(path.as_ref());
         self
@@ -502,7 +508,7 @@ impl Options {
         Path::new(&self.db.db_log_dir)
     }
 
-    /// The directory of WAL files; empty: the database's.
+    /// The directory of WAL files; empty for that of the database.
     pub fn set_wal_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
         self.db.wal_dir = path_text(path.as_ref());
         self
@@ -514,7 +520,7 @@ impl Options {
         Path::new(&self.db.wal_dir)
     }
 
-    /// The daily quiet window, `HH:mm-HH:mm` in UTC; empty: none.
+    /// The daily off-peak window, `HH:mm-HH:mm` in UTC; empty for none.
     pub fn set_daily_offpeak_time_utc(&mut self, window: impl Into<String>) -> &mut Self {
         self.db.daily_offpeak_time_utc = window.into();
         self
@@ -526,7 +532,7 @@ impl Options {
         &self.db.daily_offpeak_time_utc
     }
 
-    /// The host name stored in table properties; `__hostname__` stands for this machine's.
+    /// The host name stored in table properties; `__hostname__` means that of this machine.
     pub fn set_db_host_id(&mut self, host: impl Into<String>) -> &mut Self {
         self.db.db_host_id = host.into();
         self
@@ -538,7 +544,7 @@ impl Options {
         &self.db.db_host_id
     }
 
-    /// What makes whole-file checksums; `None`: there are none.
+    /// The generator of whole-file checksums; `None` for no checksums.
     pub fn set_file_checksum_gen_factory(
         &mut self,
         generator: impl Into<Option<FileChecksumGenerator>>,

@@ -1,10 +1,12 @@
-//! Options are declared once, in tables written with [`option_section!`]: name, type, default, range, release,
-//! mutability, effect and documentation. The macro makes of a table the struct and its defaults, setters and
-//! getters, and the rows of the [`registry`](super::registry).
+//! Declarations of options, in tables written with [`option_section!`].
+//!
+//! A table has name, type, default, range, release, mutability, effect and documentation of each
+//! option. From it, the macro creates the struct with its defaults, setters and getters, and the
+//! rows of the [`registry`](super::registry).
 
 use std::time::Duration;
 
-/// How a field looks in the API, where it is not as it is stored.
+/// Converts between the stored and the public type of a field.
 pub(crate) trait View<Field, Api> {
     fn store(api: Api) -> Field;
     fn load(field: &Field) -> Api;
@@ -74,11 +76,13 @@ impl View<u64, Duration> for Micros {
 ///
 /// ```text
 /// /// Documentation.
-/// [effect mutability "since"] name: Type = default, "unit and range", setter(argument: Type as View), getter;
+/// [effect mutability "since"] name: Type = default, "unit and range",
+///     setter(argument: Type as View), getter;
 /// ```
 ///
-/// with effect one of `core`, `later`, `ignored`, and mutability `mutable` or `fixed`; setter and getter may be
-/// left out where they are written by hand. A declined row has neither effect nor accessors.
+/// with effect one of `core`, `later`, `ignored`, and mutability `mutable` or `fixed`; setter and
+/// getter may be left out where they are written by hand. A declined row has neither effect nor
+/// accessors.
 macro_rules! option_section {
     (
         $(#[$meta:meta])*

@@ -6,12 +6,12 @@
 //! value   := '{' balanced '}'  |  any text up to the next ';'
 //! ```
 //!
-//! The same grammar serves whole option strings, nested structs and descriptions of objects. Blanks around
-//! names and values are dropped. Nothing here knows an option.
+//! The grammar applies to whole option strings, nested structs and descriptions of objects.
+//! Blanks around names and values are removed. This module does not know any option.
 
 use super::registry::Refusal;
 
-/// What counts as a blank around names and values.
+/// Blanks around names and values.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// Drops blanks at both ends.
@@ -31,7 +31,7 @@ pub(crate) fn strip_braces(text: &str) -> &str {
     }
 }
 
-/// The text before the brace that closes the one at the start of `text`, and the text behind it.
+/// Returns the text before the brace that matches the one at the start of `text`, and the rest.
 fn split_braced(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -49,8 +49,9 @@ fn split_braced(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Splits an option string into names and values, in the order of the text; of a name given twice the last
-/// value stands. A value in braces keeps them.
+/// Splits an option string into names and values, in the order of the text.
+///
+/// The last value of a repeated name wins. A value in braces keeps them.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Refusal> {
     let mut rest = trim(text);
     while let Some(inner) = rest
@@ -71,7 +72,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Refusal> {
     Ok(pairs)
 }
 
-/// The first pair of `text`, and what follows its `;`.
+/// Returns the first pair of `text`, and the text after its `;`.
 fn first_pair(text: &str) -> Result<(&str, &str, &str), Refusal> {
     let Some((name, rest)) = text
         .find(['=', '{', '}', ';'])
@@ -115,7 +116,9 @@ fn first_pair(text: &str) -> Result<(&str, &str, &str), Refusal> {
     }
 }
 
-/// Splits a list at `:`; elements in braces stay whole. A trailing `:` is fine, an empty element is not.
+/// Splits a list at `:`, but not within braces.
+///
+/// A trailing `:` is valid, an empty element is not.
 pub(crate) fn elements<'a>(name: &str, text: &'a str) -> Result<Vec<&'a str>, Refusal> {
     let mut rest = trim(text);
     let mut elements = Vec::new();
@@ -154,7 +157,7 @@ pub(crate) fn elements<'a>(name: &str, text: &'a str) -> Result<Vec<&'a str>, Re
     Ok(elements)
 }
 
-/// Undoes [`escape`]: a backslash before `r` or `n` is a line break, before anything else that character.
+/// Reverts [`escape`]: `\r` and `\n` are line breaks, and other escaped characters themselves.
 pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -173,7 +176,7 @@ pub(crate) fn unescape(text: &str) -> String {
     out
 }
 
-/// Escapes what an OPTIONS file gives a meaning inside values and family names.
+/// Escapes characters with a special meaning in the values and names of OPTIONS files.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -187,7 +190,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Puts a text that has a `;` outside braces between braces, so that it stays one value.
+/// Adds braces to a text with a `;` outside of braces, so that it stays one value.
 pub(crate) fn protect(text: &str) -> String {
     if text.contains(';') && !text.starts_with('{') {
         format!("{{{text}}}")

@@ -1,4 +1,4 @@
-//! Memtable factories: which structure holds a family's newest entries, and its settings.
+//! Memtable factories: the data structures of memtables, and their settings.
 
 use koeldb_base::coding::to_usize;
 use koeldb_memtable::RepKind;
@@ -97,7 +97,7 @@ option_section! {
         /// Keys that there are places for in hash buckets, eight in each.
         [core fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); as a member 0 = by write_buffer_size and the length of entries.",
             set_hash_bucket_count(value: u64), get_hash_bucket_count;
-        /// Entries of a vector of the write list, which is sorted in the background when it is full.
+        /// Entries per vector of the write list; full ones are sorted in the background.
         [core fixed "KoelDB"] sorted_vector_limit: u64 = 10_000, "A constant in every release of Speedb.",
             set_sorted_vector_limit(value: u64), get_sorted_vector_limit;
         /// Switches how iterators over the active memtable are made.
@@ -118,7 +118,7 @@ option_section! {
     }
 }
 
-/// Which structure holds the newest entries of a family.
+/// The data structure of the memtables of a column family.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MemtableFactory {
@@ -130,7 +130,8 @@ pub enum MemtableFactory {
     HashSkipList(HashSkipListOptions),
     /// A hash table of prefixes, each with a linked list: `hash_linkedlist`.
     HashLinkList(HashLinkListOptions),
-    /// A hash table of whole keys, sorted when it is scanned: `speedb.HashSpdRepFactory`, `hash_spdb`.
+    /// A hash table of whole keys, sorted when it is scanned: `speedb.HashSpdRepFactory`,
+    /// `hash_spdb`.
     SortedHash(SortedHashOptions),
 }
 
@@ -194,7 +195,8 @@ impl MemtableFactory {
         })
     }
 
-    /// Takes the number of the short form `id:number`; of the sorted hash table 0 means its default.
+    /// Sets the number of the short form `id:number`; for the sorted hash table 0 means its
+    /// default.
     fn set_number(&mut self, number: u64) {
         match self {
             MemtableFactory::SkipList(options) => options.lookahead = number,
@@ -271,7 +273,8 @@ impl OptionValue for MemtableFactory {
             MemtableFactory::HashLinkList(options) => {
                 with_members(name, &registry::written(options, style))
             }
-            // Its members were called differently in each release of Speedb: only what differs is written.
+            // Releases of Speedb use different names for its members: only changed ones are
+            // written.
             MemtableFactory::SortedHash(options) => {
                 with_members(name, &registry::differing(options))
             }

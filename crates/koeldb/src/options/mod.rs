@@ -1,30 +1,34 @@
-//! Options: what can be set, how it is written as text, and what open makes of it.
+//! Options: their declaration, their text form, and their validation at open.
 //!
-//! Each option is declared once, in the table of its struct ([`db`], [`column_family`], [`block_based`],
-//! [`cuckoo`], [`plain`], [`compaction`], [`memtable`]); [`declare`] has the macro that makes setters, getters and
-//! rows of it, and [`registry`] reads and writes texts through the rows.
+//! Each option is declared once, in the table of its struct ([`db`], [`column_family`],
+//! [`block_based`], [`cuckoo`], [`plain`], [`compaction`], [`memtable`]); the macro in [`declare`]
+//! creates setters, getters and rows from it, and [`registry`] reads and writes texts through the
+//! rows.
 //!
-//! - Texts: [`grammar`] takes strings apart, [`value`] reads and writes values, [`object`], [`table_format`] and
-//!   [`cache`] what is made from ids.
+//! - Texts: [`grammar`] splits strings, [`value`] reads and writes values, [`object`],
+//!   [`table_format`] and [`cache`] create objects from ids.
 //! - [`apply`]: whole option strings; [`options_file`]: OPTIONS files.
-//! - [`sanitize`]: what open makes of options, [`refuse`]: what it refuses; [`mutable`]: changes while the database is open;
-//!   [`conversion`]: what the crates below are told.
+//! - [`sanitize`]: adjusts options at open, [`refuse`]: rejects invalid ones; [`mutable`]: changes
+//!   of an open database; [`conversion`]: settings of the crates below.
 //! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls.
-//! - [`config`]: how strict reading is, and what a load brings back.
+//! - [`config`]: strictness of reading, and results of loading.
 
 mod apply;
 mod block_based;
 mod cache;
 mod column_family;
 mod compaction;
+mod compaction_filter;
 mod config;
 mod conversion;
 mod cuckoo;
 mod db;
 mod declare;
 mod grammar;
+pub(crate) mod log_home;
 mod memtable;
+mod mend;
 pub(crate) mod mutable;
 mod object;
 pub(crate) mod options_file;
@@ -59,7 +63,7 @@ pub use compaction::{
     CompactionStopStyle, CompressionOptions, FifoCompactionOptions, FileTemperatureAge,
     Temperature, UniversalCompactionOptions,
 };
-pub use config::{ConfigOptions, IgnoredOption, LoadedOptions};
+pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};

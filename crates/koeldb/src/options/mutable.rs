@@ -1,4 +1,5 @@
-//! Changes while the database is open: names that may change, all or nothing, adjusted and checked as at open.
+//! Changes of mutable options of an open database: atomic, with the adjustments and checks of an
+//! open.
 
 use koeldb_base::{Error, Result};
 
@@ -11,11 +12,14 @@ use super::registry::{Reading, Section};
 use super::sanitize::{sanitize_db_mutable, sanitize_family};
 use super::table_format::TableFormat;
 
-/// The options of a family after a change. Table options are changed by `block_based_table_factory={…}` or
-/// `table_factory.name`; they hold for files made or opened afterwards.
+/// Returns the options of a column family after a change.
+///
+/// Table options are changed by `block_based_table_factory={…}` or `table_factory.name`; they apply
+/// to files created or opened afterwards.
 ///
 /// # Errors
-/// If a name is not known or fixed, a value is no value of its option, or the result would be refused at open.
+/// If a name is unknown or immutable, a value is invalid for its option, or open would reject the
+/// result.
 pub(crate) fn changed_family(
     name: &str,
     current: &ColumnFamilyOptions,
@@ -54,7 +58,7 @@ fn check_prefix_extractor(
 /// The options of the database after a change.
 ///
 /// # Errors
-/// As [`changed_family`].
+/// See [`changed_family`].
 pub(crate) fn changed_db(
     current: &DbOptions,
     pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
@@ -62,7 +66,7 @@ pub(crate) fn changed_db(
     let mut options = changed(current, pairs)?;
     sanitize_db_mutable(&mut options);
     let mut refusals = Refusals::default();
-    refusals.check_db(&options);
+    refusals.check_db(&options, false);
     refusals.into_result()?;
     Ok(options)
 }

@@ -1,9 +1,8 @@
-//! Objects made from ids: comparators, merge operators, prefix extractors, filter policies, memtable and table
-//! factories, and the few others that have one.
+//! Objects created from ids: comparators, merge operators, filter policies, factories and others.
 //!
-//! An object is written `NAME`, `NAME:arguments`, or `{id=NAME;member=value;…}`; `nullptr` and the empty text mean
-//! none. An id that nobody knows is an error that lists the known ones, for a database opened with another
-//! object than the one meant is worse than one that does not open.
+//! An object is written `NAME`, `NAME:arguments`, or `{id=NAME;member=value;…}`; `nullptr` and the
+//! empty text mean none. An unknown id is an error that lists the known ones: opening a database
+//! with a wrong object would be worse than not opening it.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ pub(crate) struct Description<'a> {
 }
 
 impl<'a> Description<'a> {
-    /// Takes a text apart; `None` means no object.
+    /// Parses a description; `None` means no object.
     pub(crate) fn parse(name: &str, text: &'a str) -> Result<Option<Self>, Refusal> {
         let text = grammar::trim(text);
         let (id, members) = if text.starts_with('{') {
@@ -46,7 +45,7 @@ impl<'a> Description<'a> {
         Ok((!matches!(id, "" | "nullptr")).then_some(Description { id, members }))
     }
 
-    /// Refuses members, for an object that has none.
+    /// Rejects members, for an object without any.
     pub(crate) fn without_members(&self, name: &str) -> Result<(), Refusal> {
         match self.members.first() {
             None => Ok(()),
@@ -58,7 +57,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The refusal of an id that is not built in.
+/// Returns the error for an id that is not built in.
 pub(crate) fn unknown_id(class: &str, name: &str, text: &str, known: &str) -> Refusal {
     Refusal::unsupported(format!(
         "Could not load {class}: {text} (option {name}); built in are {known}; one of your own is set in code, \
@@ -66,21 +65,21 @@ pub(crate) fn unknown_id(class: &str, name: &str, text: &str, known: &str) -> Re
     ))
 }
 
-/// What an option of type `Option<Self>` holds.
+/// An object in an option of type `Option<Self>`.
 pub(crate) trait Object: Sized {
     /// The name of the plug-in's kind, in messages and in the registry.
     const CLASS: &'static str;
-    /// The ids that can be made, for messages.
+    /// The known ids, for messages.
     const KNOWN: &'static str;
 
-    /// Makes the object; `Ok(None)` if nobody knows the id.
+    /// Creates the object; `Ok(None)` if the id is unknown.
     fn make(
         name: &str,
         description: &Description<'_>,
         reading: &mut Reading,
     ) -> Result<Option<Self>, Refusal>;
 
-    /// The text that makes it again.
+    /// Returns the text that recreates the object.
     fn text(&self, style: Style) -> String;
 }
 
@@ -108,7 +107,7 @@ impl<T: Object> OptionValue for Option<T> {
     }
 }
 
-/// The id and the members of an object as its text.
+/// Returns the text of an object with this id and these members.
 pub(crate) fn with_members(id: &str, members: &[(&'static str, String)]) -> String {
     if members.is_empty() {
         return id.to_owned();
@@ -270,7 +269,7 @@ impl OptionValue for FilterPolicy {
     }
 }
 
-/// An option of which only the null object is supported.
+/// An option that supports only the null object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoObject;
 
@@ -315,7 +314,7 @@ impl OptionValue for DefaultEnv {
     }
 }
 
-/// `compression_manager`: the built-in one, which has the null name too.
+/// `compression_manager`: the built-in one, which also has the null name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BuiltinCompressionManager;
 
@@ -341,7 +340,7 @@ impl OptionValue for BuiltinCompressionManager {
     }
 }
 
-/// Declares objects that differ by their id alone.
+/// Declares objects that differ only by their id.
 macro_rules! plain_objects {
     ($(
         $(#[$meta:meta])*
@@ -380,7 +379,7 @@ macro_rules! plain_objects {
     )*};
 }
 
-/// Counters have no text: a file read back has none.
+/// Statistics have no text form: reading a file gives `None`.
 impl OptionValue for Option<Statistics> {
     fn kind() -> String {
         "object id of a Statistics".to_owned()
@@ -401,7 +400,7 @@ impl OptionValue for Option<Statistics> {
 }
 
 plain_objects! {
-    /// What makes whole-file checksums.
+    /// The generator of whole-file checksums.
     pub enum FileChecksumGenerator, "FileChecksumGenFactory" {
         /// CRC-32C of the whole file.
         Crc32c = "FileChecksumGenCrc32cFactory",
@@ -503,7 +502,7 @@ option_section! {
     }
 }
 
-/// What looks at every entry of a table that is written.
+/// Inspects every entry of a table that is being written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TablePropertiesCollector {
@@ -550,7 +549,7 @@ impl OptionValue for TablePropertiesCollector {
         Ok(())
     }
 
-    /// Only what differs from the defaults, for 7.8 does not know all members.
+    /// Only members that differ from the default, since 7.8 does not know all.
     fn write(&self, _: Style) -> Option<String> {
         Some(match self {
             TablePropertiesCollector::CompactOnDeletion(collector) => with_members(

@@ -1,4 +1,4 @@
-//! OPTIONS files: what a database was opened with, for tools and for those who open it again.
+//! OPTIONS files: the options of a database, for tools and for later opens.
 //!
 //! ```text
 //! # comment
@@ -16,9 +16,10 @@
 //!   name=value
 //! ```
 //!
-//! Of names that RocksDB 7.8 does not know only those are written whose value is not the default, so that tools of
-//! 7.8 to 11.9 read the file as long as no newer option is used. What we add stands under `[Version]`, which every
-//! reader skims. After writing, the text is read back and compared.
+//! Names that RocksDB 7.8 does not know are written only if the value is not the default, so that
+//! tools of 7.8 to 11.9 can read the file as long as no newer option is used. Additions of KoelDB
+//! are under `[Version]`, where every reader skips unknown names. After writing, the text is read
+//! back and compared.
 
 use std::path::{Path, PathBuf};
 
@@ -29,26 +30,35 @@ use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 
 use super::apply::Target as _;
 use super::column_family::ColumnFamilyOptions;
-use super::config::{ConfigOptions, IgnoredOption, LoadedOptions};
+use super::config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
 use super::db::{DbOptions, Options};
 use super::grammar;
+use super::log_home::{self, LogHome};
+use super::mend::mend;
 use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use crate::env::Env;
 use crate::tables::limits;
 
-/// The release of RocksDB whose names are written and known.
+/// The release of RocksDB whose option names are written and known.
 const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];
 const DEFAULT_FAMILY: &str = "default";
 /// Options that name directories.
 const PATH_OPTIONS: [&str; 2] = ["db_log_dir", "wal_dir"];
+/// Options that support only the default, false, and otherwise affect neither files nor results.
+const SPEED_ONLY: [&str; 3] = [
+    "allow_mmap_writes",
+    "inplace_update_support",
+    "persist_stats_to_disk",
+];
 
-/// What the text of a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedFile {
     pub(crate) db: DbOptions,
     pub(crate) families: Vec<(String, ColumnFamilyOptions)>,
     pub(crate) ignored: Vec<IgnoredOption>,
+    pub(crate) mended: Vec<MendedOption>,
 }
 
 /// A section's kind, while its lines are read.
@@ -56,10 +66,10 @@ pub(crate) struct ParsedFile {
 enum Part {
     Version,
     Db,
-    /// The family's place in the list.
+    /// The index of the column family in the list.
     Family(usize),
     Table(usize),
-    /// Read over, for it may be ignored.
+    /// A section that is skipped because it may be ignored.
     Skipped,
 }
 
@@ -68,18 +78,18 @@ struct Parser<'a> {
     reading: Reading,
     file: ParsedFile,
     part: Option<Part>,
-    /// Names met in this section: the first of a name stands.
+    /// Names already seen in this section: the first occurrence of a name wins.
     met: Vec<String>,
     seen_version: bool,
     seen_db: bool,
-    /// Whether a release newer than this one wrote the file, or none that it names.
+    /// Whether the file may be from a release newer than this one.
     may_be_newer: bool,
 }
 
-/// Reads the text of an OPTIONS file.
+/// Parses the text of an OPTIONS file.
 ///
 /// # Errors
-/// `InvalidArgument` for what does not follow the form or is not known, `Corruption` if a section is missing.
+/// `InvalidArgument` for malformed or unknown parts, `Corruption` if a section is missing.
 pub(crate) fn parse(text: &str, how: &ConfigOptions) -> Result<ParsedFile> {
     let mut parser = Parser {
         how,
@@ -251,6 +261,17 @@ impl Parser<'_> {
                 }
             }
         };
+        if outcome.is_err() && value == "true" && SPEED_ONLY.contains(&name) {
+            self.file.mended.push(MendedOption {
+                section,
+                name: name.to_owned(),
+                value: value.to_owned(),
+                used: "false".to_owned(),
+                reason: "the engine works another way, and reads and writes the same files"
+                    .to_owned(),
+            });
+            return Ok(());
+        }
         self.reading.tolerate(&section, name, value, outcome)
     }
 
@@ -290,7 +311,7 @@ impl Parser<'_> {
     }
 }
 
-/// The line up to a `#` that no backslash escapes.
+/// Returns the line up to an unescaped `#`.
 fn without_comment(line: &str) -> &str {
     let mut escaped = false;
     for (at, byte) in line.bytes().enumerate() {
@@ -302,7 +323,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// One to three numbers with dots between them.
+/// Parses one to three numbers separated by dots.
 fn version_number(name: &str, text: &str) -> Result<[u32; 3], Refusal> {
     let mut numbers = [0; 3];
     let mut parts = text.split('.');
@@ -323,7 +344,7 @@ fn version_number(name: &str, text: &str) -> Result<[u32; 3], Refusal> {
     }
 }
 
-/// The text of a file with these options, which are the sanitised ones; the default family comes first.
+/// Returns the text of a file with these sanitized options; the default column family comes first.
 pub(crate) fn print<'a>(
     db: &DbOptions,
     families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
@@ -373,11 +394,12 @@ fn print_statements(out: &mut String, statements: Vec<(&'static str, String)>) {
     }
 }
 
-/// Prints the options, reads the text back, and compares what it says with what was meant. Objects that have no
-/// text, and the user's own, are not compared.
+/// Prints the options, reads the text back, and compares the results.
+///
+/// Objects without a text form, including those of the user, are not compared.
 ///
 /// # Errors
-/// `Corruption` if the text says something else, with the option that does not survive.
+/// `Corruption` with the first option whose value differs.
 pub(crate) fn print_checked(
     db: &DbOptions,
     families: &[(&str, &ColumnFamilyOptions)],
@@ -438,10 +460,10 @@ fn compare(
     Ok(())
 }
 
-/// Writes `OPTIONS-<number>` into `directory`: under a temporary name first, synced, then renamed.
+/// Writes `OPTIONS-<number>` into `directory`: as a temporary file, which is synced and renamed.
 ///
 /// # Errors
-/// If an option does not survive being written, or the file system fails.
+/// If an option differs after reading it back, or the file system fails.
 pub(crate) fn write(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -459,7 +481,7 @@ pub(crate) fn write(
     fs.sync_dir(directory)
 }
 
-/// The newest OPTIONS file of a database directory.
+/// Returns the newest OPTIONS file of a database directory.
 ///
 /// # Errors
 /// `NotFound` if there is none, or the file system fails.
@@ -487,13 +509,15 @@ pub(crate) fn latest(fs: &dyn FileSystem, directory: &Path) -> Result<PathBuf> {
 /// Reads an OPTIONS file.
 ///
 /// # Errors
-/// As [`parse`], or the file system fails.
+/// See [`parse`]; errors of the file system.
 pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Result<LoadedOptions> {
     let bytes = fs.read_all(file, limits(how.untrusted).options_bytes, Purpose::Open)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::corruption("an OPTIONS file is UTF-8 text, and this is not"))
         .map_err(|error| error.in_file(file, None, "read"))?;
-    let parsed = parse(&text, how).map_err(|error| error.in_file(file, None, "read"))?;
+    let mut parsed = parse(&text, how).map_err(|error| error.in_file(file, None, "read"))?;
+    mend(&mut parsed);
+    find_logs(fs, file, how, &mut parsed);
     let cf = parsed
         .families
         .first()
@@ -503,19 +527,41 @@ pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Res
         options: Options {
             db: parsed.db,
             cf,
+            mended: parsed.mended.clone(),
             ..Options::default()
         },
         column_families: parsed.families,
         file: file.to_owned(),
         ignored: parsed.ignored,
+        mended: parsed.mended,
     })
+}
+
+/// Applies the directory of the logs, if it is certain that no other database uses it.
+fn find_logs(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions, parsed: &mut ParsedFile) {
+    let is_log_directory =
+        |option: &IgnoredOption| option.section == DbOptions::SECTION && option.name == "wal_dir";
+    let Some(directory) = file.parent().filter(|_| !how.apply_paths && !how.untrusted) else {
+        return;
+    };
+    let Some(at) = parsed.ignored.iter().position(is_log_directory) else {
+        return;
+    };
+    let recorded = grammar::unescape(&parsed.ignored[at].value);
+    match log_home::locate(fs, directory, &recorded) {
+        LogHome::At(path) => {
+            parsed.db.wal_dir = path.to_string_lossy().into_owned();
+            parsed.ignored.remove(at);
+        }
+        LogHome::Unknown(reason) => parsed.ignored[at].reason = reason,
+    }
 }
 
 impl Options {
     /// Reads the newest OPTIONS file of a database directory.
     ///
     /// # Errors
-    /// `NotFound` if there is none; otherwise as [`Options::load_file`].
+    /// `NotFound` if there is none; otherwise see [`Options::load_file`].
     pub fn load_latest(db: impl AsRef<Path>, how: &ConfigOptions) -> Result<LoadedOptions> {
         let fs = PosixFileSystem::new();
         load(&fs, &latest(&fs, db.as_ref())?, how)
@@ -524,16 +570,16 @@ impl Options {
     /// Reads an OPTIONS file of any release of RocksDB or KoelDB.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is not known or no value of its option, and `NotSupported` for objects that are
-    /// not there, unless `how` says to ignore that; `Corruption` if the file is no OPTIONS file.
+    /// `InvalidArgument` for unknown names and invalid values, and `NotSupported` for unavailable
+    /// objects, unless `how` says to ignore that; `Corruption` if the file is not an OPTIONS file.
     pub fn load_file(file: impl AsRef<Path>, how: &ConfigOptions) -> Result<LoadedOptions> {
         load(&PosixFileSystem::new(), file.as_ref(), how)
     }
 
-    /// Reads an OPTIONS file that lies in the file system of `env`.
+    /// Reads an OPTIONS file in the file system of `env`.
     ///
     /// # Errors
-    /// As [`Options::load_file`].
+    /// See [`Options::load_file`].
     pub fn load_file_in(
         env: &Env,
         file: impl AsRef<Path>,

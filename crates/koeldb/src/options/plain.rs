@@ -4,11 +4,11 @@ use super::declare::option_section;
 use super::value::option_enum;
 
 option_enum! {
-    /// How keys are encoded.
+    /// The encoding of keys.
     pub enum EncodingType {
-        /// Whole.
+        /// Whole keys.
         Plain = "kPlain",
-        /// Prefixes once per run of keys that share them.
+        /// Store a prefix once per run of keys that share it.
         Prefix = "kPrefix",
     }
 }

@@ -1,4 +1,4 @@
-//! Settings for a purpose, several options at once.
+//! Presets of several options for a purpose.
 
 use koeldb_base::codec::Compression;
 use koeldb_table::block_based::format::IndexType;
@@ -12,8 +12,10 @@ use super::db::Options;
 use super::table_format::TableFormat;
 
 impl ColumnFamilyOptions {
-    /// For families that are read by single keys: hashed data blocks, a Bloom filter of 10 bits per key, a block
-    /// cache of `block_cache_megabytes`, and a filter in the memtable.
+    /// Optimizes a column family for reads of single keys.
+    ///
+    /// Sets hashed data blocks, a Bloom filter of 10 bits per key, a block cache of
+    /// `block_cache_megabytes`, and a filter in the memtable.
     pub fn optimize_for_point_lookup(&mut self, block_cache_megabytes: u64) -> &mut Self {
         let mut table = BlockBasedOptions::new();
         table.data_block_index_type = DataBlockIndexType::BinaryAndHash;
@@ -28,14 +30,15 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// For read-only look-ups by whole keys of one size with values of one size: cuckoo tables.
+    /// Optimizes for read-only lookups of fixed-size keys and values: cuckoo tables.
     pub fn optimize_for_cuckoo_lookup(&mut self) -> &mut Self {
         self.table_factory = TableFormat::Cuckoo(CuckooTableOptions::new());
         self.compression = Compression::None;
         self
     }
 
-    /// Levelled compaction with a memory budget for memtables, in bytes (RocksDB's default is 512 MiB).
+    /// Sets leveled compaction with a memory budget for memtables, in bytes (RocksDB's default: 512
+    /// MiB).
     pub fn optimize_level_style_compaction(&mut self, memtable_memory_budget: u64) -> &mut Self {
         self.write_buffer_size = memtable_memory_budget / 4;
         self.min_write_buffer_number_to_merge = 2;
@@ -55,7 +58,9 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Universal compaction with a memory budget for memtables, in bytes (RocksDB's default is 512 MiB).
+    /// Sets universal compaction with a memory budget for memtables, in bytes.
+    ///
+    /// RocksDB's default is 512 MiB.
     pub fn optimize_universal_style_compaction(
         &mut self,
         memtable_memory_budget: u64,
@@ -68,7 +73,8 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// For databases well below a gigabyte: little memory, with indexes and filters in the cache.
+    /// Optimizes for databases well below a gigabyte: little memory, indexes and filters in the
+    /// cache.
     pub fn optimize_for_small_db(&mut self, cache: &Cache) -> &mut Self {
         self.write_buffer_size = 2 << 20;
         self.target_file_size_base = 2 << 20;
@@ -97,7 +103,7 @@ impl ColumnFamilyOptions {
         self.target_file_size_base = 256 << 20;
     }
 
-    /// Leaves out checks of the tree's order that cost time.
+    /// Disables expensive checks of the order of the tree.
     pub fn disable_extra_checks(&mut self) -> &mut Self {
         self.force_consistency_checks = false;
         self
@@ -105,7 +111,7 @@ impl ColumnFamilyOptions {
 }
 
 impl Options {
-    /// Lets so many flushes and compactions run at once (RocksDB's default is 16).
+    /// Sets the number of concurrent flushes and compactions (RocksDB's default is 16).
     pub fn increase_parallelism(&mut self, threads: u32) -> &mut Self {
         self.set_max_background_jobs(threads)
     }
@@ -139,7 +145,7 @@ impl Options {
         self
     }
 
-    /// For databases well below a gigabyte: little memory, few threads and files, a cache of 16 MiB.
+    /// Optimizes for databases well below a gigabyte: few threads and files, a cache of 16 MiB.
     pub fn optimize_for_small_db(&mut self) -> &mut Self {
         self.cf
             .optimize_for_small_db(&Cache::new_lru_cache(16 << 20));
@@ -148,7 +154,7 @@ impl Options {
         self
     }
 
-    /// For a load that is followed by one manual compaction: no automatic ones, no stalls.
+    /// Prepares for a bulk load followed by a manual compaction: no automatic ones, no stalls.
     pub fn prepare_for_bulk_load(&mut self) -> &mut Self {
         self.cf.prepare_for_bulk_load();
         self.db.max_background_flushes = 4;

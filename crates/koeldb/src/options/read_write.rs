@@ -9,13 +9,15 @@ use crate::snapshot::Snapshot;
 use super::value::option_enum;
 
 option_enum! {
-    /// Where a read may take its data from. What is not there is an error of kind `Incomplete`.
+    /// The sources that a read may use. Data elsewhere is an error of kind `Incomplete`.
     pub enum ReadTier {
-        /// Everywhere.
+        /// All sources.
         All = "kReadAllTier",
         /// Memtables and the block cache.
         BlockCache = "kBlockCacheTier",
-        /// Only what survives a crash: nothing that is in memtables without a log. Not for scans.
+        /// Only data that survives a crash of the process. Not for scans.
+        ///
+        /// Memtables are excluded once a batch was written with the WAL disabled.
         Persisted = "kPersistedTier",
         /// Memtables only. For scans.
         Memtable = "kMemtableTier",
@@ -57,7 +59,7 @@ macro_rules! accessors {
     )*};
 }
 
-/// How a read is done.
+/// Options of a read.
 ///
 /// ```
 /// use koeldb::ReadOptions;
@@ -127,7 +129,7 @@ impl ReadOptions {
         }
     }
 
-    /// The defaults, as of `snapshot`.
+    /// Creates the defaults with `snapshot`.
     #[must_use]
     pub fn at(snapshot: &Snapshot) -> Self {
         let mut options = Self::new();
@@ -147,8 +149,10 @@ impl ReadOptions {
         self.snapshot.as_ref()
     }
 
-    /// Whether a multi-get of `count` keys overlaps its reads, where the engine does so by itself or only when asked to.
-    /// One key has nothing to overlap, but only a read that does not wait in place can be given up, whatever was asked for.
+    /// Whether a multi-get of `count` keys overlaps its reads.
+    ///
+    /// `by_itself` is the choice of the engine without an explicit option. One key has nothing to
+    /// overlap, but only a read that does not wait in place can be abandoned, whatever the option.
     pub(crate) fn overlaps(&self, count: usize, by_itself: bool) -> bool {
         let is_on = match self.async_io {
             Switch::On => true,
@@ -158,13 +162,13 @@ impl ReadOptions {
         (is_on && count > 1 || self.is_bounded()) && self.read_tier != ReadTier::BlockCache
     }
 
-    /// Whether the time of the read, or of what it asks of devices, is limited.
+    /// Whether the read, or each of its device reads, has a time limit.
     #[inline]
     pub(crate) const fn is_bounded(&self) -> bool {
         self.deadline.is_some() || self.io_timeout.is_some()
     }
 
-    /// The bounds of scans: the lower one included, the upper one excluded.
+    /// Limits scans: the lower bound is inclusive, the upper one exclusive.
     pub(crate) fn bounds(&self) -> KeyBounds {
         let lower = self.iterate_lower_bound.clone();
         let upper = self.iterate_upper_bound.clone();
@@ -174,12 +178,14 @@ impl ReadOptions {
         }
     }
 
-    /// Gives the read up at this instant, with an error of kind `TimedOut`; never a short answer. For a scan it ends
-    /// whatever call then waits, or is to wait, for a file; a later seek is answered as far as it needs none.
+    /// Ends the read at this instant with an error of kind `TimedOut`, never with a partial result.
     ///
-    /// What is in memory may be answered after the deadline too. Where files are read by whoever asks (`async_io_engine`
-    /// off), a read is not interrupted, but none is begun after the deadline, save those that a multi-get asks for
-    /// together. To open a table takes as long as it takes.
+    /// A scan ends with this error in the call that waits, or has to wait, for a file; a later seek
+    /// succeeds as far as it needs no file.
+    ///
+    /// Data in memory may be returned after the deadline too. If reads run in the calling thread
+    /// (`async_io_engine` off), a read is not interrupted, but none starts after the deadline,
+    /// except those that a multi-get requests together. Opening a table is not limited.
     pub fn set_deadline(&mut self, at: impl Into<Option<Instant>>) -> &mut Self {
         self.deadline = at.into();
         self
@@ -191,8 +197,9 @@ impl ReadOptions {
         self.deadline
     }
 
-    /// Bounds the time of each read of a file; what takes longer fails with an error of kind `TimedOut`. As for deadlines,
-    /// a scan can be positioned anew afterwards.
+    /// Limits the time of each read of a file; a slower one fails with an error of kind `TimedOut`.
+    ///
+    /// As with deadlines, a scan can be repositioned afterwards.
     pub fn set_io_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
         self.io_timeout = limit.into();
         self
@@ -241,43 +248,44 @@ impl ReadOptions {
     }
 
     accessors! {
-        /// Where data may come from.
+        /// The sources that a read may use.
         read_tier: ReadTier, set_read_tier, get_read_tier;
-        /// Keys of a multi-get after this many bytes of values fail with `Aborted`; at least one is read.
+        /// Keys of a multi-get after this many bytes of values fail with `Aborted`; at least one is
+        /// read.
         value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;
         /// Whether checksums of blocks read from files are verified.
         verify_checksums: bool, set_verify_checksums, get_verify_checksums;
-        /// Whether blocks that were read enter the block cache. What a long scan reads ahead does so while the
-        /// cache has room; when that would push out others, a sixty-fourth of it does.
+        /// Whether blocks that were read enter the block cache. The readahead of a long scan does
+        /// so while the cache has room; if it would evict others, a sixty-fourth of it does.
         fill_cache: bool, fill_cache, get_fill_cache;
-        /// Skips range deletions: only for families that never had one.
+        /// Skips range deletions: only for column families that never had one.
         ignore_range_deletions: bool, set_ignore_range_deletions, get_ignore_range_deletions;
-        /// Whether a multi-get with `async_io` reads several levels at once.
+        /// Whether a multi-get with `async_io` reads several levels concurrently.
         optimize_multiget_for_io: bool, set_optimize_multiget_for_io, get_optimize_multiget_for_io;
-        /// Bytes that scans read ahead; 0: as many as has proved useful.
+        /// Readahead of scans in bytes; 0: adaptive.
         readahead_size: u64, set_readahead_size, get_readahead_size;
         /// A scan fails with `Incomplete` after skipping this many entries; 0: never.
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
-        /// Whether each seek of a cursor moves to the state of that moment: what was acknowledged before it is there.
+        /// Whether each seek of a cursor moves to the current state with all acknowledged writes.
         tailing: bool, set_tailing, get_tailing;
-        /// Whether prefix filters and hash indexes are left aside.
+        /// Whether prefix filters and hash indexes are ignored.
         total_order_seek: bool, set_total_order_seek, get_total_order_seek;
-        /// Uses prefix filters only where the answer is the same.
+        /// Uses prefix filters only if the result is the same.
         auto_prefix_mode: bool, set_auto_prefix_mode, get_auto_prefix_mode;
-        /// Ends a scan behind the last key with the prefix of the key it was positioned at.
+        /// Ends a scan after the last key with the prefix of the key it was positioned at.
         prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;
-        /// Keeps blocks as long as the cursor lives.
+        /// Pins blocks as long as the cursor lives.
         pin_data: bool, set_pin_data, get_pin_data;
-        /// Carries the readahead over from file to file.
+        /// Keeps the readahead size across files.
         adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
-        /// Trims the readahead to the bounds and to what is cached.
+        /// Trims the readahead to the bounds and to uncached blocks.
         auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
-        /// Values are not needed: scans may leave them empty.
+        /// Values are not needed: scans may return empty ones.
         keys_only: bool, set_keys_only, get_keys_only;
     }
 }
 
-/// How a write is done.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
     pub(crate) sync: bool,
@@ -306,7 +314,7 @@ impl WriteOptions {
         }
     }
 
-    /// Bounds the time a write waits in a stall; it then fails with `TimedOut`, not applied.
+    /// Limits the wait of a write in a stall; it then fails with `TimedOut`, not applied.
     pub fn set_stall_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
         self.stall_timeout = limit.into();
         self
@@ -319,24 +327,24 @@ impl WriteOptions {
     }
 
     accessors! {
-        /// Syncs the log before the write returns: it then survives a crash of the machine.
+        /// Syncs the log before the write returns, so that it survives a crash of the machine.
         sync: bool, set_sync, get_sync;
-        /// Writes no log: the write survives only if its memtable is flushed.
+        /// Skips the log: the write survives only if its memtable is flushed.
         disable_wal: bool, disable_wal, get_disable_wal;
-        /// Skips records of families that were dropped, instead of failing.
+        /// Skips records of dropped column families, instead of failing.
         ignore_missing_column_families: bool, set_ignore_missing_column_families, get_ignore_missing_column_families;
-        /// Fails with `Incomplete` instead of waiting in a slow-down or stall.
+        /// Fails with `Incomplete` instead of waiting in a write stall.
         no_slowdown: bool, set_no_slowdown, get_no_slowdown;
         /// Yields to other writes when compactions lag.
         low_pri: bool, set_low_pri, get_low_pri;
         /// Keeps insert positions within a batch. Accepted; the engine may always do so.
         memtable_insert_hint_per_batch: bool, set_memtable_insert_hint_per_batch, get_memtable_insert_hint_per_batch;
-        /// Bytes of checksum per entry on its way to the memtable: 0 or 8. Accepted; without effect so far.
+        /// Bytes of checksum per entry up to the memtable: 0 or 8. Accepted; without effect so far.
         protection_bytes_per_key: u64, set_protection_bytes_per_key, get_protection_bytes_per_key;
     }
 }
 
-/// How memtables are flushed.
+/// Options of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushOptions {
     pub(crate) wait: bool,
@@ -360,7 +368,7 @@ impl FlushOptions {
     }
 
     accessors! {
-        /// Returns when the flush is done.
+        /// Waits until the flush is done.
         wait: bool, set_wait, get_wait;
         /// Flushes even if that stalls writers.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
@@ -381,7 +389,7 @@ option_enum! {
     }
 }
 
-/// How a range is compacted.
+/// Options of a compaction of a range.
 #[derive(Clone, Copy, Debug)]
 pub struct CompactRangeOptions {
     pub(crate) exclusive_manual_compaction: bool,
@@ -399,7 +407,7 @@ impl Default for CompactRangeOptions {
 }
 
 impl CompactRangeOptions {
-    /// The defaults: beside other compactions, the last level only for a filter.
+    /// Creates the defaults: concurrent with other compactions, the last level only for a filter.
     #[must_use]
     pub const fn new() -> Self {
         CompactRangeOptions {
@@ -434,7 +442,7 @@ impl CompactRangeOptions {
             get_bottommost_level_compaction;
         /// Starts even if that stalls writers.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
-        /// Threads that share the work; 0: as the database's option says.
+        /// Threads that share the work; 0: the option of the database.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
     }
 }

@@ -1,7 +1,7 @@
-//! Settings that open refuses: those that contradict each other, and those that ask for what is not there.
+//! Settings that open rejects: contradictory ones, and those that need missing features.
 //!
-//! Refusals of all families are collected into one error, so that a configuration is repaired in one go. The
-//! options are the sanitised ones.
+//! The errors of all column families are collected into one, so that a configuration can be
+//! corrected in one step. The options must be sanitized.
 
 use std::fmt::Display;
 
@@ -20,13 +20,13 @@ use super::memtable::MemtableFactory;
 use super::plain::PlainTableOptions;
 use super::table_format::TableFormat;
 
-/// The most levels a tree may have; RocksDB has no bound and allocates what it is told.
-const LEVELS_MAX: i32 = 256;
+/// The maximum number of levels; RocksDB has no limit and allocates them all.
+pub(super) const LEVELS_MAX: i32 = 256;
 
-/// The most slots beside each other that a cuckoo table may look through.
-const CUCKOO_BLOCK_SIZE_MAX: u32 = 1 << 16;
+/// The maximum number of adjacent slots in the window of a cuckoo table.
+pub(super) const CUCKOO_BLOCK_SIZE_MAX: u32 = 1 << 16;
 
-/// What is refused, collected.
+/// Collected errors.
 #[derive(Default)]
 pub(crate) struct Refusals {
     messages: Vec<String>,
@@ -67,7 +67,7 @@ impl Refusals {
         Err(Error::with_kind(kind, self.messages.join("; ")))
     }
 
-    pub(crate) fn check_db(&mut self, db: &DbOptions) {
+    pub(crate) fn check_db(&mut self, db: &DbOptions, read_only: bool) {
         self.family = None;
         self.invalid(
             db.allow_mmap_reads && db.use_direct_reads,
@@ -100,7 +100,7 @@ impl Refusals {
             "not together with enable_pipelined_write; set one of them to false",
         );
         self.unsupported(
-            db.atomic_flush,
+            db.atomic_flush && !read_only,
             "atomic_flush",
             true,
             "families are not flushed together yet; keep the WAL on, which makes writes across families atomic",
@@ -453,16 +453,8 @@ impl Refusals {
             table.format_version,
             "from 2 to 7",
         );
-        let compresses = cf.compression != Compression::None
-            || cf
-                .bottommost_compression
-                .is_some_and(|codec| codec != Compression::None)
-            || cf
-                .compression_per_level
-                .iter()
-                .any(|codec| *codec != Compression::None);
         self.invalid(
-            table.block_align && compresses,
+            table.block_align && cf.compresses(),
             "block_align",
             true,
             "needs kNoCompression for compression, bottommost_compression and compression_per_level",
@@ -502,8 +494,18 @@ impl Refusals {
     }
 }
 
+impl ColumnFamilyOptions {
+    /// Whether tables of any level are compressed.
+    pub(super) fn compresses(&self) -> bool {
+        let mut codecs = std::iter::once(&self.compression)
+            .chain(&self.bottommost_compression)
+            .chain(&self.compression_per_level);
+        codecs.any(|codec| *codec != Compression::None)
+    }
+}
+
 /// Whether a text is empty or `HH:mm-HH:mm` with two different times.
-fn is_offpeak_window(text: &str) -> bool {
+pub(super) fn is_offpeak_window(text: &str) -> bool {
     fn minutes(text: &str) -> Option<u32> {
         let (hours, minutes) = text.split_once(':')?;
         let number = |text: &str, max: u32| {

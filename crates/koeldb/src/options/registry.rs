@@ -1,20 +1,20 @@
-//! What is known of options, and how texts reach them by name.
+//! Properties of options, and access to options by name.
 //!
-//! Each option has one [`Row`] in its [`Section`], made from its declaration ([`declare`](super::declare)). Through
-//! rows texts are read and written, and [`OptionInfo`] is made.
+//! Each option has one [`Row`] in its [`Section`], created from its declaration
+//! ([`declare`](super::declare)). Rows read and write texts, and are the source of [`OptionInfo`].
 
 use koeldb_base::{Error, ErrorKind};
 
 use super::config::{ConfigOptions, IgnoredOption};
 use super::grammar;
 
-/// What setting an option does.
+/// The effect of setting an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
-    /// The engine obeys it.
+    /// The option takes effect.
     Full,
-    /// Kept and written back; an engine that obeys it is to come.
+    /// Kept and written back; not yet supported.
     Later,
     /// Kept and written back, without effect by design.
     None,
@@ -24,14 +24,15 @@ pub enum Effect {
     Removed,
 }
 
-/// What is known of one option.
+/// The description of an option.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OptionInfo {
     /// The name in strings and OPTIONS files.
     pub name: &'static str,
-    /// The section of an OPTIONS file, or the struct, that it belongs to: `DBOptions`,
-    /// `CFOptions/compression_opts`.
+    /// The section of an OPTIONS file, or the struct, of the option.
+    ///
+    /// Examples are `DBOptions` and `CFOptions/compression_opts`.
     pub section: &'static str,
     /// The type of its value: `u64`, `bool`, `enum{…}`.
     pub kind: String,
@@ -41,26 +42,26 @@ pub struct OptionInfo {
     pub range: &'static str,
     /// Whether it may be changed while the database is open.
     pub mutable: bool,
-    /// What setting it does.
+    /// The effect of setting it.
     pub effect: Effect,
     /// The first release of RocksDB that knows the name, or of KoelDB if RocksDB does not.
     pub since: &'static str,
-    /// What it means.
+    /// The documentation.
     pub documentation: String,
 }
 
-/// Why a text was not taken.
+/// The reason for rejecting a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
-    /// Nobody knows the name.
+    /// The name is unknown.
     UnknownName,
-    /// The name or id is known, and the engine does not have what it asks for; or the id is not known.
+    /// The name or id is known but not supported; or the id is unknown.
     Unsupported,
     /// The text is not a value of the option.
     Invalid,
 }
 
-/// A text that was not taken, and why.
+/// A rejected text and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
@@ -100,11 +101,11 @@ impl From<Refusal> for Error {
     }
 }
 
-/// How texts are read, and where what was skipped is noted.
+/// The settings for reading texts, and the ignored options.
 pub(crate) struct Reading {
     pub(crate) ignore_unknown: bool,
     pub(crate) ignore_unsupported: bool,
-    /// Only names that may change at run time.
+    /// Only mutable options are accepted.
     pub(crate) mutable_only: bool,
     pub(crate) ignored: Vec<IgnoredOption>,
 }
@@ -119,7 +120,7 @@ impl Reading {
         }
     }
 
-    /// Passes a refusal on, or notes it if the configuration says that it may be ignored.
+    /// Returns an error, or records it as ignored if the configuration permits that.
     pub(crate) fn tolerate(
         &mut self,
         section: &str,
@@ -147,13 +148,14 @@ impl Reading {
     }
 }
 
-/// How much is written.
+/// The amount of text to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Every name.
     Full,
-    /// Names that RocksDB 7.8 knows, and others whose value is not the default: what all readers from 7.8 to
-    /// 11.9 accept as long as no newer option is used.
+    /// Names that RocksDB 7.8 knows, and others whose value is not the default.
+    ///
+    /// All readers from 7.8 to 11.9 accept this as long as no newer option is used.
     Portable,
 }
 
@@ -164,10 +166,10 @@ pub(crate) trait OptionValue {
     where
         Self: Sized;
 
-    /// Takes the value that `text` says; a struct changes only the members it names. `name` is for messages.
+    /// Sets the value from `text`; a struct changes only the named members. `name` is for messages.
     fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal>;
 
-    /// Takes `text` for the member called `member`.
+    /// Sets the member `member` from `text`.
     fn read_member(
         &mut self,
         name: &str,
@@ -181,11 +183,12 @@ pub(crate) trait OptionValue {
         )))
     }
 
-    /// The text that [`OptionValue::read`] takes for the same value; `None` if there is none.
+    /// Returns the text from which [`OptionValue::read`] gets the same value; `None` if there is
+    /// none.
     fn write(&self, style: Style) -> Option<String>;
 }
 
-/// One option of the section `S`.
+/// An option of the section `S`.
 pub(crate) struct Row<S: 'static> {
     pub(crate) name: &'static str,
     pub(crate) since: &'static str,
@@ -208,7 +211,7 @@ pub(crate) struct Removed {
 
 /// A struct of options: a section of an OPTIONS file, or a nested struct.
 pub(crate) trait Section: Default + Clone + 'static {
-    /// As in the table of options: `DBOptions`, `CFOptions/compression_opts`.
+    /// The name, as in the table of options: `DBOptions`, `CFOptions/compression_opts`.
     const NAME: &'static str;
 
     /// The options in the order they are written.
@@ -217,10 +220,10 @@ pub(crate) trait Section: Default + Clone + 'static {
     /// The names of older releases.
     fn removed() -> &'static [Removed];
 
-    /// Other names of options.
+    /// Alternative names of options.
     fn aliases() -> &'static [(&'static str, &'static str)];
 
-    /// Takes a short form of the whole struct, if `text` is one.
+    /// Reads a short form of the whole struct, if `text` is one.
     fn read_short_form(&mut self, name: &str, text: &str) -> Option<Result<(), Refusal>> {
         let _ = (name, text);
         None
@@ -240,19 +243,21 @@ pub(crate) fn is_known_to_7_8(since: &str) -> bool {
     }
 }
 
-/// Whether the section has an option, an alias or a removed option of this name or the name of its member.
+/// Whether the section has an option, an alias or a removed option of this name.
+///
+/// Also true for the name of a member.
 pub(crate) fn knows<S: Section>(name: &str) -> bool {
     let head = name.split_once('.').map_or(name, |(head, _)| head);
     S::rows().iter().any(|row| row.name == head)
         || S::aliases().iter().any(|(alias, _)| *alias == head)
 }
 
-/// Whether the name is one that older releases had.
+/// Whether older releases had the name.
 pub(crate) fn was_removed<S: Section>(name: &str) -> bool {
     S::removed().iter().any(|removed| removed.name == name)
 }
 
-/// Sets one option or member by name. `path` stands in front of the name in messages.
+/// Sets an option or member by name; `path` precedes the name in messages.
 pub(crate) fn set<S: Section>(
     target: &mut S,
     path: &str,
@@ -328,7 +333,7 @@ pub(crate) fn differing<S: Section>(source: &S) -> Vec<(&'static str, String)> {
     texts
 }
 
-/// Shows a section by names and texts.
+/// Formats a section by names and texts.
 pub(crate) fn debug<S: Section>(
     source: &S,
     type_name: &str,
@@ -341,7 +346,7 @@ pub(crate) fn debug<S: Section>(
     out.finish()
 }
 
-/// What is known of a section's options.
+/// Appends descriptions of the options of a section.
 pub(crate) fn describe<S: Section>(out: &mut Vec<OptionInfo>) {
     let default = S::default();
     out.extend(S::rows().iter().map(|row| {
@@ -416,7 +421,7 @@ impl<S: Section> OptionValue for S {
     }
 }
 
-/// Takes `text` if it says the default.
+/// Accepts `text` if it is the default.
 pub(crate) fn read_declined<T: OptionValue>(
     default: T,
     name: &str,

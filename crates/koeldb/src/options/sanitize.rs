@@ -1,6 +1,6 @@
-//! What open makes of the options: values that are adjusted before [`refuse`](super::refuse) looks at them.
+//! Adjusts options at open, before [`refuse`](super::refuse) checks them.
 //!
-//! Adjusting is idempotent and says nothing; `Db::options` shows the result.
+//! The adjustment is idempotent and silent; `Db::options` returns the result.
 
 use std::path::Path;
 
@@ -19,28 +19,28 @@ use super::refuse::Refusals;
 use super::registry::{Effect, Section, Style};
 use super::table_format::TableFormat;
 
-/// `ttl` and `periodic_compaction_seconds` at which the engine chooses.
+/// The values of `ttl` and `periodic_compaction_seconds` that leave the choice to the engine.
 pub(crate) const CHOOSE_SECONDS: u64 = u64::MAX - 1;
-/// What it then chooses.
+/// The resulting default of 30 days.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
-/// The capacity of the block cache of those who gave none.
+/// The default capacity of the block cache.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 
-/// What open knows besides the options.
+/// The context of an open besides the options.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpenContext<'a> {
     /// The database's directory.
     pub(crate) path: Option<&'a Path>,
-    /// How many files the process may have open; `None`: no limit.
+    /// The limit of open files of the process; `None` for no limit.
     pub(crate) open_files_limit: Option<u32>,
-    /// Nothing will be written.
+    /// Whether nothing will be written.
     pub(crate) read_only: bool,
 }
 
-/// Adjusts the options of a database and its families, and refuses what cannot be.
+/// Adjusts the options of a database and its column families, and rejects invalid ones.
 ///
 /// # Errors
-/// One error that names every option that is refused, its value, and what is legal.
+/// One error that names every invalid option, its value, and the legal values.
 pub(crate) fn sanitize(
     db: &mut DbOptions,
     families: &mut [(&str, &mut ColumnFamilyOptions)],
@@ -52,14 +52,14 @@ pub(crate) fn sanitize(
     }
     share_default_cache(families);
     let mut refusals = Refusals::default();
-    refusals.check_db(db);
+    refusals.check_db(db, context.read_only);
     for (name, family) in families {
         refusals.check_family(name, family, db);
     }
     refusals.into_result()
 }
 
-/// Gives one cache to all families that have none and want one.
+/// Sets one shared cache for all column families that need one and have none.
 fn share_default_cache(families: &mut [(&str, &mut ColumnFamilyOptions)]) {
     let mut shared: Option<Cache> = None;
     for (_, family) in families {
@@ -73,10 +73,10 @@ fn share_default_cache(families: &mut [(&str, &mut ColumnFamilyOptions)]) {
     }
 }
 
-/// Says whether open would take the options.
+/// Checks whether open would accept the options.
 ///
 /// # Errors
-/// As [`sanitize`].
+/// See [`sanitize`].
 pub(crate) fn check<'a>(
     db: &DbOptions,
     families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
@@ -88,7 +88,7 @@ pub(crate) fn check<'a>(
         .collect();
     sanitize_db(&mut db, &OpenContext::default());
     let mut refusals = Refusals::default();
-    refusals.check_db(&db);
+    refusals.check_db(&db, false);
     for (name, mut family) in families {
         sanitize_family(&mut family, &db, false);
         refusals.check_family(name, &family, &db);
@@ -134,7 +134,7 @@ pub(crate) fn sanitize_db(db: &mut DbOptions, context: &OpenContext<'_>) {
     }
 }
 
-/// The part that also follows a change at run time.
+/// Adjusts the options that also apply after a change of mutable options.
 pub(crate) fn sanitize_db_mutable(db: &mut DbOptions) {
     if db.max_open_files != -1 {
         db.max_open_files = db.max_open_files.max(20);
@@ -150,7 +150,7 @@ pub(crate) fn sanitize_db_mutable(db: &mut DbOptions) {
     }
 }
 
-/// How many flushes and compactions may run at once.
+/// Returns the numbers of concurrent flushes and compactions.
 pub(crate) fn background_slots(db: &DbOptions) -> (u32, u32) {
     let at_least_one = |count: i32| u32::try_from(count).unwrap_or(1).max(1);
     if db.max_background_flushes == -1 && db.max_background_compactions == -1 {
@@ -165,7 +165,7 @@ pub(crate) fn background_slots(db: &DbOptions) -> (u32, u32) {
     }
 }
 
-/// Adjusts the options of a family.
+/// Adjusts the options of a column family.
 pub(crate) fn sanitize_family(cf: &mut ColumnFamilyOptions, db: &DbOptions, read_only: bool) {
     sanitize_memtables(cf, db);
     sanitize_shape(cf, db);
@@ -208,7 +208,7 @@ fn sanitize_memtables(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     cf.memtable_prefix_bloom_size_ratio = clamp_share(cf.memtable_prefix_bloom_size_ratio, 0.25);
 }
 
-/// A share between 0 and `max`; what is no number is 0.
+/// Clamps a share to 0 to `max`; NaN becomes 0.
 fn clamp_share(share: f64, max: f64) -> f64 {
     if share > 0.0 { share.min(max) } else { 0.0 }
 }
@@ -259,7 +259,7 @@ fn sanitize_ages(cf: &mut ColumnFamilyOptions) {
         cf.ttl = if block_based { THIRTY_DAYS } else { 0 };
     }
     if cf.periodic_compaction_seconds == CHOOSE_SECONDS {
-        let filters = cf.compaction_filter.is_some();
+        let filters = cf.has_compaction_filter();
         let chosen = match cf.compaction_style {
             CompactionStyle::Level => filters,
             CompactionStyle::Universal => true,

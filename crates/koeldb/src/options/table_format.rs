@@ -25,7 +25,7 @@ impl Default for TableFormat {
 }
 
 impl TableFormat {
-    /// The name that options files give the format: `BlockBasedTable`.
+    /// The name of the format in OPTIONS files: `BlockBasedTable`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl TableFormat {
         })
     }
 
-    /// The block-based options, if that is the format.
+    /// The options of block-based tables, if this is the format.
     #[must_use]
     pub fn block_based(&self) -> Option<&BlockBasedOptions> {
         match self {
@@ -54,7 +54,7 @@ impl TableFormat {
         }
     }
 
-    /// The section of an OPTIONS file that holds the options.
+    /// Returns the section of an OPTIONS file for the options.
     pub(crate) fn section(&self) -> &'static str {
         match self {
             TableFormat::BlockBased(_) => BlockBasedOptions::NAME,
@@ -63,7 +63,7 @@ impl TableFormat {
         }
     }
 
-    /// The options of the format, whichever it is.
+    /// The options of the format.
     pub(crate) fn options_mut(&mut self) -> &mut dyn OptionValue {
         match self {
             TableFormat::BlockBased(options) => options,
@@ -82,8 +82,9 @@ impl TableFormat {
     }
 }
 
-/// Under the names `block_based_table_factory` and `plain_table_factory` the text configures the factory that is
-/// there, which must be of that kind; under `table_factory` it names a new one.
+/// `block_based_table_factory` and `plain_table_factory` configure the present factory.
+///
+/// It must be of that kind; `table_factory` names a new one.
 impl OptionValue for TableFormat {
     fn kind() -> String {
         "object id of a TableFactory".to_owned()
@@ -123,7 +124,7 @@ impl OptionValue for TableFormat {
         self.options_mut().read_member(name, member, text, reading)
     }
 
-    /// In OPTIONS files the name alone: the options have a section of their own.
+    /// Only the name in OPTIONS files: the options have a separate section.
     fn write(&self, style: Style) -> Option<String> {
         Some(match style {
             Style::Portable => self.name().to_owned(),
@@ -133,7 +134,7 @@ impl OptionValue for TableFormat {
 }
 
 impl TableFormat {
-    /// Whether `name` stands for the factory that is there, and an error if that is of another kind.
+    /// Whether `name` is an alias of the present factory; an error if that is of another kind.
     fn check_alias(&self, name: &str) -> Result<bool, Refusal> {
         let wanted = match name.rsplit_once('.').map_or(name, |(_, last)| last) {
             "block_based_table_factory" => "BlockBasedTable",

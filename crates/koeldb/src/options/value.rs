@@ -1,7 +1,7 @@
-//! Values and their texts: numbers, truth values, strings, lists and enums.
+//! Values and their texts: numbers, booleans, strings, lists and enums.
 //!
-//! Where RocksDB reads a number loosely (`1.5G` is 1, `12abc` is 12, a sum that overflows wraps), we take only
-//! what means what it says: digits, one suffix `K`, `M`, `G` or `T`, and an optional `B`.
+//! RocksDB parses numbers loosely (`1.5G` is 1, `12abc` is 12, an overflow wraps); this parser
+//! accepts only digits, one suffix `K`, `M`, `G` or `T`, and an optional `B`.
 
 use super::grammar;
 use super::registry::{OptionValue, Reading, Refusal, Style};
@@ -9,14 +9,14 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 /// An [`OptionValue`] that is read and written as a whole.
 pub(crate) trait Scalar: Sized {
     fn kind() -> String;
-    /// `None` if the text is no value.
+    /// Returns `None` if the text is not a valid value.
     fn from_text(text: &str) -> Option<Self>;
     fn to_text(&self) -> String;
-    /// What may be given, for messages.
+    /// The expected form, for messages.
     fn expected() -> String;
 }
 
-/// Reads a scalar and says what was expected if it cannot.
+/// Reads a scalar; the error says what was expected.
 pub(crate) fn read_scalar<T: Scalar>(name: &str, text: &str) -> Result<T, Refusal> {
     let text = grammar::strip_braces(text);
     T::from_text(text).ok_or_else(|| {
@@ -133,7 +133,7 @@ impl Scalar for u64 {
         "u64".to_owned()
     }
 
-    /// People write -1 for the largest number, as RocksDB reads it.
+    /// -1 means the largest number, as in RocksDB.
     fn from_text(text: &str) -> Option<Self> {
         match integer(text)? {
             -1 => Some(u64::MAX),
@@ -193,7 +193,7 @@ impl Scalar for String {
     }
 }
 
-/// `read_amp_bytes_per_bit`: old files hold 64 bits of which only the low 32 were ever meant.
+/// `read_amp_bytes_per_bit`: old files have 64 bits, of which only the low 32 are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadAmpBytes(pub(crate) u32);
 
@@ -216,7 +216,8 @@ impl Scalar for ReadAmpBytes {
     }
 }
 
-/// `rate_limiter_bytes_per_sec`: read, never written, for RocksDB would make a limiter of it that lets nothing pass.
+/// `rate_limiter_bytes_per_sec`: never written, since RocksDB would create a blocking limiter from
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RateLimit(pub(crate) u64);
 
@@ -264,7 +265,7 @@ impl<T: OptionValue + Default> OptionValue for Vec<T> {
     }
 }
 
-/// Gives an enum its texts.
+/// Defines the texts of an enum.
 macro_rules! enum_texts {
     ($Type:ty { $($variant:path = $text:literal),* $(,)? }) => {
         impl $crate::options::value::Scalar for $Type {

@@ -1,7 +1,7 @@
-//! A cursor that waits where the one inside suspends.
+//! A cursor that waits where the inner cursor suspends.
 //!
-//! What the inner cursor needs was noted by the sources of its blocks; when it suspends, all of that is read together,
-//! and the same call is made again until it is through, or has taken too long.
+//! The block sources of the inner cursor record the blocks they need; when it suspends, all of them
+//! are read together, and the call is repeated until it completes or times out.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use koeldb_base::cursor::Blocking;
 use koeldb_base::{Cursor, Fault, PinnedSlice};
 use koeldb_table::block_based::scan_reads::{Awaited, ScanReads};
 
-/// A cursor that does not suspend over one that does.
+/// A cursor that never suspends, over one that may.
 pub(super) struct Awaiting<C> {
     inner: C,
-    /// What the sources note their needs in; `None` if they wait in place.
+    /// Records the needs of the sources; `None` if they wait in place.
     reads: Option<Arc<ScanReads>>,
 }
 
@@ -21,7 +21,7 @@ impl<C: Cursor<Suspend = Awaited>> Awaiting<C> {
         Awaiting { inner, reads }
     }
 
-    /// Waits, and makes a call that suspended again until it ends.
+    /// Waits and repeats a suspended call until it completes.
     #[cold]
     fn go_on(
         &mut self,

@@ -1,4 +1,4 @@
-//! Ranges of user keys, in whatever form a caller has them.
+//! Ranges of user keys, in several forms.
 
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
@@ -9,9 +9,9 @@ use koeldb_base::KeyOrder;
 /// A range of user keys with owned bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyBounds {
-    /// Where it begins.
+    /// The lower bound.
     pub lower: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The upper bound.
     pub upper: Bound<Vec<u8>>,
 }
 
@@ -25,7 +25,7 @@ impl Default for KeyBounds {
 }
 
 impl KeyBounds {
-    /// Whether `key` lies before the range.
+    /// Whether `key` is before the range.
     #[inline]
     pub(crate) fn is_before(&self, order: &KeyOrder, key: &[u8]) -> bool {
         match &self.lower {
@@ -35,7 +35,7 @@ impl KeyBounds {
         }
     }
 
-    /// Whether `key` lies behind the range.
+    /// Whether `key` is after the range.
     #[inline]
     pub(crate) fn is_behind(&self, order: &KeyOrder, key: &[u8]) -> bool {
         match &self.upper {
@@ -45,7 +45,7 @@ impl KeyBounds {
         }
     }
 
-    /// The part that both ranges have in common.
+    /// The intersection of the two ranges.
     #[must_use]
     pub(crate) fn narrowed(self, order: &KeyOrder, other: KeyBounds) -> KeyBounds {
         let lower = match (self.lower, other.lower) {
@@ -77,16 +77,16 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
     }
 }
 
-/// The keys that begin with the given bytes; for comparators in which these are neighbours.
+/// The keys with a prefix; for comparators that sort such keys together.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixRange<P>(
     /// The prefix.
     pub P,
 );
 
-/// What can be scanned: `..`, `"a".."b"`, `..=key`, a pair of [`Bound`]s, a [`PrefixRange`].
+/// A range to scan: `..`, `"a".."b"`, `..=key`, a pair of [`Bound`]s, a [`PrefixRange`].
 pub trait IterateBounds {
-    /// The range under `order`; `None` if keys of a prefix are no neighbours in it.
+    /// The range with `order`; `None` if keys with a prefix are not contiguous in it.
     fn into_bounds(self, order: &KeyOrder) -> Option<KeyBounds>;
 }
 

@@ -1,8 +1,8 @@
-//! The cursor users step: it lends the entry it stands on.
+//! The public cursor, which lends its current entry.
 //!
-//! Making one does no I/O. The merged cursor over memtables and tables is built by the first positioning call, and
-//! what is wrong — a closed database, a foreign snapshot, a missing table — is that call's error. After an error the
-//! cursor has no entry and repeats the error until the next seek.
+//! Creating one does no I/O. The first positioning call builds the merged cursor over memtables and
+//! tables and reports errors: a closed database, a foreign snapshot, a missing table. After an
+//! error the cursor has no entry and repeats the error until the next seek.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::options::{ReadOptions, ReadTier, Switch};
 use crate::snapshot::Snapshot;
 use crate::super_version::SuperVersion;
 
-/// One run of entries under a scan.
+/// One sorted run of a scan.
 #[expect(
     clippy::large_enum_variant,
     reason = "runs are made once a scan, and stepped often"
@@ -46,7 +46,7 @@ macro_rules! each_run {
     };
 }
 
-/// The same for moves: a memtable never suspends.
+/// Like the other macro, for moves, during which a memtable never suspends.
 macro_rules! each_move {
     ($self:expr, $cursor:ident => $call:expr) => {
         match $self {
@@ -57,7 +57,7 @@ macro_rules! each_move {
     };
 }
 
-/// The merged runs of a family.
+/// The merged runs of a column family.
 type Runs = Awaiting<MergingCursor<RunCursor>>;
 
 impl Cursor for RunCursor {
@@ -109,7 +109,9 @@ impl Cursor for RunCursor {
     }
 }
 
-/// A position among the entries of a family, as of one moment. Owned and `Send`; keeps the database open.
+/// A position among the entries of a column family, as of one point in time.
+///
+/// A cursor is owned and `Send`; it keeps the database open.
 pub struct DbCursor {
     family: ColumnFamily,
     options: ReadOptions,
@@ -117,9 +119,9 @@ pub struct DbCursor {
     time_limits: TimeLimits,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<Runs>>,
-    /// Whether the scan is for keys of one prefix at a time.
+    /// Whether the scan is limited to keys of one prefix at a time.
     is_in_prefix: bool,
-    /// The range set last is none under this comparator.
+    /// The error of an invalid range, under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
 }
@@ -160,6 +162,11 @@ impl DbCursor {
             Err(error) => return Err(error.clone()),
         };
         let options = &self.options;
+        if options.read_tier == ReadTier::Persisted {
+            return Err(Error::not_supported(
+                "ReadTier::Persisted is for point reads, not for scans",
+            ));
+        }
         let limits = Arc::new(ScanLimits::new());
         let reads = self.overlapping_reads();
         let source = ScanSource::new(
@@ -171,16 +178,14 @@ impl DbCursor {
         let table_options = TableCursorOptions::default();
         let mut runs = Vec::new();
         let mut tombstones = Vec::new();
-        if options.read_tier != ReadTier::Persisted {
-            for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
-                if !memtable.is_empty() {
-                    let cursor = match &super_version.options.prefix_extractor {
-                        Some(prefixes) if self.is_in_prefix => memtable.prefix_cursor(prefixes),
-                        _ => memtable.cursor(),
-                    };
-                    runs.push(RunCursor::Memtable(cursor));
-                    tombstones.extend(memtable.tombstones());
-                }
+        for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+            if !memtable.is_empty() {
+                let cursor = match &super_version.options.prefix_extractor {
+                    Some(prefixes) if self.is_in_prefix => memtable.prefix_cursor(prefixes),
+                    _ => memtable.cursor(),
+                };
+                runs.push(RunCursor::Memtable(cursor));
+                tombstones.extend(memtable.tombstones());
             }
         }
         if options.read_tier != ReadTier::Memtable {
@@ -231,8 +236,11 @@ impl DbCursor {
         ))
     }
 
-    /// The reads of a scan that overlaps them: if it is told to, or is left the choice and the system keeps nothing of what
-    /// it reads; or if its time is limited, for only reads that others make can be given up.
+    /// Returns the reads of a scan that overlaps them.
+    ///
+    /// This applies if it is requested, or if the choice is left to the engine and the system does
+    /// not cache reads; or if the scan has a time limit, since only reads of other threads can be
+    /// abandoned.
     fn overlapping_reads(&self) -> Option<Arc<ScanReads>> {
         let inner = self.family.inner();
         let wanted = match self.options.async_io {
@@ -247,7 +255,7 @@ impl DbCursor {
             .then(|| ScanReads::new(engine, blocks, SCAN_BYTES, self.time_limits))
     }
 
-    /// Runs one positioning step; a seek forgets an earlier error, a step repeats it.
+    /// Runs one positioning step; a seek clears an earlier error, a step repeats it.
     #[inline]
     fn step(
         &mut self,
@@ -298,7 +306,7 @@ impl DbCursor {
         Ok(scan.valid())
     }
 
-    /// Whether a seek of `key` will show keys of its prefix alone.
+    /// Whether a seek to `key` shows only keys with its prefix.
     fn stays_in_prefix(&self, key: &[u8]) -> bool {
         if !self.options.prefix_same_as_start {
             return false;
@@ -308,7 +316,8 @@ impl DbCursor {
         };
         let order = &self.family.data().order;
         let prefixes = super_version.options.prefix_extractor.as_ref();
-        // From out of the bounds it goes to the first or the last key within, whatever prefix that has.
+        // From outside of the bounds it moves to the first or last key within, regardless of its
+        // prefix.
         prefixes.is_some_and(|prefixes| prefixes.prefix(key).is_some())
             && !self.bounds.is_before(order, key)
             && !self.bounds.is_behind(order, key)
@@ -347,7 +356,7 @@ impl DbCursor {
     /// Moves to the last entry at or before `key`; `true` if there is one.
     ///
     /// # Errors
-    /// As [`DbCursor::seek`].
+    /// See [`DbCursor::seek`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.seek_step(self.stays_in_prefix(key), |scan| scan.seek_for_prev(key))
@@ -356,7 +365,7 @@ impl DbCursor {
     /// Moves to the first entry; `true` if there is one.
     ///
     /// # Errors
-    /// As [`DbCursor::seek`].
+    /// See [`DbCursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.seek_step(false, Scan::seek_to_first)
     }
@@ -364,15 +373,17 @@ impl DbCursor {
     /// Moves to the last entry; `true` if there is one.
     ///
     /// # Errors
-    /// As [`DbCursor::seek`].
+    /// See [`DbCursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.seek_step(false, Scan::seek_to_last)
     }
 
-    /// Moves to the next entry; `true` if there is one. Past the end there is no entry until the next seek.
+    /// Moves to the next entry; `true` if there is one.
+    ///
+    /// After the end there is no entry until the next seek.
     ///
     /// # Errors
-    /// As [`DbCursor::seek`].
+    /// See [`DbCursor::seek`].
     #[inline]
     #[expect(
         clippy::should_implement_trait,
@@ -385,20 +396,20 @@ impl DbCursor {
     /// Moves to the previous entry; `true` if there is one.
     ///
     /// # Errors
-    /// As [`DbCursor::seek`].
+    /// See [`DbCursor::seek`].
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.step(false, Scan::prev)
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.scan.as_ref().is_some_and(Scan::valid)
     }
 
-    /// Key and value of the entry the cursor stands on.
+    /// The key and value of the current entry.
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
@@ -406,7 +417,7 @@ impl DbCursor {
         Some((scan.key(), scan.value()))
     }
 
-    /// The key of the entry the cursor stands on.
+    /// The key of the current entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
@@ -416,7 +427,7 @@ impl DbCursor {
             .map(Scan::key)
     }
 
-    /// The value of the entry the cursor stands on.
+    /// The value of the current entry.
     #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
@@ -426,7 +437,7 @@ impl DbCursor {
             .map(Scan::value)
     }
 
-    /// Key and value of the entry the cursor stands on, to keep; a long value is not copied.
+    /// An owned key and value of the current entry; a long value is not copied.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
         let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
@@ -438,15 +449,15 @@ impl DbCursor {
         self.family.inner().env.pool.clone()
     }
 
-    /// The error of the last step, again.
+    /// Returns the error of the last step again.
     ///
     /// # Errors
-    /// What the last step failed with.
+    /// The error of the last step.
     pub fn status(&self) -> Result<()> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Gives the cursor other bounds, narrowed by those of its options; it has no position then.
+    /// Sets the bounds, narrowed by those of the options, and resets the position.
     pub fn set_range(&mut self, range: impl IterateBounds) {
         let order = self.family.data().order.clone();
         match range.into_bounds(&order) {
@@ -461,7 +472,7 @@ impl DbCursor {
         }
     }
 
-    /// Another cursor over the same state and bounds, without position.
+    /// Creates a cursor with the same state and bounds, without position.
     pub(super) fn twin(&self) -> DbCursor {
         DbCursor {
             family: self.family.clone(),
@@ -471,9 +482,28 @@ impl DbCursor {
             pinned: self.pinned.clone(),
             scan: None,
             is_in_prefix: false,
-            range_failure: None,
+            range_failure: self.range_failure.clone(),
             failure: None,
         }
+    }
+
+    /// Narrows the bounds of a cursor that was not positioned yet.
+    pub(super) fn narrow(&mut self, range: impl IterateBounds) {
+        debug_assert!(self.scan.is_none());
+        let order = &self.family.data().order;
+        match range.into_bounds(order) {
+            Some(bounds) => self.bounds = std::mem::take(&mut self.bounds).narrowed(order, bounds),
+            None => self.range_failure = Some(no_prefix_range(order.name())),
+        }
+    }
+
+    /// The prefix that the cursor stays in since the last seek.
+    pub(super) fn prefix(&self) -> Option<&[u8]> {
+        self.scan.as_ref().and_then(Scan::prefix)
+    }
+
+    pub(super) fn stays_in_prefixes(&self) -> bool {
+        self.options.prefix_same_as_start
     }
 
     pub(super) fn compare_keys(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
@@ -490,7 +520,9 @@ impl DbCursor {
         }
     }
 
-    /// Moves to the latest state of the database, or that of the snapshot in the options; no position.
+    /// Moves to the latest state of the database, or that of the snapshot in the options.
+    ///
+    /// The cursor then has no position.
     ///
     /// # Errors
     /// If the database is closed.
@@ -498,10 +530,10 @@ impl DbCursor {
         self.repin()
     }
 
-    /// Moves to the state of `snapshot`; no position.
+    /// Moves to the state of `snapshot`, without position.
     ///
     /// # Errors
-    /// If the database is closed or the snapshot is another's.
+    /// If the database is closed or the snapshot is of another one.
     pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.options.set_snapshot(snapshot);
         self.repin()
@@ -511,7 +543,7 @@ impl DbCursor {
 fn pin(family: &ColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
     let inner = family.inner();
     inner.check_open()?;
-    // Taken before the number is read, so that the super-version has every entry up to it.
+    // Taken before the sequence number is read, so that it has every entry up to that.
     let super_version = family.data().super_version.load();
     Ok((super_version, inner.read_seqno(options)?))
 }

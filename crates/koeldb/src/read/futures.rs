@@ -1,11 +1,13 @@
-//! Point reads as futures: the same probes, over the same runs, in steps.
+//! Point reads as futures: the same probes over the same runs, in steps.
 //!
-//! A poll goes as far as it can without waiting. Look-ups whose blocks are all there are done at the first poll, which
-//! takes nothing owned and asks no device. What was missed is then read on the database's shared driver, which wakes the
-//! task; the super-version is kept from there on. A look-up goes on when its block has arrived, in the run it left.
+//! A poll proceeds as far as possible without waiting. If all blocks of a lookup are cached, it
+//! completes at the first poll, which allocates nothing and reads no device. Missing blocks are
+//! then read on the shared driver of the database, which wakes the task; from then on the
+//! super-version is pinned. When its block has arrived, a lookup resumes in the run where it
+//! suspended.
 //!
-//! Dropping a future drops its session: reads under way end by themselves, and nothing stays pinned. A poll does a
-//! bounded amount of work, and wakes its task if there is more.
+//! Dropping a future drops its session: reads in flight complete by themselves, and nothing stays
+//! pinned. A poll does a bounded amount of work, and wakes its task if there is more.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,27 +28,29 @@ use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 use crate::super_version::SuperVersion;
 
-/// So many look-ups go on in one poll after their blocks have arrived.
+/// The maximum number of lookups resumed per poll.
 const RESUMED_MAX: usize = 64;
 
-/// A look-up that waits for a block.
+/// A lookup that waits for a block.
 #[derive(Debug)]
 struct Wait {
     index: usize,
     need: NeedId,
 }
 
-/// What look-ups of one super-version miss, and the reads that bring it. Costs nothing before something is missed.
+/// The missing blocks of lookups in one super-version, and the reads of them.
+///
+/// It costs nothing until a block is missing.
 pub(super) struct Probing {
     source: ProbeSource,
     waits: Vec<Wait>,
     gather: Option<Gather<ReadSession>>,
     deadline: Option<Duration>,
-    /// The index of the first look-up that was not probed.
+    /// The index of the first lookup not yet probed.
     next: usize,
 }
 
-/// Where a poll runs.
+/// The context of a poll.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     db: &'p DbInner,
@@ -55,7 +59,7 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// How many runs are above those of the version.
+    /// The number of runs above those of the version.
     fn runs_above(&self) -> usize {
         1 + self.super_version.sealed.len()
     }
@@ -68,7 +72,7 @@ impl Place<'_> {
     }
 }
 
-/// The look-ups of a window that cannot go on.
+/// Collects the suspended lookups of a window.
 struct Misses<'w, F> {
     first: usize,
     waits: &'w mut Vec<Wait>,
@@ -96,7 +100,7 @@ impl Probing {
         }
     }
 
-    /// Goes on with `lookups` until all are done; those that fail go to `fail`, with their index.
+    /// Resumes `lookups` until all are done; errors are passed to `fail`, with the index.
     fn poll(
         &mut self,
         place: Place<'_>,
@@ -140,7 +144,7 @@ impl Probing {
         }
     }
 
-    /// How many look-ups were probed, and which of them wait.
+    /// The number of probed lookups, and those of them that wait.
     pub(super) fn progress(&self) -> (usize, impl Iterator<Item = usize>) {
         (self.next, self.waits.iter().map(|wait| wait.index))
     }
@@ -149,7 +153,7 @@ impl Probing {
         self.gather.as_ref().is_none_or(Gather::is_idle)
     }
 
-    /// Probes the next look-ups, together.
+    /// Probes the next lookups, as a batch.
     fn probe(
         &mut self,
         place: Place<'_>,
@@ -172,7 +176,7 @@ impl Probing {
         );
     }
 
-    /// Lets the look-ups go on whose blocks have arrived, and says how many.
+    /// Resumes the lookups whose blocks have arrived; returns their number.
     fn resume(
         &mut self,
         place: Place<'_>,
@@ -198,7 +202,7 @@ impl Probing {
         resumed
     }
 
-    /// Begins to read what was missed.
+    /// Starts to read the missing blocks.
     fn begin(&mut self, place: Place<'_>) {
         if !self.source.needs().has_wanted() {
             return;
@@ -211,7 +215,7 @@ impl Probing {
         gather.start(self.source.needs_mut(), reads.clock().now());
     }
 
-    /// Fails what is not done: the deadline has passed.
+    /// Fails all unfinished lookups, after the deadline.
     fn give_up(&mut self, count: usize, fail: &mut impl FnMut(usize, Error)) {
         if let Some(gather) = &mut self.gather {
             gather.abandon();
@@ -225,20 +229,20 @@ impl Probing {
     }
 }
 
-/// A point read that waits.
+/// A suspended point read.
 struct SuspendedGet {
     super_version: Arc<SuperVersion>,
     lookup: Lookup,
     probing: Probing,
 }
 
-/// A batch of point reads that waits.
+/// A suspended batch of point reads.
 pub(super) struct SuspendedBatch {
     pub(super) super_version: Arc<SuperVersion>,
     pub(super) probing: Probing,
 }
 
-/// What a first poll came to.
+/// The result of a first poll.
 pub(super) enum First<T, S> {
     Done(T),
     Suspended(S),
@@ -282,7 +286,7 @@ impl DbInner {
                 return Ok(First::Done(found?));
             }
             let mut lookup = Lookup::new(key, seqno);
-            search_memtables(super_version, &mut lookup, options)?;
+            search_memtables(self, super_version, &mut lookup, options)?;
             let mut probing = Probing::new(self, options);
             let place = self.place(super_version, options);
             let searched = if lookup.is_settled() {
@@ -333,7 +337,7 @@ impl DbInner {
         })
     }
 
-    /// Reads `keys` of one family.
+    /// Reads `keys` of one column family.
     pub(crate) async fn multi_get_async<K: AsRef<[u8]>>(
         &self,
         family: &FamilyData,
@@ -357,7 +361,7 @@ impl DbInner {
         values
     }
 
-    /// Looks for `keys`, as far as that needs no device.
+    /// Searches for `keys` as far as no device is needed.
     pub(super) fn begin_multi_get<K: AsRef<[u8]>>(
         &self,
         family: &FamilyData,
@@ -382,7 +386,7 @@ impl DbInner {
                 lookups,
             } = values;
             let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
-            search_memtables_batch(super_version, lookups, options, &mut fail);
+            search_memtables_batch(self, super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
                 let place = self.place(super_version, options);
                 probing.probe(place, lookups, &mut fail);
@@ -412,7 +416,7 @@ impl DbInner {
         Poll::Ready(())
     }
 
-    /// Goes on with the look-ups of a batch until all are done; their answers are to be taken then, but for errors.
+    /// Polls the lookups of a batch until all are done; answers are then taken, except errors.
     pub(super) fn poll_lookups(
         &self,
         batch: &mut SuspendedBatch,

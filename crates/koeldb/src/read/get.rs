@@ -1,6 +1,7 @@
-//! Point reads: memtables newest first, then the tables, until the look-up is settled.
+//! Point reads: memtables from newest to oldest, then tables, until the lookup is settled.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
@@ -14,10 +15,10 @@ use crate::options::{ReadOptions, ReadTier, TableFormat};
 use crate::super_version::SuperVersion;
 
 impl DbInner {
-    /// The newest write that a read with `options` sees.
+    /// Returns the latest sequence number visible to a read with `options`.
     ///
     /// # Errors
-    /// `InvalidArgument` if the snapshot is another database's.
+    /// `InvalidArgument` if the snapshot is of another database.
     #[inline]
     pub(crate) fn read_seqno(&self, options: &ReadOptions) -> Result<SeqNo> {
         match options.get_snapshot() {
@@ -37,8 +38,8 @@ impl DbInner {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        // Made where the caller has it, by all ways the same: each time it is handed on, in pieces of other sizes than it
-        // was stored in, waits until all before it is done.
+        // All paths construct the result in the caller's memory: each hand-over, in pieces of other
+        // sizes than it was stored in, would wait until all earlier instructions are done.
         let mut found = Ok(None);
         if self.measures() {
             self.get_measured(family, key, options, &mut found);
@@ -63,8 +64,10 @@ impl DbInner {
         }
     }
 
-    /// Reads one key whose answer is `Ok(None)` so far, in one piece: there is no call on the way of a key that is in the
-    /// first window of a cuckoo table.
+    /// Reads one key whose result is `Ok(None)` so far.
+    ///
+    /// The code is inlined: there is no call on the path of a key in the first window of a cuckoo
+    /// table.
     #[inline(never)]
     fn get_to(
         &self,
@@ -78,7 +81,8 @@ impl DbInner {
             return;
         }
         family.super_version.with(|super_version| {
-            // Read after the super-version was taken: one that is newer may lack what this number sees and a later one hides.
+            // Read after taking the super-version: a newer super-version may lack entries that this
+            // number sees and a later one hides.
             match self.read_seqno(options) {
                 Err(error) => *found = Err(error),
                 Ok(seqno) => {
@@ -94,7 +98,7 @@ impl DbInner {
         });
     }
 
-    /// Reads one key and shows its value to `read`.
+    /// Reads one key and passes its value to `read`.
     #[inline]
     pub(crate) fn get_with<R>(
         &self,
@@ -120,7 +124,7 @@ impl DbInner {
         })
     }
 
-    /// Reads one key in a state of its family.
+    /// Reads one key in one state of its column family.
     #[inline(never)]
     fn get_in(
         &self,
@@ -136,7 +140,7 @@ impl DbInner {
         self.get_at(super_version, key, seqno, options, &mut source)
     }
 
-    /// The same for a read that is given up when it takes too long: others make its reads.
+    /// Like [`DbInner::get_in`], with a time limit: reads are made by other threads.
     #[cold]
     fn get_bounded(
         &self,
@@ -147,7 +151,7 @@ impl DbInner {
     ) -> Result<Option<PinnedSlice>> {
         let deadline = options.deadline.map(|at| self.clock.time_of(at));
         let mut lookup = Lookup::new(key, seqno);
-        search_memtables(super_version, &mut lookup, options)?;
+        search_memtables(self, super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
             let mut answer = [Ok(None)];
             Overlap::new(self, super_version, options, &mut answer, &[0], deadline)
@@ -170,7 +174,7 @@ impl DbInner {
         if matches!(super_version.options.table_factory, TableFormat::Cuckoo(_)) {
             super_version.version.prefetch(lookup.seek_key());
         }
-        search_memtables(super_version, &mut lookup, options)?;
+        search_memtables(self, super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
             let runs_above = 1 + super_version.sealed.len();
             super_version.version.search(
@@ -183,7 +187,7 @@ impl DbInner {
         lookup.finish(super_version.options.merge_operator.as_deref())
     }
 
-    /// Whether clocks and per-read counters are wanted.
+    /// Whether clocks and per-read counters are enabled.
     #[inline]
     pub(crate) fn measures(&self) -> bool {
         self.statistics.is_some()
@@ -200,8 +204,10 @@ impl DbInner {
     }
 }
 
-/// All there is of a family, if that is cuckoo tables of one level: what was acknowledged before the super-version was taken is
-/// in them, for its memtables are empty.
+/// Returns the cuckoo level that holds all data of a column family, if there is one.
+///
+/// The tables are then cuckoo tables of one level, and hold everything acknowledged before the
+/// super-version was taken, since its memtables are empty.
 #[inline]
 pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel> {
     let is_cuckoo = || matches!(super_version.options.table_factory, TableFormat::Cuckoo(_));
@@ -211,14 +217,22 @@ pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel>
     (super_version.version).cuckoo(|| is_cuckoo().then_some(&*super_version.tables))
 }
 
+/// Whether a read must not see memtables: it asks for persisted data, and batches were written with
+/// the WAL disabled, as in RocksDB (`DBImpl::has_unpersisted_data_`).
+#[inline]
+fn skips_memtables(db: &DbInner, options: &ReadOptions) -> bool {
+    options.read_tier == ReadTier::Persisted && db.has_unlogged.load(Ordering::Relaxed)
+}
+
 /// Searches the memtables, newest first.
 #[inline]
 pub(crate) fn search_memtables(
+    db: &DbInner,
     super_version: &SuperVersion,
     lookup: &mut Lookup,
     options: &ReadOptions,
 ) -> Result<()> {
-    if options.read_tier == ReadTier::Persisted {
+    if skips_memtables(db, options) {
         return Ok(());
     }
     super_version.memtable.search(lookup)?;
@@ -236,15 +250,17 @@ pub(crate) fn search_memtables(
     Ok(())
 }
 
-/// Searches the memtables, newest first, for a batch of look-ups in key order; what one of them failed with goes to
-/// `fail`, with its index.
+/// Searches the memtables, newest first, for a batch of lookups in key order.
+///
+/// Errors are passed to `fail`, with the index of the lookup.
 pub(crate) fn search_memtables_batch(
+    db: &DbInner,
     super_version: &SuperVersion,
     lookups: &mut [Lookup],
     options: &ReadOptions,
     fail: &mut impl FnMut(usize, Error),
 ) {
-    if options.read_tier == ReadTier::Persisted {
+    if skips_memtables(db, options) {
         return;
     }
     for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {

@@ -1,22 +1,24 @@
 //! Scans as standard iterators: owned entries, from both ends.
 
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, PinnedSlice, Result};
 
+use super::bounds::PrefixRange;
 use super::cursor::DbCursor;
 use super::stream::DbStream;
 
-/// Where an iterator starts and which way it goes.
+/// The start and direction of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IteratorMode<'a> {
-    /// From the first entry on.
+    /// From the first entry forward.
     Start,
-    /// From the last entry back.
+    /// From the last entry backward.
     End,
-    /// From a key, in a direction; the key itself belongs to both.
+    /// From a key, inclusive, in a direction.
     From(&'a [u8], Direction),
 }
 
-/// Which way an iterator goes.
+/// The direction of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -27,27 +29,37 @@ pub enum Direction {
 
 #[derive(Clone, Debug)]
 enum Side {
-    /// Not used yet; where it begins.
+    /// Not used yet; the start.
     Fresh(Option<Vec<u8>>),
     Running,
     Done,
 }
 
-/// The entries of a range. Yields an error once, then ends.
+/// The entries of a range. After an error, which is yielded once, the iterator ends.
 #[derive(Debug)]
 pub struct DbIterator {
     front: DbCursor,
     front_side: Side,
     back: Option<Box<DbCursor>>,
     back_side: Side,
-    /// The last keys given from either end: where both ends meet, the iteration is over.
+    /// The last keys yielded at either end: where both ends meet, the iteration is over.
     front_key: Option<Vec<u8>>,
     back_key: Option<Vec<u8>>,
     reversed: bool,
+    /// The start key.
+    start: Option<Vec<u8>>,
 }
 
 impl DbIterator {
-    pub(crate) fn new(cursor: DbCursor, mode: IteratorMode<'_>) -> Self {
+    pub(crate) fn new(mut cursor: DbCursor, mode: IteratorMode<'_>) -> Self {
+        if let IteratorMode::From(key, direction) = mode
+            && !is_on(Sabotage::IteratorLeavesRange)
+        {
+            match direction {
+                Direction::Forward => cursor.narrow(key..),
+                Direction::Reverse => cursor.narrow(..=key),
+            }
+        }
         let (from, reversed) = match mode {
             IteratorMode::Start => (None, false),
             IteratorMode::End => (None, true),
@@ -55,6 +67,7 @@ impl DbIterator {
                 (Some(key.to_vec()), direction == Direction::Reverse)
             }
         };
+        let start = from.clone();
         let (front_from, back_from) = if reversed { (None, from) } else { (from, None) };
         DbIterator {
             front: cursor,
@@ -64,10 +77,33 @@ impl DbIterator {
             front_key: None,
             back_key: None,
             reversed,
+            start,
         }
     }
 
-    /// The same entries as a stream, for tasks: waiting for them blocks no thread that polls.
+    /// Creates a cursor for the end opposite to the start.
+    ///
+    /// With `prefix_same_as_start` it must determine the prefix of the iteration: that of the
+    /// start, whichever end is used first.
+    fn opposite_end(&self) -> Result<DbCursor> {
+        let mut opposite = self.front.twin();
+        if !self.front.stays_in_prefixes() {
+            return Ok(opposite);
+        }
+        let mut start = self.front.twin();
+        match (self.reversed, &self.start) {
+            (false, Some(key)) => start.seek(key)?,
+            (false, None) => start.seek_to_first()?,
+            (true, Some(key)) => start.seek_for_prev(key)?,
+            (true, None) => start.seek_to_last()?,
+        };
+        if let Some(prefix) = start.prefix() {
+            opposite.narrow(PrefixRange(prefix.to_vec()));
+        }
+        Ok(opposite)
+    }
+
+    /// Converts the iterator into a stream, which never blocks the polling thread.
     #[must_use]
     pub fn into_stream(self) -> DbStream {
         let pool = self.front.pool();
@@ -85,6 +121,12 @@ impl DbIterator {
     }
 
     fn step_front(&mut self) -> Option<Result<(PinnedSlice, PinnedSlice)>> {
+        if self.reversed && matches!(self.front_side, Side::Fresh(_)) {
+            match self.opposite_end() {
+                Ok(front) => self.front = front,
+                Err(error) => return self.fail(error),
+            }
+        }
         let moved = match std::mem::replace(&mut self.front_side, Side::Running) {
             Side::Done => {
                 self.front_side = Side::Done;
@@ -122,8 +164,15 @@ impl DbIterator {
         if self.back.is_none() {
             self.front_key = self.front.key().map(<[u8]>::to_vec);
         }
-        let front = &self.front;
-        let back = self.back.get_or_insert_with(|| Box::new(front.twin()));
+        let back = match self.back.take() {
+            Some(back) => back,
+            None if self.reversed => Box::new(self.front.twin()),
+            None => match self.opposite_end() {
+                Ok(back) => Box::new(back),
+                Err(error) => return self.fail(error),
+            },
+        };
+        let back = self.back.insert(back);
         let moved = match std::mem::replace(&mut self.back_side, Side::Running) {
             Side::Fresh(None) => back.seek_to_last(),
             Side::Fresh(Some(key)) => back.seek_for_prev(key),

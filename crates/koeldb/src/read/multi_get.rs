@@ -1,7 +1,8 @@
-//! Batches of point reads, answered in one owner whose memory is used again.
+//! Batches of point reads, with the results in one reusable object.
 //!
-//! Keys are visited in key order, whatever order they were given in: neighbours then find their index and data blocks
-//! in the processor's cache. Each key has its own result; what fails the call fails each key.
+//! Keys are visited in key order, whatever their given order: neighbours then find their index and
+//! data blocks in the processor's cache. Each key has its own result; an error of the whole call is
+//! the result of each key.
 
 use std::time::Duration;
 
@@ -21,23 +22,25 @@ use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 
-/// The answers of one multi-get, in the order of its keys. Reusable: a later multi-get into it reuses its memory.
+/// The results of a multi-get, in the order of its keys; a later multi-get reuses the memory.
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
     pub(super) answers: Vec<Result<Option<PinnedSlice>>>,
-    /// Working memory: the keys in key order, by index, and their look-ups, empty between multi-gets.
+    /// Scratch memory: the indexes of the keys in key order, and their lookups.
+    ///
+    /// It is empty between multi-gets.
     pub(super) order: Vec<u32>,
     pub(super) lookups: Vec<Lookup>,
 }
 
 impl PinnedSlices {
-    /// No answers.
+    /// Creates an empty object.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No answers, with room for `count`.
+    /// Creates an empty object with capacity for `count` results.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         PinnedSlices {
@@ -47,10 +50,10 @@ impl PinnedSlices {
         }
     }
 
-    /// The answer for key `index`.
+    /// The result for key `index`.
     ///
     /// # Errors
-    /// What reading this key failed with.
+    /// The error of reading this key.
     ///
     /// # Panics
     /// If `index` is not below [`PinnedSlices::len`].
@@ -58,10 +61,10 @@ impl PinnedSlices {
         borrow(&self.answers[index])
     }
 
-    /// The answer for key `index`, to keep.
+    /// An owned result for key `index`.
     ///
     /// # Errors
-    /// What reading this key failed with.
+    /// The error of reading this key.
     ///
     /// # Panics
     /// If `index` is not below [`PinnedSlices::len`].
@@ -69,7 +72,7 @@ impl PinnedSlices {
         self.answers[index].clone()
     }
 
-    /// The answers in the order of the keys.
+    /// The results in the order of the keys.
     #[must_use]
     pub fn iter(&self) -> Answers<'_> {
         Answers {
@@ -83,18 +86,18 @@ impl PinnedSlices {
         self.answers.len()
     }
 
-    /// Whether there are no answers.
+    /// Whether there are no results.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
-    /// Lets go of what is pinned; keeps the memory.
+    /// Releases all pinned values; keeps the memory.
     pub fn clear(&mut self) {
         self.answers.clear();
     }
 
-    /// The bytes of all values.
+    /// The total size of all values.
     pub(super) fn value_bytes(&self) -> u64 {
         let values = self.iter().flatten().flatten();
         values.map(|value| value.len() as u64).sum()
@@ -105,7 +108,7 @@ impl PinnedSlices {
         self.answers.resize_with(count, || Ok(None));
     }
 
-    /// Makes a look-up of each key, in key order.
+    /// Creates a lookup of each key, in key order.
     pub(super) fn begin_lookups<K: AsRef<[u8]>>(
         &mut self,
         key_order: &KeyOrder,
@@ -127,7 +130,7 @@ impl PinnedSlices {
         Ok(())
     }
 
-    /// Answers, from the look-ups, all keys that have not failed.
+    /// Stores the results of the lookups of all keys that have not failed.
     pub(super) fn finish(&mut self, operator: Option<&dyn MergeOperator>, bytes_limit: u64) {
         let mut value_bytes = 0;
         for (&index, lookup) in self.order.iter().zip(self.lookups.iter_mut()) {
@@ -156,7 +159,7 @@ fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Borrowed answers of a multi-get.
+/// Borrowed results of a multi-get.
 #[derive(Clone, Debug)]
 pub struct Answers<'a> {
     inner: std::slice::Iter<'a, Result<Option<PinnedSlice>>>,
@@ -195,7 +198,7 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
-/// A batch that waits in place for what it reads.
+/// A batch that waits in place for its reads.
 struct InPlace<'b> {
     answers: &'b mut [Result<Option<PinnedSlice>>],
     order: &'b [u32],
@@ -218,7 +221,7 @@ pub(super) fn too_much(limit: u64) -> Error {
 }
 
 impl DbInner {
-    /// Reads `keys` of one family into `values`.
+    /// Reads `keys` of one column family into `values`.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         family: &FamilyData,
@@ -264,7 +267,7 @@ impl DbInner {
                 lookups,
             } = values;
             let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
-            search_memtables_batch(super_version, lookups, options, &mut fail);
+            search_memtables_batch(self, super_version, lookups, options, &mut fail);
             if options.read_tier != ReadTier::Memtable {
                 if options.overlaps(lookups.len(), by_itself) {
                     let mut overlap =

@@ -1,7 +1,7 @@
-//! Batches of point reads as streams: each answer comes as soon as it is known.
+//! Batches of point reads as streams: each result is yielded as soon as it is known.
 //!
-//! The batch goes on as one that is awaited whole does; a poll hands out the answers of the look-ups that do not wait any
-//! more.
+//! The batch proceeds like that of an awaited multi-get; a poll yields the results of the lookups
+//! that no longer wait.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,19 +18,19 @@ use super::multi_get::{PinnedSlices, too_much};
 use crate::column_family::ColumnFamily;
 use crate::options::ReadOptions;
 
-/// The place of a key among those asked for, and its answer.
+/// The index of a key, and its result.
 type Item = (usize, Result<Option<PinnedSlice>>);
 
-/// The answers of a multi-get as a [`Stream`], each with the index of its key, in the order in which they are found. Every
-/// key is answered once.
+/// The results of a multi-get as a [`Stream`], with the indexes of their keys.
 ///
-/// It can be polled by any executor, and dropped at any moment. Of deadlines, see [`ColumnFamily::get_async_opt`];
-/// `value_size_soft_limit` counts the values that were handed out before.
+/// The order is that of completion, and every key has one result. The stream can be polled by any
+/// executor, and dropped at any time. For deadlines, see [`ColumnFamily::get_async_opt`];
+/// `value_size_soft_limit` counts the values already yielded.
 pub struct MultiGetStream {
     family: ColumnFamily,
     options: ReadOptions,
     place: Place,
-    /// What can be handed out.
+    /// Results to yield.
     ready: VecDeque<Item>,
     key_count: usize,
     value_bytes: u64,
@@ -38,26 +38,28 @@ pub struct MultiGetStream {
 }
 
 enum Place {
-    /// The keys, before anything was looked for.
+    /// The keys before the lookups start.
     Fresh(Vec<Vec<u8>>),
     Running(Box<Running>),
     Ended,
 }
 
-/// A batch of which some look-ups wait.
+/// A batch with waiting lookups.
 struct Running {
     batch: SuspendedBatch,
     values: PinnedSlices,
-    /// So many look-ups were probed when answers were taken last, and these of them waited.
+    /// The number of lookups probed, and those waiting, when results were last taken.
     probed: usize,
     waited: Vec<usize>,
-    /// Of each look-up, whether it waits; only while answers are taken.
+    /// For each lookup, whether it waits; used only while results are taken.
     waits: Vec<bool>,
 }
 
 impl Running {
-    /// Takes the answers of the look-ups that are done. It looks at those that waited before and those that were probed
-    /// since, so that a long batch is not gone through again at each poll.
+    /// Takes the results of finished lookups.
+    ///
+    /// It checks those that waited before and those probed since, so that a poll does not scan a
+    /// long batch again.
     fn take_done(&mut self, ready: &mut VecDeque<Item>) {
         let Running {
             batch,
@@ -97,7 +99,7 @@ impl MultiGetStream {
         }
     }
 
-    /// The next answer; `None` after the last. A future that is dropped has taken none.
+    /// Returns the next result; `None` after the last. A dropped future has taken none.
     #[expect(
         clippy::should_implement_trait,
         reason = "what every stream calls its next item, without a trait to import"
@@ -132,7 +134,7 @@ impl MultiGetStream {
         }
     }
 
-    /// Looks for all keys, as far as that needs no device.
+    /// Searches for all keys as far as no device is needed.
     fn begin(&mut self, keys: &[Vec<u8>]) {
         let inner = self.family.inner();
         self.begun = inner.measures().then(|| inner.clock.now());
@@ -157,7 +159,7 @@ impl MultiGetStream {
         self.place = Place::Ended;
     }
 
-    /// An answer that is handed out, unless the values before it were too large.
+    /// Returns a result, or an error if the previous values were too large.
     fn limited(&mut self, (index, answer): Item) -> Item {
         let limit = self.options.value_size_soft_limit;
         let answer = match answer {

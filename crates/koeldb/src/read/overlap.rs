@@ -1,13 +1,15 @@
-//! A batch of point reads whose device reads are under way together.
+//! A batch of point reads with concurrent device reads.
 //!
-//! The batch goes through the runs as one that waits in place does, but over a source that does not wait: a look-up that
-//! misses a block leaves the batch, and the others go on. What was missed is read together, whatever files and levels it
-//! lies in. A look-up whose block has arrived goes on alone, from the run it left the batch at, as soon as half of what is
-//! under way is there or a moment is over ([`Gather::settle_some`]); what it misses then is begun at once.
-//! So a look-up visits runs strictly newest first, one after the other, and nothing it finds can be older than what it could
-//! not read: a block that fails ends the look-up that needed it.
+//! The batch visits the runs like one that waits in place, but with a source that does not wait: a
+//! lookup that misses a block leaves the batch, and the others continue. The missing blocks are
+//! read together, whatever their files and levels. A lookup whose block has arrived resumes alone,
+//! from the run where it left the batch, as soon as half of the reads in flight are complete or a
+//! moment has passed ([`Gather::settle_some`]); reads of blocks that it then misses start
+//! immediately. So a lookup visits runs strictly from newest to oldest, and cannot find anything
+//! older than what it could not read: a failed block ends the lookup that needed it.
 //!
-//! As long as nothing is missed, nothing here is touched. A point read whose time is limited is a batch of one.
+//! Without a missing block, nothing of this is used. A point read with a time limit is a batch of
+//! one.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -23,40 +25,40 @@ use crate::inner::DbInner;
 use crate::options::ReadOptions;
 use crate::super_version::SuperVersion;
 
-/// So many look-ups are probed before what they miss is begun.
+/// The number of lookups probed before reads of missing blocks start.
 pub(super) const WINDOW: usize = 128;
 
-/// From so many missed blocks on, a batch lets go of them before it begins more.
+/// The number of missing blocks at which a batch releases them before starting more reads.
 pub(super) const NEEDS_MAX: usize = 1024;
 
-/// A look-up that waits for a block.
+/// A lookup that waits for a block.
 struct Wait {
     index: usize,
     need: NeedId,
-    /// How many reads there were, each begun for what the one before had found, this one included.
+    /// The number of dependent reads so far, including this one.
     rounds: u64,
 }
 
-/// A batch of look-ups in key order, and where the answers of those that fail go.
+/// A batch of lookups in key order, and the destination of errors.
 pub(super) struct Overlap<'b> {
     db: &'b DbInner,
     super_version: &'b SuperVersion,
     options: &'b ReadOptions,
     answers: &'b mut [Result<Option<PinnedSlice>>],
-    /// Of each look-up, the place of its answer.
+    /// For each lookup, the index of its result.
     order: &'b [u32],
-    /// When the batch must be done, on the database's clock.
+    /// The deadline of the batch, on the clock of the database.
     deadline: Option<Duration>,
     runs_above: usize,
-    /// The index of the first look-up of the window.
+    /// The index of the first lookup of the window.
     first: usize,
     waits: Vec<Wait>,
     gather: Option<Gather<Box<dyn ReadDriver>>>,
-    /// How many reads had to be made one after the other.
+    /// The number of dependent rounds of reads.
     rounds: u64,
-    /// How many were begun together, each time.
+    /// The number of reads started in each round.
     begun: Vec<u64>,
-    /// A bit for each level that a block was missed on.
+    /// A bit for each level on which a block was missing.
     levels: u64,
 }
 
@@ -86,7 +88,7 @@ impl<'b> Overlap<'b> {
         }
     }
 
-    /// Searches the tables for all look-ups.
+    /// Searches the tables for all lookups.
     pub(super) fn search(&mut self, lookups: &mut [Lookup]) {
         let mut source = ProbeSource::new(self.options.block_read_options());
         for first in (0..lookups.len()).step_by(WINDOW) {
@@ -114,8 +116,9 @@ impl<'b> Overlap<'b> {
         }
     }
 
-    /// Lets all look-ups that wait go on until none waits any more. `lookups` are those from index `first` on; no run
-    /// outside of `runs` is searched.
+    /// Resumes all waiting lookups until none waits.
+    ///
+    /// `lookups` are those from index `first`; only `runs` are searched.
     #[cold]
     fn settle(
         &mut self,
@@ -125,7 +128,7 @@ impl<'b> Overlap<'b> {
         runs: Range<usize>,
     ) {
         self.note_levels(lookups, first);
-        // The rounds of each need: what the probe has missed is of the first.
+        // The round of each need: those of the probe are of the first.
         let mut rounds_of = vec![1; source.needs().len()];
         let mut most_rounds = 0;
         while !self.waits.is_empty() {
@@ -162,11 +165,11 @@ impl<'b> Overlap<'b> {
         self.rounds += most_rounds;
     }
 
-    /// Begins to read what was missed, and returns when some of it has arrived.
+    /// Starts to read missing blocks, and returns when some have arrived.
     fn read_some(&mut self, source: &mut ProbeSource) {
         let is_idle = self.gather.as_ref().is_none_or(Gather::is_idle);
         if is_idle && self.deadline.is_none() && self.options.io_timeout.is_none() {
-            // Nothing to overlap with.
+            // There is nothing to overlap with.
             if let Some(only) = source.needs_mut().take_only_wanted() {
                 return source.read_in_place(only);
             }
@@ -178,7 +181,7 @@ impl<'b> Overlap<'b> {
         }
     }
 
-    /// Begins to read what was missed.
+    /// Starts to read missing blocks.
     fn begin(&mut self, source: &mut ProbeSource) {
         if !source.needs().has_wanted() {
             return;
@@ -186,7 +189,7 @@ impl<'b> Overlap<'b> {
         let reads = &self.db.async_reads;
         let io_timeout = self.options.io_timeout;
         let gather = self.gather.get_or_insert_with(|| {
-            // Reads that are given up outlive the call.
+            // Abandoned reads outlive the call.
             let driver: Box<dyn ReadDriver> = if self.deadline.is_some() || io_timeout.is_some() {
                 Box::new(reads.shared())
             } else {
@@ -208,7 +211,7 @@ impl<'b> Overlap<'b> {
             .is_some_and(|deadline| self.db.async_reads.clock().now() >= deadline)
     }
 
-    /// Fails all look-ups that wait, for the deadline has passed.
+    /// Fails all waiting lookups, after the deadline.
     fn give_up(&mut self) {
         if let Some(gather) = &mut self.gather {
             gather.abandon();
@@ -230,7 +233,7 @@ impl<'b> Overlap<'b> {
         }
     }
 
-    /// Counts what was read as the reads of a multi-get.
+    /// Records the statistics of the reads of a multi-get.
     pub(super) fn note(&self) {
         if self.rounds == 0 {
             return;
@@ -271,7 +274,7 @@ impl Batch<ProbeSource> for Overlap<'_> {
         }
     }
 
-    /// Where only one level is read at a time, nobody goes on to the next before all have been through this one.
+    /// If only one level is read at a time, all lookups finish it before the next.
     fn run_searched(
         &mut self,
         run: usize,

@@ -1,12 +1,15 @@
-//! From internal entries to what a user sees: of each user key the newest visible version, merged where it must be.
+//! Converts internal entries to user entries: the newest visible version of each key, merged.
 //!
-//! Going forward the inner cursor stands on the entry yielded, unless that was merged; then, and always when going
-//! back, key and value are the scan's own and the inner cursor stands next to the key's entries, on the far side in
-//! the direction of travel. Turning round repositions the inner cursor by the key.
+//! Forward, the inner cursor is positioned on the yielded entry, unless that was merged; otherwise,
+//! and always backward, the scan owns key and value, and the inner cursor is next to the entries of
+//! the key, on the far side in the direction of travel. A change of direction repositions the inner
+//! cursor by the key.
 
 use std::sync::Arc;
 
+use koeldb_base::entity::default_column;
 use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
+use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{MergeOperator, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
@@ -16,28 +19,28 @@ use koeldb_table::block_based::ahead::ScanLimits;
 use super::bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
 
-/// Versions of one key stepped over before the rest is skipped by a seek.
+/// The number of versions of one key stepped over before a seek skips the rest.
 const SKIPS_BEFORE_SEEK: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Nowhere.
+    /// No position.
     Nowhere,
-    /// The inner cursor stands on the entry.
+    /// The inner cursor is positioned on the entry.
     Inner,
-    /// The entry is the scan's own; the inner cursor stands behind the key.
+    /// The scan owns the entry; the inner cursor is after the key.
     OwnedForward,
-    /// The entry is the scan's own; the inner cursor stands before the key.
+    /// The scan owns the entry; the inner cursor is before the key.
     OwnedBackward,
 }
 
-/// What a scan sees, fixed for its life.
+/// The state and the limits that a scan reads, constant for its life.
 pub(crate) struct View {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
     pub(crate) tombstones: Vec<Arc<FragmentedTombstones>>,
-    /// Set to end a scan where the prefix changes.
+    /// Set to end a scan when the prefix changes.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
 }
 
@@ -52,19 +55,19 @@ impl View {
     }
 }
 
-/// A scan over the merged entries of a family.
+/// A scan of the merged entries of a column family.
 pub(crate) struct Scan<C> {
     inner: C,
     view: View,
     bounds: KeyBounds,
     at: At,
-    /// The user key under way.
+    /// The current user key.
     key: Vec<u8>,
-    /// The value, where it is the scan's own.
+    /// The value, if the scan owns it.
     value: Vec<u8>,
     target: Vec<u8>,
     prefix: Option<Vec<u8>>,
-    /// What the scan may see, for those who read ahead of it: the bounds, and the prefix.
+    /// The visible range, for readahead: the bounds and the prefix.
     limits: Arc<ScanLimits>,
 }
 
@@ -93,7 +96,7 @@ impl<C: Cursor> Scan<C> {
         self.limit();
     }
 
-    /// Says what can be seen from here on.
+    /// Publishes the visible range from the current position.
     fn limit(&self) {
         let order = &self.view.order;
         let prefix = self.prefix.as_ref();
@@ -146,55 +149,89 @@ impl<C: Cursor> Scan<C> {
         }
     }
 
-    pub(crate) fn seek_to_first(&mut self) -> Step<C> {
-        self.at = At::Nowhere;
-        self.start_prefix(None);
+    /// The prefix that the scan stays in.
+    pub(crate) fn prefix(&self) -> Option<&[u8]> {
+        self.prefix.as_deref()
+    }
+
+    /// Moves the inner cursor to the first entry within the bounds.
+    fn place_first(&mut self) -> Step<C> {
         match &self.bounds.lower {
-            Bound::Unbounded => self.inner.seek_to_first()?,
+            Bound::Unbounded => self.inner.seek_to_first(),
             Bound::Included(lower) | Bound::Excluded(lower) => {
                 encode_into(&mut self.target, lower, MAX_SEQNO, ValueType::FOR_SEEK);
-                self.inner.seek(&self.target)?;
+                self.inner.seek(&self.target)
             }
         }
-        self.settle_forward(false)
+    }
+
+    /// Moves the inner cursor to the last entry within the bounds.
+    fn place_last(&mut self) -> Step<C> {
+        match &self.bounds.upper {
+            Bound::Unbounded => self.inner.seek_to_last(),
+            Bound::Included(upper) => {
+                encode_into(&mut self.target, upper, 0, ValueType::Deletion);
+                self.inner.seek_for_prev(&self.target)
+            }
+            Bound::Excluded(upper) => {
+                encode_into(&mut self.target, upper, MAX_SEQNO, ValueType::FOR_SEEK);
+                self.inner.seek_for_prev(&self.target)
+            }
+        }
+    }
+
+    /// Stays in the prefix of the entry that the scan arrived at, if it stays in none yet.
+    fn keep_prefix(&mut self) {
+        if self.prefix.is_none() && self.view.prefix_extractor.is_some() && self.valid() {
+            let key = std::mem::take(&mut self.key);
+            self.start_prefix(Some(&key));
+            self.key = key;
+        }
+    }
+
+    /// As in RocksDB, a lower bound counts as the key sought.
+    pub(crate) fn seek_to_first(&mut self) -> Step<C> {
+        self.at = At::Nowhere;
+        match self.bounds.lower.clone() {
+            Bound::Unbounded => self.start_prefix(None),
+            Bound::Included(lower) | Bound::Excluded(lower) => self.start_prefix(Some(&lower)),
+        }
+        self.place_first()?;
+        self.settle_forward(false)?;
+        self.keep_prefix();
+        Ok(())
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Step<C> {
-        if self.bounds.is_before(&self.view.order, key) {
-            return self.seek_to_first();
-        }
         self.at = At::Nowhere;
         self.start_prefix(Some(key));
-        encode_into(&mut self.target, key, self.view.seqno, ValueType::FOR_SEEK);
-        self.inner.seek(&self.target)?;
+        if self.bounds.is_before(&self.view.order, key) {
+            self.place_first()?;
+        } else {
+            encode_into(&mut self.target, key, self.view.seqno, ValueType::FOR_SEEK);
+            self.inner.seek(&self.target)?;
+        }
         self.settle_forward(false)
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Step<C> {
         self.at = At::Nowhere;
         self.start_prefix(None);
-        match &self.bounds.upper {
-            Bound::Unbounded => self.inner.seek_to_last()?,
-            Bound::Included(upper) => {
-                encode_into(&mut self.target, upper, 0, ValueType::Deletion);
-                self.inner.seek_for_prev(&self.target)?;
-            }
-            Bound::Excluded(upper) => {
-                encode_into(&mut self.target, upper, MAX_SEQNO, ValueType::FOR_SEEK);
-                self.inner.seek_for_prev(&self.target)?;
-            }
-        }
-        self.settle_backward()
+        self.place_last()?;
+        self.settle_backward()?;
+        self.keep_prefix();
+        Ok(())
     }
 
     pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Step<C> {
-        if self.bounds.is_behind(&self.view.order, key) {
-            return self.seek_to_last();
-        }
         self.at = At::Nowhere;
         self.start_prefix(Some(key));
-        encode_into(&mut self.target, key, 0, ValueType::Deletion);
-        self.inner.seek_for_prev(&self.target)?;
+        if self.bounds.is_behind(&self.view.order, key) {
+            self.place_last()?;
+        } else {
+            encode_into(&mut self.target, key, 0, ValueType::Deletion);
+            self.inner.seek_for_prev(&self.target)?;
+        }
         self.settle_backward()
     }
 
@@ -229,24 +266,26 @@ impl<C: Cursor> Scan<C> {
         self.settle_backward()
     }
 
-    /// Goes on to the first visible entry at or behind the inner cursor; with `skipping`, of another key than
-    /// the one under way.
+    /// Advances to the first visible entry at or after the inner cursor.
+    ///
+    /// With `skipping`, its key must differ from the current one.
     #[inline]
     fn settle_forward(&mut self, mut skipping: bool) -> Step<C> {
         let mut skips = 0;
         while self.inner.valid() {
+            let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
-            if self.bounds.is_behind(&self.view.order, entry.user_key) {
+            if self.bounds.is_behind(order, entry.user_key) {
                 return Ok(());
             }
-            if skipping && entry.user_key == self.key.as_slice() {
+            if skipping && order.equal(entry.user_key, &self.key) {
                 skips += 1;
                 if skips > SKIPS_BEFORE_SEEK {
-                    // Behind every version of the key.
+                    // The position after every version of the key.
                     encode_into(&mut self.target, &self.key, 0, ValueType::Deletion);
                     self.inner.seek(&self.target)?;
                     skips = 0;
-                    if self.inner.valid() && user_key(self.inner.key()) == self.key.as_slice() {
+                    if self.inner.valid() && order.equal(user_key(self.inner.key()), &self.key) {
                         self.inner.next()?;
                     }
                 } else {
@@ -255,7 +294,7 @@ impl<C: Cursor> Scan<C> {
                 continue;
             }
             if entry.seqno > self.view.seqno {
-                let is_same_key = skips > 0 && !skipping && entry.user_key == self.key.as_slice();
+                let is_same_key = skips > 0 && !skipping && order.equal(entry.user_key, &self.key);
                 if is_same_key && skips > SKIPS_BEFORE_SEEK {
                     encode_into(
                         &mut self.target,
@@ -307,13 +346,14 @@ impl<C: Cursor> Scan<C> {
         Ok(())
     }
 
-    /// Combines the operands from the inner cursor on with the value beneath them.
+    /// Merges the operands from the inner cursor with the value below them.
     fn merge_forward(&mut self) -> Step<C> {
         let mut operands: Vec<Vec<u8>> = Vec::new();
         let mut base = None;
         while self.inner.valid() {
+            let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
-            if entry.user_key != self.key.as_slice() {
+            if !order.equal(entry.user_key, &self.key) {
                 break;
             }
             if entry.value_type.is_deletion()
@@ -340,7 +380,7 @@ impl<C: Cursor> Scan<C> {
         Ok(())
     }
 
-    /// Goes back to the last key with a visible value at or before the inner cursor.
+    /// Moves back to the last key with a visible value at or before the inner cursor.
     fn settle_backward(&mut self) -> Step<C> {
         while self.inner.valid() {
             self.key.clear();
@@ -356,16 +396,22 @@ impl<C: Cursor> Scan<C> {
         Ok(())
     }
 
-    /// Walks back over all versions of the key, oldest first, and keeps what the newest visible ones make.
+    /// Steps back over all versions of the key, oldest first, and computes its newest value.
     fn collect_backward(&mut self) -> Result<bool, Fault<C::Suspend>> {
         let mut has_base = false;
         let mut oldest_first: Vec<Vec<u8>> = Vec::new();
         while self.inner.valid() {
+            let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
-            if entry.user_key != self.key.as_slice() {
+            if !order.equal(entry.user_key, &self.key) {
                 break;
             }
             if entry.seqno <= self.view.seqno {
+                if !order.equal_keys_have_equal_bytes() {
+                    // The key as it was written last.
+                    self.key.clear();
+                    self.key.extend_from_slice(entry.user_key);
+                }
                 if entry.value_type.is_deletion()
                     || self.view.is_range_deleted(entry.user_key, entry.seqno)
                 {
@@ -401,20 +447,13 @@ impl<C: Cursor> Scan<C> {
     }
 }
 
-/// The value a reader sees of an entry that has one.
+/// Returns the user value of an entry that has one.
 fn plain_value(value_type: ValueType, value: &PinnedSlice) -> Result<Vec<u8>, Error> {
     match value_type {
         ValueType::Value => Ok(value.to_vec()),
-        ValueType::WideColumnEntity => Ok(koeldb_base::lookup::default_column(value)?.to_vec()),
-        ValueType::ValuePreferredSeqno => match value.split_last_chunk::<8>() {
-            Some((value, _)) => Ok(value.to_vec()),
-            None => Err(Error::corruption(
-                "value with a preferred sequence number is shorter than 8 bytes",
-            )),
-        },
-        ValueType::BlobIndex => Err(Error::not_supported(
-            "the value lives in a blob file, which this release does not read",
-        )),
+        ValueType::WideColumnEntity => Ok(default_column(value)?.to_vec()),
+        ValueType::ValuePreferredSeqno => Ok(without_preferred_seqno(value)?.to_vec()),
+        ValueType::BlobIndex => Err(blob_not_supported()),
         _ => Err(Error::corruption(format!(
             "entry of type {value_type:?} among values"
         ))),

@@ -1,11 +1,12 @@
 //! Scans as streams.
 //!
-//! The cursor of a stream is stepped on a background thread of the environment, for a chunk of entries at a time: a scan
-//! may wait for devices, open tables and run merge operators, and none of that belongs on a thread that polls. A poll
-//! hands out what has arrived, or asks for the next chunk and waits to be woken.
+//! The cursor of a stream runs on a background thread of the environment, for a chunk of entries at
+//! a time: a scan may wait for devices, open tables and run merge operators, which must not block a
+//! polling thread. A poll yields entries that have arrived, or requests the next chunk and waits
+//! for a wake-up.
 //!
-//! The cursor is either with the stream or on its way. A stream that is dropped meanwhile leaves a note; the thread finds
-//! it after the entry it is at, and drops the cursor.
+//! The cursor is either in the stream or in use by the thread. A stream that is dropped in the
+//! meantime sets a flag; the thread sees it after the current entry, and drops the cursor.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,13 +22,13 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, PinnedSlice, Result};
 
 use super::iterator::DbIterator;
-use crate::env::{JobPriority, Pool};
+use crate::env::Pool;
 
-/// The first chunk; each further one is twice as large, up to the last.
+/// The size of the first chunk; each further one is twice as large, up to the maximum.
 const FIRST_CHUNK: usize = 16;
 const LAST_CHUNK: usize = 256;
 
-/// A chunk of larger entries ends before.
+/// The size in bytes at which a chunk of large entries ends.
 const CHUNK_BYTES: usize = 256 << 10;
 
 type Item = Result<(PinnedSlice, PinnedSlice)>;
@@ -84,21 +85,21 @@ type Item = Result<(PinnedSlice, PinnedSlice)>;
 /// # }
 /// ```
 pub struct DbStream {
-    /// What has arrived.
+    /// Entries that have arrived.
     ready: VecDeque<Item>,
     place: Place,
     chunk: usize,
     pool: Pool,
 }
 
-/// Where the cursor is.
+/// The location of the cursor.
 enum Place {
     Here(Box<DbIterator>),
     OnItsWay(Arc<Mutex<Errand>>),
     Ended,
 }
 
-/// A chunk that is being made.
+/// A chunk that is being read.
 #[derive(Default)]
 struct Errand {
     made: Option<Chunk>,
@@ -108,7 +109,7 @@ struct Errand {
 
 struct Chunk {
     items: VecDeque<Item>,
-    /// Gone when the range is at its end.
+    /// `None` at the end of the range.
     rest: Option<Box<DbIterator>>,
 }
 
@@ -122,7 +123,7 @@ impl DbStream {
         }
     }
 
-    /// The next entry; `None` at the end. A future that is dropped has taken no entry.
+    /// Returns the next entry; `None` at the end. A dropped future has taken no entry.
     #[expect(
         clippy::should_implement_trait,
         reason = "what every stream calls its next item, without a trait to import"
@@ -131,8 +132,9 @@ impl DbStream {
         poll_fn(|context| self.poll(context))
     }
 
-    /// The next entries, at most `max`: those that have arrived, or at least one; none at the end. A future that is
-    /// dropped has taken no entry.
+    /// Returns the next entries, at most `max`: those that have arrived, or at least one.
+    ///
+    /// At the end there are none. A dropped future has taken no entry.
     pub fn next_chunk(
         &mut self,
         max: usize,
@@ -145,7 +147,7 @@ impl DbStream {
                 return Poll::Ready(Ok(Vec::new()));
             };
             let mut entries = vec![first?];
-            // An error among those that have arrived is told by the next call.
+            // The next call returns an error that has already arrived.
             while entries.len() < max
                 && let Some(Ok(_)) = self.ready.front()
                 && let Some(item) = self.ready.pop_front()
@@ -198,12 +200,8 @@ impl DbStream {
             });
             deliver(&errand, chunk);
         };
-        if self.pool.is_stepped() {
-            // There is no other thread, and nobody who waits to lend one.
-            job();
-        } else {
-            self.pool.submit(JobPriority::High, job);
-        }
+        // No thread that could run the job waits for the chunk.
+        self.pool.submit_or_run(job);
     }
 }
 
@@ -213,7 +211,7 @@ fn panicked() -> Error {
         .with_detail(ErrorDetail::PluginPanicked)
 }
 
-/// Makes a chunk of at most `count` entries. If the stream is gone, there is nobody to make it for.
+/// Reads a chunk of at most `count` entries, unless the stream was dropped.
 fn make_chunk(errand: &Mutex<Errand>, mut iterator: Box<DbIterator>, count: usize) -> Chunk {
     let mut items = VecDeque::with_capacity(count);
     let mut bytes = 0;

@@ -1,6 +1,7 @@
-//! Which families there are, and which tables each has.
+//! Determines the column families and their tables.
 //!
-//! Logs name families by id alone, so a family keeps the id that its tables or the MANIFESTs know it by.
+//! Logs name column families only by id, so a column family keeps the id in its tables or the
+//! MANIFESTs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use super::RepairReport;
 use super::history::{History, PastFamily};
 use super::logs::Logs;
 use super::lost::LostFiles;
+use super::merge::Merger;
+use super::order::{self, Arrangement};
 use super::tables::FoundTable;
 use crate::options::Options;
 
@@ -23,18 +26,22 @@ struct Family {
     name: String,
     order: KeyOrder,
     tables: Vec<FoundTable>,
-    /// Logs before this one hold nothing of it, as a MANIFEST says that can be believed.
+    /// The levels and order of the tables, once determined.
+    arrangement: Arrangement,
+    /// All entries up to this one are in tables.
+    flushed: SeqNo,
+    /// The first log with data of the column family, according to a reliable MANIFEST.
     log_number: FileNumber,
 }
 
-/// The families of the repaired database, by id.
+/// The column families of the repaired database, by id.
 pub(super) struct Families {
     families: BTreeMap<u32, Family>,
     level_count: usize,
 }
 
 impl Families {
-    /// Gives every table to its family; those that belong to none are lost.
+    /// Assigns every table to its column family; tables without one are lost.
     pub(super) fn from_evidence(
         found: Vec<FoundTable>,
         history: &History,
@@ -59,13 +66,14 @@ impl Families {
             }
         }
         let mut tables = found;
-        // The youngest family first: of those with one name, it has it.
+        // Newest column family first: of several with one name, it gets the name.
         tables.sort_by_key(|table| std::cmp::Reverse((table.family, table.file.number)));
         for mut table in tables {
             if let Some(recorded) = history.tables.get(&table.file.number)
                 && recorded.bytes == table.file.bytes
             {
-                table.file = recorded.with_epoch(0);
+                table.file = recorded.with_epoch(recorded.epoch);
+                table.is_recorded = true;
             }
             match families.family_of(&table, history, logs) {
                 Ok(id) => {
@@ -73,6 +81,8 @@ impl Families {
                         name: table.family_name.clone(),
                         order: table.order.clone(),
                         tables: Vec::new(),
+                        arrangement: Arrangement::default(),
+                        flushed: 0,
                         log_number: 0,
                     });
                     family.tables.push(table);
@@ -93,12 +103,14 @@ impl Families {
             name,
             order: order.clone(),
             tables: Vec::new(),
+            arrangement: Arrangement::default(),
+            flushed: 0,
             log_number: 0,
         };
         self.families.insert(id, family);
     }
 
-    /// The id of the family of `table`, which may be a new one; else why there is none.
+    /// Returns the id of the column family of `table`, which may be new, or why there is none.
     fn family_of(
         &self,
         table: &FoundTable,
@@ -141,7 +153,7 @@ impl Families {
         }
     }
 
-    /// Families that logs have entries of and that are not among these.
+    /// Returns the column families that are known only from logs.
     pub(super) fn unknown_in(&self, logs: &Logs, history: &History) -> Vec<u32> {
         let unknown: BTreeSet<u32> = logs
             .families()
@@ -150,7 +162,37 @@ impl Families {
         unknown.into_iter().collect()
     }
 
-    /// Adds the families to the state that the MANIFEST begins with.
+    /// Determines the levels of all tables; tables of uncertain order are merged and set aside.
+    pub(super) fn arrange(
+        &mut self,
+        history: &History,
+        merger: &Merger<'_>,
+        lost: &mut LostFiles<'_>,
+    ) -> Result<()> {
+        for (&id, family) in &mut self.families {
+            family.flushed = family.flushed();
+            let mut levels = match history.families.get(&id) {
+                Some(past) => past.live.clone(),
+                None => BTreeMap::new(),
+            };
+            if levels.values().any(|&level| level >= self.level_count) {
+                // The options have too few levels.
+                levels.clear();
+            }
+            let (order, name) = (&family.order, family.name.as_str());
+            let tables = std::mem::take(&mut family.tables);
+            family.arrangement = order::arrange(order, tables, &levels, |tangled| {
+                let merged = merger.merge(order, (id, name), &tangled)?;
+                for table in tangled {
+                    lost.set_aside(&table.path, "its entries were merged into a new table")?;
+                }
+                Ok(merged)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the column families to the initial state of the MANIFEST.
     pub(super) fn describe(
         self,
         snapshot: &mut ManifestSnapshot,
@@ -161,29 +203,31 @@ impl Families {
         for id in self.families.keys().copied().chain(logs.families()) {
             snapshot.max_column_family = snapshot.max_column_family.max(id);
         }
-        for (id, mut family) in self.families {
-            // Newer tables have larger sequence numbers: in that order they get their places on level 0.
-            family
-                .tables
-                .sort_by_key(|table| (table.file.largest_seqno, table.file.number));
-            let flushed = family.flushed();
-            let mut files: Vec<Arc<FileMeta>> = Vec::new();
-            for (table, epoch) in family.tables.iter().zip(1..) {
+        for (id, family) in self.families {
+            let mut levels = vec![Level::default(); self.level_count];
+            for ((level, table), epoch) in family.arrangement.oldest_first().zip(1..) {
                 snapshot.last_seqno = snapshot.last_seqno.max(table.file.largest_seqno);
                 report.tables.push(table.file.number);
                 report.entries += table.entries;
-                files.push(Arc::new(table.file.with_epoch(epoch)));
+                levels[level]
+                    .files
+                    .push(Arc::new(table.file.with_epoch(epoch)));
             }
-            // Level 0 lists the newest first.
-            files.reverse();
-            let mut levels = vec![Level::default(); self.level_count];
-            levels[0].files = files;
+            // Level 0 lists the newest first, deeper levels are in key order.
+            levels[0].files.reverse();
+            for level in &mut levels[1..] {
+                let by_key = |file: &Arc<FileMeta>, other: &Arc<FileMeta>| {
+                    let order = &family.order;
+                    order.compare_internal(&file.smallest, &other.smallest)
+                };
+                level.files.sort_by(by_key);
+            }
             report.families.push(family.name.clone());
             snapshot.families.push(FamilySnapshot {
                 id,
                 name: family.name,
                 log_number: logs
-                    .first_needed(id, flushed, behind_all_logs)
+                    .first_needed(id, family.flushed, behind_all_logs)
                     .max(family.log_number),
                 version: Arc::new(Version::new(family.order, levels)),
             });
@@ -202,12 +246,14 @@ impl Family {
             .unwrap_or(0)
     }
 
-    /// Uses what a MANIFEST says of the family. If all tables it ends with are there, those that had left the tree
-    /// before are superfluous, and the logs before its own too; if not, they may be all there is.
+    /// Uses the last state of the column family in a MANIFEST.
+    ///
+    /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
+    /// logs before its log number; otherwise they may hold the only copy.
     fn believe(&mut self, past: &PastFamily, lost: &mut LostFiles<'_>) -> Result<()> {
         let there: BTreeSet<FileNumber> =
             self.tables.iter().map(|table| table.file.number).collect();
-        if !past.live.is_subset(&there) {
+        if !past.live.keys().all(|table| there.contains(table)) {
             return Ok(());
         }
         self.log_number = past.log_number;
@@ -222,7 +268,7 @@ impl Family {
     }
 }
 
-/// The order a MANIFEST names, if it is one of ours or that of the options.
+/// Returns the order named by a MANIFEST, if built in or set in the options.
 fn known_order(past: &PastFamily, options: &Options) -> Option<KeyOrder> {
     let name = past.comparator.as_deref()?;
     if options.cf.comparator.name() == name {

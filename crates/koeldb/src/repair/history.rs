@@ -1,7 +1,8 @@
-//! What old MANIFESTs tell, as far as they can be read.
+//! The contents of old MANIFESTs, as far as they are readable.
 //!
-//! They are read in order. What a damaged end hides is unknown, so nothing here says what is: only what was at some
-//! time. Ids and file numbers are never used again, so names, dropped families and removed tables stay true.
+//! They are read in order. The contents of a damaged end are unknown, so this is not the current
+//! state but a former one. Ids and file numbers are never reused, so names, dropped column families
+//! and removed tables remain valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,23 +16,24 @@ use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_lsm::version::edit::FamilyChange;
 
-/// A family as it was when the MANIFEST breaks off.
+/// A column family at the end of the readable MANIFEST.
 #[derive(Debug, Default)]
 pub(super) struct PastFamily {
     pub(super) name: Option<String>,
     pub(super) comparator: Option<String>,
     pub(super) log_number: FileNumber,
-    pub(super) live: BTreeSet<FileNumber>,
+    /// Its tables and their levels.
+    pub(super) live: BTreeMap<FileNumber, usize>,
     /// Tables that left the tree.
     removed: BTreeSet<FileNumber>,
 }
 
-/// All that the MANIFESTs of a directory tell.
+/// The contents of all MANIFESTs of a directory.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) families: BTreeMap<u32, PastFamily>,
     pub(super) dropped: BTreeSet<u32>,
-    /// Tables as they were recorded.
+    /// Tables as recorded.
     pub(super) tables: BTreeMap<FileNumber, Arc<FileMeta>>,
     pub(super) db_id: Option<String>,
     pub(super) max_column_family: u32,
@@ -43,7 +45,7 @@ impl History {
     pub(super) fn read(fs: &dyn FileSystem, path: &Path, manifests: &[FileNumber]) -> Self {
         let mut history = History::default();
         for &number in manifests {
-            // One that cannot be opened, or breaks off, tells nothing more; that is why there is a repair.
+            // An unreadable or truncated MANIFEST is expected in a repair.
             let Ok(mut reader) = ManifestReader::open(fs, path, number) else {
                 continue;
             };
@@ -76,7 +78,7 @@ impl History {
         }
         if let Some(comparator) = &edit.comparator {
             family.comparator = Some(comparator.clone());
-            // So a MANIFEST begins with a family: its tables follow.
+            // A MANIFEST begins a column family with this edit: its tables follow.
             family.live.clear();
         }
         family.log_number = family.log_number.max(edit.log_number.unwrap_or(0));
@@ -84,8 +86,8 @@ impl History {
             family.live.remove(number);
             family.removed.insert(*number);
         }
-        for (_, file) in &edit.added_files {
-            family.live.insert(file.number);
+        for (level, file) in &edit.added_files {
+            family.live.insert(file.number, *level);
             family.removed.remove(&file.number);
             self.tables.insert(file.number, Arc::clone(file));
         }

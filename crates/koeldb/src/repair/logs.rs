@@ -1,7 +1,8 @@
-//! What logs hold: for each family the last sequence number, which tells how much of them the tables have.
+//! The contents of logs: the last sequence number of each column family.
 //!
-//! A memtable gets a log of its own for each family: a log's entries of one family went into tables together or not
-//! at all. So a family needs the logs from the first one on whose entries its tables do not have.
+//! It shows which logs the tables already contain. Each column family starts a new memtable with a
+//! new log: the entries of one column family in a log went into tables together or not at all. So a
+//! column family needs the logs from the first one whose entries are not in its tables.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,9 +17,9 @@ use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
 #[derive(Debug, Default)]
 struct Log {
     number: FileNumber,
-    /// The last sequence number of each family.
+    /// The last sequence number of each column family.
     last: BTreeMap<u32, SeqNo>,
-    /// There may be more in it.
+    /// The log may have more entries.
     is_damaged: bool,
 }
 
@@ -40,7 +41,9 @@ impl Logs {
         Ok(Logs { logs })
     }
 
-    /// The first log that a family needs whose tables hold everything up to `flushed`; `behind_all` if it needs none.
+    /// Returns the first log needed by a column family whose tables contain all up to `flushed`.
+    ///
+    /// Returns `behind_all` if it needs none.
     pub(super) fn first_needed(
         &self,
         family: u32,
@@ -68,12 +71,12 @@ impl Logs {
             .collect()
     }
 
-    /// All families that have entries.
+    /// Returns all column families that have entries.
     pub(super) fn families(&self) -> impl Iterator<Item = u32> {
         self.logs.iter().flat_map(|log| log.last.keys().copied())
     }
 
-    /// The logs that have entries of one of these families.
+    /// Returns the logs with entries of one of these column families.
     pub(super) fn with_any_of(&self, families: &[u32]) -> Vec<FileNumber> {
         let has_any = |log: &&Log| families.iter().any(|family| log.last.contains_key(family));
         self.logs

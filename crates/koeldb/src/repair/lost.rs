@@ -1,6 +1,7 @@
 //! The directory `lost`, for files that a repair cannot use.
 //!
-//! Before the repaired MANIFEST is in force such a file has both names, after it only that in `lost`.
+//! Until the repaired MANIFEST is current such a file has both names, afterwards only that in
+//! `lost`.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -9,20 +10,20 @@ use koeldb_base::Result;
 use koeldb_fs::FileSystem;
 use koeldb_fs::small_file::{create_dir_durably, second_name};
 
-/// The directory for what cannot be used of the database at `path`.
+/// Returns the directory for unusable files of the database at `path`.
 pub(super) fn directory(path: &Path) -> PathBuf {
     path.join("lost")
 }
 
-/// A file on its way to `lost`.
+/// A file that is being moved to `lost`.
 struct Aside {
     file: PathBuf,
     target: PathBuf,
-    /// Whether it has its second name; some file systems know no second names.
+    /// Whether it has its second name; some file systems do not support hard links.
     is_linked: bool,
 }
 
-/// The files that cannot be used.
+/// The unusable files.
 pub(super) struct LostFiles<'a> {
     fs: &'a dyn FileSystem,
     path: &'a Path,
@@ -40,7 +41,7 @@ impl<'a> LostFiles<'a> {
         }
     }
 
-    /// Gives `file` a second name in `lost`; the first one goes at the end.
+    /// Gives `file` a second name in `lost`; the first one is removed at the end.
     pub(super) fn set_aside(&mut self, file: &Path, why: impl Display) -> Result<()> {
         let lost = directory(self.path);
         create_dir_durably(self.fs, &lost)?;
@@ -63,7 +64,7 @@ impl<'a> LostFiles<'a> {
         self.fs.sync_dir(&directory(self.path))
     }
 
-    /// Removes the first names, and says what is in `lost`.
+    /// Removes the first names, and lists the contents of `lost`.
     pub(super) fn finish(self) -> Result<Vec<(String, String)>> {
         for aside in &self.files {
             if aside.is_linked {

@@ -1,50 +1,58 @@
-//! Repair: a new MANIFEST from the tables and logs that can be read, when the old one is gone or damaged.
+//! Repair: creates a MANIFEST from the readable tables and logs.
 //!
-//! What is there is looked at first: tables ([`tables`]), old MANIFESTs as far as they can be read ([`history`]), logs
-//! ([`logs`]). From that the families follow ([`families`]). Every readable table becomes a table of level 0; logs
-//! stay where they are for the next open to replay, from the first one that holds something the tables do not.
+//! It first examines tables ([`tables`]), old MANIFESTs as far as they are readable ([`history`]),
+//! and logs ([`logs`]). They determine the column families ([`families`]), and an order of their
+//! tables that cannot give stale reads: by the levels in a MANIFEST, otherwise on level 0, where
+//! tables of uncertain order are merged ([`order`]). Logs stay in place for replay by the next
+//! open, from the first one with entries that are not in tables.
 //!
-//! What cannot be used goes to the directory `lost` ([`lost`]): it gets a second name there before the new MANIFEST is
-//! in force, and loses its first one after that. So nothing is ever deleted, a repair that was interrupted can be run
-//! again, and an open in between does no harm.
+//! Unusable files are moved to the directory `lost` ([`lost`]): they get a second name there before
+//! the new MANIFEST is current, and lose the first one afterwards. So nothing is ever deleted, an
+//! interrupted repair can be repeated, and an open in between is harmless.
 
 mod families;
 mod history;
 mod logs;
 mod lost;
+mod merge;
+mod order;
 mod tables;
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{ErrorKind, Result};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
+use koeldb_lsm::version::blob_files_not_supported;
 
-use crate::options::Options;
+use crate::options::{Options, log_home};
 use families::Families;
 use history::History;
 use logs::Logs;
 use lost::LostFiles;
+use merge::Merger;
 use tables::FoundTable;
 
-/// What a repair used and set aside.
+/// The files that a repair used and set aside.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Tables that are part of the database again.
+    /// Tables in the repaired database.
     pub tables: Vec<FileNumber>,
     /// Entries in them.
     pub entries: u64,
-    /// Files that are in `lost` now, and why.
+    /// Files moved to `lost`, with the reasons.
     pub lost: Vec<(String, String)>,
     /// Families found, by name.
     pub families: Vec<String>,
     /// Logs that the next open replays.
     pub logs: Vec<FileNumber>,
-    /// Families that logs have entries of, and of which nothing else is known: they cannot be opened. These logs are
-    /// in the archive too, where nobody removes them.
+    /// Column families that are known only from log entries and cannot be opened.
+    ///
+    /// Copies of these logs are in the archive, where they are never removed.
     pub unknown_families: Vec<u32>,
 }
 
@@ -52,11 +60,16 @@ pub struct RepairReport {
 pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let fs = &*options.plugins.env.fs;
     let wal_dir = options.db.wal_directory(path);
+    log_home::check_logs(fs, path, &options.db.wal_dir, 0)?;
     let _lock = fs.lock(&file_name::lock(path))?;
     let mut report = RepairReport::default();
     let mut lost = LostFiles::new(fs, path);
 
     let names = names_of_ours(fs, path)?;
+    if kinds(&names).any(|kind| matches!(kind, FileKind::Blob(_))) {
+        let found = "there are blob files, which a repair would leave without tables";
+        return Err(blob_files_not_supported(found).in_file(path, None, "repair"));
+    }
     let mut manifests: Vec<FileNumber> = kinds(&names)
         .filter_map(|kind| match kind {
             FileKind::Manifest(number) => Some(number),
@@ -67,9 +80,17 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let history = History::read(fs, path, &manifests);
     let found = read_tables(fs, path, options, &names, &mut lost)?;
     let logs = Logs::read(fs, &wal_dir)?;
-    let number = 1 + largest_number(fs, path, &wal_dir)?;
+    let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir)?);
 
-    let families = Families::from_evidence(found, &history, &logs, options, &mut lost)?;
+    let mut families = Families::from_evidence(found, &history, &logs, options, &mut lost)?;
+    let merger = Merger {
+        fs,
+        path,
+        options,
+        next_number: &next_number,
+    };
+    families.arrange(&history, &merger, &mut lost)?;
+    let number = next_number.into_inner();
     report.unknown_families = families.unknown_in(&logs, &history);
     for log in logs.with_any_of(&report.unknown_families) {
         koeldb_log::wal::keep_in_archive(fs, &wal_dir, log)?;
@@ -96,7 +117,7 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     Ok(report)
 }
 
-/// The names in a directory that are of our grammar.
+/// Lists the database files in a directory.
 fn names_of_ours(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
     let entries = fs.list(directory)?.into_iter().map(|entry| entry.name);
     Ok(entries
@@ -108,7 +129,7 @@ fn kinds(names: &[String]) -> impl Iterator<Item = FileKind> {
     names.iter().filter_map(|name| file_name::parse(name))
 }
 
-/// The largest number that any file ever had, as far as one can see (O13).
+/// The largest file number that was ever visibly in use (O13).
 fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<FileNumber> {
     let directories = [
         path.to_owned(),
@@ -128,8 +149,10 @@ fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<Fi
     Ok(largest)
 }
 
-/// Reads every table whole. One in a format that this build or these options cannot read is an error, for there is
-/// nothing wrong with it; any other failure sets the table aside.
+/// Reads every table completely.
+///
+/// A table in a format that this build or these options do not support is an error, since it is not
+/// damaged; any other failure sets the table aside.
 fn read_tables(
     fs: &dyn FileSystem,
     path: &Path,
@@ -154,7 +177,7 @@ fn read_tables(
     Ok(found)
 }
 
-/// A table that a crash left may not be on the device yet, although it can be read (O1).
+/// A table that a crash left may be readable but not durable yet (O1).
 fn make_durable(fs: &dyn FileSystem, table: &Path) -> Result<()> {
     let mut file = fs.append(table, &WriteOptions::new(Purpose::Other))?;
     file.sync_all()?;

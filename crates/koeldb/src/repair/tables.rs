@@ -1,4 +1,4 @@
-//! What a table tells of itself when it is read from end to end.
+//! Examines a table by reading it completely.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::blob_files_not_supported;
 use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
 use koeldb_table::reader::{TableCursorOptions, TableReadContext, TableReader};
@@ -15,25 +16,28 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use crate::options::Options;
 
-/// A table that can be read.
+/// A readable table.
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) path: PathBuf,
-    /// Its family, if it says so.
+    /// The id of its column family, if recorded.
     pub(super) family: Option<u32>,
-    /// The name of its family; empty if it does not say.
+    /// The name of its column family; empty if not recorded.
     pub(super) family_name: String,
     pub(super) order: KeyOrder,
     pub(super) file: FileMeta,
     pub(super) entries: u64,
-    /// It was written outside of a database: its sequence numbers say nothing of what was flushed.
+    /// Whether the table was written outside of a database: its sequence numbers are meaningless.
     pub(super) is_external: bool,
+    /// Whether a MANIFEST has its metadata.
+    pub(super) is_recorded: bool,
 }
 
-/// Opens a table in whichever order it was written.
+/// Opens a table in the order it was written in.
 fn open(
     file: &Arc<dyn RandomAccessFile>,
     number: FileNumber,
+    recorded: Option<&FileMeta>,
     options: &Options,
 ) -> Result<(Arc<TableReader>, KeyOrder)> {
     let open = |order: &KeyOrder| {
@@ -48,10 +52,13 @@ fn open(
                 },
                 number,
                 expected_bytes: file.len(),
+                largest_seqno: recorded.map(|file| file.largest_seqno),
+                tombstone_bounds: recorded
+                    .map(|file| (file.smallest.clone(), file.largest.clone())),
                 ..TableReadContext::default()
             },
         )?;
-        // It does not say in which order it was written.
+        // The table does not record its comparator.
         if let TableReader::Plain(table) = &*reader {
             table.verify_checksums(&mut |_| ())?;
         }
@@ -62,7 +69,7 @@ fn open(
         Ok(reader) => return Ok((reader, own.clone())),
         Err(error) => error,
     };
-    // Another family's table may have another order.
+    // A table of another column family may have another order.
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
         if let Ok(reader) = open(&order) {
             return Ok((reader, order));
@@ -71,28 +78,52 @@ fn open(
     Err(error)
 }
 
-/// Reads table `number` whole, and makes its metadata.
+fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+    let options = OpenOptions {
+        purpose: Purpose::Open,
+        ..OpenOptions::default()
+    };
+    fs.open(path, &options)
+}
+
+/// Opens an examined table with its metadata from a MANIFEST.
+pub(super) fn reopen(
+    fs: &dyn FileSystem,
+    table: &FoundTable,
+    options: &Options,
+) -> Result<Arc<TableReader>> {
+    let file = open_file(fs, &table.path)?;
+    let recorded = table.is_recorded.then_some(&table.file);
+    let (reader, _) = open(&file, table.file.number, recorded, options)?;
+    Ok(reader)
+}
+
+/// Reads table `number` completely and returns its metadata.
 pub(super) fn examine(
     fs: &dyn FileSystem,
     path: &Path,
     number: FileNumber,
     options: &Options,
 ) -> Result<FoundTable> {
-    let file = fs.open(
-        path,
-        &OpenOptions {
-            purpose: Purpose::Open,
-            ..OpenOptions::default()
-        },
-    )?;
-    let (reader, order) = open(&file, number, options)?;
+    let file = open_file(fs, path)?;
+    let (reader, order) = open(&file, number, None, options)?;
     let mut bounds = Bounds::new(FileMeta::new(number, file.len(), Vec::new(), Vec::new()));
     let mut cursor = reader.cursor(
         BlockingSource::new(BlockReadOptions::default()),
         &TableCursorOptions::default(),
     );
     cursor.seek_to_first()?;
+    let blobs_in = |what: &str| {
+        let found = format!("table {number:06} {what}");
+        blob_files_not_supported(&found)
+    };
+    if reader.properties().has_embedded_blobs() {
+        return Err(blobs_in("holds blobs"));
+    }
     while cursor.valid() {
+        if InternalKey::parse(cursor.key())?.value_type == ValueType::BlobIndex {
+            return Err(blobs_in("refers to blob files"));
+        }
         bounds.take(&order, cursor.key(), cursor.key())?;
         cursor.next()?;
     }
@@ -105,6 +136,8 @@ pub(super) fn examine(
         return Err(Error::corruption("the table holds nothing"));
     }
     let properties = reader.properties();
+    bounds.file.oldest_ancestor_time = properties.creation_time;
+    bounds.file.creation_time = properties.file_creation_time;
     Ok(FoundTable {
         path: path.to_owned(),
         family: u32::try_from(properties.column_family_id)
@@ -115,10 +148,11 @@ pub(super) fn examine(
         file: bounds.file,
         entries: bounds.entries,
         is_external: properties.external_version()?.is_some(),
+        is_recorded: false,
     })
 }
 
-/// What the entries read so far lie between.
+/// The bounds of the entries read so far.
 struct Bounds {
     file: FileMeta,
     entries: u64,
@@ -131,7 +165,7 @@ impl Bounds {
         Bounds { file, entries: 0 }
     }
 
-    /// Takes in an entry from `first` to `last`, numbered as `first` is.
+    /// Adds an entry from `first` to `last`, with the sequence number of `first`.
     fn take(&mut self, order: &KeyOrder, first: &[u8], last: &[u8]) -> Result<()> {
         let seqno = InternalKey::parse(first)?.seqno;
         let file = &mut self.file;

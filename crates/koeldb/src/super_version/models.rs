@@ -1,4 +1,4 @@
-//! Every interleaving of reads and installs.
+//! Explores all interleavings of reads and installs.
 
 use std::path::Path;
 use std::sync::{OnceLock, Weak};
@@ -17,7 +17,7 @@ struct Parts {
     tables: Arc<TableCache>,
 }
 
-/// A super-version that is told from others by its options.
+/// Creates a super-version that its options distinguish from others.
 fn super_version() -> SuperVersion {
     static PARTS: OnceLock<Parts> = OnceLock::new();
     let parts = PARTS.get_or_init(|| {
@@ -41,11 +41,10 @@ fn super_version() -> SuperVersion {
         version: Arc::clone(&parts.version),
         tables: Arc::clone(&parts.tables),
         options: Arc::new(ColumnFamilyOptions::default()),
-        _charges: Vec::new(),
     }
 }
 
-/// Super-versions to be installed, the first one in a cell, and what tells which of them somebody still holds.
+/// Super-versions to install, the first one in a cell, and weak references to all of them.
 struct Family {
     cell: Arc<SuperVersionCell>,
     held: Vec<Weak<ColumnFamilyOptions>>,
@@ -66,7 +65,7 @@ impl Family {
         }
     }
 
-    /// Which one a read finds.
+    /// Returns the index of the super-version that a read finds.
     fn read(&self) -> usize {
         let find = |now: &Arc<SuperVersion>| {
             let is_now = |one: &Weak<_>| std::ptr::eq(one.as_ptr(), &raw const *now.options);
@@ -142,7 +141,7 @@ fn a_thread_that_ends_leaves_nothing_behind() {
 fn a_read_inside_a_read_holds_nothing_that_was_replaced() {
     explore("super-version, a read inside a read", || {
         let mut family = Family::new(2);
-        // So that the read outside is in the slot.
+        // Makes the outer read use the slot.
         assert_eq!(family.read(), 0);
         let (cell, next) = (Arc::clone(&family.cell), family.next.remove(0));
         let installer = spawn(move || drop(cell.install(next)));

@@ -1,8 +1,8 @@
-//! A group's entries go into the memtables: by its leader, and by those of its members who are awake.
+//! Inserts the entries of a group into memtables, by its leader and by awake members.
 //!
-//! The parts of a group, one a member, are claimed one after another by whoever comes first: the leader, which goes
-//! through all of them, and members that still spin. Nobody is woken for it: a hand-off costs as much as twenty
-//! inserts. The leader publishes when every claimed part is done.
+//! The parts of a group, one per member, are claimed in order: by the leader, which takes all that
+//! are left, and by members that still spin. No thread is woken for it: a hand-off costs as much as
+//! twenty inserts. The leader publishes when every claimed part is done.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,22 +15,22 @@ use koeldb_memtable::BatchEntry as MemtableEntry;
 use super::batch::{BatchEntry, BatchIter};
 use super::commit::ActiveFamily;
 
-/// So many entries of a family go into its memtable together.
+/// The number of entries of a column family inserted as a batch.
 const TOGETHER: usize = 16;
 
 /// The entries of one member of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Where its records lie in those of the group.
+    /// The range of its records in those of the group.
     pub(crate) records: Range<usize>,
-    /// Its first operation, counted from the first of the group.
+    /// The index of its first operation in the group.
     pub(crate) first: SeqNo,
 }
 
-/// Inserts the entries of one member; says whether a memtable has grown to its mark.
+/// Inserts the entries of one member; returns whether a memtable has reached its check size.
 type InsertPart = Box<dyn Fn(&Part) -> Result<bool> + Send + Sync>;
 
-/// A group on its way into the memtables.
+/// A group that is being inserted into the memtables.
 pub(crate) struct SharedApply {
     parts: Vec<Part>,
     insert: InsertPart,
@@ -52,7 +52,7 @@ impl SharedApply {
         }
     }
 
-    /// Inserts parts that nobody has claimed, until none is left.
+    /// Inserts unclaimed parts until none is left.
     pub(crate) fn help(&self) {
         while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
             match (self.insert)(part) {
@@ -66,7 +66,7 @@ impl SharedApply {
         }
     }
 
-    /// Waits for the parts that others have claimed; says whether a memtable has grown to its mark.
+    /// Waits for the claimed parts; returns whether a memtable has reached its check size.
     pub(crate) fn wait(&self) -> Result<bool> {
         let mut spins = 0_u32;
         while self.finished.load(Ordering::Acquire) < self.parts.len() {
@@ -84,7 +84,7 @@ impl SharedApply {
     }
 }
 
-/// Where the family with this id is, in a list by ascending id.
+/// Returns the index of the column family with this id, in a list by ascending id.
 #[inline]
 pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
     match families.first() {
@@ -95,8 +95,10 @@ pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
     }
 }
 
-/// Inserts operations into the memtables of their families, numbered from `first`; says whether one has grown to its mark. A panic,
-/// as of a comparator, is an error.
+/// Inserts operations, numbered from `first`, into the memtables of their column families.
+///
+/// Returns whether a memtable has reached its check size. A panic, of a comparator for example, is
+/// an error.
 pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
     let run = std::panic::AssertUnwindSafe(|| insert_all(families, records, first));
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
@@ -121,13 +123,15 @@ fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result
             value,
         };
         seqno += 1;
-        // A family dropped since the batch was checked: its entries keep their numbers and go nowhere.
+        // The column family was dropped after the check of the batch: its entries use up their
+        // numbers but are not stored.
         let Some(index) = position_of(families, cf) else {
             continue;
         };
         let active = &families[index];
         if next.is_some_and(|(next_cf, ..)| next_cf == cf) {
-            // More of the family: a few at a time wait for memory together.
+            // Further entries of the column family are inserted in small batches, to overlap cache
+            // misses.
             let mut some = [entry; TOGETHER];
             let mut count = 1;
             while let Some((_, value_type, key, value)) =
@@ -158,7 +162,7 @@ fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result
 /// Family, kind, key, value.
 type Operation<'r> = (u32, ValueType, &'r [u8], &'r [u8]);
 
-/// The next operation that makes an entry.
+/// Returns the next operation that creates an entry.
 #[inline]
 fn next_entry<'r>(operations: &mut BatchIter<'r>) -> Result<Option<Operation<'r>>> {
     for entry in operations {

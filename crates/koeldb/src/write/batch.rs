@@ -1,18 +1,22 @@
-//! Write batches, held as RocksDB serialises them, so that a batch is its own log record.
+//! Write batches in RocksDB's serialized form, so that a batch is its own log record.
 //!
 //! ```text
 //! fixed64 sequence number of the first operation | fixed32 count | records …
 //! record = tag | [varint family id] | length-prefixed key | [length-prefixed value or end]
 //! ```
 //!
-//! Family 0 always uses the tag without id. The sequence number is 0 until the batch is committed.
+//! Column family 0 always uses the tag without id. The sequence number is 0 until the batch is
+//! committed.
 //!
-//! A log that follows another one begins with a *link*: a batch without operations, with the sequence number that was to
-//! come next and a note naming the log before. By it recovery knows that nothing is missing between the two.
-//! (`docs/formats/write-batch.md`; RocksDB: `db/write_batch.cc`.)
+//! A log that follows another one begins with a *link*: a batch without operations, with the next
+//! sequence number and a note that names the previous log. It shows recovery that nothing is
+//! missing between the two. (`docs/formats/write-batch.md`; RocksDB: `db/write_batch.cc`.)
 
-use koeldb_base::coding::{self, put_length_prefixed, put_varint32};
+use koeldb_base::coding::{self, put_length_prefixed, put_varint32, to_usize};
+use koeldb_base::error::WriteOutcome;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 
 use crate::column_family::ColumnFamily;
@@ -30,9 +34,16 @@ mod tag {
     pub(super) const CF_MERGE: u8 = 0x06;
     pub(super) const SINGLE_DELETION: u8 = 0x07;
     pub(super) const CF_SINGLE_DELETION: u8 = 0x08;
+    pub(super) const BEGIN_PREPARE: u8 = 0x09;
+    pub(super) const END_PREPARE: u8 = 0x0a;
+    pub(super) const COMMIT: u8 = 0x0b;
+    pub(super) const ROLLBACK: u8 = 0x0c;
     pub(super) const NOOP: u8 = 0x0d;
     pub(super) const CF_RANGE_DELETION: u8 = 0x0e;
     pub(super) const RANGE_DELETION: u8 = 0x0f;
+    pub(super) const BEGIN_PERSISTED_PREPARE: u8 = 0x12;
+    pub(super) const BEGIN_UNPREPARE: u8 = 0x13;
+    pub(super) const COMMIT_WITH_TIMESTAMP: u8 = 0x15;
     pub(super) const WIDE_COLUMN_ENTITY: u8 = 0x16;
     pub(super) const CF_WIDE_COLUMN_ENTITY: u8 = 0x17;
 }
@@ -41,41 +52,41 @@ mod tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchEntry<'a> {
-    /// A key gets a value.
+    /// Sets the value of a key.
     Put {
-        /// The family's id.
+        /// The id of the column family.
         cf: u32,
         /// The key.
         key: &'a [u8],
         /// The value.
         value: &'a [u8],
     },
-    /// A key is deleted.
+    /// Deletes a key.
     Delete {
-        /// The family's id.
+        /// The id of the column family.
         cf: u32,
         /// The key.
         key: &'a [u8],
     },
-    /// A key that was written once is deleted.
+    /// Deletes a key that was written only once.
     SingleDelete {
-        /// The family's id.
+        /// The id of the column family.
         cf: u32,
         /// The key.
         key: &'a [u8],
     },
-    /// All keys in `[from, to)` are deleted.
+    /// Deletes all keys in `[from, to)`.
     DeleteRange {
-        /// The family's id.
+        /// The id of the column family.
         cf: u32,
-        /// The first key.
+        /// The first deleted key.
         from: &'a [u8],
-        /// The first key that stays.
+        /// The end of the range, exclusive.
         to: &'a [u8],
     },
-    /// An operand for the merge operator.
+    /// Adds a merge operand.
     Merge {
-        /// The family's id.
+        /// The id of the column family.
         cf: u32,
         /// The key.
         key: &'a [u8],
@@ -84,22 +95,22 @@ pub enum BatchEntry<'a> {
     },
     /// A set of named columns, written by RocksDB.
     PutEntity {
-        /// The family's id.
+        /// The id of the column family.
         cf: u32,
         /// The key.
         key: &'a [u8],
         /// The serialised columns.
         entity: &'a [u8],
     },
-    /// A note for readers of the log; it is not stored.
+    /// Log data, which is not stored in the database.
     LogData(
-        /// The note.
+        /// The data.
         &'a [u8],
     ),
 }
 
 impl BatchEntry<'_> {
-    /// Whether the entry takes a sequence number.
+    /// Whether the operation has a sequence number.
     fn counts(&self) -> bool {
         !matches!(self, BatchEntry::LogData(_))
     }
@@ -109,19 +120,34 @@ impl BatchEntry<'_> {
 struct SavePoint {
     bytes: usize,
     count: u32,
+    is_too_large: bool,
 }
 
-/// Operations that take effect together or not at all, over any families of one database.
+/// A batch of operations, applied atomically, on any column families of one database.
 ///
-/// Verbs chain: `batch.put("a", "1").delete("b")`. Keys and values are under 4 GiB.
+/// Calls can be chained: `batch.put("a", "1").delete("b")`. A batch may have at most 4 GiB, and so
+/// may a key and its value. Operations beyond that are dropped, and a write of the batch is
+/// rejected.
 #[derive(Clone, Debug)]
 pub struct WriteBatch {
     rep: Vec<u8>,
     count: u32,
     database: Option<u64>,
     has_foreign_family: bool,
+    /// An operation was dropped because the batch would exceed a log record; the batch is rejected.
+    is_too_large: bool,
+    bytes_max: usize,
     save_points: Vec<SavePoint>,
 }
+
+/// The maximum size of a batch, which is one log record.
+///
+/// Its count fits into 32 bits, since an operation has at least 2 bytes.
+const BATCH_BYTES_MAX: usize = to_usize(Limits::NORMAL.record_bytes);
+
+/// The maximum size of an operation besides its key and value: a tag, a column family id, two
+/// lengths.
+const FRAME_BYTES_MAX: usize = 1 + 3 * 5;
 
 impl Default for WriteBatch {
     fn default() -> Self {
@@ -146,22 +172,33 @@ impl WriteBatch {
             count: 0,
             database: None,
             has_foreign_family: false,
+            is_too_large: false,
+            bytes_max: BATCH_BYTES_MAX,
             save_points: Vec::new(),
         }
     }
 
-    /// A batch from its serialised form, checked whole.
+    /// Creates a batch from its serialized form, which is validated completely.
     ///
     /// # Errors
-    /// `Corruption` if the bytes are no batch or the count in the header is not the number of operations.
+    /// `Corruption` if the bytes are not a batch or the count in the header is wrong;
+    /// `InvalidArgument` if the batch is too large.
     pub fn from_data(rep: impl Into<Vec<u8>>) -> Result<Self> {
         let rep = rep.into();
+        if rep.len() > BATCH_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "a batch of {} bytes, at most {BATCH_BYTES_MAX}",
+                rep.len()
+            )));
+        }
         let count = check(&rep)?;
         Ok(WriteBatch {
             rep,
             count,
             database: None,
             has_foreign_family: false,
+            is_too_large: false,
+            bytes_max: BATCH_BYTES_MAX,
             save_points: Vec::new(),
         })
     }
@@ -169,6 +206,27 @@ impl WriteBatch {
     fn set_count(&mut self, count: u32) {
         self.count = count;
         self.rep[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Whether there is space for an operation; if not, the batch is too large from then on.
+    #[inline]
+    fn has_room(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let bytes = key.len().saturating_add(value.len());
+        let total = bytes.saturating_add(self.rep.len() + FRAME_BYTES_MAX);
+        self.is_too_large |= bytes > ENTRY_BYTES_MAX || total > self.bytes_max;
+        !self.is_too_large || is_on(Sabotage::BatchesUnbounded)
+    }
+
+    /// Rejects a batch that readers of the log would not accept.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        if !self.is_too_large || is_on(Sabotage::BatchesUnbounded) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "the batch is too large: at most {} bytes, and {ENTRY_BYTES_MAX} for a key and its value",
+            self.bytes_max
+        ))
+        .with_outcome(WriteOutcome::NotApplied))
     }
 
     fn begin(&mut self, cf: u32, plain: u8, with_family: u8) {
@@ -190,12 +248,15 @@ impl WriteBatch {
         family.id()
     }
 
-    /// Whether the families named belong to the database with this id.
+    /// Whether the named column families belong to the database with this id.
     pub(crate) fn belongs_to(&self, database: u64) -> bool {
         !self.has_foreign_family && self.database.is_none_or(|named| named == database)
     }
 
     pub(crate) fn put_id(&mut self, cf: u32, key: &[u8], value: &[u8]) -> &mut Self {
+        if !self.has_room(key, value) {
+            return self;
+        }
         self.begin(cf, tag::VALUE, tag::CF_VALUE);
         put_length_prefixed(&mut self.rep, key);
         put_length_prefixed(&mut self.rep, value);
@@ -203,6 +264,9 @@ impl WriteBatch {
     }
 
     pub(crate) fn merge_id(&mut self, cf: u32, key: &[u8], operand: &[u8]) -> &mut Self {
+        if !self.has_room(key, operand) {
+            return self;
+        }
         self.begin(cf, tag::MERGE, tag::CF_MERGE);
         put_length_prefixed(&mut self.rep, key);
         put_length_prefixed(&mut self.rep, operand);
@@ -210,30 +274,39 @@ impl WriteBatch {
     }
 
     pub(crate) fn delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
+        if !self.has_room(key, &[]) {
+            return self;
+        }
         self.begin(cf, tag::DELETION, tag::CF_DELETION);
         put_length_prefixed(&mut self.rep, key);
         self
     }
 
     pub(crate) fn single_delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
+        if !self.has_room(key, &[]) {
+            return self;
+        }
         self.begin(cf, tag::SINGLE_DELETION, tag::CF_SINGLE_DELETION);
         put_length_prefixed(&mut self.rep, key);
         self
     }
 
     pub(crate) fn delete_range_id(&mut self, cf: u32, from: &[u8], to: &[u8]) -> &mut Self {
+        if !self.has_room(from, to) {
+            return self;
+        }
         self.begin(cf, tag::RANGE_DELETION, tag::CF_RANGE_DELETION);
         put_length_prefixed(&mut self.rep, from);
         put_length_prefixed(&mut self.rep, to);
         self
     }
 
-    /// Gives `key` a value in the default family.
+    /// Sets the value of `key` in the default column family.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.put_id(0, key.as_ref(), value.as_ref())
     }
 
-    /// Gives `key` a value in `family`.
+    /// Sets the value of `key` in `family`.
     pub fn put_cf(
         &mut self,
         family: &ColumnFamily,
@@ -244,7 +317,7 @@ impl WriteBatch {
         self.put_id(cf, key.as_ref(), value.as_ref())
     }
 
-    /// Adds a merge operand to `key` in the default family.
+    /// Adds a merge operand to `key` in the default column family.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
         self.merge_id(0, key.as_ref(), operand.as_ref())
     }
@@ -260,7 +333,7 @@ impl WriteBatch {
         self.merge_id(cf, key.as_ref(), operand.as_ref())
     }
 
-    /// Deletes `key` in the default family.
+    /// Deletes `key` in the default column family.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.delete_id(0, key.as_ref())
     }
@@ -271,18 +344,22 @@ impl WriteBatch {
         self.delete_id(cf, key.as_ref())
     }
 
-    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged, in the default family.
+    /// Deletes `key` in the default column family: see [`ColumnFamily::single_delete`].
+    ///
+    /// It must have been put exactly once since its last single deletion.
     pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.single_delete_id(0, key.as_ref())
     }
 
-    /// Deletes `key`, which was put once since it was deleted last, and neither overwritten nor merged, in `family`.
+    /// Deletes `key` in `family`: see [`ColumnFamily::single_delete`].
+    ///
+    /// It must have been put exactly once since its last single deletion.
     pub fn single_delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Self {
         let cf = self.note_family(family);
         self.single_delete_id(cf, key.as_ref())
     }
 
-    /// Deletes the keys in `[from, to)` in the default family.
+    /// Deletes the keys in `[from, to)` in the default column family.
     pub fn delete_range(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> &mut Self {
         self.delete_range_id(0, from.as_ref(), to.as_ref())
     }
@@ -298,17 +375,23 @@ impl WriteBatch {
         self.delete_range_id(cf, from.as_ref(), to.as_ref())
     }
 
-    /// Puts a note into the log that is never stored.
+    /// Adds log data, which is written only to the log.
     pub fn put_log_data(&mut self, note: impl AsRef<[u8]>) -> &mut Self {
-        self.rep.push(tag::LOG_DATA);
-        put_length_prefixed(&mut self.rep, note.as_ref());
+        if self.has_room(note.as_ref(), &[]) {
+            self.rep.push(tag::LOG_DATA);
+            put_length_prefixed(&mut self.rep, note.as_ref());
+        }
         self
     }
 
-    /// Adds all operations of `other` behind those of this batch.
+    /// Appends all operations of `other`.
     pub fn append(&mut self, other: &WriteBatch) -> &mut Self {
-        self.rep.extend_from_slice(other.records());
-        self.set_count(self.count + other.count);
+        let total = self.rep.len().saturating_add(other.records().len());
+        self.is_too_large |= other.is_too_large || total > self.bytes_max;
+        if !self.is_too_large {
+            self.rep.extend_from_slice(other.records());
+            self.set_count(self.count + other.count);
+        }
         self.has_foreign_family |= other.has_foreign_family;
         match (self.database, other.database) {
             (Some(a), Some(b)) => self.has_foreign_family |= a != b,
@@ -318,16 +401,17 @@ impl WriteBatch {
         self
     }
 
-    /// Remembers this state for [`WriteBatch::rollback_to_save_point`].
+    /// Sets a save point for [`WriteBatch::rollback_to_save_point`].
     pub fn set_save_point(&mut self) -> &mut Self {
         self.save_points.push(SavePoint {
             bytes: self.rep.len(),
             count: self.count,
+            is_too_large: self.is_too_large,
         });
         self
     }
 
-    /// Takes back what was added since the last save point, which is forgotten.
+    /// Removes the operations since the last save point, and the save point itself.
     ///
     /// # Errors
     /// `NotFound` if there is none.
@@ -340,6 +424,7 @@ impl WriteBatch {
         })?;
         self.rep.truncate(point.bytes);
         self.set_count(point.count);
+        self.is_too_large = point.is_too_large;
         Ok(())
     }
 
@@ -355,7 +440,7 @@ impl WriteBatch {
         self.rep
     }
 
-    /// Gives memory beyond `bytes` back; forgets all operations then.
+    /// Limits the allocated memory to `bytes`; if it is larger, all operations are removed.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if self.rep.capacity() > bytes {
             *self = Self::new();
@@ -389,12 +474,13 @@ impl WriteBatch {
         self.rep.len()
     }
 
-    /// Forgets all operations; keeps the memory.
+    /// Removes all operations; keeps the memory.
     pub fn clear(&mut self) {
         self.rep.truncate(HEADER_BYTES);
         self.set_count(0);
         self.database = None;
         self.has_foreign_family = false;
+        self.is_too_large = false;
         self.save_points.clear();
     }
 
@@ -468,7 +554,13 @@ impl<'a> BatchIter<'a> {
             },
             tag::LOG_DATA => BatchEntry::LogData(coding::take_length_prefixed(input)?),
             tag::NOOP => return Ok(None),
-            0x09..=0x0c | 0x12 | 0x13 | 0x15 => {
+            tag::BEGIN_PREPARE
+            | tag::END_PREPARE
+            | tag::COMMIT
+            | tag::ROLLBACK
+            | tag::BEGIN_PERSISTED_PREPARE
+            | tag::BEGIN_UNPREPARE
+            | tag::COMMIT_WITH_TIMESTAMP => {
                 return Err(Error::not_supported(format!(
                     "the batch belongs to a two-phase transaction (tag {tag:#04x}), which this release does not replay"
                 )));
@@ -518,7 +610,7 @@ pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
     }
 }
 
-/// Checks a serialised batch whole and returns its count.
+/// Validates a serialized batch completely and returns its count.
 pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     let (_, declared) = header(rep)?;
     let mut count = 0_u32;
@@ -535,28 +627,108 @@ pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     Ok(count)
 }
 
-/// What the note of a link begins with; the number of the log before follows.
-const LINK: &[u8] = b"koeldb.follows:";
-
-/// The first record of a log that follows log `before`, in which the batch numbered `next` was to come next.
-pub(crate) fn link(before: FileNumber, next: SeqNo) -> Vec<u8> {
-    let mut rep = Vec::with_capacity(HEADER_BYTES + LINK.len() + 10);
-    rep.extend_from_slice(&next.to_le_bytes());
-    rep.extend_from_slice(&0_u32.to_le_bytes());
-    rep.push(tag::LOG_DATA);
-    put_length_prefixed(&mut rep, &[LINK, &before.to_le_bytes()].concat());
-    rep
+/// A record of a two-phase transaction in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionMark<'a> {
+    /// The begin of a prepared section.
+    Begun,
+    /// The end of the section of the transaction with this name, which is then prepared.
+    Prepared(&'a [u8]),
+    /// The commit or rollback of the transaction with this name.
+    Settled(&'a [u8]),
 }
 
-/// The log that a record says it follows, if it is a link.
-pub(crate) fn link_to(rep: &[u8]) -> Option<FileNumber> {
-    let mut records = BatchIter::new(rep.get(HEADER_BYTES..)?);
-    match (records.next(), records.next()) {
-        (Some(Ok(BatchEntry::LogData(note))), None) => {
-            let number = note.strip_prefix(LINK)?;
-            (number.len() == 8).then(|| coding::fixed64_at(number, 0))?
+/// Returns the records of two-phase transactions in a serialized batch.
+///
+/// It stops at the first operation that cannot be decoded.
+pub(crate) fn transaction_marks(rep: &[u8]) -> Vec<TransactionMark<'_>> {
+    let mut marks = Vec::new();
+    let mut records = BatchIter::new(rep.get(HEADER_BYTES..).unwrap_or_default());
+    while let Some((&tag, mut behind)) = records.rest.split_first() {
+        let mark = match tag {
+            tag::BEGIN_PREPARE | tag::BEGIN_PERSISTED_PREPARE | tag::BEGIN_UNPREPARE => {
+                Ok(TransactionMark::Begun)
+            }
+            tag::END_PREPARE => {
+                coding::take_length_prefixed(&mut behind).map(TransactionMark::Prepared)
+            }
+            tag::COMMIT | tag::ROLLBACK => {
+                coding::take_length_prefixed(&mut behind).map(TransactionMark::Settled)
+            }
+            tag::COMMIT_WITH_TIMESTAMP => coding::take_length_prefixed(&mut behind)
+                .and_then(|_timestamp| coding::take_length_prefixed(&mut behind))
+                .map(TransactionMark::Settled),
+            _ => {
+                if records.decode().is_err() {
+                    break;
+                }
+                continue;
+            }
+        };
+        let Ok(mark) = mark else { break };
+        marks.push(mark);
+        records.rest = behind;
+    }
+    marks
+}
+
+/// The prefix of the note of a link; the number of the previous log and a [`LinkKind`] follow.
+const LINK: &[u8] = b"koeldb.follows:";
+
+/// The statement of a link about the previous log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkKind {
+    /// This log continues the previous one, written by an early version; encoded without a byte.
+    ///
+    /// That version also named logs without batches, and removed logs that the MANIFEST did not
+    /// record as obsolete.
+    Early,
+    /// This log continues the previous one.
+    Follows,
+    /// All older logs are durable as well; may be anywhere in the log.
+    Durable,
+}
+
+/// A batch without operations that names the previous log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// The previous log.
+    pub(crate) before: FileNumber,
+    pub(crate) kind: LinkKind,
+}
+
+impl Link {
+    /// Returns the serialized batch; `next` is the next sequence number of the log.
+    pub(crate) fn encode(self, next: SeqNo) -> Vec<u8> {
+        let mut note = [LINK, &self.before.to_le_bytes()].concat();
+        match self.kind {
+            LinkKind::Early => {}
+            LinkKind::Follows => note.push(0),
+            LinkKind::Durable => note.push(1),
         }
-        _ => None,
+        let mut rep = Vec::with_capacity(HEADER_BYTES + note.len() + 2);
+        rep.extend_from_slice(&next.to_le_bytes());
+        rep.extend_from_slice(&0_u32.to_le_bytes());
+        rep.push(tag::LOG_DATA);
+        put_length_prefixed(&mut rep, &note);
+        rep
+    }
+
+    /// Decodes a serialized batch; `None` if it is not a link.
+    pub(crate) fn decode(rep: &[u8]) -> Option<Self> {
+        let mut records = BatchIter::new(rep.get(HEADER_BYTES..)?);
+        let (Some(Ok(BatchEntry::LogData(note))), None) = (records.next(), records.next()) else {
+            return None;
+        };
+        let (number, kind) = note.strip_prefix(LINK)?.split_at_checked(8)?;
+        let kind = match kind {
+            [] => LinkKind::Early,
+            [0] => LinkKind::Follows,
+            [1] => LinkKind::Durable,
+            _ => return None,
+        };
+        let before = coding::fixed64_at(number, 0)?;
+        Some(Link { before, kind })
     }
 }
 
@@ -567,14 +739,37 @@ mod tests {
 
     #[test]
     fn a_link_is_a_batch_without_operations() {
-        let rep = link(7, 300);
-        assert_eq!(header(&rep).unwrap(), (300, 0));
-        assert_eq!(check(&rep).unwrap(), 0);
-        assert_eq!(link_to(&rep), Some(7));
-        let mut note = WriteBatch::new();
-        note.put_log_data("koeldb.follows:");
-        assert_eq!(link_to(note.data()), None);
-        assert_eq!(link_to(&[]), None);
+        for kind in [LinkKind::Early, LinkKind::Follows, LinkKind::Durable] {
+            let link = Link { before: 7, kind };
+            let rep = link.encode(300);
+            assert_eq!(header(&rep).unwrap(), (300, 0));
+            assert_eq!(check(&rep).unwrap(), 0);
+            assert_eq!(Link::decode(&rep), Some(link));
+        }
+        for text in ["koeldb.follows:", "koeldb.follows:12345678\x02", "koeldb"] {
+            let mut note = WriteBatch::new();
+            note.put_log_data(text);
+            assert_eq!(Link::decode(note.data()), None, "{text}");
+        }
+        assert_eq!(Link::decode(&[]), None);
+    }
+
+    #[test]
+    fn transactions_are_found_among_other_operations() {
+        let mut rep = WriteBatch::new().put("k1", "v1").clone().into_data();
+        assert!(transaction_marks(&rep).is_empty());
+        rep.extend_from_slice(b"\x09\x01\x02k2\x00\x0a\x04name\x0b\x01a\x0c\x01b\x15\x01t\x01c");
+        rep.extend_from_slice(b"\x12\x77\x09");
+        let expected = [
+            TransactionMark::Begun,
+            TransactionMark::Prepared(b"name"),
+            TransactionMark::Settled(b"a"),
+            TransactionMark::Settled(b"b"),
+            TransactionMark::Settled(b"c"),
+            TransactionMark::Begun,
+        ];
+        assert_eq!(transaction_marks(&rep), expected);
+        assert!(transaction_marks(&rep[..5]).is_empty());
     }
 
     #[test]
@@ -606,6 +801,54 @@ mod tests {
         batch.rollback_to_save_point().unwrap();
         assert_eq!(batch.len(), 1);
         assert!(batch.rollback_to_save_point().is_err());
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_is_refused_whole_and_nothing_is_logged() {
+        use crate::{Db, Env, Options};
+
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/db").unwrap();
+        let before = db.latest_sequence_number();
+        let mut batch = WriteBatch::new();
+        batch.bytes_max = 100;
+        batch.put("a", [1; 40]).set_save_point();
+        let whole = batch.clone();
+        for _ in 0..10 {
+            batch.put("b", [2; 40]).delete("c");
+        }
+        assert_eq!(batch.data(), whole.data());
+        let error = db.write(&batch).unwrap_err();
+        assert_eq!(error.kind(), koeldb_base::ErrorKind::InvalidArgument);
+        assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+        assert_eq!(db.latest_sequence_number(), before);
+        // By every operation, and by appending.
+        let fill = |batch: &mut WriteBatch, verb: u8| {
+            let long = [3; 90];
+            match verb {
+                0 => batch.merge("k", long),
+                1 => batch.delete(long),
+                2 => batch.single_delete(long),
+                3 => batch.delete_range("a", long),
+                4 => batch.put_log_data(long),
+                5 => batch.append(WriteBatch::new().put("k", long)),
+                _ => batch.put(long, ""),
+            };
+        };
+        for verb in 0..7 {
+            let mut batch = whole.clone();
+            fill(&mut batch, verb);
+            assert_eq!(batch.data(), whole.data(), "{verb}");
+            assert!(batch.check_size().is_err(), "{verb}");
+            let mut other = WriteBatch::new();
+            assert!(other.append(&batch).check_size().is_err(), "{verb}");
+        }
+        batch.rollback_to_save_point().unwrap();
+        db.write(&batch).unwrap();
+        assert_eq!(db.latest_sequence_number(), before + 1);
+        batch.clear();
+        batch.put("c", "3").check_size().unwrap();
     }
 
     proptest! {

@@ -1,18 +1,19 @@
-//! What the leader of the write queue does: room, log, memtables, publication.
+//! The work of the leader of the write queue: making room, log, memtables, publication.
 //!
-//! [`CommitState`] is touched by the leader alone. A group becomes one log record; its entries get consecutive
-//! sequence numbers; the last one is published when all entries are in the memtables, so that no reader sees a part
-//! of a batch. A log that failed is dead: no write is acknowledged from a later one until every family was flushed
-//! past it (`docs/reliability.md`, O20).
+//! Only the leader accesses [`CommitState`]. A group becomes one log record; its entries get
+//! consecutive sequence numbers; the last one is published when all entries are in the memtables,
+//! so that no reader sees a part of a batch. A failed log is never used again: no write is
+//! acknowledged from a later one until every column family was flushed past it
+//! (`docs/reliability.md`, O20).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use koeldb_base::coding::to_u32;
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::limits::ENTRY_BYTES_MAX;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
@@ -21,7 +22,7 @@ use koeldb_log::RecordWriter;
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
-use super::batch::{HEADER_BYTES, link};
+use super::batch::{HEADER_BYTES, Link, LinkKind};
 use super::queue::{CommitHow, Engine};
 use crate::family::FamilyData;
 use crate::inner::DbInner;
@@ -32,13 +33,15 @@ use crate::write_buffers::{Charge, WriteBufferManager};
 pub(crate) struct Wal {
     pub(crate) writer: RecordWriter,
     pub(crate) number: FileNumber,
-    /// Whether the directory entry is durable.
+    /// Whether its directory entry is durable.
     pub(crate) is_entry_synced: bool,
-    /// Records since the last sync.
+    /// Whether there are records since the last sync.
     pub(crate) has_unsynced: bool,
-    /// The log before this one, until the link to it is written.
+    /// The previous log, until the link to it is written.
     pub(crate) follows: Option<FileNumber>,
-    /// The sequence number behind the batch logged last.
+    /// The previous log, until this log records that it is durable.
+    pub(crate) unconfirmed: Option<FileNumber>,
+    /// The sequence number after the last logged batch.
     pub(crate) next_seqno: SeqNo,
 }
 
@@ -49,6 +52,13 @@ impl Wal {
             inner.sync_closed_logs()?;
         }
         if self.has_unsynced || !self.is_entry_synced {
+            // The first sync of a log records that the logs before it are durable. If they are
+            // missing nevertheless, no crash explains it.
+            if let Some(before) = self.unconfirmed.take() {
+                let kind = LinkKind::Durable;
+                let link = Link { before, kind };
+                self.writer.add_record(&link.encode(self.next_seqno))?;
+            }
             match is_on(Sabotage::UnsyncedLog) {
                 true => self.writer.flush()?,
                 false => self.writer.sync()?,
@@ -65,7 +75,7 @@ impl Wal {
     }
 }
 
-/// A family as the leader sees it.
+/// The view of a column family that the leader keeps.
 #[derive(Clone)]
 pub(crate) struct ActiveFamily {
     pub(crate) family: Arc<FamilyData>,
@@ -75,7 +85,7 @@ pub(crate) struct ActiveFamily {
 }
 
 impl ActiveFamily {
-    /// The family with its memtable as it is now.
+    /// Returns the column family with its current memtable.
     pub(crate) fn of(family: &Arc<FamilyData>) -> Self {
         family.read(|state| ActiveFamily {
             family: Arc::clone(family),
@@ -85,7 +95,7 @@ impl ActiveFamily {
         })
     }
 
-    /// What sealing its memtable would gain.
+    /// The memory that sealing its memtable can free.
     fn gain(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
@@ -94,14 +104,12 @@ impl ActiveFamily {
     }
 }
 
-/// What only the leader touches.
+/// State that only the leader accesses.
 pub(crate) struct CommitState {
     pub(crate) wal: Option<Wal>,
     pub(crate) last_seqno: SeqNo,
     /// By ascending id; shared with the members of a group while they insert.
     pub(crate) families: Arc<Vec<ActiveFamily>>,
-    /// Some memtable holds what no log has.
-    pub(crate) has_unlogged: bool,
 }
 
 impl CommitState {
@@ -144,7 +152,10 @@ impl Engine for DbInner {
         } else if how.sync {
             self.sync_wal(commit)?;
         } else {
-            commit.has_unlogged |= count > 0;
+            if count > 0 && !self.has_unlogged.load(Ordering::Relaxed) {
+                // Published with the entries.
+                self.has_unlogged.store(true, Ordering::Relaxed);
+            }
         }
         commit.last_seqno = first - 1 + SeqNo::from(count);
         if self.statistics.is_some() {
@@ -166,8 +177,10 @@ impl Engine for DbInner {
         insert(families, records, first)
     }
 
-    /// Sees to it that memtables that have grown are looked at before the next group, and refuses writes if the entries of a
-    /// group did not get in: their batch is in the log, and partly in the memtables.
+    /// Handles the result of an insertion.
+    ///
+    /// Schedules a check of memtables that have grown, and stops writes if the entries of a group
+    /// were not inserted: their batch is in the log, and partially in the memtables.
     #[inline]
     fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
         match inserted {
@@ -189,7 +202,7 @@ impl Engine for DbInner {
     }
 
     fn may_wait(&self, how: CommitHow) -> Result<Duration> {
-        // Those that wait in line are not woken when a stall begins.
+        // Queued writers are not woken when a stall begins.
         const SLICE: Duration = Duration::from_millis(5);
         let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
         if how.no_slowdown && is_stalled {
@@ -233,7 +246,10 @@ impl DbInner {
             let wal = commit.wal()?;
             wal.has_unsynced = true;
             if let Some(before) = wal.follows.take() {
-                wal.writer.add_record(&link(before, wal.next_seqno))?;
+                wal.unconfirmed = Some(before);
+                let kind = LinkKind::Follows;
+                let link = Link { before, kind };
+                wal.writer.add_record(&link.encode(wal.next_seqno))?;
             }
             wal.writer.add_record_of(&[&header, records])?;
             wal.next_seqno = first + SeqNo::from(count);
@@ -274,7 +290,7 @@ impl DbInner {
         })
     }
 
-    /// Refuses the write if it must be, waits as long as it must, and seals memtables that are full.
+    /// Rejects the write if necessary, waits as required, and seals full memtables.
     #[inline]
     fn make_room(
         self: &Arc<Self>,
@@ -326,14 +342,16 @@ impl DbInner {
         );
     }
 
-    /// Whether writes wait because memtables take more than they may.
+    /// Whether writes wait because memtables exceed the memory limit.
     #[inline]
     fn is_out_of_memory(&self) -> bool {
         let manager = self.write_buffers.as_ref();
         manager.is_some_and(WriteBufferManager::should_stall)
     }
 
-    /// Waits until flushes, of whichever database shares the limit, have freed memory; not if nothing can be flushed.
+    /// Waits until flushes of any database that shares the limit have freed memory.
+    ///
+    /// Returns immediately if there is nothing to flush.
     #[cold]
     fn wait_for_memory(self: &Arc<Self>, commit: &mut CommitState, how: CommitHow) -> Result<()> {
         let Some(manager) = &self.write_buffers else {
@@ -349,14 +367,17 @@ impl DbInner {
             if !is_flushing && !self.seal_largest_of_all(commit)? {
                 break;
             }
-            manager.wait(left.min(Duration::from_millis(100)));
+            let slice = left.min(Duration::from_millis(100));
+            if !self.env.pool.wait(slice) {
+                manager.wait(slice);
+            }
             self.check_writable()?;
         }
         self.note_stalled(begun);
         Ok(())
     }
 
-    /// Has everything sealed flushed, however little it is; whether there is anything.
+    /// Requests a flush of all sealed memtables, however small; returns whether there are any.
     fn flush_everything_sealed(self: &Arc<Self>) -> bool {
         if self.check_writable().is_err() {
             return false;
@@ -374,7 +395,7 @@ impl DbInner {
         is_any
     }
 
-    /// Seals the largest memtable of all databases that share the limit; `false` if there is nothing to seal.
+    /// Seals the largest memtable of all databases that share the limit; `false` if there is none.
     fn seal_largest_of_all(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let databases = self.write_buffers.iter().flat_map(|m| m.databases());
         let other = databases
@@ -383,7 +404,9 @@ impl DbInner {
             .max_by_key(|(gain, _)| *gain);
         let own = commit.families.iter().map(ActiveFamily::gain).max();
         match other {
-            Some((gain, other)) if gain > own.unwrap_or(0) => {
+            Some((gain, other))
+                if gain > own.unwrap_or(0) && !self.env.pool.is_short_of_threads() =>
+            {
                 other.seal_largest_later();
                 Ok(true)
             }
@@ -391,7 +414,7 @@ impl DbInner {
         }
     }
 
-    /// Seals the largest memtable; `false` if there is nothing to seal.
+    /// Seals the largest memtable; `false` if there is none.
     pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let gains = commit.families.iter().map(ActiveFamily::gain);
         let largest = gains.enumerate().max_by_key(|(_, gain)| *gain);
@@ -406,14 +429,16 @@ impl DbInner {
         Ok(true)
     }
 
-    /// Looks at the memtables because one has grown to its mark: seals those that are full, has successors and the next log made
-    /// for those that will be, brings charges up to date.
+    /// Checks the memtables after one has reached its check size.
+    ///
+    /// Seals full ones, requests successors and the next log for those that will be full soon, and
+    /// updates memory charges.
     #[cold]
     fn look_at_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
         self.look_due.store(false, Ordering::Relaxed);
         let mut full = Vec::new();
         let mut is_any_half_full = false;
-        // Writes without a log need no next one.
+        // Unlogged writes need no next log.
         let is_logged = commit
             .wal
             .as_ref()
@@ -452,7 +477,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Whether the logs together are longer than `max_total_wal_size` allows.
+    /// Whether the total size of the logs exceeds `max_total_wal_size`.
     fn is_wal_over_limit(&self, commit: &CommitState) -> bool {
         if commit.families.len() < 2 {
             return false;
@@ -492,7 +517,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Seals the memtable of the family at `index` and gives it a new one, and a new log.
+    /// Seals the memtable of the column family at `index`; starts a new memtable and a new log.
     pub(crate) fn switch_memtable(&self, commit: &mut CommitState, index: usize) -> Result<()> {
         self.switch_wal(commit)?;
         let log = commit.wal()?.number;
@@ -518,7 +543,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Seals the memtables that hold something, and lets the others begin with the log that is written now.
+    /// Seals the nonempty memtables, and makes the others start with the current log.
     pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
         self.queue.pipeline.drain();
         for index in 0..commit.families.len() {
@@ -537,21 +562,22 @@ impl DbInner {
         Ok(())
     }
 
-    /// Makes the logs that are no longer written durable, with their directory entries.
+    /// Syncs the logs that are no longer written, with their directory entries.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
         self.owed_logs.sync(|| self.fs.sync_dir(&self.wal_dir))
     }
 
-    /// Gives up a log that failed or may have a failed batch, without touching it again, and makes and begins a new one. A log
-    /// that nobody has written to and whose name is durable is as good.
+    /// Abandons a log that failed or may have a failed batch, and starts a new one.
+    ///
+    /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let owed = self.owed_logs.hold();
         let next_seqno = commit.last_seqno + 1;
         let wal = commit.wal()?;
-        // Those of a batch that was written and could not be synced are given to the next one.
+        // The numbers of a batch that was written but not synced are reused for the next one.
         wal.next_seqno = next_seqno;
-        // One that stands by was made before the failure. Whether its name will be durable is not known any more, whatever a
-        // later sync of the directory says.
+        // A standby log was created before the failure. A later sync of the directory does not show
+        // whether its name is durable.
         self.forget_log();
         if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
             owed.give_up();
@@ -565,15 +591,17 @@ impl DbInner {
             lock(&self.closed_logs).push((wal.number, failed.len()));
         }
         wal.number = number;
-        // Before anything is written to it, every family is past the failed one.
+        // Before the new log is written, every column family is flushed past the failed one.
         wal.follows = None;
+        wal.unconfirmed = None;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
         owed.give_up();
         Ok(())
     }
 
-    /// Begins a new log, unless the current one is empty. What is in the old one is in the memtables then.
+    /// Starts a new log, unless the current one is empty; the entries of the old one are in
+    /// memtables.
     pub(crate) fn switch_wal(&self, commit: &mut CommitState) -> Result<()> {
         self.queue.pipeline.drain();
         let wal = commit.wal()?;
@@ -583,11 +611,20 @@ impl DbInner {
         wal.writer
             .flush()
             .map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))?;
-        let (number, writer) = self.begin_log()?;
+        let (number, writer) = self.begin_log().map_err(|error| {
+            if is_on(Sabotage::LogCreationErrorNotStored) {
+                return error;
+            }
+            // Without a new log no memtable can be sealed, and the active one would grow without
+            // bound.
+            let error = error.context("creating a log");
+            self.fail_writes(error.with_severity(Severity::Hard))
+        })?;
         let previous = std::mem::replace(&mut wal.writer, writer);
         let is_durable = !wal.has_unsynced && wal.is_entry_synced;
         lock(&self.closed_logs).push((wal.number, previous.len()));
         wal.follows = Some(wal.number);
+        wal.unconfirmed = None;
         wal.number = number;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
@@ -596,7 +633,7 @@ impl DbInner {
         } else if let Err(error) = previous.close() {
             self.info_log.warn(format_args!("closing a log: {error}"));
         }
-        // A family without unflushed data needs none of the older logs.
+        // A column family without unflushed data needs no older log.
         for active in commit.families.iter() {
             active.family.note(|state| {
                 if state.active.memtable.is_empty() {
@@ -608,10 +645,14 @@ impl DbInner {
     }
 }
 
-/// Checks what a format cannot hold, before anything is written.
+/// Checks for entries that a format cannot hold, before anything is written.
 pub(crate) fn check_entry(order: &koeldb_base::KeyOrder, key: &[u8], value: &[u8]) -> Result<()> {
-    to_u32(key.len() + koeldb_base::key::FOOTER_BYTES, "key").map_err(not_applied)?;
-    to_u32(value.len(), "value").map_err(not_applied)?;
+    let bytes = key.len().saturating_add(value.len());
+    if bytes > ENTRY_BYTES_MAX {
+        return Err(not_applied(Error::invalid_argument(format!(
+            "key and value are too large: {bytes} bytes, at most {ENTRY_BYTES_MAX}"
+        ))));
+    }
     if matches!(order, koeldb_base::KeyOrder::Uint64) && key.len() != 8 {
         return Err(not_applied(Error::invalid_argument(format!(
             "rocksdb.Uint64Comparator needs keys of 8 bytes, and this one has {}",

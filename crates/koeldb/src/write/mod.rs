@@ -1,11 +1,12 @@
 //! The write path: batch → queue → stall → log → memtables → publication.
 //!
-//! One writer at a time leads. It writes the records of its group to the log as one record, syncs it if any member
-//! asked, inserts into the memtables, and publishes the last sequence number. Whatever else must not run beside a
-//! write — sealing a memtable, switching the log, creating a family — takes the same leadership.
+//! One writer at a time is the leader. It writes the records of its group to the log as one record,
+//! syncs it if any member requires it, inserts into the memtables, and publishes the last sequence
+//! number. Other operations that exclude writes (sealing a memtable, switching the log, creating a
+//! column family) take the same leadership.
 //!
-//! With pipelined or unordered writes the next writer leads while a group is inserted (`pipeline`); who seals a memtable
-//! waits for the groups under way first.
+//! With pipelined or unordered writes the next leader starts while a group is being inserted
+//! (`pipeline`); sealing a memtable waits for the groups in flight first.
 
 mod apply;
 pub(crate) mod batch;

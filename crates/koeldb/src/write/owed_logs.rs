@@ -1,18 +1,18 @@
-//! The logs that are no longer written and not durable yet: a synced write in a younger log owes them first (O6).
+//! Closed logs that are not durable yet: a synced write to a later log must sync them first (O6).
 //!
-//! The leader adds to them when it begins a new log; it and flushes make them durable, without leadership: a flush does so
-//! while the leader may be waiting for that flush. Who finds none owed may go ahead, so logs that somebody is about to
-//! make durable are waited for.
+//! The leader adds to them when it starts a new log; the leader and flushes sync them. A flush does
+//! so without leadership, since the leader may be waiting for that flush. A thread that finds none
+//! may proceed, so it waits for logs that are being synced.
 
 use koeldb_base::Result;
 use koeldb_base::sync::{Mutex, MutexGuard, lock};
 use koeldb_log::RecordWriter;
 
-/// A log that nobody writes to any more.
+/// A log that is no longer written.
 pub(crate) trait ClosedLog {
-    /// Makes it durable.
+    /// Syncs the log.
     fn sync(&mut self) -> Result<()>;
-    /// Lets go of its file.
+    /// Closes its file.
     fn close(self) -> Result<()>;
 }
 
@@ -26,11 +26,11 @@ impl ClosedLog for RecordWriter {
     }
 }
 
-/// The logs that are owed, oldest first.
+/// The logs, oldest first.
 pub(crate) struct OwedLogs<L> {
     /// Taken after leadership, or without it.
     logs: Mutex<Vec<L>>,
-    /// Held by whoever makes them durable, so that nobody believes it done before it is.
+    /// Held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
 }
 
@@ -44,12 +44,12 @@ impl<L> Default for OwedLogs<L> {
 }
 
 impl<L: ClosedLog> OwedLogs<L> {
-    /// One more is owed, the youngest.
+    /// Adds the latest log.
     pub(crate) fn owe(&self, log: L) {
         lock(&self.logs).push(log);
     }
 
-    /// Makes all of them durable, and then their directory entries.
+    /// Syncs all of them, and then their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         let _only_one = lock(&self.syncing);
         let mut owed = std::mem::take(&mut *lock(&self.logs));
@@ -61,14 +61,14 @@ impl<L: ClosedLog> OwedLogs<L> {
             .try_for_each(ClosedLog::sync)
             .and_then(|()| sync_directory());
         if let Err(error) = synced {
-            // They stay owed, before those that were closed meanwhile.
+            // They are kept, before those that were closed in the meantime.
             lock(&self.logs).splice(..0, owed);
             return Err(error);
         }
         owed.into_iter().try_for_each(ClosedLog::close)
     }
 
-    /// Nobody makes logs durable while the guard is held.
+    /// Prevents syncs while the guard is held.
     pub(crate) fn hold(&self) -> OwedLogsHeld<'_, L> {
         OwedLogsHeld {
             owed: self,
@@ -77,14 +77,14 @@ impl<L: ClosedLog> OwedLogs<L> {
     }
 }
 
-/// The logs that are owed, while nobody makes them durable.
+/// Closed logs, while syncs are prevented.
 pub(crate) struct OwedLogsHeld<'l, L> {
     owed: &'l OwedLogs<L>,
     _nobody_syncs: MutexGuard<'l, ()>,
 }
 
 impl<L> OwedLogsHeld<'_, L> {
-    /// None are owed any more: what they hold will be in tables before anything else counts on it.
+    /// Removes all of them: their entries will be in tables before anything relies on them.
     pub(crate) fn give_up(self) {
         lock(&self.owed.logs).clear();
     }

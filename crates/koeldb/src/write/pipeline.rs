@@ -1,18 +1,19 @@
 //! Groups between the log and the readers.
 //!
-//! With `enable_pipelined_write` or `unordered_write` a leader lets the next group be logged while its own goes into the
-//! memtables. A group *enters* when it is in the log and *leaves* when its entries, and those of all groups that entered
-//! before it, are in the memtables.
+//! With `enable_pipelined_write` or `unordered_write` the next group is logged while the previous
+//! one is inserted into the memtables. A group *enters* when it is in the log and *leaves* when its
+//! entries, and those of all groups that entered before it, are in the memtables.
 //!
 //! # Invariants
 //! - **L1** Groups enter under leadership, so in the order of their sequence numbers.
-//! - **L2** In order (`enable_pipelined_write`), the last sequence number of a group is published when it leaves, and
-//!   nobody is told of success before: readers see whole groups, one after the other. Behind a group that could not be
-//!   inserted none is published any more.
-//! - **L3** Out of order (`unordered_write`), it is published on entering, as in RocksDB: a read may miss a part of a
-//!   batch that is under way, and what a snapshot shows may grow; whoever wrote waits for their own group alone.
-//! - **L4** The leader that finds nobody inside has the memtables for itself: it may seal them, and may say that an empty
-//!   one needs no older log.
+//! - **L2** In order (`enable_pipelined_write`), the last sequence number of a group is published
+//!   when it leaves, and success is not reported before: readers see whole groups in order. After a
+//!   group that could not be inserted none is published any more.
+//! - **L3** Out of order (`unordered_write`), it is published on entering, as in RocksDB: a read
+//!   may miss a part of a batch in flight, and the view of a snapshot may grow; a writer waits only
+//!   for its own group.
+//! - **L4** A leader that finds the pipeline empty has exclusive access to the memtables: it may
+//!   seal them, and may record that an empty one needs no older log.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -25,23 +26,25 @@ use super::queue::Ticket;
 /// A group that entered.
 struct Inside {
     last: SeqNo,
-    /// How its entries got into the memtables, once that is over.
+    /// The result of the insertion, once it is complete.
     outcome: Option<Result<()>>,
-    /// Where its writers wait until those before it are done.
+    /// Where its writers wait until earlier groups are done.
     ticket: Option<Arc<Ticket>>,
 }
 
 #[derive(Default)]
 struct Groups {
     inside: VecDeque<Inside>,
-    /// How many left.
+    /// The number of groups that left.
     left: u64,
-    /// Why nothing is published any more.
+    /// The error after which nothing is published any more.
     broken: Option<Error>,
 }
 
 impl Groups {
-    /// Takes the groups out that are done, up to the first that is not; those who wait for them are told afterwards.
+    /// Removes the finished groups, up to the first unfinished one.
+    ///
+    /// Returns the groups to be notified.
     fn leave(&mut self, publish: impl Fn(SeqNo)) -> Vec<(Arc<Ticket>, Option<Error>)> {
         let mut waiting = Vec::new();
         while let Some(Inside {
@@ -64,16 +67,18 @@ impl Groups {
     }
 }
 
-/// The place of a group that entered.
+/// The position of a group that entered.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct Place(u64);
 
-/// The groups that were handed on to be inserted.
+/// The groups that are being inserted.
 pub(crate) struct Pipeline {
     is_ordered: bool,
-    /// How many are inside, and one more for good behind a group that could not be inserted: everybody comes this way
-    /// then, and nobody publishes past it. Only a leader raises it otherwise.
+    /// The number of groups inside, plus one permanently after a failed insertion.
+    ///
+    /// All groups then use the pipeline, and none is published after the failed one. Otherwise only
+    /// a leader increases it.
     count: AtomicUsize,
     groups: Mutex<Groups>,
     emptied: Condvar,
@@ -89,7 +94,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether nobody is inside, and nobody need be. Asked by the leader, a yes lasts as long as its leadership.
+    /// Whether the pipeline is and may stay empty. For the leader, true holds during its
+    /// leadership.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -101,7 +107,7 @@ impl Pipeline {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Lets a group in whose entries are numbered up to `last`; for the leader.
+    /// Lets a group enter whose last sequence number is `last`; called by the leader.
     pub(crate) fn enter(&self, last: SeqNo, publish: impl Fn(SeqNo)) -> Place {
         let mut groups = lock(&self.groups);
         if !self.is_ordered {
@@ -116,8 +122,10 @@ impl Pipeline {
         Place(groups.left + groups.inside.len() as u64 - 1)
     }
 
-    /// Says how the entries of the group at `place` got into the memtables, and waits for the groups before it if they
-    /// are published in order; its writers may wait at the `ticket`. The result is that of the group.
+    /// Records the result of the insertion of the group at `place`.
+    ///
+    /// If groups are published in order, waits for the earlier ones; its writers may wait on the
+    /// `ticket`. Returns the result of the group.
     pub(crate) fn complete(
         &self,
         place: Place,
@@ -131,7 +139,7 @@ impl Pipeline {
         let at = koeldb_base::coding::to_usize(place - groups.left);
         groups.inside[at].outcome = Some(outcome.clone());
         if at > 0 {
-            // The first one is never done: it would have left.
+            // The first one is never done, since it would have left.
             if !self.is_ordered {
                 return outcome;
             }
@@ -162,7 +170,9 @@ impl Pipeline {
         outcome
     }
 
-    /// Waits until nobody is inside; for the leader, so that nobody enters. Those inside need no leadership to get on.
+    /// Waits until the pipeline is empty.
+    ///
+    /// Called by the leader, so that no group enters. The groups inside finish without leadership.
     pub(crate) fn drain(&self) {
         for _ in 0..SPINS {
             if self.is_empty() {
@@ -192,7 +202,9 @@ mod tests {
     const GROUPS: u64 = 600;
     const THREADS: u64 = 6;
 
-    /// Threads that lead in turn, and are interrupted anywhere behind. `fails` says which group cannot be inserted.
+    /// Runs threads that lead in turn and are interrupted anywhere after that.
+    ///
+    /// `fails` is the group that cannot be inserted.
     fn run(is_ordered: bool, seed: u64, fails: Option<u64>) {
         let pipeline = Pipeline::new(is_ordered);
         let last = Mutex::new(0_u64);
@@ -277,7 +289,7 @@ mod tests {
         run(false, 1, Some(GROUPS / 2));
     }
 
-    /// Every order in which five groups can be done: each is settled exactly when all before it are.
+    /// Tests all orders of completion of five groups: each is settled when all before it are done.
     #[test]
     fn any_order_of_completion_publishes_in_order() {
         const COUNT: usize = 5;

@@ -1,13 +1,15 @@
-//! Who leads: a queue of groups of writers, the front one of which owns the right to commit.
+//! Leader election: a queue of groups of writers, the first of which has the right to commit.
 //!
-//! A writer that finds nobody leading leads at once, alone, with its batch borrowed. Otherwise it copies its records
-//! into the last group in line, or opens one; the opener leads the group when its turn comes, the others wait for
-//! its result. Waiting spins briefly before it parks: every blocking hand-off costs some 20 us, and a log write
-//! takes one. Spinning is limited to as many threads as there are cores to spare, and is shorter where there is no log to wait
-//! for; members that spin help to insert.
+//! A writer that finds no leader immediately leads alone, with its batch borrowed. Otherwise it
+//! copies its records into the last group of the queue, or creates one; the creator leads the group
+//! when it is first, and the others wait for its result. A waiting thread spins briefly before it
+//! parks: every blocking hand-off costs some 20 us, and a log write takes one. The number of
+//! spinning threads is limited to that of spare cores, and spinning is shorter without a log to
+//! wait for; members that spin help to insert.
 //!
-//! With pipelined or unordered writes a leader behind whom somebody waits hands leadership on before it inserts, and its
-//! group takes the way through the [`Pipeline`]. A leader alone keeps it: there is nothing to overlap with.
+//! With pipelined or unordered writes a leader with successors passes on leadership before it
+//! inserts, and its group uses the [`Pipeline`]. A leader without successors keeps it: there is
+//! nothing to overlap with.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -27,19 +29,22 @@ use super::commit::{ActiveFamily, CommitState};
 use super::pipeline::{Pipeline, Place};
 use crate::options::DbOptions;
 
-/// How often who waits for a group that a small batch without a log opened looks again before it sleeps. Such a group takes a
-/// microsecond or two: its leader, if it takes longer, is not running, and a processor that spins is one it cannot have.
+/// The number of spins of a thread that waits for a group of a small batch without log.
+///
+/// Such a group takes a microsecond or two: if it takes longer, its leader is not running, and
+/// spinning threads may occupy the processor it needs.
 const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
-/// The bytes of records of a small batch.
+/// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// Bytes of records after which a group takes no more members.
+/// The number of bytes of records at which a group accepts no more members.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// What a line of writers leads to: the log, the memtables, the readers.
+/// The operations that a write queue needs: the log, the memtables, the readers.
 pub(crate) trait Engine: Send + Sync + 'static {
-    /// Makes room for a group and puts it into the log; called by the leader. The group has the sequence numbers from
-    /// the one returned up to `last_seqno` then, and nobody else will have them.
+    /// Makes room for a group and writes it to the log; called by the leader.
+    ///
+    /// The group gets the sequence numbers from the returned one to the resulting `last_seqno`.
     fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
@@ -51,31 +56,32 @@ pub(crate) trait Engine: Send + Sync + 'static {
     /// Counts a group that is in the log, or needs none.
     fn count_committed(&self, batches: usize, bytes: usize, how: CommitHow);
 
-    /// Inserts operations into the memtables of their families, numbered from `first`; says whether one has grown to
-    /// its mark.
+    /// Inserts operations, numbered from `first`, into the memtables of their column families.
+    ///
+    /// Returns whether a memtable has reached its check size.
     fn insert(&self, families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool>;
 
-    /// Takes note of how the entries of a group got into the memtables.
+    /// Handles the result of the insertion of a group.
     fn note_inserted(&self, inserted: Result<bool>) -> Result<()>;
 
     /// Makes everything up to `seqno` visible.
     fn publish(&self, seqno: SeqNo);
 
-    /// How long a write may wait until it asks again; an error if it must not wait.
+    /// Returns how long a write may wait before it calls again; an error if it must not wait.
     fn may_wait(&self, how: CommitHow) -> Result<Duration>;
 }
 
-/// The operations of one or more writers, to be committed as one log record.
+/// The operations of one or several writers, to be committed as one log record.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRecords {
     pub(crate) records: Vec<u8>,
     pub(crate) count: u32,
     pub(crate) how: CommitHow,
-    /// One for each member.
+    /// The parts, one for each member.
     pub(crate) parts: Vec<Part>,
 }
 
-/// What the members of a group asked for.
+/// The write options that the members of a group have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitHow {
     pub(crate) sync: bool,
@@ -84,11 +90,11 @@ pub(crate) struct CommitHow {
     pub(crate) patience: Option<Patience>,
 }
 
-/// How long a write waits where writes are stopped or slowed.
+/// The time limit of a write that waits in a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
     limit: Duration,
-    /// When it ends.
+    /// The end of the limit.
     until: Duration,
 }
 
@@ -100,15 +106,14 @@ impl Patience {
         }
     }
 
-    /// The time left; zero when it is over.
+    /// Returns the time left; zero when it is over.
     pub(crate) fn left(self, clock: &dyn Clock) -> Duration {
         self.until.saturating_sub(clock.now())
     }
 }
 
 impl CommitHow {
-    /// Whether a writer may share the fate of a group opened before: it would not give up much earlier than it would
-    /// alone.
+    /// Whether a writer may join an existing group without timing out much earlier than alone.
     fn may_join(self, group: CommitHow) -> bool {
         let agrees = match (self.patience, group.patience) {
             (Some(own), Some(other)) => {
@@ -121,18 +126,18 @@ impl CommitHow {
     }
 }
 
-/// A ticket begins at 0, waiting.
+/// The initial state of a ticket: waiting.
 const LEADING: u8 = 1;
 const APPLYING: u8 = 2;
 const DONE: u8 = 3;
 
-/// Where the members of a group wait.
+/// The place where the members of a group wait.
 pub(crate) struct Ticket {
     state: AtomicU8,
-    /// How often they look again before they sleep.
+    /// The number of spins before parking.
     spins: u32,
     failure: OnceLock<Error>,
-    /// What members that are awake can help with, from the state of that name on.
+    /// The insertion that awake members can help with, set before the state of that name.
     shared: OnceLock<Arc<SharedApply>>,
     parked: Mutex<Vec<Thread>>,
 }
@@ -154,7 +159,7 @@ impl Ticket {
         }
     }
 
-    /// What came of the group, once it is done.
+    /// Returns the result of a finished group.
     pub(crate) fn outcome(&self) -> Result<()> {
         self.failure
             .get()
@@ -168,7 +173,7 @@ impl Ticket {
         self.wait_until(DONE, &AtomicUsize::new(0), 0);
     }
 
-    /// Tells those who wait what came of the group.
+    /// Sets the result and wakes the waiting members.
     pub(crate) fn settle(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
             let _ = self.failure.set(error);
@@ -176,7 +181,7 @@ impl Ticket {
         self.set(DONE);
     }
 
-    /// Lets members that spin help; the others sleep on.
+    /// Lets spinning members help; the others keep sleeping.
     fn share(&self, shared: Arc<SharedApply>) {
         if self.shared.set(shared).is_ok() {
             self.state.store(APPLYING, Ordering::Release);
@@ -191,11 +196,11 @@ impl Ticket {
     }
 
     fn wait_until(&self, state: u8, spinning: &AtomicUsize, spinners_max: usize) {
-        // Without a limit it does not fail.
+        // Without a time limit the wait does not fail.
         let _ = self.wait_while_patient(state, spinning, spinners_max, || Ok(Duration::MAX));
     }
 
-    /// Waits as long as `left` says how long.
+    /// Waits as long as `left` permits.
     fn wait_while_patient(
         &self,
         state: u8,
@@ -235,7 +240,7 @@ impl Ticket {
     }
 }
 
-/// Tells the members of a group how it went, also if its leader panics.
+/// Sets the result of a group on drop, in case its leader panics.
 struct Settle<'t>(&'t Ticket);
 
 impl Settle<'_> {
@@ -256,7 +261,7 @@ impl Drop for Settle<'_> {
 }
 
 struct Group {
-    /// `None` for an exclusive turn, which nobody joins.
+    /// `None` for an exclusive turn, which no writer joins.
     records: Option<GroupRecords>,
     ticket: Arc<Ticket>,
 }
@@ -267,16 +272,16 @@ struct Line {
     groups: VecDeque<Group>,
 }
 
-/// Who inserts groups into the memtables, and when they are published.
+/// How groups are inserted into the memtables and when they are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insertion {
     /// The leader alone (`allow_concurrent_memtable_write` is off).
     Alone,
     /// The leader and members of its group, before leadership is handed on.
     Shared,
-    /// Several groups at once, published one after the other (`enable_pipelined_write`).
+    /// Several groups concurrently, published in order (`enable_pipelined_write`).
     Pipelined,
-    /// Several groups at once, published before they are inserted (`unordered_write`).
+    /// Several groups concurrently, published before insertion (`unordered_write`).
     Unordered,
 }
 
@@ -294,11 +299,11 @@ impl Insertion {
     }
 }
 
-/// The line of writers, and what only its leader touches.
+/// The queue of writers, and the state of the leader.
 pub(crate) struct WriteQueue {
     line: Mutex<Line>,
     commit: Mutex<CommitState>,
-    /// Groups and turns in line, as of a moment ago.
+    /// The approximate number of queued groups and turns.
     waiting: AtomicUsize,
     spinning: AtomicUsize,
     spinners_max: usize,
@@ -308,9 +313,9 @@ pub(crate) struct WriteQueue {
     pub(crate) pipeline: Pipeline,
 }
 
-/// The right to commit; the next in line gets it when it is dropped.
+/// The right to commit; dropping it passes it to the next group.
 pub(crate) struct Leadership<'q> {
-    // Let go of first: the next leader takes it and shall not find it taken.
+    // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
     _hand_on: HandOn<'q>,
 }
@@ -348,14 +353,15 @@ impl WriteQueue {
         }
     }
 
-    /// Whether the leader, whose group is in the log, goes through the pipeline: somebody waits to lead, or somebody
-    /// before it is inside still.
+    /// Whether the leader, whose group is in the log, uses the pipeline.
+    ///
+    /// It does if others wait to lead or earlier groups are still inside.
     #[inline]
     fn hands_on_early(&self) -> bool {
         self.is_pipelined && (self.waiting.load(Ordering::Relaxed) > 0 || !self.pipeline.is_empty())
     }
 
-    /// Takes the front group out of line.
+    /// Removes the first group from the queue.
     fn take_turn(&self) -> Option<GroupRecords> {
         let mut line = lock(&self.line);
         let front = line.groups.pop_front();
@@ -363,7 +369,7 @@ impl WriteQueue {
         front.and_then(|group| group.records)
     }
 
-    /// Lets a group through whose outcome is known, and waits for those before it.
+    /// Completes a group with a known result, and waits for earlier ones.
     fn complete(
         &self,
         inner: &impl Engine,
@@ -380,7 +386,7 @@ impl WriteQueue {
         )
     }
 
-    /// Takes leadership for something that is no write.
+    /// Takes leadership for an operation other than a write.
     pub(crate) fn lead(&self) -> Leadership<'_> {
         let ticket = {
             let mut line = lock(&self.line);
@@ -477,7 +483,9 @@ impl WriteQueue {
         self.complete(&**inner, place, inserted, Arc::default)
     }
 
-    /// Waits for the turn of the group that `ticket` is of, and takes the group out of line if it must not wait longer.
+    /// Waits until the group of `ticket` is first.
+    ///
+    /// Removes the group if its time limit is reached.
     fn wait_to_lead(
         &self,
         inner: &impl Engine,
@@ -490,7 +498,7 @@ impl WriteQueue {
             return Ok(());
         }
         let mut line = lock(&self.line);
-        // Under the lock that hands leadership on: a group that has it by now goes ahead.
+        // Under the lock that passes on leadership: a group that has it by now continues.
         if ticket.state.load(Ordering::SeqCst) < LEADING {
             line.groups
                 .retain(|group| !Arc::ptr_eq(&group.ticket, ticket));
@@ -500,7 +508,7 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Commits a group; takes the leadership if it is handed on before the group's end.
+    /// Commits a group; takes the leadership if it is passed on before the end.
     fn lead_group(
         &self,
         inner: &Arc<impl Engine>,
@@ -545,7 +553,8 @@ impl WriteQueue {
         self.complete(&**inner, place, insert_group(), || Arc::clone(ticket))
     }
 
-    /// Puts the operations into the last group, or into a new one; says whether a new one was opened.
+    /// Adds the operations to the last group, or to a new one; returns whether a new one was
+    /// created.
     fn join(line: &mut Line, records: &[u8], count: u32, how: CommitHow) -> (Arc<Ticket>, bool) {
         if let Some(Group {
             records: Some(group),

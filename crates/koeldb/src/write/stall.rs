@@ -1,51 +1,52 @@
-//! Slowing writers down before the tree is overwhelmed, smoothly, and stopping them only where memory or the tree
-//! would otherwise grow without bound.
+//! Write stalls: slow writers down smoothly before the tree is overwhelmed.
 //!
-//! Each family's state maps to a [`StallCondition`]; the worst of all families holds. Between the trigger that slows
-//! and the one that stops, the permitted rate falls from `delayed_write_rate` to a sixteenth of it in proportion to
-//! the distance covered, instead of jumping (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
+//! Writes are stopped only where memory or the tree would otherwise grow without bound. Each column
+//! family has a [`StallCondition`]; the worst one applies. Between the slowdown and the stop
+//! trigger, the permitted rate falls linearly from `delayed_write_rate` to a sixteenth of it,
+//! instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::Clock;
 
-/// Why writes are slowed or stopped.
+/// The reason for a write stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallCause {
-    /// Too many memtables wait for their flush.
+    /// Too many memtables wait for a flush.
     MemtableLimit,
-    /// Too many files on level 0.
+    /// Too many files are on level 0.
     Level0FileLimit,
     /// Too many bytes wait for compaction.
     PendingCompactionBytes,
 }
 
-/// What writers have to observe.
+/// The limits that apply to writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallCondition {
-    /// Nothing.
+    /// No limits.
     Normal,
-    /// At most so many bytes a second.
+    /// A limited write rate.
     Delayed {
-        /// Why.
+        /// The cause.
         cause: StallCause,
         /// The rate.
         bytes_per_second: u64,
     },
-    /// No write at all for the time being.
+    /// Writes are stopped.
     Stopped(
-        /// Why.
+        /// The cause.
         StallCause,
     ),
 }
 
 impl StallCondition {
-    /// Why writes wait, and whether they are stopped; nothing if they do not wait.
+    /// Returns the cause, and whether writes are stopped; `None` without a stall.
     pub(crate) fn cause(self) -> Option<(StallCause, bool)> {
         match self {
             StallCondition::Normal => None,
@@ -55,7 +56,7 @@ impl StallCondition {
     }
 }
 
-/// The state of one family that stalls depend on, and the limits.
+/// The state and the limits of one column family that determine stalls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallInputs {
     pub(crate) sealed_memtables: usize,
@@ -70,17 +71,17 @@ pub(crate) struct StallInputs {
     pub(crate) auto_compactions: bool,
 }
 
-/// The rate when `at` of the way from `from` to `to` is covered.
+/// Returns the rate at position `at` between the triggers `from` and `to`.
 fn slowed(rate: u64, at: u64, from: u64, to: u64) -> u64 {
     let span = to.saturating_sub(from).max(1);
     let left = to.saturating_sub(at).min(span);
-    // A family that is being opened does not know its rate yet: it is 0.
+    // The rate of a column family that is being opened is not set yet: 0.
     let floor = (rate / 16).max(1);
     let scaled = u128::from(rate.saturating_sub(floor)) * u128::from(left) / u128::from(span);
     floor + u64::try_from(scaled).unwrap_or(rate)
 }
 
-/// What the state of one family asks of writers.
+/// Returns the condition for the state of one column family.
 pub(crate) fn condition(inputs: &StallInputs) -> StallCondition {
     let StallInputs {
         sealed_memtables,
@@ -137,14 +138,45 @@ pub(crate) fn condition(inputs: &StallInputs) -> StallCondition {
 const NORMAL: u64 = u64::MAX;
 const STOPPED: u64 = 0;
 
-/// What a leader asks before it writes.
+/// The stall state that a leader checks before it writes.
 #[derive(Debug)]
 pub(crate) struct WriteStall {
-    /// The permitted bytes a second: `NORMAL`, `STOPPED`, or a rate between.
+    /// The permitted bytes per second: `NORMAL`, `STOPPED`, or a rate in between.
     rate: AtomicU64,
     changed: Mutex<u64>,
     wake: Condvar,
-    next_free: Mutex<Duration>,
+    account: Mutex<Account>,
+}
+
+/// The times booked by delayed writes. Only the leader of the write queue books.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// The time when all booked writes are paid for.
+    next_free: Duration,
+    /// The time that writes waited before they gave up, at most the cost of the last one.
+    credit: Duration,
+}
+
+impl Account {
+    /// Returns the account after a write of this cost.
+    fn booked(self, now: Duration, cost: Duration) -> Self {
+        Account {
+            next_free: self.next_free.max(now) + cost.saturating_sub(self.credit),
+            credit: self.credit.saturating_sub(cost),
+        }
+    }
+
+    /// Returns the account after a write of this cost that waited until `now` and gave up.
+    ///
+    /// Its wait is credited to the next write: otherwise a write that costs more than the time
+    /// limit of its writer would never succeed.
+    fn given_up(self, begun: Duration, now: Duration, cost: Duration) -> Self {
+        let waited = now.saturating_sub(self.next_free.max(begun));
+        Account {
+            next_free: self.next_free,
+            credit: (self.credit + waited).min(cost),
+        }
+    }
 }
 
 impl Default for WriteStall {
@@ -153,14 +185,15 @@ impl Default for WriteStall {
             rate: AtomicU64::new(NORMAL),
             changed: Mutex::new(0),
             wake: Condvar::new(),
-            next_free: Mutex::new(Duration::ZERO),
+            account: Mutex::default(),
         }
     }
 }
 
 impl WriteStall {
-    /// Sets what holds from now on: the worst of what `conditions` finds. Found and set in one step, so that an older
-    /// finding never replaces a newer one.
+    /// Sets the worst of `conditions`.
+    ///
+    /// Computing and setting it is one step, so that an older result never replaces a newer one.
     pub(crate) fn set<I: IntoIterator<Item = StallCondition>>(
         &self,
         conditions: impl FnOnce() -> I,
@@ -182,13 +215,13 @@ impl WriteStall {
         self.wake.notify_all();
     }
 
-    /// Wakes writers that wait, to look again.
+    /// Wakes waiting writers to check again.
     pub(crate) fn notify(&self) {
         *lock(&self.changed) += 1;
         self.wake.notify_all();
     }
 
-    /// Whether writes go on undelayed.
+    /// Whether writes are not delayed.
     #[inline]
     pub(crate) fn is_normal(&self) -> bool {
         self.rate.load(Ordering::Acquire) == NORMAL
@@ -214,7 +247,9 @@ impl WriteStall {
         }
     }
 
-    /// Sleeps as long as writing `bytes` bytes at the permitted rate takes, in slices, asking `go_on` between them.
+    /// Sleeps for the time that `bytes` take at the permitted rate, in slices.
+    ///
+    /// `go_on` is called between slices. A write that gives up returns the time that it booked.
     pub(crate) fn delay(
         &self,
         clock: &dyn Clock,
@@ -224,30 +259,42 @@ impl WriteStall {
         let Some(rate) = self.delayed_rate() else {
             return Ok(());
         };
-        let now = clock.now();
-        let nanos = (bytes as u64).saturating_mul(1_000_000_000) / rate;
-        let until = {
-            let mut next_free = lock(&self.next_free);
-            *next_free = (*next_free).max(now) + Duration::from_nanos(nanos);
-            *next_free
-        };
-        // Short debts are carried over: a sleep takes at least 50 us whatever it is asked for.
-        if until.saturating_sub(now) < Duration::from_millis(1) {
+        let begun = clock.now();
+        let cost = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate);
+        let before = *lock(&self.account);
+        let after = before.booked(begun, cost);
+        *lock(&self.account) = after;
+        // Short debts are carried over: a sleep takes at least 50 us, however short.
+        if after.next_free.saturating_sub(begun) < Duration::from_millis(1) {
             return Ok(());
         }
         loop {
-            let left = until.saturating_sub(clock.now());
-            if left.is_zero() || self.is_normal() {
+            let now = clock.now();
+            if now >= after.next_free {
                 return Ok(());
             }
+            if self.is_normal() {
+                // The next slowdown does not claim the rest.
+                *lock(&self.account) = Account::default();
+                return Ok(());
+            }
+            let left = after.next_free - now;
             clock.sleep(left.min(Duration::from_millis(50)));
-            go_on()?;
+            if let Err(error) = go_on() {
+                if !is_on(Sabotage::StallDebtKept) {
+                    *lock(&self.account) = before.given_up(begun, clock.now(), cost);
+                }
+                return Err(error);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use koeldb_base::{Error, ErrorKind, Result};
+    use koeldb_fs::ManualClock;
+
     use super::*;
 
     fn quiet() -> StallInputs {
@@ -296,6 +343,82 @@ mod tests {
             ..quiet()
         };
         assert_eq!(condition(&off), StallCondition::Normal);
+    }
+
+    /// Writes at most 1,000 bytes a second.
+    fn slowed_writes() -> WriteStall {
+        let stall = WriteStall::default();
+        slow_down(&stall);
+        stall
+    }
+
+    fn slow_down(stall: &WriteStall) {
+        stall.set(|| {
+            [StallCondition::Delayed {
+                cause: StallCause::Level0FileLimit,
+                bytes_per_second: 1000,
+            }]
+        });
+    }
+
+    fn patient() -> Result<()> {
+        Ok(())
+    }
+
+    /// A write that waits for `patience`.
+    fn write_within(
+        stall: &WriteStall,
+        clock: &ManualClock,
+        bytes: usize,
+        patience: Duration,
+    ) -> Result<()> {
+        let until = clock.now() + patience;
+        stall.delay(clock, bytes, || match clock.now() < until {
+            true => Ok(()),
+            false => Err(Error::with_kind(ErrorKind::TimedOut, "no patience")),
+        })
+    }
+
+    #[test]
+    fn a_write_that_gives_up_leaves_no_debt() {
+        let (stall, clock) = (slowed_writes(), ManualClock::new());
+        for _ in 0..100 {
+            write_within(&stall, &clock, 60_000, Duration::from_millis(100)).unwrap_err();
+        }
+        let begun = clock.now();
+        stall.delay(&clock, 500, patient).unwrap();
+        assert!(clock.now() - begun <= Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_write_that_costs_more_than_its_patience_succeeds_at_the_permitted_rate() {
+        let (stall, clock) = (slowed_writes(), ManualClock::new());
+        for _ in 0..3 {
+            let begun = clock.now();
+            while write_within(&stall, &clock, 2000, Duration::from_millis(300)).is_err() {
+                assert!(clock.now() - begun < Duration::from_secs(5));
+            }
+            let elapsed = clock.now() - begun;
+            assert!(elapsed >= Duration::from_millis(1900), "{elapsed:?}");
+        }
+    }
+
+    #[test]
+    fn a_slowdown_begins_without_the_debt_of_the_one_before() {
+        let (stall, clock) = (slowed_writes(), ManualClock::new());
+        let rounds = std::cell::Cell::new(0);
+        let ends_early = || {
+            rounds.set(rounds.get() + 1);
+            if rounds.get() == 2 {
+                stall.set(|| [StallCondition::Normal]);
+            }
+            Ok(())
+        };
+        stall.delay(&clock, 1_000_000, ends_early).unwrap();
+        assert!(clock.now() < Duration::from_secs(1));
+        slow_down(&stall);
+        stall.delay(&clock, 500, patient).unwrap();
+        assert!(clock.now() < Duration::from_secs(2), "{:?}", clock.now());
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The log that stands by: its file is there before the leader begins it, so that switching costs microseconds also where the
-//! system takes long to make a file.
+//! The standby log: a file created before the leader needs a new log.
 //!
-//! A job in the background makes the file when a memtable is half full. It is empty, and its name not durable, until the
-//! leader takes it over; then it is like one that was made in that moment. A crash may leave it: recovery, RocksDB's
-//! too, finds no record in it and passes over it, and it goes with the other obsolete logs. A close removes it.
+//! A switch then takes microseconds even if the system takes long to create a file. A background
+//! job creates the file when a memtable is half full. It is empty, and its name not durable, until
+//! the leader takes it; then it is like a newly created one. It may survive a crash: recovery, also
+//! in RocksDB, finds no record in it and skips it, and it is removed with the other obsolete logs.
+//! A close removes it.
 //!
-//! A younger log has a larger number. So the leader, who alone begins logs, either takes the one that stands by, or makes one
-//! of a larger number and says so; what was being made meanwhile comes too late, and is removed.
+//! A later log has a larger number. So the leader, which alone starts logs, either takes the
+//! standby, or creates a log with a larger number and marks the standby as late; a late one is
+//! removed.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::inner::DbInner;
 use crate::listener::Event;
 use crate::open::{new_wal_file, wal_writer};
 
-/// A log without records that nobody writes to yet.
+/// An empty log that is not in use yet.
 #[derive(Debug)]
 pub(crate) struct EmptyLog {
     number: FileNumber,
@@ -33,16 +35,16 @@ pub(crate) struct EmptyLog {
 #[derive(Debug)]
 enum State<L> {
     Nothing,
-    /// A job makes one.
+    /// A job is creating one.
     Requested,
-    /// A job makes one, and the leader has begun a log meanwhile.
+    /// A job is creating one, and the leader has started a log in the meantime.
     TooLate,
-    /// It could not be made; not tried again before the leader begins a log.
+    /// Creation failed; it is not retried until the leader starts a log.
     GivenUp,
     Ready(L),
 }
 
-/// The log that stands by, if there is one.
+/// The standby log, if there is one.
 #[derive(Debug)]
 pub(crate) struct StandbyLog<L = EmptyLog> {
     state: Mutex<State<L>>,
@@ -57,8 +59,9 @@ impl<L> Default for StandbyLog<L> {
 }
 
 impl<L> StandbyLog<L> {
-    /// Whether the caller, who leads, has to have one made: there is none, and none is being made. Its number must be
-    /// taken after this.
+    /// Whether the caller, the leader, must request one: there is none, and none is being created.
+    ///
+    /// Its number must be allocated afterwards.
     fn request(&self) -> bool {
         let mut state = lock(&self.state);
         let is_nothing = matches!(*state, State::Nothing);
@@ -68,7 +71,7 @@ impl<L> StandbyLog<L> {
         is_nothing
     }
 
-    /// The one that was requested is made, or could not be; gives back one that comes too late.
+    /// Stores a created log, or the failure to create it; returns a late one.
     fn made(&self, log: Option<L>) -> Option<L> {
         let mut state = lock(&self.state);
         if matches!(*state, State::TooLate) {
@@ -79,7 +82,7 @@ impl<L> StandbyLog<L> {
         None
     }
 
-    /// For the leader, who begins a log: this one, or one whose number is taken after this.
+    /// Takes the standby for the leader, which otherwise allocates a number afterwards.
     fn take(&self) -> Option<L> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Nothing) {
@@ -92,7 +95,7 @@ impl<L> StandbyLog<L> {
         }
     }
 
-    /// Whether one stands by.
+    /// Whether there is a standby log.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
         matches!(*lock(&self.state), State::Ready(_))
@@ -100,7 +103,7 @@ impl<L> StandbyLog<L> {
 }
 
 impl DbInner {
-    /// Has the next log made in the background, unless there is one; called by the leader.
+    /// Requests the next log in the background, unless there is one; called by the leader.
     pub(crate) fn request_log(self: &Arc<Self>) {
         if !self.standby_log.request() {
             return;
@@ -128,7 +131,7 @@ impl DbInner {
             self.report_failures();
             return;
         }
-        // Nothing is lost: the leader makes one itself, and meets the error if it lasts.
+        // The leader will create one itself, and report the error if it persists.
         self.info_log
             .warn(format_args!("making a log ahead: {error}"));
         self.notify(&Event::BackgroundError(&error));
@@ -141,7 +144,7 @@ impl DbInner {
         Ok(EmptyLog { number, file })
     }
 
-    /// A new log and its number, for the leader: the one that stands by, or one made now.
+    /// Returns a log and its number for the leader: the standby or a new one.
     pub(crate) fn begin_log(&self) -> Result<(FileNumber, RecordWriter)> {
         let EmptyLog { number, file } = match self.standby_log.take() {
             Some(log) => log,
@@ -150,7 +153,7 @@ impl DbInner {
         Ok((number, wal_writer(file, &self.db_options)?))
     }
 
-    /// Removes the log that stands by; one that is being made comes too late.
+    /// Removes the standby log; one that is being created will be late.
     pub(crate) fn forget_log(&self) {
         if let Some(log) = self.standby_log.take() {
             self.remove_unused(log);
@@ -161,7 +164,7 @@ impl DbInner {
         self.remove_empty_log(log.number, log.file.close());
     }
 
-    /// Removes a log that nothing was written to, and that was closed. If that cannot be done, it goes with the next open.
+    /// Removes a closed log without records. If that fails, the next open removes it.
     pub(crate) fn remove_empty_log(&self, number: FileNumber, closed: Result<()>) {
         let path = file_name::wal(&self.wal_dir, number);
         if let Err(error) = closed.and_then(|()| self.fs.remove_file(&path)) {

@@ -1,4 +1,4 @@
-//! What is asked of every database that was recovered (`docs/reliability.md`, checkers).
+//! The checks of every recovered database (`docs/reliability.md`, checkers).
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,10 +18,12 @@ use koeldb_testkit::{Content, Entries, History, Legality, Shot};
 use crate::script::{Script, may_refuse};
 use crate::session::{PATH, REPAIRING, open, options};
 
-/// What takes longer hangs.
+/// Anything that takes longer counts as hanging.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What every family holds, read in every way there is; a difference between them is an error (V6).
+/// Returns the contents of all column families, read in every way.
+///
+/// A difference between the ways is an error (V6).
 pub(crate) fn content(db: &Db) -> Result<Content, String> {
     db.cf_handles()
         .iter()
@@ -72,7 +74,8 @@ fn entries(family: &ColumnFamily) -> Result<Entries, String> {
     Ok(entries)
 }
 
-fn names(fs: &MemoryFileSystem) -> BTreeSet<String> {
+/// The names of the files in the directories of the database.
+pub(crate) fn names(fs: &MemoryFileSystem) -> BTreeSet<String> {
     ["/db", "/logs"]
         .iter()
         .filter_map(|directory| fs.list(Path::new(directory)).ok())
@@ -93,7 +96,7 @@ fn file_number(name: &str) -> Option<u64> {
 pub(crate) struct Checker<'c> {
     script: &'c Script,
     history: &'c History,
-    /// Of so many images one is looked at in every way.
+    /// One of this many images is checked in every way.
     pub(crate) thorough_one_in: u64,
     /// Images checked, those of crashes during recovery included.
     pub(crate) images: AtomicU64,
@@ -130,7 +133,7 @@ impl<'c> Checker<'c> {
 
     fn options(&self, fs: &MemoryFileSystem) -> Options {
         let mut options = options(self.script, Arc::new(fs.clone()));
-        // Nothing runs beside the checks.
+        // No background work during the checks.
         options.set_disable_auto_compactions(true);
         options
     }
@@ -145,7 +148,7 @@ impl<'c> Checker<'c> {
         self.images.fetch_add(1, Ordering::Relaxed);
         let legality = self.script.legality(self.mode(), shot.policy);
         let is_thorough = mix(shot.seed).is_multiple_of(self.thorough_one_in);
-        // A copy for what follows, before recovery changes anything.
+        // A copy for later checks, before recovery changes anything.
         let untouched = is_thorough.then(|| shot.image.crash_image(SurvivalPolicy::Generous, 0));
         let options = self.options(&shot.image);
         if shot.note == REPAIRING {
@@ -185,7 +188,9 @@ impl<'c> Checker<'c> {
         Ok(())
     }
 
-    /// A second open finds the same (V8); what is written then survives the next crash (V10, V11).
+    /// Checks that a second open finds the same, and that later writes survive the next crash.
+    ///
+    /// These are V8, and V10 and V11.
     fn check_again(
         &self,
         shot: &Shot,
@@ -217,7 +222,7 @@ impl<'c> Checker<'c> {
         let choice = usize::try_from(shot.seed % policies.len() as u64).unwrap();
         let left = shot.image.crash_image(policies[choice], shot.seed);
         if legality != Legality::OldestDropped {
-            // The whole tree at once, beside the crash.
+            // A compaction of the whole tree, in addition to the crash.
             db.compact_all(&CompactRangeOptions::new())
                 .map_err(|error| format!("compact: {error}"))?;
             if content(&db)? != all {
@@ -276,7 +281,7 @@ impl<'c> Checker<'c> {
     }
 }
 
-/// No orphan and no missing file (V9); new files have numbers above all that were there (O13).
+/// Checks that there is no orphan and no missing file (V9), and that file numbers are new (O13).
 pub(crate) fn check_files(
     db: &Db,
     fs: &MemoryFileSystem,

@@ -1,5 +1,7 @@
-//! Storage fails at one operation after the other. Whoever is owed the error gets it, nothing owed is lost, nothing
-//! hangs, and the database goes on: at once if it can, else after it was opened again.
+//! Storage fails at each operation in turn.
+//!
+//! The affected caller gets the error, no guaranteed data is lost, nothing hangs, and the database
+//! continues: immediately if possible, otherwise after a reopen.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,18 +23,18 @@ use crate::script::{Load, Mix, Script, Step};
 use crate::scripts::SCRIPTS;
 use crate::session::{PATH, Session, Trouble, open, options};
 
-/// How a script is spoilt.
+/// A kind of fault injected into a script.
 #[derive(Clone, Copy, Debug)]
 struct Spoiling {
     action: fn() -> FaultAction,
-    /// Which operations count.
+    /// Selects the operations that count.
     aim: fn(FaultRule) -> FaultRule,
     /// Every operation from the n-th on, until the fault is repaired.
     lasts: bool,
     name: &'static str,
 }
 
-/// Of so many scripts the gate spoils every operation; of the others some.
+/// In the gate, one of this many scripts gets a fault at every operation, the others at some.
 const WHOLE_SCRIPTS: u64 = 7;
 
 const ANY: fn(FaultRule) -> FaultRule = |rule| rule;
@@ -111,7 +113,7 @@ impl Spoiling {
     }
 }
 
-/// One run: which script, how it is spoilt, and where.
+/// A run: the script, the fault, and its position.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     script: &'static Script,
@@ -128,7 +130,7 @@ struct Outcome {
     images: u64,
 }
 
-/// Failures that nobody need be told of: what they concern is done again, or is not needed.
+/// Failures without an effect on callers: the operation is repeated or not needed.
 fn is_harmless(operation: Operation) -> bool {
     matches!(
         operation,
@@ -145,7 +147,7 @@ fn run(case: Case) -> Result<Outcome, String> {
         session.surfaced.store(true, Ordering::Release);
         go_on(&mut session, &mut outcome)?;
     }
-    // Half of the runs go on at once after the first error, half take whatever comes to the end.
+    // Half of the runs resume after the first error, the others continue to the end.
     let goes_on_at_once = mix(case.seed).is_multiple_of(2);
     for step in case.script.steps {
         if let Err(Trouble(text)) = session.step(step) {
@@ -159,7 +161,7 @@ fn run(case: Case) -> Result<Outcome, String> {
             go_on(&mut session, &mut outcome)?;
         }
     }
-    // What still runs in the background may be what fails.
+    // Running background work may be what fails.
     if session.is_open() && session.step(&Step::Wait).is_err() {
         session.surfaced.store(true, Ordering::Release);
     }
@@ -191,7 +193,7 @@ fn go_on(session: &mut Session<'_>, outcome: &mut Outcome) -> Result<(), String>
                 check_visible(session)?;
             }
             Err(error) if error.severity() > Severity::Hard => {
-                // An error at close is the stored one; what was owed stays owed.
+                // An error at close is the stored one; guaranteed data must still be there.
                 let _ = session.close();
             }
             Err(error) => return Err(format!("resume: {error}")),
@@ -213,7 +215,7 @@ fn go_on(session: &mut Session<'_>, outcome: &mut Outcome) -> Result<(), String>
     Ok(())
 }
 
-/// Resumes; again if a job that was under way reports its failure only then.
+/// Resumes; repeats it if a running job reports its failure later.
 fn resume(session: &Session<'_>) -> Result<koeldb::Result<()>, String> {
     let db = session.db().map_err(|Trouble(text)| text)?;
     let mut resumed = Ok(());
@@ -231,7 +233,7 @@ fn resume(session: &Session<'_>) -> Result<koeldb::Result<()>, String> {
     Ok(resumed)
 }
 
-/// A handle never shows what it reported as failed, and goes on reading whatever happens to writes.
+/// Checks that a handle never shows failed writes, and can always read.
 fn check_visible(session: &Session<'_>) -> Result<(), String> {
     if !session.is_first_to_fail() || session.drops_oldest() {
         return Ok(());
@@ -300,7 +302,7 @@ fn finish(mut session: Session<'_>, case: Case) -> Result<(), String> {
     }
 }
 
-/// How many operations a script has that a spoiling could strike.
+/// Counts the operations of a script that a fault could affect.
 fn operation_count(script: &Script, spoiling: &Spoiling, seed: u64) -> u64 {
     let mut session = Session::new(script, seed);
     let rule = session.faults.add_rule(spoiling.rule(u64::MAX));
@@ -320,7 +322,7 @@ fn suits(script: &Script) -> bool {
     !script.steps.iter().any(is_other)
 }
 
-/// Runs a case in a thread of its own: what hangs is left hanging.
+/// Runs a case in a thread; a hanging thread is abandoned.
 fn run_within_deadline(case: Case) -> Result<Outcome, String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -345,7 +347,7 @@ fn cases(seed: u64) -> VecDeque<Case> {
         .iter()
         .filter(|script| suits(script) && only.as_deref().is_none_or(|name| script.name == name))
         .collect();
-    // Other ones with another seed.
+    // Other scripts for another seed.
     let first_whole = seed.wrapping_mul(WHOLE_SCRIPTS) % chosen.len() as u64;
     for (index, &script) in (0..).zip(&chosen) {
         let place = (index + chosen.len() as u64 - first_whole) % chosen.len() as u64;

@@ -1,9 +1,10 @@
-//! A process under load is killed at random moments, again and again, on the real file system.
+//! A process under load is repeatedly killed at random times, on a real file system.
 //!
-//! The child writes batches from several threads and says over a pipe which it begins and which were acknowledged. Every
-//! batch of a thread puts one slot, or deletes it, in all families alike, and raises the thread's counter. The parent
-//! kills the child, opens the directory and checks: each thread has written a prefix of its batches, up to an
-//! acknowledged one or further, and all families agree.
+//! The child writes batches from several threads and reports over a pipe which it begins and which
+//! were acknowledged. Every batch of a thread puts or deletes one slot, identically in all column
+//! families, and increments the counter of the thread. The parent kills the child, opens the
+//! directory and checks that each thread has written a prefix of its batches, up to an acknowledged
+//! one or further, and that all column families agree.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +28,7 @@ const FAMILIES: [&str; 3] = ["default", "a", "b"];
 const THREADS: u64 = 2;
 const SLOTS: u64 = 40;
 
-/// Where the child finds the directory.
+/// The environment variable with the directory for the child.
 const DIRECTORY: &str = "KOELDB_KILL_DIRECTORY";
 
 fn options() -> Options {
@@ -40,7 +41,7 @@ fn options() -> Options {
         .set_max_bytes_for_level_base(64 << 10)
         .set_level_zero_file_num_compaction_trigger(3);
     let mut table = koeldb::BlockBasedOptions::new();
-    // For the tools of RocksDB 7.8.
+    // Required by the tools of RocksDB 7.8.
     table.set_format_version(5);
     options.set_block_based_table_factory(&table);
     options
@@ -69,7 +70,7 @@ fn slot_key(thread: u64, slot: u64) -> String {
     format!("slot {thread} {slot:02}")
 }
 
-/// What batch `number` of `thread` does to its slot; `None` deletes it.
+/// The value that batch `number` of `thread` puts into its slot; `None` deletes it.
 fn slot_value(thread: u64, number: u64) -> Option<Vec<u8>> {
     let drawn = mix(mix(thread) ^ number);
     if drawn.is_multiple_of(7) {
@@ -94,7 +95,7 @@ fn batch(families: &[ColumnFamily], thread: u64, number: u64) -> WriteBatch {
     batch
 }
 
-/// Which batches a family shows of each thread: the last one's number, if all are there that must be.
+/// Returns the last batch of each thread in a column family, if all required ones are there.
 fn prefixes(family: &ColumnFamily) -> Result<Vec<u64>, String> {
     let entries: BTreeMap<Vec<u8>, Vec<u8>> = family
         .iterator(IteratorMode::Start)
@@ -117,7 +118,8 @@ fn prefixes(family: &ColumnFamily) -> Result<Vec<u64>, String> {
             let key = slot_key(thread, slot);
             let found = entries.get(key.as_bytes());
             known += usize::from(found.is_some());
-            // The last batch up to the counter that was about this slot; batches are numbered from 1.
+            // The last batch up to the counter that was about this slot; batches are numbered from
+            // 1.
             let writer = (0..SLOTS)
                 .map(|back| last.saturating_sub(back))
                 .find(|n| n % SLOTS == slot);
@@ -168,7 +170,7 @@ fn child_process() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
         return;
     };
-    // Each life another way, whatever the last one was.
+    // Each process uses another mode, independently of the previous one.
     let life = usize::try_from(std::process::id()).unwrap();
     let (mode, set_mode) = WRITE_MODES[life % WRITE_MODES.len()];
     let (memtable, set_memtable) = MEMTABLES[life / WRITE_MODES.len() % MEMTABLES.len()];
@@ -177,7 +179,7 @@ fn child_process() {
     set_memtable(&mut options);
     let (db, families) = open_with(&options, Path::new(&directory)).unwrap();
     let say = |text: String| {
-        // One write for each line, so that a kill tears none of those before.
+        // One write for each line, so that a kill tears none of the previous lines.
         let _ = std::io::stderr().write_all(text.as_bytes());
     };
     say(format!("writes {mode}, into a {memtable}\n"));
@@ -206,7 +208,7 @@ fn child_process() {
     });
 }
 
-/// What a child said: of each thread the last batch begun and the last one acknowledged.
+/// The reports of a child: for each thread the last begun and the last acknowledged batch.
 #[derive(Clone, Debug, Default)]
 struct Said {
     begun: BTreeMap<u64, u64>,
@@ -248,7 +250,7 @@ pub(crate) fn start_child(test: &str, variable: &str, directory: &Path) -> Child
         .unwrap()
 }
 
-/// Runs a child and kills it after `life`, counted from when it has the database open, or from its start.
+/// Runs a child and kills it after `life`, counted from the end of its open or from its start.
 fn run_child(directory: &Path, life: Duration, from_start: bool) -> Said {
     let mut child = start_child("kill::child_process", DIRECTORY, directory);
     let pipe = BufReader::new(child.stderr.take().unwrap());
@@ -281,7 +283,7 @@ fn run_child(directory: &Path, life: Duration, from_start: bool) -> Said {
     said
 }
 
-/// Opens what a killed child left, and judges it; the batches each thread has there.
+/// Opens and checks what a killed child left; returns the batches of each thread.
 fn check(directory: &Path, said: &Said, before: &[u64]) -> Result<Vec<u64>, String> {
     let (db, families) = open(directory).map_err(|error| format!("open: {error}"))?;
     let found = prefixes(&families[0])?;
@@ -309,7 +311,7 @@ fn check(directory: &Path, said: &Said, before: &[u64]) -> Result<Vec<u64>, Stri
         }
     }
     if db.recovery_report().dropped_anything() {
-        // The death of a process tears nothing but what was being written at that moment.
+        // The death of a process tears at most the write in progress.
         let torn = db
             .recovery_report()
             .logs
@@ -325,7 +327,9 @@ fn check(directory: &Path, said: &Said, before: &[u64]) -> Result<Vec<u64>, Stri
     Ok(found)
 }
 
-/// RocksDB's tool reads a copy of what was left, and finds what a read-only open does. `None` without the tool.
+/// Checks that RocksDB's tool reads the same from a copy as a read-only open.
+///
+/// Returns `None` without the tool.
 fn check_with_rocksdb(directory: &Path) -> Option<Result<(), String>> {
     let copy = ScratchDir::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -351,7 +355,7 @@ fn check_with_rocksdb(directory: &Path) -> Option<Result<(), String>> {
     Some(Ok(()))
 }
 
-/// The entries of each family, as RocksDB's tool prints them.
+/// Returns the entries of each column family, as RocksDB's tool prints them.
 fn scans(directory: &Path) -> Vec<Vec<String>> {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02X}")).collect() };
     let options = options();

@@ -1,15 +1,18 @@
-//! KoelDB under crashes, failing storage, killed processes and competing ones.
+//! Tests of KoelDB with crashes, storage failures, killed processes and concurrent processes.
 //!
-//! - [`sweep`]: scripts run once on a file system in memory; at every operation that changes it the power is cut, and
-//!   what is left is recovered and judged.
-//! - [`threads`]: the same with several writers at once.
-//! - [`faults`]: scripts run on storage that fails at one operation after the other.
-//! - [`sequences`]: all short sequences of operations, crashed at their syncs.
+//! - [`sweep`]: runs scripts on a file system in memory; before every operation that changes it the
+//!   power is cut, and the result is recovered and checked.
+//! - [`threads`]: the same with several concurrent writers.
+//! - [`faults`]: runs scripts on storage that fails at each operation in turn.
+//! - [`sequences`]: all short sequences of operations, with crashes at their syncs.
 //! - [`space`]: a disk that fills up.
-//! - [`simulation`]: the whole database in one thread, by a seed.
-//! - [`kill`]: a process under load is killed again and again. [`neighbours`]: two processes and one directory.
+//! - [`simulation`]: the whole database in one thread, determined by a seed.
+//! - [`interleavings`]: calls between the steps of background jobs and of other calls, by a seed.
+//! - [`kill`]: a process under load is killed repeatedly. [`neighbours`]: two processes in one
+//!   directory.
 //!
-//! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` and `KOELDB_SCRIPT` repeat what a failure printed.
+//! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` and
+//! `KOELDB_SCRIPT` repeat a printed failure.
 #![expect(
     clippy::disallowed_methods,
     reason = "directories are prepared and removed without the code under test"
@@ -18,6 +21,7 @@
 
 mod check;
 mod faults;
+mod interleavings;
 mod kill;
 mod neighbours;
 mod script;

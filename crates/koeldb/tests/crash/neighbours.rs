@@ -10,7 +10,7 @@ use koeldb::{Db, ErrorDetail, Options};
 use crate::ScratchDir;
 use crate::kill::start_child;
 
-/// Where the child finds the directory.
+/// The environment variable with the directory for the child.
 const DIRECTORY: &str = "KOELDB_NEIGHBOUR_DIRECTORY";
 
 fn options() -> Options {
@@ -45,7 +45,7 @@ fn writing_neighbour() {
     }
 }
 
-/// What a reader finds: keys from 0 on without holes, each with its value; how many.
+/// Counts the keys of a reader, which must be contiguous from 0 with the right values.
 fn count_prefix(db: &Db) -> u64 {
     let mut count = 0;
     for entry in db.range(..) {
@@ -103,7 +103,7 @@ fn a_directory_has_one_writer_and_any_readers() {
             "round {round}: {count} entries, {seen} before"
         );
         assert!(reader.put("key", "value").is_err());
-        // What the writer flushes and compacts meanwhile changes nothing for the reader.
+        // Concurrent flushes and compactions of the writer change nothing for the reader.
         last = acknowledged(last + 40);
         assert_eq!(count_prefix(&reader), count, "round {round}");
         seen = count;

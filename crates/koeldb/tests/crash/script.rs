@@ -1,10 +1,10 @@
-//! Scripts: what is done to a database, as data.
+//! Scripts: the operations on a database, as data.
 
 use koeldb::fs::{Failure, Operation, SurvivalPolicy};
 use koeldb::{Options, RecoveryMode};
 use koeldb_testkit::Legality;
 
-/// Which operations a batch consists of.
+/// The operations in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mix {
     /// Puts of keys that were never used, ascending.
@@ -24,9 +24,9 @@ pub(crate) struct Load {
     pub(crate) changes: usize,
     pub(crate) value_bytes: u64,
     pub(crate) mix: Mix,
-    /// Every so many batches one is synced; 0 for none.
+    /// One of this many batches is synced; 0 for none.
     pub(crate) sync_every: usize,
-    /// Every so many batches one is written without the log; 0 for none.
+    /// One of this many batches is written without the log; 0 for none.
     pub(crate) unlogged_every: usize,
 }
 
@@ -70,10 +70,10 @@ impl Load {
     }
 }
 
-/// One thing to do.
+/// An operation of a script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// Batches over all families.
+    /// Batches over all column families.
     Write(Load),
     Flush,
     FlushFamily(&'static str),
@@ -88,15 +88,15 @@ pub(crate) enum Step {
     SetDbOption(&'static str, &'static str),
     /// Closes and opens.
     Reopen,
-    /// The process dies and another one opens what it left.
+    /// Kills the process and opens the database in another one.
     Kill,
     /// Closes, loses the MANIFEST, repairs, opens.
     Repair,
-    /// A read-only handle is opened, read and closed beside the writer.
+    /// Opens a read-only handle concurrently with the writer, reads, and closes it.
     ReadOnly,
-    /// From now on these operations fail; whatever is asked for meanwhile may.
+    /// These operations fail from now on; requests in the meantime may fail.
     Break(Failure, &'static [Operation]),
-    /// Nothing fails any more; writes are taken up again.
+    /// Ends all failures and resumes writes.
     Resume,
 }
 
@@ -106,12 +106,12 @@ pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) options: fn(&mut Options),
     pub(crate) steps: &'static [Step],
-    /// What counts as legal, where it is no prefix.
+    /// Whether the oldest data may be missing, so that the contents need not be a prefix.
     pub(crate) drops_oldest: bool,
 }
 
 impl Script {
-    /// What a database found after a crash may hold under a recovery mode.
+    /// The legal contents of a database after a crash in a recovery mode.
     pub(crate) fn legality(&self, mode: RecoveryMode, policy: SurvivalPolicy) -> Legality {
         let is_process_crash = policy == SurvivalPolicy::Generous;
         match mode {
@@ -125,7 +125,7 @@ impl Script {
     }
 }
 
-/// Whether an open under a recovery mode may fail because of what a crash left.
+/// Whether an open in a recovery mode may fail after a crash.
 pub(crate) fn may_refuse(mode: RecoveryMode, policy: SurvivalPolicy) -> bool {
     let is_process_crash = policy == SurvivalPolicy::Generous;
     match mode {

@@ -1,4 +1,5 @@
-//! The scripts. Small, so that every operation of each can be a crash; each brings in something the others do not.
+//! The scripts: small, so that each of their operations can be a crash, and each with a unique
+//! feature.
 
 use koeldb::fs::{Failure, Operation};
 use koeldb::{
@@ -13,7 +14,7 @@ use crate::script::Step::{
 };
 use crate::script::{Load, Script, Step};
 
-/// What every script begins with: memtables and files as small as they get.
+/// The options of every script: the smallest possible memtables and files.
 pub(crate) fn base(options: &mut Options) {
     options
         .create_if_missing(true)
@@ -150,10 +151,10 @@ pub(crate) const MEMTABLES: [Mode; 3] = [
     ("hashed by prefix", prefix_hash),
 ];
 
-/// A name, and the options behind it.
+/// A name and its options.
 pub(crate) type Mode = (&'static str, fn(&mut Options));
 
-/// How groups of writes may get from the log to the readers.
+/// The ways of groups of writes from the log to the readers.
 pub(crate) const WRITE_MODES: [Mode; 3] = [
     ("by their leaders", plain),
     ("pipelined", pipelined),

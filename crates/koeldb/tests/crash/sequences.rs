@@ -1,7 +1,8 @@
-//! All short sequences of a few operations, each crashed at every sync and at its end.
+//! All short sequences of a few operations, each with crashes at every sync and at its end.
 //!
-//! The alphabet has one letter for each way in which states of memtables, logs, tables and families differ; keys are few, so
-//! that operations meet. What three letters show no longer sequence has to find by luck.
+//! The alphabet has one letter for each difference in the states of memtables, logs, tables and
+//! column families; keys are few, so that operations interact. Errors that three letters reveal
+//! need not be found by chance in longer sequences.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,24 +25,24 @@ use crate::script::Script;
 use crate::scripts::SCRIPTS;
 use crate::session::{PATH, open, options};
 
-/// One operation.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letter {
-    /// A key of its own in both families.
+    /// A new key in both column families.
     Put,
-    /// The same key again and again.
+    /// Always the same key.
     Overwrite,
     SyncedPut,
     Delete,
     DeleteRange,
     Merge,
     Flush,
-    /// One of two families.
+    /// Flushes one of two column families.
     FlushOne,
     Compact,
-    /// Takes a snapshot, or looks whether the one that was taken is as it was and lets it go.
+    /// Takes a snapshot, or verifies and releases an existing one.
     Snapshot,
-    /// Makes the second family, or drops it.
+    /// Creates or drops the second column family.
     Family,
     Reopen,
 }
@@ -61,7 +62,7 @@ const ALPHABET: [Letter; 12] = [
     Letter::Reopen,
 ];
 
-/// What a crash left, and what must be in it.
+/// A crash image and the required contents.
 struct Image {
     files: MemoryFileSystem,
     policy: SurvivalPolicy,
@@ -107,7 +108,7 @@ impl Run {
             writes: 0,
         };
         run.open()?;
-        // Every sequence begins with a second family and something in it.
+        // Every sequence starts with a nonempty second column family.
         run.step(Letter::Family)?;
         run.step(Letter::Put)?;
         Ok(run)
@@ -212,7 +213,7 @@ impl Run {
         }
     }
 
-    /// A snapshot shows what was there when it was taken.
+    /// Checks that a snapshot shows the contents from when it was taken.
     fn check_snapshot(&self, snapshot: &Snapshot, before: &Content) -> Result<(), String> {
         for (_, family) in &self.families {
             let Some(expected) = before.get(family.name()) else {
@@ -242,7 +243,7 @@ impl Run {
             self.families.push((id, family));
             return Ok(());
         }
-        // What a snapshot shows of a family goes with it.
+        // A dropped column family is no longer in the snapshot.
         self.snapshot = None;
         if let Some((id, family)) = self.families.pop() {
             self.history.begin_drop(id);
@@ -263,7 +264,9 @@ impl Run {
     }
 }
 
-/// Crash images of the moments before each sync and of the end; of each, the luckless policy and one that the seed chooses.
+/// Takes crash images before each sync and at the end.
+///
+/// Each uses the most pessimistic policy and one that the seed determines.
 fn film(run: &Run, seed: u64, every: bool) -> Arc<Mutex<Vec<Image>>> {
     let images: Arc<Mutex<Vec<Image>>> = Arc::default();
     let (taken, history) = (Arc::clone(&images), Arc::clone(&run.history));
@@ -305,7 +308,7 @@ fn take(
     }
 }
 
-/// Runs one sequence and judges what its crashes leave; how many images there were.
+/// Runs one sequence and checks its crash images; returns their number.
 fn run_sequence(
     script: &Script,
     letters: &[Letter],

@@ -1,4 +1,4 @@
-//! A script being run: the database, what it was asked, and what it answered.
+//! A running script: the database, the requests and the results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::check;
 use crate::script::{Load, Mix, Script, Step};
 use crate::scripts;
 
-/// Where the database is.
+/// The path of the database.
 pub(crate) const PATH: &str = "/db";
 
-/// Notes a camera leaves on its images: the MANIFEST is gone and a repair is due.
+/// A note of images for which the MANIFEST is lost and a repair is needed.
 pub(crate) const REPAIRING: u64 = 1;
 
 /// Drops the lines of the information log.
@@ -43,7 +43,7 @@ pub(crate) fn options(script: &Script, fs: Arc<dyn FileSystem>) -> Options {
     options
 }
 
-/// Opens with every family there is.
+/// Opens the database with all existing column families.
 pub(crate) fn open(options: &Options, path: &Path) -> koeldb::Result<Db> {
     let names = match Db::list_cf(options, path) {
         Ok(names) => names,
@@ -55,7 +55,7 @@ pub(crate) fn open(options: &Options, path: &Path) -> koeldb::Result<Db> {
     builder.open(path)
 }
 
-/// Why a step did not go as it must.
+/// The reason for the failure of a step.
 #[derive(Debug)]
 pub(crate) struct Trouble(pub(crate) String);
 
@@ -65,12 +65,12 @@ impl From<Error> for Trouble {
     }
 }
 
-/// A file system that can be broken, and who saw it.
+/// A run of a script on a file system with faults.
 pub(crate) struct Session<'s> {
     script: &'s Script,
     pub(crate) memory: MemoryFileSystem,
     pub(crate) faults: Arc<FaultFileSystem>,
-    /// Sees what the database sees of the file system.
+    /// Observes the file system calls of the database.
     monitor: OrderingMonitor,
     camera: Option<Arc<Camera>>,
     pub(crate) history: Arc<History>,
@@ -84,7 +84,7 @@ pub(crate) struct Session<'s> {
     seed: u64,
     /// Errors are expected.
     pub(crate) lenient: bool,
-    /// How often the database was opened.
+    /// The number of opens.
     opens: u32,
     /// The handle that met the first error.
     failed_at_open: Option<u32>,
@@ -93,7 +93,7 @@ pub(crate) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Nothing on disk, nothing open.
+    /// Creates a session with an empty file system and no open database.
     pub(crate) fn new(script: &'s Script, seed: u64) -> Self {
         let memory = MemoryFileSystem::new();
         let faults = Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), seed));
@@ -148,7 +148,7 @@ impl<'s> Session<'s> {
             .ok_or_else(|| Trouble("not open".to_owned()))
     }
 
-    /// Opens the database; families keep their place in the history.
+    /// Opens the database; column families keep their index in the history.
     pub(crate) fn open(&mut self) -> Result<(), Trouble> {
         self.opens += 1;
         let db = open(&self.options, Path::new(PATH))?;
@@ -166,7 +166,7 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Closes; what is owed then is all that was acknowledged.
+    /// Closes the database; all acknowledged data is then guaranteed.
     pub(crate) fn close(&mut self) -> Result<(), Trouble> {
         let Some(db) = self.db.take() else {
             return Ok(());
@@ -187,7 +187,7 @@ impl<'s> Session<'s> {
         self.db = None;
     }
 
-    /// Whether the script's families forget what is old.
+    /// Whether the column families of the script drop old data.
     pub(crate) fn drops_oldest(&self) -> bool {
         self.script.drops_oldest
     }
@@ -202,7 +202,7 @@ impl<'s> Session<'s> {
         self.failed_at_open.is_none_or(|open| open == self.opens)
     }
 
-    /// Runs the whole script, from creating the database to closing it. Errors end it unless they are expected.
+    /// Runs the whole script, from creation to close; unexpected errors end it.
     pub(crate) fn run(&mut self) -> Result<(), Trouble> {
         self.open()?;
         for step in self.script.steps {
@@ -218,7 +218,7 @@ impl<'s> Session<'s> {
         monitor::verdict(&self.monitor).map_err(Trouble::from)
     }
 
-    /// Takes note of an error: a failure, unless it is expected.
+    /// Records an error, which is a failure unless it is expected.
     fn met(&mut self, error: Error) -> Result<(), Trouble> {
         self.failed_at_open.get_or_insert(self.opens);
         self.surfaced.store(true, Ordering::Release);
@@ -399,7 +399,7 @@ impl<'s> Session<'s> {
         self.open()
     }
 
-    /// What a reader finds who may not touch anything.
+    /// Checks the contents of a read-only open that must not change anything.
     fn read_only(&self) -> Result<(), Trouble> {
         let sealed = Arc::new(FaultFileSystem::new(Arc::new(self.memory.clone()), 0));
         sealed.add_rule(FaultRule::fail(koeldb::fs::Failure::ReadOnly).on_mutations());
@@ -505,7 +505,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// A value that says where it comes from and does not compress well.
+    /// Returns an identifiable value that does not compress well.
     fn value(&mut self, load: Load) -> Vec<u8> {
         let mut value = format!("{}:", self.random.draw()).into_bytes();
         for _ in 0..load.value_bytes / 8 {
@@ -556,7 +556,8 @@ impl<'s> Session<'s> {
     }
 }
 
-fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
+/// Adds a change to a batch.
+pub(crate) fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
     match change {
         Change::Put(key, value) => batch.put_cf(family, key, value),
         Change::Delete(key) => batch.delete_cf(family, key),

@@ -1,9 +1,12 @@
-//! The whole database in one thread: files in memory, a clock that is moved by hand, background jobs one at a time in an order
-//! that the seed chooses, and storage that fails now and then. The same seed does the same again, to the last call to the file
-//! system.
+//! A deterministic simulation of the whole database in one thread.
 //!
-//! A run has two parts. In the first, faults strike, the power is cut, processes die, and nothing owed may be lost. Then they
-//! cease, and the database must come to rest: writes taken, no error stored, every file accounted for.
+//! Files are in memory, the clock is manual, background jobs run one at a time in an order that the
+//! seed determines, and storage fails occasionally. The same seed repeats the run, to the last call
+//! to the file system.
+//!
+//! A run has two parts. In the first, there are faults, power cuts and kills, and no guaranteed
+//! data may be lost. In the second there are no faults, and the database must reach a clean state:
+//! writes accepted, no stored error, no unexpected file.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,21 +17,23 @@ use std::time::Duration;
 
 use koeldb::fs::{
     Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, ManualClock, MemoryFileSystem,
-    SurvivalPolicy, TraceDetail, TraceFileSystem,
+    Operation, SurvivalPolicy, TraceDetail, TraceFileSystem,
 };
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, Event, LogLevel, Logger, Options,
-    Severity, StringAppend, WriteBatch, WriteOptions, WriteOutcome,
+    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, Env, Event,
+    LogLevel, Logger, Options, Severity, StringAppend, WriteBatch, WriteOptions, WriteOutcome,
 };
 use koeldb_testkit::monitor::{self, OrderingMonitor};
 use koeldb_testkit::oracle::DEFAULT_FAMILY;
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{
-    Change, Crash, FamilyId, Floors, History, Legality, Random, Summary, variety,
-};
+use koeldb_testkit::variety::{Drawer, Drawn, Suite};
+use koeldb_testkit::{Change, Crash, FamilyId, Floors, History, Legality, Random, Summary};
 
 use crate::check;
-use crate::session::{PATH, open};
+use crate::session::PATH;
+
+/// The name of the second column family.
+const OTHER: &str = "other";
 
 struct NoLog;
 
@@ -36,7 +41,7 @@ impl Logger for NoLog {
     fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
 }
 
-/// A machine: what is on its disk, and what stands between that and the database.
+/// A simulated machine: its disk, and the layers between it and the database.
 struct Machine {
     memory: MemoryFileSystem,
     faults: Arc<FaultFileSystem>,
@@ -68,25 +73,28 @@ struct Run {
     random: Random,
     clock: ManualClock,
     machine: Machine,
-    options: String,
+    /// Draws the options of each open.
+    drawer: Drawer,
+    /// The options of the last open.
+    drawn: Drawn,
     history: Arc<History>,
     db: Option<Db>,
     families: Vec<(FamilyId, ColumnFamily)>,
     hash: DefaultHasher,
     crashes: u64,
     injected: u64,
-    /// Nobody asks it to resume, or hardly ever.
+    /// Whether explicit resumes are absent or rare.
     resumes_itself: bool,
-    /// How often the database was told to have resumed, and how often it did so by itself.
+    /// The number of reported resumes, and of automatic ones.
     resumed: Arc<AtomicU64>,
     resumed_itself: u64,
-    /// Only a new open helps.
+    /// Whether the error needs a reopen.
     is_beyond: bool,
     /// Writes whose outcome is unknown, since the last crash.
     unknown: u64,
-    /// What may be seen: a write that failed half-way, once the database was opened again.
+    /// The legal contents: a failed write may be visible after a reopen.
     legality: Legality,
-    /// What was done, for the report of a failure.
+    /// The steps so far, for the report of a failure.
     done: Vec<String>,
 }
 
@@ -95,13 +103,14 @@ impl Run {
         let mut random = Random::new(mix(seed));
         let clock = ManualClock::new();
         let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
-        let options = variety::draw_style(&mut random) + &variety::draw(&mut random);
+        let drawer = Drawer::of_families(Suite::Crash, &mut random, 2);
         let resumes_itself = random.chance(1, 2);
         Run {
             machine: Machine::new(memory, &clock, random.draw()),
             random,
             clock,
-            options,
+            drawer,
+            drawn: Drawn::default(),
             history: Arc::new(History::new()),
             db: None,
             families: Vec::new(),
@@ -123,12 +132,12 @@ impl Run {
         options
             .create_if_missing(true)
             .create_missing_column_families(true)
-            .set_merge_operator(StringAppend::default())
+            .set_max_file_opening_threads(1)
             .set_logger(NoLog)
-            .set_env(&self.machine.env);
-        options
-            .apply_str(&self.options, &ConfigOptions::new())
+            .set_env(&self.machine.env)
+            .apply_str(&self.drawn.database, &ConfigOptions::new())
             .map_err(|error| error.to_string())?;
+        *options.cf_options_mut() = self.family_options(0)?;
         if self.resumes_itself {
             let resumed = Arc::clone(&self.resumed);
             options.add_event_listener(move |event: &Event<'_>| {
@@ -139,11 +148,31 @@ impl Run {
         } else {
             options.set_max_bgerror_resume_count(0);
         }
-        // Files as small as what is written here.
+        Ok(options)
+    }
+
+    /// Returns the drawn options of a column family.
+    fn family_options(&self, index: usize) -> Result<ColumnFamilyOptions, String> {
+        let mut options = ColumnFamilyOptions::default();
+        options
+            .set_merge_operator(StringAppend::default())
+            .apply_str(&self.drawn.families[index], &ConfigOptions::new())
+            .map_err(|error| error.to_string())?;
+        // Small files, for the small amount of data.
         options
             .set_write_buffer_size(64 << 10)
             .set_max_bytes_for_level_base(32 << 10);
         Ok(options)
+    }
+
+    /// Opens the database with all existing column families and the drawn options.
+    fn try_open(&self) -> Result<Db, String> {
+        let options = self.open_options()?;
+        let mut builder = Db::builder(&options);
+        if self.families.len() > 1 {
+            builder.column_family((OTHER.to_owned(), self.family_options(1)?));
+        }
+        builder.open(PATH).map_err(|error| error.to_string())
     }
 
     fn db(&self) -> Result<&Db, String> {
@@ -152,11 +181,12 @@ impl Run {
 
     /// Opens; without faults it must succeed.
     fn open(&mut self) -> Result<(), String> {
-        let db = match open(&self.open_options()?, Path::new(PATH)) {
+        self.drawn = self.drawer.draw(&mut self.random);
+        let db = match self.try_open() {
             Ok(db) => db,
             Err(_) if self.machine.faults.injection_count() > 0 => {
                 self.calm();
-                open(&self.open_options()?, Path::new(PATH))
+                self.try_open()
                     .map_err(|error| format!("open without faults: {error}"))?
             }
             Err(error) => return Err(format!("open: {error}")),
@@ -175,7 +205,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lets a background job run; `false` if there is none.
+    /// Runs a background job; `false` if there is none.
     fn run_job(&mut self) -> bool {
         let before = self.resumed.load(Ordering::Relaxed);
         let has_run = self.machine.env.step();
@@ -187,16 +217,16 @@ impl Run {
         has_run
     }
 
-    /// No more faults.
+    /// Ends all faults.
     fn calm(&mut self) {
         self.machine.faults.clear_rules();
     }
 
-    /// A second family, made before anything fails.
+    /// Creates the second column family before any fault.
     fn add_family(&mut self) -> Result<(), String> {
-        let id = self.history.begin_create("other");
-        let options = self.db()?.default_cf().options();
-        let family = self.db()?.create_cf("other", &options);
+        let id = self.history.begin_create(OTHER);
+        let options = self.family_options(1)?;
+        let family = self.db()?.create_cf(OTHER, &options);
         let family = family.map_err(|error| error.to_string())?;
         self.history.created(id);
         self.families.push((id, family));
@@ -339,7 +369,7 @@ impl Run {
             });
     }
 
-    /// A database that only a new open helps is opened anew; others are asked to resume, or left to themselves.
+    /// Reopens a database if its error needs it; otherwise calls resume or waits for it.
     fn get_over_it(&mut self, asks: bool) -> Result<(), String> {
         if self.machine.faults.injection_count() == 0 {
             return Ok(());
@@ -357,7 +387,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a handle shows is what it acknowledged.
+    /// Checks that a handle shows what it acknowledged.
     fn look(&mut self) -> Result<(), String> {
         let content = check::content(self.db()?)?;
         let bounds = self.history.bounds_of_all();
@@ -381,13 +411,17 @@ impl Run {
         })
     }
 
-    /// Takes leave of a machine: its rules were kept, and what was done to it is part of the run.
+    /// Ends the use of a machine: checks its ordering rules and adds its calls, but for reads, to the
+    /// hash.
     fn leave(&mut self) -> Result<(), String> {
         self.db = None;
         monitor::verdict(&self.machine.monitor).map_err(|error| error.to_string())?;
         self.injected += self.machine.faults.injection_count();
         for event in self.machine.trace.take_events() {
-            (event.operation, event.path, event.offset, event.len).hash(&mut self.hash);
+            // Which blocks a small cache keeps depends on a random session id.
+            if event.operation != Operation::Read {
+                (event.operation, event.path, event.offset, event.len).hash(&mut self.hash);
+            }
         }
         Ok(())
     }
@@ -403,7 +437,7 @@ impl Run {
         Ok(())
     }
 
-    /// Without faults the database comes to rest.
+    /// Checks that the database reaches a clean state without faults.
     fn rest(&mut self) -> Result<(), String> {
         self.calm();
         let mut is_written = false;
@@ -427,7 +461,7 @@ impl Run {
         self.history.judge(&content, &bounds, self.legality)?;
         db.close().map_err(|error| format!("close: {error}"))?;
         self.db = None;
-        // What could not be removed when it was due is removed by the next open.
+        // A file that could not be removed is removed by the next open.
         self.open()?;
         let db = self.db()?;
         check::check_files(db, &self.machine.memory, &BTreeSet::new())?;
@@ -445,10 +479,10 @@ impl Run {
     }
 }
 
-/// What a run did.
+/// The result of a run.
 struct Ran {
     outcome: Result<(), String>,
-    /// Of all calls to the file system.
+    /// The hash of all calls to the file system but reads.
     hash: u64,
     /// Crashes, faults, and how often the database resumed by itself.
     counts: [u64; 3],
@@ -468,7 +502,7 @@ fn run(seed: u64, steps: u64) -> Ran {
     let outcome = outcome.map_err(|error| {
         let last = run.done.len().saturating_sub(30);
         let done = run.done[last..].join("\n  ");
-        format!("{}\n  {done}\n  {error}", run.options)
+        format!("{}\n  {done}\n  {error}", run.drawn)
     });
     Ran {
         outcome,

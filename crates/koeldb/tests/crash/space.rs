@@ -1,5 +1,7 @@
-//! A disk that fills up, again and again: writes fail and say why, reads go on, nothing is damaged, and when there is room
-//! again the database takes writes without being opened anew.
+//! A disk that repeatedly fills up.
+//!
+//! Writes fail with the reason, reads continue, nothing is damaged, and when there is space again
+//! the database accepts writes without a reopen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +13,14 @@ use koeldb_testkit::{Content, Entries, Floors, Random, Summary};
 
 use crate::{ScratchDir, check};
 
-/// How soon after there is room again writes must be taken (`docs/reliability.md`, B3).
+/// The time within which writes must be accepted after space is freed (`docs/reliability.md`, B3).
 const RESUME_WITHIN: Duration = Duration::from_secs(5);
 
 /// A disk that can be filled and freed.
 trait Disk {
     fn fs(&self) -> Arc<dyn FileSystem>;
     fn path(&self) -> PathBuf;
-    /// Leaves room for about so many bytes more than are used now.
+    /// Leaves space for approximately this many bytes.
     fn fill(&self, left: u64);
     fn free(&self);
 }
@@ -90,7 +92,7 @@ impl Disk for Mounted {
         let free = self.fs().free_space(&self.directory.path).unwrap();
         let bytes = usize::try_from(free.saturating_sub(left)).unwrap();
         match std::fs::write(self.ballast(), vec![b'b'; bytes]) {
-            // A compaction took of the room meanwhile: full all the same.
+            // A compaction took some of the space: the disk is full anyway.
             Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
             written => written.unwrap(),
         }
@@ -125,10 +127,10 @@ struct Tally {
     slowest_resume: Duration,
 }
 
-/// What is in the database, and what may be.
+/// The certain and the possible contents of the database.
 struct Expected {
     entries: Entries,
-    /// Keys whose last write failed on its way.
+    /// Keys whose last write failed.
     uncertain: Vec<(Vec<u8>, Vec<u8>)>,
     random: Random,
     written: u64,
@@ -179,7 +181,7 @@ fn is_for_want_of_space(error: &koeldb::Error) -> bool {
     error.detail() == Some(ErrorDetail::NoSpace) || error.to_string().contains("space")
 }
 
-/// Fills the disk, writes until that fails, makes room, and waits until writes are taken again.
+/// Fills the disk, writes until a failure, frees space, and waits for writes to be accepted.
 fn cycle(
     disk: &dyn Disk,
     db: &Db,
@@ -190,7 +192,7 @@ fn cycle(
     disk.fill(expected.random.below(120 << 10));
     let failed = (1..5000).find_map(|written| {
         if written % 500 == 0 {
-            // Compactions made room meanwhile: somebody else takes it.
+            // Compactions freed space, which others now use.
             disk.fill(0);
         }
         expected.write(db).err()
@@ -200,7 +202,7 @@ fn cycle(
         return Err(format!("a full disk fails with: {error}"));
     }
     tally.failed_writes += 1;
-    // Reads go on, and do not show what failed.
+    // Reads continue, and do not show failed writes.
     expected.check(&check::content(db)?, false)?;
     disk.free();
     let begun = SystemClock.now();
@@ -241,7 +243,7 @@ fn open_without_space(
     let db = Db::open(options, disk.path()).map_err(|error| format!("open with room: {error}"))?;
     let content = check::content(&db)?;
     expected.check(&content, true)?;
-    // What failed and was there all the same is there for good now.
+    // Failed writes that are visible now are permanent.
     expected.uncertain.clear();
     expected.entries = content.get("default").cloned().unwrap_or_default();
     Ok(db)
@@ -316,7 +318,9 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
     report("space", seed, begun, &sum, failures, cycles * 2);
 }
 
-/// As above, on a file system of the machine's: where one may be mounted, and not in the short form.
+/// Like the previous test, on a real file system; needs the right to mount one.
+///
+/// The short form skips it.
 #[test]
 fn a_full_file_system_loses_nothing_and_is_got_over() {
     let cycles = Floors::chosen().of(0, 20, 100);

@@ -25,8 +25,9 @@ struct Tally {
     failures: Vec<String>,
 }
 
-/// Runs a script once, and recovers the images taken meanwhile in another thread. Syncs that `lie` is about are left
-/// out.
+/// Runs a script once, and recovers the images in another thread.
+///
+/// Syncs that match `lie` are omitted.
 fn sweep(script: &Script, sampling: Sampling, lie: Option<FaultRule>) -> Tally {
     let mut session = Session::new(script, sampling.seed);
     if let Some(lie) = lie {
@@ -86,7 +87,7 @@ fn report(script: &Script, sampling: Sampling, tally: &Tally) {
     }
 }
 
-/// What is left after a crash anywhere is what was owed, without holes, and can be worked with.
+/// A crash at any operation leaves the guaranteed data, without gaps, in a usable state.
 #[test]
 fn a_crash_at_any_operation_loses_nothing_owed() {
     let only = std::env::var("KOELDB_SCRIPT").ok();
@@ -143,7 +144,7 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
     .finish("images", floor);
 }
 
-/// The sweep sees what it claims to see: each kind of sync that is left out is found out.
+/// The sweep detects each kind of omitted sync.
 #[test]
 fn a_sync_that_is_left_out_is_found_out() {
     let lie = || FaultRule::new(FaultAction::DropSync);

@@ -1,8 +1,8 @@
-//! Several threads write at once, and the power is cut.
+//! Several threads write concurrently until the power is cut.
 //!
-//! Nobody outside knows the order in which their batches were committed, but some of it shows: a batch that was
-//! acknowledged before another was begun comes before it. So if a batch is there, every one acknowledged before it was
-//! begun must be there too.
+//! The order of commits is not known, but a batch that was acknowledged before another was begun
+//! precedes it. So if a batch is present, every batch acknowledged before its begin must be present
+//! too.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const THREADS: u64 = 4;
 const BATCHES: usize = 60;
 const NEVER: u64 = u64::MAX;
 
-/// When a batch was begun and acknowledged, on a clock that counts events.
+/// The begin and the acknowledgement of a batch, on a clock that counts events.
 struct Times {
     begun: AtomicU64,
     acknowledged: AtomicU64,
@@ -31,11 +31,11 @@ struct Times {
 
 struct Run {
     clock: AtomicU64,
-    /// By thread and number.
+    /// The batches by thread and number.
     batches: Vec<Vec<Times>>,
 }
 
-/// What a crash left, and how many batches of each thread are owed.
+/// A crash image, and the number of guaranteed batches of each thread.
 struct Image {
     files: MemoryFileSystem,
     policy: SurvivalPolicy,
@@ -62,7 +62,7 @@ impl Run {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Of each thread, how many batches must survive now.
+    /// Returns the number of batches of each thread that must survive now.
     fn owed(&self, policy: SurvivalPolicy) -> Vec<usize> {
         let is_owed = |times: &Times| {
             let is_durable = times.synced || policy == SurvivalPolicy::Generous;
@@ -72,7 +72,7 @@ impl Run {
         self.batches.iter().map(owed).collect()
     }
 
-    /// Each thread's batches in both families: one key each, of the thread and number.
+    /// Writes the batches of a thread to both column families: one key each, of thread and number.
     fn write(&self, db: &Db, thread: usize) {
         let family = db.cf_handle("a").unwrap();
         for (number, times) in self.batches[thread].iter().enumerate() {

@@ -1,11 +1,12 @@
-//! What users see: handles, batches, snapshots, cursors and iterators, as `Db`'s documentation promises.
+//! The public API: handles, batches, snapshots, cursors and iterators, as documented in `Db`.
 
 use std::ops::Bound;
 
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, Db, DbCursor, DbIterator, Direction,
-    Error, ErrorKind, IteratorMode, Options, PinnedSlice, PinnedSlices, PrefixRange, ReadOptions,
-    ReverseBytewiseComparator, Snapshot, StringAppend, WriteBatch, WriteOptions, WriteOutcome,
+    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, DbCursor,
+    DbIterator, Decision, Direction, Error, ErrorKind, IteratorMode, Options, PinnedSlice,
+    PinnedSlices, PrefixRange, ReadOptions, ReverseBytewiseComparator, Snapshot, StringAppend,
+    WriteBatch, WriteOptions, WriteOutcome,
 };
 
 use crate::expected::{Entries, Expected};
@@ -200,7 +201,7 @@ fn a_dropped_family_stays_readable_through_its_handles() {
         db.drop_cf(db.default_cf()).unwrap_err().kind(),
         ErrorKind::InvalidArgument
     );
-    // The name may be used again; it is another family.
+    // The name can be reused for a new column family.
     let again = db
         .create_cf("short-lived", &ColumnFamilyOptions::new())
         .unwrap();
@@ -275,7 +276,7 @@ fn a_cursor_walks_both_ways_and_stays_out_past_the_ends() {
     assert_eq!(cursor.key(), Some(&b"e"[..]));
     assert!(!cursor.next().unwrap() && cursor.value().is_none());
     cursor.status().unwrap();
-    // It sees the state of its creation, until it is asked for the latest.
+    // It sees the state of its creation until a refresh.
     db.put("b", "2").unwrap();
     assert!(cursor.seek("b").unwrap());
     assert_eq!(cursor.key(), Some(&b"c"[..]));
@@ -283,7 +284,7 @@ fn a_cursor_walks_both_ways_and_stays_out_past_the_ends() {
     assert!(cursor.entry().is_none());
     assert!(cursor.seek("b").unwrap());
     assert_eq!(cursor.key(), Some(&b"b"[..]));
-    // Bounds hold for every way to position.
+    // Bounds apply to every positioning call.
     cursor.set_range("b".."e");
     assert!(cursor.seek_to_last().unwrap());
     assert_eq!(cursor.key(), Some(&b"d"[..]));
@@ -529,4 +530,125 @@ fn many_threads_write_and_each_write_is_there() {
     expected.check(&db, "after the threads");
     drop(db);
     expected.check(&Db::open(&options, dir.path()).unwrap(), "opened again");
+}
+
+/// Uses a database when its thread ends.
+struct UsesAtEnd(std::cell::RefCell<Option<Db>>);
+
+impl Drop for UsesAtEnd {
+    fn drop(&mut self) {
+        let Some(db) = self.0.take() else { return };
+        for family in ["zlib", "zstd"] {
+            let family = db.cf_handle(family).unwrap();
+            // Each of them decompresses.
+            let mut options = ReadOptions::new();
+            options.fill_cache(false);
+            let found = family.get_opt("in a table", &options).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 5000][..]));
+            assert_eq!(family.range_opt(.., &options).count(), 1);
+            let mut found = family.multi_get_opt(&["in a table"], &options).into_iter();
+            assert!(found.all(|value| value.unwrap().is_some()));
+            let snapshot = db.snapshot();
+            family.put("at the end", "value").unwrap();
+            assert!(family.get("at the end").unwrap().is_some());
+            assert!(snapshot.get_cf(&family, "at the end").unwrap().is_none());
+            family.delete("at the end").unwrap();
+        }
+        ENDED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+static ENDED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+thread_local! {
+    static AT_END: UsesAtEnd = const { UsesAtEnd(std::cell::RefCell::new(None)) };
+}
+
+#[test]
+fn destructors_of_thread_local_values_may_read_and_write() {
+    let dir = ScratchDir::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_statistics(koeldb::statistics::Statistics::new());
+    let db = Db::open(&options, dir.path()).unwrap();
+    for (name, codec) in [
+        ("zlib", koeldb::Compression::Zlib),
+        ("zstd", koeldb::Compression::Zstd),
+    ] {
+        let mut options = db.default_cf().options();
+        options.set_compression_type(codec);
+        let family = db.create_cf(name, &options).unwrap();
+        family.put("in a table", [7; 5000]).unwrap();
+        family.flush().unwrap();
+    }
+    for is_used_before in [true, false] {
+        let db = db.clone();
+        let user = std::thread::spawn(move || {
+            // Values are destroyed in the reverse order of their first use.
+            if is_used_before {
+                AT_END.with(|at_end| at_end.0.replace(Some(db.clone())));
+            }
+            let family = db.cf_handle("zstd").unwrap();
+            assert!(family.get("absent").unwrap().is_none());
+            family.put("other", "value").unwrap();
+            family.delete("other").unwrap();
+            AT_END.with(|at_end| at_end.0.replace(Some(db.clone())));
+        });
+        user.join().unwrap();
+    }
+    assert_eq!(ENDED.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_compaction_filter_belongs_to_its_family() {
+    let dir = ScratchDir::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true)
+        .set_compaction_filter("drops everything", |_, _, _| Decision::Remove);
+    let mut empties = ColumnFamilyOptions::new();
+    empties
+        .apply_str(
+            "compaction_filter=RemoveEmptyValueCompactionFilter",
+            &ConfigOptions::new(),
+        )
+        .unwrap();
+    let mut shouts = ColumnFamilyOptions::new();
+    shouts.set_compaction_filter("shouts", |_, _, value| {
+        Decision::Change(value.to_ascii_uppercase())
+    });
+    let mut builder = Db::builder(&options);
+    builder
+        .column_family("as the database")
+        .column_family(("own options", ColumnFamilyOptions::new()))
+        .column_family(("empties", empties))
+        .column_family(("shouts", shouts));
+    let db = builder.open(dir.path()).unwrap();
+    for family in db.cf_handles() {
+        family.put("empty", "").unwrap();
+        family.put("full", "value").unwrap();
+        family.flush().unwrap();
+    }
+    let mut force = CompactRangeOptions::new();
+    force.set_bottommost_level_compaction(koeldb::BottommostLevelCompaction::Force);
+    db.compact_all(&force).unwrap();
+    let value = |name: &str, key: &str| {
+        let found = db.cf_handle(name).unwrap().get(key).unwrap();
+        found.map(|value| String::from_utf8(value.to_vec()).unwrap())
+    };
+    let shown = |text: &str| Some(text.to_owned());
+    for name in ["default", "as the database"] {
+        assert_eq!(
+            (value(name, "empty"), value(name, "full")),
+            (None, None),
+            "{name}"
+        );
+    }
+    assert_eq!(value("own options", "empty"), shown(""));
+    assert_eq!(value("own options", "full"), shown("value"));
+    assert_eq!(value("empties", "empty"), None);
+    assert_eq!(value("empties", "full"), shown("value"));
+    assert_eq!(value("shouts", "full"), shown("VALUE"));
 }

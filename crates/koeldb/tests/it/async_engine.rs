@@ -1,4 +1,4 @@
-//! How an open database carries out many reads at once is chosen when it is opened, and told.
+//! The engine for concurrent reads is chosen and reported when a database is opened.
 
 use std::fs::File;
 use std::process::Command;

@@ -1,4 +1,6 @@
-//! Multi-gets whose reads overlap answer as those that wait for each read in turn, whatever the device does.
+//! Multi-gets with overlapping reads return the same as those that wait for each read.
+//!
+//! This holds regardless of the behaviour of the device.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -239,7 +241,7 @@ fn keys_of_one_block_read_it_once_and_neighbours_are_read_together() {
     );
 }
 
-/// What cannot be read in a newer run is not looked for in an older one. Only the key whose block it is fails.
+/// A key whose block in a newer run is unreadable fails, without a lookup in older runs.
 #[test]
 fn m3_one_bad_sector_fails_one_key_and_shows_no_older_value() {
     let device = Device::new(5);
@@ -301,7 +303,7 @@ fn m1_m2_a_table_that_cannot_be_opened_fails_its_keys_alone() {
     }
 }
 
-/// Duplicates of a key whose versions lie in many blocks, merged.
+/// Duplicates of a key with versions in many blocks, which are merged.
 #[test]
 fn m4_m5_duplicates_of_a_long_merge_agree() {
     let device = Device::new(9);
@@ -319,7 +321,7 @@ fn m4_m5_duplicates_of_a_long_merge_agree() {
             let operand = format!("{run}{step}{}", "o".repeat(30));
             db.merge(key(1), &operand).unwrap();
             expected.push(operand);
-            // Keeps the operands apart.
+            // Prevents the operands from being combined.
             snapshots.push(db.snapshot());
         }
         db.put(key(0), "before").unwrap();
@@ -340,7 +342,7 @@ fn m4_m5_duplicates_of_a_long_merge_agree() {
     }
 }
 
-/// A run that has no entry of the key, but a range tombstone over it, or a cached block where it would be.
+/// A run without entries of the key, but with a covering range tombstone or a cached block.
 #[test]
 fn m6_m9_runs_without_the_key_neither_hide_nor_show_what_is_below() {
     let device = Device::new(11);
@@ -359,7 +361,8 @@ fn m6_m9_runs_without_the_key_neither_hide_nor_show_what_is_below() {
     db.flush().unwrap();
     db.close().unwrap();
     let db = device.open(&options);
-    // The newer run's only block is cached; without a filter every key between is looked for in it.
+    // The only block of the newer run is cached; without a filter every key between is looked up in
+    // it.
     db.get(key(50)).unwrap();
     let keys: Vec<_> = (0..60).map(key).collect();
     for mode in modes(&uncached()) {
@@ -374,7 +377,7 @@ fn m6_m9_runs_without_the_key_neither_hide_nor_show_what_is_below() {
     }
 }
 
-/// A batch as of a snapshot is one like others: its reads are under way together, and it sees nothing newer.
+/// A batch with a snapshot also reads concurrently, and sees nothing newer.
 #[test]
 fn m7_a_batch_of_a_snapshot_reads_together_too() {
     let device = Device::new(11);
@@ -405,7 +408,7 @@ fn m7_a_batch_of_a_snapshot_reads_together_too() {
     assert!(rounds.average() <= 2.3, "{rounds:?}");
 }
 
-/// Operands of a key in every run: whichever block arrives first, they are applied newest to oldest, and each once.
+/// Operands in every run are applied once, newest to oldest, in any order of arrival.
 #[test]
 fn m8_runs_are_applied_in_their_order_whatever_arrives_first() {
     for seed in 0..12 {
@@ -471,7 +474,7 @@ fn a_batch_ends_at_its_deadline_whatever_the_device_does() {
     let found = db.multi_get_opt(&keys, &read);
     assert_eq!(found.get(4).unwrap_err().kind(), ErrorKind::TimedOut);
     assert!(found.get(4).unwrap_err().to_string().contains(".sst"));
-    // What was given up completes when nobody waits for it.
+    // An abandoned read completes later.
     device.sim.set_stopped(false);
     device.sim.run();
     assert_eq!(device.sim.held(), 0);
@@ -558,8 +561,9 @@ fn threads_of_a_pool_answer_as_the_model() {
     });
 }
 
-/// Cuckoo tables that are read around the page cache and not mapped are read piece by piece: the windows of a key together,
-/// those of a batch too.
+/// Cuckoo tables with direct reads and without mmap are read in pieces.
+///
+/// The windows of a key are read together, and those of a batch too.
 #[test]
 fn cuckoo_tables_are_read_piece_by_piece() {
     let device = Device::new(23);

@@ -1,4 +1,6 @@
-//! Futures and streams answer as the calls that block, in whatever order reads complete, and may be dropped at any moment.
+//! Futures and streams return the same as blocking calls, and may be dropped at any time.
+//!
+//! This holds for every order in which reads complete.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,7 +39,7 @@ fn options() -> Options {
     options
 }
 
-/// Five tables of level 0 with small blocks: values, deletions, range deletions and operands over each other.
+/// Fills five tables of level 0 with overlapping values, deletions, range deletions and operands.
 fn fill(db: &Db) -> Model {
     let mut model = Model::new();
     for run in 0..5_u64 {
@@ -71,7 +73,7 @@ fn fill(db: &Db) -> Model {
     model
 }
 
-/// A database of its own device, which completes reads as a seed decides and fails as it is told.
+/// A database on a simulated device, with completions determined by a seed and injected failures.
 struct Simulated {
     db: Db,
     model: Model,
@@ -119,7 +121,7 @@ impl Wake for Flag {
     }
 }
 
-/// Polls up to `polls` times, letting the device complete one read at a time in between until the task is woken.
+/// Polls up to `polls` times; between polls the device completes reads until the task is woken.
 fn poll_with<T>(
     mut future: Pin<&mut impl Future<Output = T>>,
     sim: &SimReads,
@@ -150,7 +152,7 @@ impl Wake for Unpark {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {
@@ -216,13 +218,13 @@ fn a_batch_as_a_stream_answers_each_key_once_and_as_soon_as_it_is_found() {
             assert!(count < 100 || early > count / 4, "{early} of {count}");
             assert_eq!(sim.held(), 0);
         }
-        // What is in memory waits for no device.
+        // Keys in memory do not wait for a device.
         let mut stream = db.multi_get_stream(&keys[250..252]);
         let (index, value) = poll_with(pin!(stream.next()), &sim, 1).unwrap().unwrap();
         assert_eq!((index, value.unwrap().as_deref()), (0, Some(&b"value"[..])));
         drop(stream);
         sim.run();
-        // What cannot be read fails its keys alone.
+        // An unreadable block fails only its own keys.
         faults.add_rule(
             FaultRule::fail(Failure::Device)
                 .on(&[Operation::Read])
@@ -250,17 +252,17 @@ fn a_batch_as_a_stream_answers_each_key_once_and_as_soon_as_it_is_found() {
 #[test]
 fn what_is_cached_is_there_at_the_first_poll_and_asks_no_device() {
     let Simulated { db, model, sim, .. } = Simulated::new(1);
-    // In the memtable: nothing to wait for.
+    // A key in a memtable needs no wait.
     db.put("fresh", "value").unwrap();
     let found = poll_with(pin!(db.get_async("fresh")), &sim, 1).unwrap();
     assert_eq!(found.unwrap().as_deref(), Some(&b"value"[..]));
     let values = poll_with(pin!(db.multi_get_async(&["fresh"])), &sim, 1).unwrap();
     assert_eq!(values.get(0).unwrap(), Some(&b"value"[..]));
-    // In tables without a cache: not at the first.
+    // Keys in tables without a cache are not ready at the first poll.
     let present = model.keys().next().unwrap();
     assert!(poll_with(pin!(db.get_async(present)), &sim, 1).is_none());
     sim.run();
-    // In tables, with a cache, once it was read: at the first again.
+    // Keys in cached tables are ready at the first poll.
     let (_dir, db, model) = on_disk_with(ReadEngine::Auto, false, &Cache::new_lru_cache(8 << 20));
     let keys: Vec<_> = model.keys().step_by(7).collect();
     let _ = block_on(db.multi_get_async(&keys));
@@ -289,7 +291,7 @@ fn a_future_may_be_dropped_or_forgotten_after_any_poll() {
         } else {
             drop((batch, single));
         }
-        // Orphans complete after their owners are gone.
+        // Orphaned reads complete after their owners are dropped.
         sim.run();
         assert_eq!(sim.held(), 0);
         completed += usize::from(is_ready);

@@ -1,5 +1,4 @@
-//! Families of cuckoo tables: what is written is in such tables where it can be, and is read in any case; RocksDB
-//! reads it too.
+//! Column families of cuckoo tables: the format is used where possible, and RocksDB can read it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +25,7 @@ fn options(mmap: bool) -> Options {
     options
 }
 
-/// Which tables of a directory are cuckoo tables.
+/// Returns which tables of a directory are cuckoo tables.
 fn are_cuckoo(dir: &ScratchDir) -> Vec<bool> {
     let is_cuckoo = |path: &std::path::PathBuf| {
         let bytes = std::fs::read(path).unwrap();
@@ -87,7 +86,7 @@ fn tables_of_every_level_are_cuckoo_tables_and_read() {
             }
         }
         db.close().unwrap();
-        // The format comes back from the OPTIONS file, and tables are opened by what they are, not by options.
+        // The OPTIONS file restores the format, and tables are opened by their own format.
         let loaded = Options::load_latest(dir.path(), &ConfigOptions::new()).unwrap();
         assert_eq!(loaded.options.get_table_format().name(), "CuckooTable");
         for options in [loaded.options, Options::new()] {
@@ -142,7 +141,7 @@ fn a_table_answers_alike_wherever_it_lies_and_says_where() {
     assert!(error.contains("keep_versions"), "{error}");
 }
 
-/// A copy is read through when it is made, also of a mapped file: damage is found then.
+/// A copied table is read and verified at open, also if the file is mapped.
 #[test]
 fn damage_to_a_table_that_is_copied_is_found_when_it_is_opened() {
     let dir = ScratchDir::new();
@@ -242,7 +241,7 @@ fn what_has_no_place_in_a_cuckoo_table_is_told_and_stays() {
         "{log}"
     );
 
-    // What stood in the way is gone, but for the longer key.
+    // Only the longer key still requires another format.
     db.delete(b"a longer key than others").unwrap();
     expected
         .family("default")
@@ -252,8 +251,9 @@ fn what_has_no_place_in_a_cuckoo_table_is_told_and_stays() {
     expected.check(&db, "compacted");
 }
 
-/// With `keep_versions` nothing but range deletions and keys of another length makes a table block-based, and RocksDB
-/// says that it does not know the format.
+/// With `keep_versions` only range deletions and keys of another length make a table block-based.
+///
+/// RocksDB reports that it does not know the format.
 #[test]
 fn versions_operands_and_any_length_stay_in_cuckoo_tables_if_asked_for() {
     let dir = ScratchDir::new();
@@ -391,7 +391,7 @@ fn pinned_values_outlive_their_file_and_the_database() {
     }
 }
 
-/// Gets and multi-gets run beside flushes and compactions that replace and delete every table; what was pinned stays.
+/// Gets and multi-gets during flushes and compactions that replace and delete every table.
 #[test]
 fn readers_find_every_key_while_tables_are_replaced() {
     const KEYS: u32 = 200;
@@ -469,7 +469,7 @@ fn numbers(dir: &Path, table: &CuckooTableOptions) -> Expected {
             .family("default")
             .insert(key.to_vec(), value.to_vec());
     }
-    // The one table of the flush would be moved down as it is; this way it becomes several.
+    // The only table of the flush would be moved; this way it is split.
     let mut how = CompactRangeOptions::new();
     how.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
     db.compact_all(&how).unwrap();

@@ -71,7 +71,7 @@ fn a_new_file_follows_no_link() {
     let elsewhere = dir.join("elsewhere");
     let inside = dir.join("db");
     std::fs::create_dir(&inside).unwrap();
-    // Where the first MANIFEST and the first log would be.
+    // The names of the first MANIFEST and the first log.
     for name in ["MANIFEST-000001", "000004.log", "CURRENT"] {
         std::os::unix::fs::symlink(&elsewhere, inside.join(name)).unwrap();
     }

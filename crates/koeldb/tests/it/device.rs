@@ -1,5 +1,6 @@
-//! Databases in memory, read through a simulation that completes reads in an order that a seed decides, over a layer that
-//! damages chosen parts of files.
+//! Databases in memory on a simulated device.
+//!
+//! The device completes reads in an order determined by a seed, and damages chosen parts of files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,7 +37,7 @@ impl Random {
     }
 }
 
-/// What is wrong with a part of a file.
+/// The fault of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wrong {
     /// Reads of it fail.
@@ -163,7 +164,9 @@ impl Device {
         Db::open(&options, PATH).unwrap()
     }
 
-    /// As [`open`](Device::open); all tables are open then, and none of the blocks of their `count` entries is cached.
+    /// Like [`open`](Device::open), with all tables open and all blocks uncached.
+    ///
+    /// The tables have `count` entries.
     pub(crate) fn open_cold(&self, options: &Options, count: usize) -> Db {
         let db = self.open(options);
         let read = uncached().set_async_io(false).clone();
@@ -173,7 +176,7 @@ impl Device {
     }
 }
 
-/// What is read is not kept.
+/// Read options that do not fill the cache.
 pub(crate) fn uncached() -> ReadOptions {
     let mut read = ReadOptions::new();
     read.fill_cache(false);
@@ -186,7 +189,7 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-/// Runs of random operations, one above the other: some level-0 tables over one or two deeper levels.
+/// Writes runs of random operations: some level-0 tables over one or two deeper levels.
 pub(crate) fn fill(db: &Db, random: &mut Random, key_count: u64, runs: u64) -> Model {
     let mut model = Model::new();
     for run in 0..runs {
@@ -274,7 +277,7 @@ pub(crate) fn options_with(random: &mut Random, table: &BlockBasedOptions) -> Op
     options
 }
 
-/// How a multi-get is made: waiting for each read, one level at a time, all levels at once.
+/// Three modes of a multi-get: waiting for each read, one level at a time, all levels concurrently.
 pub(crate) fn modes(read: &ReadOptions) -> [ReadOptions; 3] {
     let mut modes = [read.clone(), read.clone(), read.clone()];
     modes[0].set_async_io(false);
@@ -299,8 +302,9 @@ pub(crate) fn batch(random: &mut Random, key_count: u64) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Of tables that are read piece by piece: a damaged piece is noticed and fails the key that needs it, and scans load the
-/// tables.
+/// Checks damage and scans of tables that are read in pieces.
+///
+/// A damaged piece is detected and fails the key that needs it, and scans load the tables.
 pub(crate) fn check_damage_and_scans(device: &Device, db: &Db, model: &Model, wanted: &[u8]) {
     let cold = uncached();
     device.damage.take_reads();

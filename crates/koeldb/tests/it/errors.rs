@@ -1,5 +1,4 @@
-//! What cannot be opened or read is refused with an error that names the file and the reason, and the directory is left
-//! as it was.
+//! Failed opens and reads report the file and the reason, and leave the directory unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -123,7 +122,7 @@ fn a_directory_in_use_by_this_process_is_refused() {
         &["LOCK", "lock", "this process"],
     );
     assert_eq!(error.detail(), Some(ErrorDetail::LockHeld));
-    // Another way to the same directory is the same directory.
+    // Another path to the same directory.
     let detour = dir.path().join("..").join(dir.path().file_name().unwrap());
     assert_eq!(
         refusal(&Options::new(), &detour).detail(),
@@ -134,7 +133,7 @@ fn a_directory_in_use_by_this_process_is_refused() {
     Db::open(&Options::new(), dir.path()).unwrap();
 }
 
-/// Which directory `hold_a_directory` opens.
+/// The environment variable with the directory for `hold_a_directory`.
 const HOLD: &str = "KOELDB_TEST_HOLD";
 
 /// The other process of `a_directory_in_use_by_another_process_is_refused`.
@@ -307,7 +306,7 @@ fn a_damaged_block_is_an_error_of_those_who_read_it() {
             errors > 0 && errors < keys.len(),
             "{name}: {errors} keys cannot be read"
         );
-        // A scan ends with the error, from either side, and says it once.
+        // A scan from either side ends with the error, which it reports once.
         for scan in [
             db.range(..).collect::<Vec<_>>(),
             db.range(..).rev().collect(),
@@ -402,7 +401,7 @@ fn damage_inside_the_log_keeps_what_is_before_it_and_says_so() {
         found.len(),
         entries.len()
     );
-    // Nothing of what was dropped is deleted.
+    // Dropped data is not deleted.
     drop(db);
     let kept = [log, dir.join("archive").join("000004.log")];
     let kept = kept

@@ -1,4 +1,4 @@
-//! The examples run, each in a process of its own.
+//! Runs each example in a separate process.
 
 use std::process::Command;
 

@@ -1,18 +1,18 @@
-//! What a database should hold, and the check that it does.
+//! The expected contents of a database, and a check of it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use koeldb::{ColumnFamily, Db};
 
-/// The entries of one family, bytewise by key.
+/// The entries of one column family, in bytewise key order.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What every family holds, by name.
+/// The contents of all column families by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) families: BTreeMap<String, Entries>,
-    /// Families that order their keys the other way round.
+    /// Column families with reversed key order.
     pub(crate) reversed: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 impl Expected {
-    /// Reads lines of family, key and value, the last two in hexadecimal.
+    /// Reads lines of column family, key and value, the last two in hexadecimal.
     pub(crate) fn read(file: &Path) -> Self {
         let text = std::fs::read_to_string(file)
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -42,7 +42,7 @@ impl Expected {
         expected
     }
 
-    /// Adds `family <tab> key <tab> value`.
+    /// Adds a line `family <tab> key <tab> value`.
     pub(crate) fn add_line(&mut self, line: &str) {
         let mut words = line.split('\t');
         let (Some(family), Some(key), Some(value), None) =
@@ -62,7 +62,7 @@ impl Expected {
         self.families.entry(name.to_owned()).or_default()
     }
 
-    /// The entries of a family in its order.
+    /// Returns the entries of a column family in its order.
     pub(crate) fn in_order(&self, family: &str) -> Vec<(&[u8], &[u8])> {
         let entries = self.families.get(family).into_iter().flatten();
         let mut ordered: Vec<_> = entries
@@ -74,7 +74,7 @@ impl Expected {
         ordered
     }
 
-    /// Checks every family of a database by scans from both ends, single reads and batches of reads.
+    /// Checks every column family by scans from both ends, single reads and batches of reads.
     pub(crate) fn check(&self, db: &Db, what: &str) {
         let names: Vec<String> = db
             .cf_handles()

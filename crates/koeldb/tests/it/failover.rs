@@ -1,10 +1,11 @@
-//! Two engines take turns in one directory, and each is killed in the middle of its turn.
+//! Two engines alternate in one directory, and each is killed while writing.
 //!
-//! Whoever has the turn opens what the other's death left, finds a prefix of the batches that reaches at least the last
-//! acknowledged one, and goes on. Now and then the end of the newest log is cut off, as by a power cut, and both look at copies:
-//! they find the same.
+//! Each engine opens what the other left, finds a prefix of the batches that includes at least the
+//! last acknowledged one, and continues. Occasionally the end of the newest log is cut off, as by a
+//! power cut, and both read copies with the same result.
 //!
-//! Batch `n` puts `counter` and key `n` in every family, and deletes key `n - 50`; `Check.java` does the same.
+//! Batch `n` puts `counter` and key `n` in every column family, and deletes key `n - 50`;
+//! `Check.java` does the same.
 
 mod ldb;
 
@@ -23,10 +24,10 @@ use crate::scratch::ScratchDir;
 const FAMILIES: [&str; 2] = ["default", "other"];
 const WINDOW: u64 = 50;
 
-/// Where the child finds the directory.
+/// The environment variable with the directory for the child.
 const DIRECTORY: &str = "KOELDB_FAILOVER_DIRECTORY";
 
-/// What takes longer hangs.
+/// Anything that takes longer counts as hanging.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn open(path: &Path) -> koeldb::Result<(Db, Vec<ColumnFamily>)> {
@@ -53,7 +54,7 @@ fn value(number: u64) -> String {
     format!("value {number} {}", "x".repeat(length))
 }
 
-/// How many batches are there: the same prefix in all families.
+/// Returns the number of batches, the same prefix in all column families.
 fn count(families: &[ColumnFamily]) -> u64 {
     let mut counts = families.iter().map(|family| {
         let counter = family.get("counter").unwrap();
@@ -78,7 +79,7 @@ fn count(families: &[ColumnFamily]) -> u64 {
     first
 }
 
-/// The child: goes on with batches until it is killed.
+/// The child: writes batches until it is killed.
 #[test]
 fn loading_child() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -113,7 +114,7 @@ fn loading_child() {
     }
 }
 
-/// What a process said: how many batches it found, and the last that it acknowledged.
+/// Returns the number of batches that a process found, and the last one that it acknowledged.
 fn take_turn(mut child: Child, lines: &Receiver<String>, life: Duration) -> (u64, u64) {
     let begun = Instant::now();
     let (mut opened, mut written) = (None, 0);
@@ -142,7 +143,7 @@ fn take_turn(mut child: Child, lines: &Receiver<String>, life: Duration) -> (u64
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it had said before it died counts.
+    // Output before its death counts.
     for line in lines {
         if let Some(("written", number)) = line.split_once(' ') {
             written = number.parse().unwrap_or(written);
@@ -164,7 +165,7 @@ fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// A turn of ours: the test `child` is what is killed.
+/// Runs the test `child` as a process of KoelDB and kills it.
 fn our_turn(child: &str, directory: &Path, life: Duration) -> (u64, u64) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([child, "--exact", "--nocapture"])
@@ -194,8 +195,10 @@ fn copy(directory: &Path) -> ScratchDir {
     copy
 }
 
-/// Cuts the end off the newest log. What is in older ones may be in tables too, and was synced before they were
-/// installed: no power cut takes it away.
+/// Cuts off the end of the newest log.
+///
+/// The contents of older logs may be in tables too, and were synced before that: a power cut cannot
+/// remove them.
 fn tear_newest_log(directory: &Path, random: &mut Random) {
     let entries = std::fs::read_dir(directory).unwrap();
     let logs = entries

@@ -1,5 +1,6 @@
-//! Ways in which engines like this one have failed, where no suite is named after them (`docs/reliability.md`, section 6, has
-//! all of them and where they are looked for).
+//! Known classes of failures of similar engines that no other suite is named after.
+//!
+//! See `docs/reliability.md`, section 6, for all of them and their tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +50,7 @@ fn a_sync_vouches_for_nothing_that_was_written_while_it_ran() {
         let db = db.clone();
         move || {
             let db = db.clone();
-            // It may have to wait for the sync, which does not wait for it.
+            // It may have to wait for the sync, but not the reverse.
             std::thread::spawn(move || db.put("during", "value"));
             SystemClock.sleep(Duration::from_millis(100));
         }
@@ -73,8 +74,9 @@ fn a_sync_vouches_for_nothing_that_was_written_while_it_ran() {
     }
 }
 
-/// Class 9: a flush that is recorded as past a log which was closed while it synced those before. Cut off there, that log
-/// must not make the family look as if it were ahead of it.
+/// Class 9: a flush is not recorded as past a log that was closed during its sync of older logs.
+///
+/// If that log is cut off, the column family must not seem to be ahead of it.
 #[test]
 fn a_flush_is_not_past_a_log_that_was_closed_after_it_looked() {
     let storage = Storage::new();
@@ -82,7 +84,7 @@ fn a_flush_is_not_past_a_log_that_was_closed_after_it_looked() {
     options
         .create_missing_column_families(true)
         .set_write_buffer_size(64 << 10)
-        // One that is sealed is not flushed.
+        // A single sealed memtable is not flushed.
         .set_min_write_buffer_number_to_merge(2)
         .set_max_write_buffer_number(4);
     let (db, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
@@ -139,7 +141,7 @@ fn a_used_up_quota_is_got_over_without_a_reopen() {
     assert!(db.contains_key("key").unwrap());
 }
 
-/// Class 14: the error of a leader is that of its followers.
+/// Class 14: the followers of a leader get its error.
 #[test]
 fn every_member_of_a_group_is_told_that_its_log_failed() {
     const FOLLOWERS: u64 = 5;
@@ -152,7 +154,7 @@ fn every_member_of_a_group_is_told_that_its_log_failed() {
         let db = Db::open(&options, HERE).unwrap();
         let waiting = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&waiting);
-        // The first write takes until the others stand in line behind it.
+        // The first write waits until the others are queued.
         let gather = move || {
             while seen.load(Ordering::Acquire) < FOLLOWERS {
                 SystemClock.sleep(Duration::from_millis(1));
@@ -193,7 +195,7 @@ fn every_member_of_a_group_is_told_that_its_log_failed() {
     }
 }
 
-/// Class 15: a cursor that met an error says so until it is placed anew.
+/// Class 15: a cursor repeats its error until the next seek.
 #[test]
 fn a_cursor_repeats_its_error_until_the_next_seek() {
     const ENTRIES: u64 = 5000;
@@ -268,7 +270,7 @@ fn damaged_range_deletions_are_an_error_and_undo_no_deletion() {
     }
 }
 
-/// Class 27: families without a name of their own.
+/// Class 27: column families with an empty or duplicate name.
 #[test]
 fn a_family_has_a_name_and_nobody_else_has_it() {
     let storage = Storage::new();
@@ -290,7 +292,7 @@ fn a_family_has_a_name_and_nobody_else_has_it() {
     db.close().unwrap();
 }
 
-/// Class 30: a filter knows prefixes of another length than those that are asked for.
+/// Class 30: a filter of prefixes of another length than the queried ones.
 #[test]
 fn a_filter_of_other_prefixes_denies_nothing() {
     let storage = Storage::new();
@@ -320,7 +322,7 @@ fn a_filter_of_other_prefixes_denies_nothing() {
     }
 }
 
-/// Class 33: a wall clock that jumps makes nothing older than it is by the latest time it ever showed.
+/// Class 33: data does not age by jumps of the wall clock, beyond its latest time.
 #[test]
 fn a_clock_that_jumps_deletes_nothing() {
     const HOUR: u64 = 3_600_000_000;

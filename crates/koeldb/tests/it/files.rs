@@ -1,15 +1,15 @@
-//! Which files go with a database, and which never do.
+//! The files that a database removes, and those that it never does.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock};
-use koeldb::{Db, Env, ErrorKind, Options, RecoveryMode};
+use koeldb::{CompactRangeOptions, Db, Env, ErrorKind, Options, RecoveryMode};
 
 use crate::golden::{expected, golden};
 use crate::scratch::{ScratchDir, files};
 
-/// Names of our grammar, none of which this database has.
+/// Names of database files that this database does not have.
 const SOMEBODY_ELSES: [&str; 6] = [
     "000001.sst",
     "000002.blob",
@@ -48,7 +48,7 @@ fn in_a_directory_for_logs_only_logs_are_touched() {
     let db = Db::open(&options, dir.path()).unwrap();
     assert_eq!(db.range(..).count(), 3);
     drop(db);
-    // A log that lies where this database keeps none is nobody's to remove.
+    // A log in a directory without logs of this database is not removed.
     std::fs::write(dir.join("000004.log"), "of another time").unwrap();
     drop(Db::open(&options, dir.path()).unwrap());
     assert!(dir.join("000004.log").exists());
@@ -171,7 +171,7 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
         keys += 1;
         db.put(keys.to_le_bytes(), [1; 1000]).unwrap();
     };
-    // More than half of a memtable: then the next log stands by.
+    // More than half of a memtable: the standby log is then created.
     let first = logs(dir.path()).len();
     for _ in 0..75 {
         put(&db);
@@ -180,7 +180,7 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
         std::thread::yield_now();
     }
     let before = logs(dir.path());
-    // SAFETY: the child goes on with this thread alone, and takes no lock of the test harness.
+    // SAFETY: the child continues with only this thread, and takes no lock of the test harness.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -195,7 +195,7 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((waited, status), (child, 0));
     assert_eq!(logs(dir.path()), before);
-    // The log that stood by is begun, and holds what is written to it.
+    // The standby log is in use, and contains new writes.
     while logs(dir.path()).contains(&before[0]) {
         put(&db);
     }
@@ -204,5 +204,54 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
     let db = Db::open(&options, dir.path()).unwrap();
     for key in 1..=keys {
         assert!(db.get(key.to_le_bytes()).unwrap().is_some(), "key {key}");
+    }
+}
+
+/// Waits until there are this many tables while the database is idle.
+fn wait_for_tables(dir: &ScratchDir, count: usize) {
+    let begun = std::time::Instant::now();
+    while dir.all("sst").len() != count {
+        let tables = dir.all("sst");
+        assert!(begun.elapsed().as_secs() < 60, "{tables:?}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn the_last_reader_of_obsolete_tables_has_them_removed_from_an_idle_database() {
+    let dir = ScratchDir::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    let family = db.create_cf("dropped", &db.default_cf().options()).unwrap();
+    family.put("key", "value").unwrap();
+    family.flush().unwrap();
+    wait_for_tables(&dir, 1);
+    db.drop_cf(&family).unwrap();
+    assert_eq!(dir.all("sst").len(), 1, "the handle reads it");
+    drop(family);
+    wait_for_tables(&dir, 0);
+
+    for round in ["first", "second"] {
+        for _ in 0..2 {
+            db.put("a", round).unwrap();
+            db.put("b", round).unwrap();
+            db.flush().unwrap();
+        }
+        let before = dir.all("sst").len();
+        let snapshot = db.snapshot();
+        let mut cursor = db.cursor();
+        cursor.seek_to_first().unwrap();
+        let mut entries = snapshot.range(..);
+        entries.next().unwrap().unwrap();
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(dir.all("sst").len(), before + 1);
+        drop(cursor);
+        assert_eq!(entries.next().unwrap().unwrap().0, b"b"[..]);
+        assert_eq!(dir.all("sst").len(), before + 1);
+        drop((entries, snapshot));
+        wait_for_tables(&dir, 1);
     }
 }

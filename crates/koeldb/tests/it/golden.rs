@@ -1,4 +1,5 @@
-//! Directories that RocksDB wrote (`golden/README.md`): opened, read from every side, written to, and read again.
+//! Directories written by RocksDB (`golden/README.md`): opened, read in every way, written and
+//! reread.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,24 +18,24 @@ pub(crate) fn golden(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What a directory holds, and the families whose order is reversed.
+/// Returns the expected contents of a directory, with reversed column families.
 pub(crate) fn expected(name: &str) -> Expected {
     let reversed: &[&str] = match name {
         "reverse-comparator" => &["default"],
-        "column-families" => &["beta"],
+        "column-families" | "range-deletion-split" => &["beta"],
         _ => &[],
     };
     Expected::read(&golden(&format!("{name}.expected.tsv"))).with_reversed(reversed)
 }
 
-/// Opens a directory as its OPTIONS file says.
+/// Opens a directory with its OPTIONS file.
 pub(crate) fn open_as_written(dir: &Path) -> Db {
     builder_as_written(dir)
         .open(dir)
         .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
 }
 
-/// What anybody may have made is read as it is, every table of it is found in order, and nothing is written.
+/// Checks that an untrusted open validates every table and changes nothing.
 fn is_read_untrusted(dir: &Path, expected: &Expected, when: &str) {
     let before = files(dir);
     let mut builder = builder_as_written(dir);
@@ -91,7 +92,7 @@ fn change(family: &ColumnFamily, expected: &mut Expected) {
         }
     }
     for pair in keys.chunks_exact(300) {
-        // Both ends excluded or included as the order of the family has it.
+        // Both ends excluded or included according to the order of the column family.
         let (from, to) = if reversed {
             (&pair[140], &pair[120])
         } else {
@@ -109,13 +110,13 @@ fn change(family: &ColumnFamily, expected: &mut Expected) {
     }
 }
 
-/// Whether this build has the codec of a directory; those of the others are in every build that is tested.
+/// Whether this build has the codec of a directory; the other codecs are in every tested build.
 pub(crate) fn is_readable(name: &str) -> bool {
     let has_zstd = ["block-v5", "block-v7", "block-zstd-dictionary", "wal-zstd"].contains(&name);
     !has_zstd || Compression::Zstd.is_available()
 }
 
-/// What a directory is to a build without its codec.
+/// Checks the failure to open a directory without its codec.
 fn is_refused_for_its_codec(name: &str) {
     let dir = ScratchDir::copy_of(&golden(name));
     let before = data_files(dir.path());
@@ -202,6 +203,7 @@ golden_tests! {
     wal_zstd = "wal-zstd";
     wal_recycled = "wal-recycled";
     leveled_many_files = "leveled-many-files";
+    range_deletion_split = "range-deletion-split";
     universal = "universal";
     fifo = "fifo";
     reverse_comparator = "reverse-comparator";

@@ -1,13 +1,15 @@
-//! Directories that we wrote, opened by RocksDB: Debian's release 7.8 and the Java library of release 11.8. And back:
-//! RocksDB writes into our directories, and we go on from there. Both refuse what the other has open.
+//! Directories of KoelDB are opened by RocksDB, and written by both.
+//!
+//! RocksDB is Debian's release 7.8 and the Java library of release 11.8. Each engine rejects a
+//! directory that the other has open.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use koeldb::{
     BlockBasedOptions, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
-    CompactRangeOptions, Compression, Db, EncodingType, ErrorDetail, FilterPolicy, FixedPrefix,
-    Options, PlainTableOptions, ReverseBytewiseComparator, Uint64Add,
+    CompactRangeOptions, Compression, Db, DbBuilder, EncodingType, ErrorDetail, ErrorKind,
+    FilterPolicy, FixedPrefix, Options, PlainTableOptions, ReverseBytewiseComparator, Uint64Add,
 };
 
 use crate::expected::Expected;
@@ -15,7 +17,7 @@ use crate::golden;
 use crate::rocksdb::{Java, Tool, Verdict};
 use crate::scratch::{ScratchDir, data_files};
 
-/// A family for each codec of this build.
+/// A column family for each codec of this build.
 fn codecs() -> impl Iterator<Item = (&'static str, Compression)> {
     let all = [
         ("default", Compression::Lz4),
@@ -28,12 +30,12 @@ fn codecs() -> impl Iterator<Item = (&'static str, Compression)> {
     all.into_iter().filter(|(_, codec)| codec.is_available())
 }
 
-/// The families with an order of their own, for RocksDB: it must be told.
+/// The column family with reversed order, as an argument for RocksDB.
 const REVERSED: &str = "comparator:reversed=reverse";
-/// And the operator that every family gets.
+/// The merge operator of all column families, as an argument for RocksDB.
 const MERGE: &str = "merge=uint64add";
 
-/// How far the data has come when the directory is closed.
+/// The location of the data when the directory is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// All in the log.
@@ -82,7 +84,7 @@ fn open(dir: &Path, format_version: u32, filter: FilterPolicy) -> Db {
     builder.open(dir).unwrap()
 }
 
-/// Every kind of write in one family, `round` after `round`.
+/// Writes entries of every kind to one column family, in the given round.
 fn fill(family: &ColumnFamily, round: u32, expected: &mut Expected) {
     let is_reversed = family.name() == "reversed";
     let entries = expected.family(family.name());
@@ -254,8 +256,9 @@ fn rocksdb_7_8_writes_into_our_directory() {
     written.expected.check(&db, "after ldb, compacted");
 }
 
-/// A log that stood by when the process died is empty, and its number the largest: RocksDB replays the one before it, and
-/// neither engine uses a number twice.
+/// A standby log at the death of a process is empty, with the largest number.
+///
+/// RocksDB replays the previous one, and neither engine reuses a number.
 #[test]
 fn rocksdb_7_8_passes_over_a_log_that_stood_by() {
     let Some(ldb) = Tool::ldb() else {
@@ -329,10 +332,75 @@ fn rocksdb_11_8_reads_what_we_write() {
             let written = write(stage, format_version, filter);
             let verdict = java.check(written.dir.path(), &[REVERSED, MERGE]);
             assert_found(&verdict, &written.expected, &what);
-            // And what RocksDB made of it is ours again.
+            // KoelDB opens what RocksDB has written.
             let db = open(written.dir.path(), format_version, filter);
             written.expected.check(&db, &what);
         }
+    }
+}
+
+/// A directory with the families "default" and "other", made by this engine.
+fn two_families(dir: &Path) -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true);
+    drop(Db::open_cf(&options, dir, ["other"]).unwrap());
+    options
+}
+
+/// Recovery deleted tracked logs in the edit that added a table, which RocksDB then did not see and
+/// removed as nobody's.
+#[test]
+fn rocksdb_keeps_every_table_recovered_from_logs_that_it_tracks() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let options = two_families(dir.path());
+    for round in 0..2 {
+        java.track(dir.path());
+        let (db, [other]) = Db::open_cf(&options, dir.path(), ["other"]).unwrap();
+        let key = format!("koel{round}");
+        db.put(&key, "3").unwrap();
+        assert_eq!(
+            other.get("tracked").unwrap().as_deref(),
+            Some(&b"other"[..])
+        );
+        drop((db, other));
+        let found = java.check(dir.path(), &[]).found;
+        for (name, family) in &found.families {
+            let value = family.get(&b"tracked"[..]).map(Vec::as_slice);
+            assert_eq!(value, Some(name.as_bytes()), "round {round}");
+        }
+        assert_eq!(found.families.len(), 2);
+        assert!(found.families["default"].contains_key(key.as_bytes()));
+    }
+    java.track(dir.path());
+}
+
+/// The log of a prepared section, which every family is past, was passed over and removed.
+#[test]
+fn a_transaction_that_rocksdb_prepared_is_refused_by_name() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    for is_settled in [false, true] {
+        let dir = ScratchDir::new();
+        let options = two_families(dir.path());
+        java.prepare(dir.path(), is_settled);
+        let before = data_files(dir.path());
+        let opened = Db::open_cf(&options, dir.path(), ["other"]);
+        if is_settled {
+            let (db, [other]) = opened.unwrap();
+            assert!(db.get("prepared").unwrap().is_none());
+            assert!(db.get("key2").unwrap().is_some() && other.get("key2").unwrap().is_some());
+            continue;
+        }
+        let error = opened.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+        assert!(error.to_string().contains("'koel' is prepared"), "{error}");
+        assert_eq!(data_files(dir.path()), before);
     }
 }
 
@@ -347,8 +415,9 @@ fn rocksdb_11_8_is_helped_by_our_filters() {
             let written = write(Stage::Compacted, format_version, filter);
             let verdict = java.check(written.dir.path(), &[REVERSED, MERGE]);
             assert_found(&verdict, &written.expected, &what);
-            // One table a family: each key that is there passes its filter and is found behind it, and of those that
-            // are not about one in a hundred passes. The last absent key of a family lies behind its table.
+            // One table per column family: each present key passes its filter and is found, and
+            // about one in a hundred absent keys passes. The last absent key of a column family is
+            // after the end of its table.
             let families = u64::try_from(written.expected.families.len()).unwrap();
             assert_eq!(verdict.true_positive, verdict.gets, "{what}");
             assert!(verdict.useful <= verdict.gets, "{what}");
@@ -362,7 +431,7 @@ fn rocksdb_11_8_is_helped_by_our_filters() {
     }
 }
 
-/// What `write` of `Check.java` does to a family.
+/// Applies the writes of `Check.java`'s `write` to a column family.
 fn written_by_java(expected: &mut Expected, family: &str) {
     let entries = expected.family(family);
     for index in (0..100).chain(200..300) {
@@ -412,13 +481,120 @@ fn rocksdb_11_8_writes_into_our_directory_and_we_into_its() {
     }
 }
 
+/// A table written without a link to its blob files makes RocksDB remove them.
+#[test]
+fn a_directory_with_blob_files_is_refused_for_writing_and_left_alone() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true);
+    let mut builder = Db::builder(&options);
+    builder.column_family("large");
+    let dir = ScratchDir::new();
+    let open = |builder: &DbBuilder| builder.open(dir.path());
+    let db = open(&builder).unwrap();
+    db.put("small", "value").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let settings = ["blobs=large"];
+    java.write(dir.path(), &settings);
+    let blobs = dir.all("blob");
+    assert!(!blobs.is_empty());
+    let before = data_files(dir.path());
+    let refused = open(&builder).unwrap_err();
+    let repair = Db::repair(&options, dir.path()).unwrap_err();
+    for error in [&refused, &repair] {
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+        assert!(error.message().contains("read-only"), "{error}");
+    }
+    assert!(refused.message().contains("'large'"), "{refused}");
+    assert!(before == data_files(dir.path()), "something was written");
+
+    let db = open(builder.read_only()).unwrap();
+    assert_eq!(db.get("small").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        db.get("java00001").unwrap().as_deref(),
+        Some(&b"value 1"[..])
+    );
+    let large = db.cf_handle("large").unwrap();
+    let error = large.get("java00001").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    drop((large, db));
+
+    let mut expected = Expected::default();
+    expected
+        .family("default")
+        .insert(b"small".to_vec(), b"value".to_vec());
+    for family in ["default", "large"] {
+        written_by_java(&mut expected, family);
+    }
+    assert_found(&java.check(dir.path(), &settings), &expected, "after us");
+}
+
+/// A column family name reused with another comparator.
+///
+/// RocksDB checks comparators for every column family of that name in a MANIFEST, and rejects its
+/// own MANIFEST in this case; a MANIFEST of KoelDB has only one of them.
+#[test]
+fn a_family_name_used_again_with_another_comparator_opens_in_both() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let settings = ["comparator:again=reverse"];
+    let mut reversed = ColumnFamilyOptions::new();
+    reversed.set_comparator(ReverseBytewiseComparator);
+    let mut options = Options::new();
+    options.create_if_missing(true);
+    let dir = ScratchDir::new();
+    let db = Db::open(&options, dir.path()).unwrap();
+    for order in [ColumnFamilyOptions::new(), reversed.clone()] {
+        if let Some(family) = db.cf_handle("again") {
+            db.drop_cf(&family).unwrap();
+        }
+        let family = db.create_cf("again", &order).unwrap();
+        family.put("a", "value").unwrap();
+        family.put("b", "value").unwrap();
+        family.flush().unwrap();
+    }
+    db.close().unwrap();
+    drop(db);
+    let mut expected = Expected::default().with_reversed(&["again"]);
+    let entries = expected.family("again");
+    entries.insert(b"a".to_vec(), b"value".to_vec());
+    entries.insert(b"b".to_vec(), b"value".to_vec());
+    assert_found(&java.check(dir.path(), &settings), &expected, "ours");
+
+    java.reuse(dir.path(), &settings);
+    let refused = java.attempt("check", dir.path(), &settings);
+    assert!(
+        refused.text.contains("does not match existing comparator"),
+        "{}",
+        refused.text
+    );
+    let mut builder = Db::builder(&options);
+    builder.column_family(ColumnFamilyDescriptor::new("again", reversed));
+    let db = builder.open(dir.path()).unwrap();
+    let entries = expected.family("again");
+    entries.clear();
+    entries.insert(b"java".to_vec(), b"second".to_vec());
+    entries.insert(b"javb".to_vec(), b"second".to_vec());
+    expected.check(&db, "RocksDB's");
+    db.close().unwrap();
+    drop(db);
+    assert_found(&java.check(dir.path(), &settings), &expected, "RocksDB's");
+}
+
 #[test]
 fn rocksdb_11_8_reads_its_own_directories_after_us() {
     let Some(java) = Java::find() else {
         return;
     };
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 7] = [
         ("leveled-many-files", &[]),
+        ("range-deletion-split", &["comparator:beta=reverse"]),
         ("universal", &[]),
         ("deletes-ranges-single", &[]),
         ("merge-uint64add-wal", &["merge=uint64add"]),

@@ -12,7 +12,7 @@ use koeldb::{
 
 use crate::device::{Device, Wrong, key};
 
-/// One table whose blocks are not in the cache, which has room for them.
+/// A table whose blocks are not in the cache, although there is room for them.
 fn cold_table() -> (Device, Db) {
     let device = Device::new(1);
     let mut table = BlockBasedOptions::new();
@@ -77,7 +77,7 @@ fn tasks_go_on_whatever_becomes_of_the_one_that_began_the_read() {
         match way {
             0 => drop(first),
             1 => std::mem::forget(first),
-            // It lives, and nobody polls it.
+            // It stays alive and is not polled.
             _ => gets.push(first),
         }
         device.sim.run();
@@ -91,7 +91,7 @@ fn tasks_go_on_whatever_becomes_of_the_one_that_began_the_read() {
 #[test]
 fn a_read_that_fails_once_fails_the_one_that_made_it() {
     let (device, db) = cold_table();
-    // Where the block is.
+    // Finds the position of the block.
     let mut read = ReadOptions::new();
     read.fill_cache(false).set_async_io(false);
     db.get_opt(key(250), &read).unwrap();
@@ -123,7 +123,7 @@ fn a_read_that_fails_once_fails_the_one_that_made_it() {
     }
 }
 
-/// Batches, scans and single reads of the same keys, all begun before any goes on.
+/// Batches, scans and single reads of the same keys, all begun before any continues.
 #[test]
 fn batches_and_scans_wait_for_reads_of_each_other() {
     let (device, db) = cold_table();
@@ -140,7 +140,7 @@ fn batches_and_scans_wait_for_reads_of_each_other() {
         assert!(batch.as_mut().poll(&mut context).is_pending());
     }
     let held = device.sim.held();
-    // A scan waits in place, for the same blocks: it completes what the batches have begun.
+    // A scan waits in place for the same blocks: it completes reads of the batches.
     let mut read = ReadOptions::new();
     read.set_async_io(true).set_readahead_size(600);
     let mut cursor = db.cursor_opt(&read);

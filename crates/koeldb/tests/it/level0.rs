@@ -31,7 +31,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:02}").into_bytes()
 }
 
-/// Writes one file of level 0 that hides, deletes and adds to some of what is in those before it.
+/// Writes a file of level 0 that hides, deletes and adds to parts of the previous ones.
 fn flush_round(db: &Db, round: u32, expected: &mut Content) {
     let from = round % KEYS;
     db.delete_range(key(from), key(from + 3)).unwrap();

@@ -1,7 +1,7 @@
-//! KoelDB against directories of RocksDB, RocksDB against directories of KoelDB, and both against damage.
+//! KoelDB with directories of RocksDB, RocksDB with directories of KoelDB, and both with damage.
 //!
-//! Where another engine is the judge (Debian's `rocksdb-tools`, RocksDB's Java library) its absence is a notice on a
-//! developer's machine and a failure with `CI=true` (`CONTRIBUTING.md`).
+//! If another engine (Debian's `rocksdb-tools`, RocksDB's Java library) is missing, the test prints
+//! a notice, and fails with `CI=true` (`CONTRIBUTING.md`).
 #![expect(
     clippy::disallowed_methods,
     reason = "directories are prepared, damaged and compared without the code under test"
@@ -16,6 +16,7 @@ mod async_scan;
 mod cuckoo;
 mod defaults;
 mod device;
+mod equal_keys;
 mod errors;
 mod examples;
 mod expected;
@@ -23,12 +24,17 @@ mod failover;
 mod failure_classes;
 mod files;
 mod golden;
+mod history;
 mod interop;
 mod joined_reads;
 mod level0;
+mod loaded_options;
+mod logs;
 mod metamorphic;
 mod model;
+mod options_drawn;
 mod plain;
+mod reads;
 mod recovery_rules;
 mod regressions;
 mod repair;
@@ -37,6 +43,7 @@ mod resume;
 mod rocksdb;
 mod scratch;
 mod scrub;
+mod sst_file_writer;
 mod stalls;
 mod stats;
 mod storage;

@@ -1,29 +1,54 @@
-//! One list of random operations under many sets of options: options change speed, not answers.
+//! Random operations with many sets of options, which must not change the results.
 
 use koeldb::{ConfigOptions, Options};
 use koeldb_testkit::random::mix;
-use koeldb_testkit::{Floors, Random, variety};
+use koeldb_testkit::variety::{Drawer, Suite};
+use koeldb_testkit::{Floors, Random};
 
-use crate::model;
+use crate::model::{self, Settings};
 
-fn options(seed: u64) -> (Options, String) {
-    let mut random = Random::new(mix(seed));
-    let text = variety::draw_style(&mut random) + &variety::draw(&mut random);
-    let mut options = model::base_options();
+/// The number of column families besides the default one, each with its own options.
+const FAMILIES: usize = 2;
+
+/// Draws the options of one open.
+fn settings(drawer: &Drawer, random: &mut Random, base: &Options) -> Settings {
+    let drawn = drawer.draw(random);
+    println!("{drawn}");
+    let how = ConfigOptions::new();
+    let mut options = base.clone();
     options
-        .apply_str(&text, &ConfigOptions::new())
-        .unwrap_or_else(|error| panic!("{text}: {error}"));
-    (options, text)
+        .create_missing_column_families(true)
+        .apply_str(&drawn.database, &how)
+        .unwrap_or_else(|error| panic!("{}: {error}", drawn.database));
+    let mut families = drawn.families.iter().enumerate().map(|(number, text)| {
+        let mut family = base.cf_options().clone();
+        family
+            .apply_str(text, &how)
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        (format!("family{number}"), family)
+    });
+    if let Some((_, default)) = families.next() {
+        *options.cf_options_mut() = default;
+    }
+    let families = families.collect();
+    (options, families)
 }
 
 #[test]
 fn options_change_no_answer() {
     let (scripts, steps) = Floors::chosen().of((1, 250), (5, 1000), (500, 1000));
+    let only: Option<u64> = std::env::var("KOELDB_N")
+        .ok()
+        .and_then(|text| text.parse().ok());
     for script in 0..scripts {
-        for set in 0..60 {
-            let (options, text) = options(script << 32 | set);
-            println!("script {script}, set {set}: {text}");
-            model::run(1000 + script, &options, steps);
+        for set in only.map_or(0..60, |only| only..only + 1) {
+            println!("script {script}, set {set}");
+            let mut random = Random::new(mix(script << 32 | set));
+            let drawer = Drawer::of_families(Suite::Metamorphic, &mut random, 1 + FAMILIES);
+            let base = model::base_options();
+            model::run_under(1000 + script, steps, || {
+                settings(&drawer, &mut random, &base)
+            });
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use koeldb::fs::{MemoryFileSystem, SystemClock};
 use koeldb::{
-    BlockBasedOptions, CompactRangeOptions, CompactionStyle, Db, Env, Options, ReadOptions,
+    BlockBasedOptions, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db,
+    DbIterator, Direction, Env, IteratorMode, Options, PinnedSlice, ReadOptions, ReadTier,
     Snapshot, StringAppend, WriteBatch,
 };
 
@@ -45,7 +46,26 @@ pub(crate) fn base_options() -> Options {
     options
 }
 
-fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
+/// The options of one open: database and default column family, and the other column families.
+pub(crate) type Settings = (Options, Vec<(String, ColumnFamilyOptions)>);
+
+/// Opens the database and its column families, the default one first.
+fn open((options, families): &Settings) -> (Db, Vec<ColumnFamily>) {
+    let mut builder = Db::builder(options);
+    builder.column_families(families.iter().cloned());
+    let db = builder.open("/model").unwrap();
+    let mut handles = vec![db.default_cf().clone()];
+    handles.extend(families.iter().map(|(name, _)| db.cf_handle(name).unwrap()));
+    (db, handles)
+}
+
+fn check_all(families: &[ColumnFamily], models: &[Model], snapshot: Option<&Snapshot>) {
+    for (family, model) in families.iter().zip(models) {
+        check(family, model, snapshot);
+    }
+}
+
+fn check(db: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
     let read = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
     let forward: Vec<(Vec<u8>, Vec<u8>)> = db
         .range_opt(.., &read)
@@ -69,6 +89,11 @@ fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
         .collect();
     backward.reverse();
     assert_eq!(backward, expected, "backward scan");
+    if snapshot.is_none() {
+        check_ranges(db, &expected, &read);
+    }
+    let mut persisted = read.clone();
+    persisted.set_read_tier(ReadTier::Persisted);
     let keys: Vec<Vec<u8>> = (0..60).map(|n| format!("key{n:03}").into_bytes()).collect();
     let many = db.multi_get_opt(&keys, &read);
     for (key, found) in keys.iter().zip(&many) {
@@ -80,45 +105,99 @@ fn check(db: &Db, model: &Model, snapshot: Option<&Snapshot>) {
             "get {}",
             key.escape_ascii()
         );
+        // Every write is in the log.
+        assert_eq!(
+            db.get_opt(key, &persisted).unwrap().as_deref(),
+            expected,
+            "get of what is persisted, {}",
+            key.escape_ascii()
+        );
     }
 }
 
+/// Checks every iterator mode and a prefix, from the opposite end and from both ends in turn.
+fn check_ranges(db: &ColumnFamily, all: &[(Vec<u8>, Vec<u8>)], read: &ReadOptions) {
+    let keys = |entries: &[(Vec<u8>, Vec<u8>)]| -> Vec<Vec<u8>> {
+        entries.iter().map(|(key, _)| key.clone()).collect()
+    };
+    let check = |open: &dyn Fn() -> DbIterator, expected: &[Vec<u8>], what: &str| {
+        let key = |entry: koeldb::Result<(PinnedSlice, PinnedSlice)>| entry.unwrap().0.to_vec();
+        let mut opposite: Vec<_> = open().rev().map(key).collect();
+        opposite.reverse();
+        assert_eq!(opposite, expected, "{what}, from the other end");
+        let mut entries = open();
+        let (mut front, mut back) = (Vec::new(), Vec::new());
+        while let Some(entry) = entries.next() {
+            front.push(key(entry));
+            back.extend(entries.next_back().map(key));
+        }
+        back.reverse();
+        front.append(&mut back);
+        assert_eq!(front, expected, "{what}, from both ends");
+    };
+    for from in ["", "key000", "key0301", "key059", "single3", "z"] {
+        let at = all.partition_point(|(key, _)| key.as_slice() < from.as_bytes());
+        let behind = all.partition_point(|(key, _)| key.as_slice() <= from.as_bytes());
+        let mode = IteratorMode::From(from.as_bytes(), Direction::Forward);
+        let open = || db.iterator_opt(mode, read);
+        check(&open, &keys(&all[at..]), &format!("{mode:?}"));
+        let mode = IteratorMode::From(from.as_bytes(), Direction::Reverse);
+        let open = || db.iterator_opt(mode, read);
+        let expected: Vec<_> = keys(&all[..behind]).into_iter().rev().collect();
+        check(&open, &expected, &format!("{mode:?}"));
+    }
+    for prefix in ["key01", "single", "none"] {
+        let mut expected = keys(all);
+        expected.retain(|key| key.starts_with(prefix.as_bytes()));
+        check(&|| db.prefix_opt(prefix, read), &expected, prefix);
+    }
+}
+
+/// Random operations on a database that is always opened with these options.
 pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
+    run_under(seed, steps, || (options.clone(), Vec::new()));
+}
+
+/// Random operations on a database whose options change with each open.
+pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Settings) {
     println!("seed {seed}");
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut db = Db::open(options, "/model").unwrap();
-    let mut model = Model::new();
-    let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
+    let (mut db, mut families) = open(&settings());
+    let mut models = vec![Model::new(); families.len()];
+    let mut snapshots: Vec<(Snapshot, Vec<Model>)> = Vec::new();
     for step in 0..steps {
+        let chosen = random.index(families.len());
+        let family = families[chosen].clone();
+        let model = &mut models[chosen];
         match random.below(100) {
             0..40 => {
                 let (key, value) = (
                     key(&mut random),
                     format!("value{step}-{}", "x".repeat(random.index(200))),
                 );
-                db.put(&key, &value).unwrap();
+                family.put(&key, &value).unwrap();
                 model.insert(key, value.into_bytes());
             }
             40..50 => {
-                // Put once and deleted singly, in turn.
+                // Alternately put and singly deleted.
                 let key = format!("single{}", random.below(8)).into_bytes();
                 match model.remove(&key) {
-                    Some(_) => db.single_delete(&key).unwrap(),
+                    Some(_) => family.single_delete(&key).unwrap(),
                     None => {
                         let value = format!("single{step}");
-                        db.put(&key, &value).unwrap();
+                        family.put(&key, &value).unwrap();
                         model.insert(key, value.into_bytes());
                     }
                 }
             }
             50..60 => {
                 let key = key(&mut random);
-                db.delete(&key).unwrap();
+                family.delete(&key).unwrap();
                 model.remove(&key);
             }
             60..70 => {
                 let key = key(&mut random);
-                db.merge(&key, format!("m{step}")).unwrap();
+                family.merge(&key, format!("m{step}")).unwrap();
                 let value = model.entry(key).or_default();
                 if !value.is_empty() {
                     value.push(b',');
@@ -130,35 +209,35 @@ pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
                 if from > to {
                     std::mem::swap(&mut from, &mut to);
                 }
-                db.delete_range(&from, &to).unwrap();
+                family.delete_range(&from, &to).unwrap();
                 model.retain(|key, _| *key < from || *key >= to);
             }
             74..80 => {
                 let mut batch = WriteBatch::new();
                 for _ in 0..random.below(10) {
                     let key = key(&mut random);
+                    let at = random.index(families.len());
                     if random.below(3) == 0 {
-                        batch.delete(&key);
-                        model.remove(&key);
+                        batch.delete_cf(&families[at], &key);
+                        models[at].remove(&key);
                     } else {
-                        batch.put(&key, format!("batch{step}"));
-                        model.insert(key, format!("batch{step}").into_bytes());
+                        batch.put_cf(&families[at], &key, format!("batch{step}"));
+                        models[at].insert(key, format!("batch{step}").into_bytes());
                     }
                 }
                 db.write(&batch).unwrap();
             }
             80..84 => db.flush().unwrap(),
-            84..86 => db
-                .default_cf()
+            84..86 => family
                 .compact_range_opt(.., &CompactRangeOptions::new())
                 .unwrap(),
             86..88 => {
                 let (from, to) = (key(&mut random), key(&mut random));
                 if from < to {
-                    db.default_cf().compact_range(from..to).unwrap();
+                    family.compact_range(from..to).unwrap();
                 }
             }
-            88..91 => snapshots.push((db.snapshot(), model.clone())),
+            88..91 => snapshots.push((db.snapshot(), models.clone())),
             91..94 => {
                 if !snapshots.is_empty() {
                     let index = random.index(snapshots.len());
@@ -168,11 +247,11 @@ pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
             94..95 => {
                 snapshots.clear();
                 db.close().unwrap();
-                drop(db);
-                db = Db::open(options, "/model").unwrap();
+                drop((db, families, family));
+                (db, families) = open(&settings());
             }
             _ => {
-                let mut cursor = db.cursor();
+                let mut cursor = family.cursor();
                 let at = key(&mut random);
                 let found = cursor.seek(&at).unwrap();
                 let expected = model.range(at.clone()..).next();
@@ -209,17 +288,17 @@ pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
             }
         }
         if step % 50 == 49 {
-            check(&db, &model, None);
+            check_all(&families, &models, None);
             for (snapshot, then) in &snapshots {
-                check(&db, then, Some(snapshot));
+                check_all(&families, then, Some(snapshot));
             }
         }
     }
-    check(&db, &model, None);
+    check_all(&families, &models, None);
     db.wait_for_compact(None).unwrap();
-    check(&db, &model, None);
+    check_all(&families, &models, None);
     for (snapshot, then) in &snapshots {
-        check(&db, then, Some(snapshot));
+        check_all(&families, then, Some(snapshot));
     }
     db.verify_checksums().unwrap();
 }

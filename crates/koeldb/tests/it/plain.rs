@@ -1,4 +1,4 @@
-//! Plain tables in a database: what is written is plain, what cannot be is told, and RocksDB's settings are asked for.
+//! Plain tables in a database: the format, its fallbacks, and RocksDB's settings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn are_plain(dir: &ScratchDir) -> Vec<bool> {
     tables.iter().map(|path| is_plain(path)).collect()
 }
 
-/// Collects why tables are not of the format asked for.
+/// Collects the reasons for fallbacks to another format.
 fn fallbacks_of(options: &mut Options) -> Arc<Mutex<Vec<String>>> {
     let reasons = Arc::<Mutex<Vec<String>>>::default();
     let noted = Arc::clone(&reasons);
@@ -136,7 +136,7 @@ fn tables_are_plain_from_flush_to_the_last_level() {
         assert!(!are_plain(&dir).is_empty());
         assert_eq!(fallbacks.lock().unwrap().as_slice(), [""; 0]);
 
-        // As the OPTIONS file says, and only to be read.
+        // With the OPTIONS file, read-only.
         let loaded = Options::load_latest(dir.path(), &ConfigOptions::new()).unwrap();
         db = Db::builder(&loaded.options)
             .read_only()
@@ -323,7 +323,7 @@ fn a_family_may_change_its_format() {
     assert_eq!(db.get("key001").unwrap().as_deref(), Some(&b"plain"[..]));
 }
 
-/// Fills a database with tables of several levels, and returns what it holds.
+/// Fills a database with tables of several levels, and returns the contents.
 fn fill(db: &Db) -> Expected {
     let mut expected = Expected::default();
     let entries = expected.family("default");
@@ -371,8 +371,9 @@ fn rocksdb_11_8_reads_our_plain_tables_in_total_order() {
     }
 }
 
-/// Tables that are read around the page cache and not mapped are read piece by piece: rows that go on in other pieces, too,
-/// and those of a batch together.
+/// Tables with direct reads and without mmap are read in pieces.
+///
+/// Rows may span pieces, and those of a batch are read together.
 #[test]
 fn tables_that_are_read_directly_are_read_in_pieces() {
     const KEYS: u64 = 700;
@@ -440,7 +441,7 @@ fn tables_that_are_read_directly_are_read_in_pieces() {
                 }
             }
         }
-        // So little for one key.
+        // The minimum for one key.
         device.damage.take_reads();
         let mut fewest = u64::MAX;
         for number in 0..50 {

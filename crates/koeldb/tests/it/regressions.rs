@@ -8,16 +8,22 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use koeldb::fs::{
-    FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
+    FaultAction, FaultFileSystem, FaultRule, ManualClock, MemoryFileSystem, OpenOptions, Operation,
+    PosixFileSystem, Purpose, SystemClock,
 };
 use koeldb::{
-    CompactRangeOptions, Comparator, Db, Decision, Env, ErrorDetail, ErrorKind, Event,
-    FlushOptions, IteratorMode, Options, Severity, WriteBatch,
+    BottommostLevelCompaction, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
+    CompactionStyle, Comparator, Compression, Db, Decision, Env, ErrorDetail, ErrorKind, Event,
+    FifoCompactionOptions, FlushOptions, IteratorMode, Options, ReverseBytewiseComparator,
+    Severity, WriteBatch,
 };
+use koeldb_lsm::TableCache;
+use koeldb_lsm::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
+use koeldb_table::reader::TableReadContext;
 
 use crate::scratch::ScratchDir;
 
-/// How long anything may take; what takes longer hangs.
+/// Anything that takes longer counts as hanging.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn creating() -> Options {
@@ -28,7 +34,7 @@ fn creating() -> Options {
     options
 }
 
-/// Runs `work` beside the test, and gives its result if it comes in time.
+/// Runs `work` in a thread, and returns its result if it finishes in time.
 fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     std::thread::spawn(move || done.send(work()));
@@ -46,13 +52,13 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// A place where one thread waits until another lets it go on.
+/// A place where one thread waits until another lets it continue.
 struct Gate {
     reached: Mutex<Sender<()>>,
     opened: Mutex<Receiver<()>>,
 }
 
-/// The gate, what is told when somebody stands before it, and what opens it.
+/// Creates a gate, a receiver for the arrival of a thread, and a sender that opens it.
 fn gate() -> (Arc<Gate>, Receiver<()>, Sender<()>) {
     let (reached, stands_there) = channel();
     let (open, opened) = channel();
@@ -85,7 +91,7 @@ fn table_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(name.trim_start_matches('/'))
 }
 
-/// A flush synced the closed logs under the leadership that a stalled writer held, who waited for that flush.
+/// A flush synced closed logs under the leadership of a stalled writer that waited for the flush.
 #[test]
 fn a_stalled_writer_never_waits_for_a_flush_that_waits_for_it() {
     let dir = ScratchDir::new();
@@ -100,7 +106,7 @@ fn a_stalled_writer_never_waits_for_a_flush_that_waits_for_it() {
     });
 }
 
-/// The log behind one whose first record is damaged was replayed, because no sequence number was expected yet.
+/// A log was replayed after one with a damaged first record, since no sequence number was expected.
 #[test]
 fn a_log_damaged_from_its_first_record_on_leaves_no_hole() {
     for is_dropped in [false, true] {
@@ -126,7 +132,7 @@ fn a_log_damaged_from_its_first_record_on_leaves_no_hole() {
             assert!(kept.get("second").unwrap().is_none());
             assert!(db.recovery_report().logs[1].ignored);
         } else {
-            // A table has data from behind the damage: no state without a hole is left.
+            // A table has data from after the damage: there is no state without a gap.
             let error = Db::open_cf(&options, dir.path(), ["kept", "flushed"]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         }
@@ -152,7 +158,7 @@ fn compacting_the_newest_table_alone_hides_nothing_of_it() {
     assert_eq!(value(&db, "key").as_deref(), Some("3"));
 }
 
-/// A deletion that an annihilated pair hid was dropped, and the value below all of them was back.
+/// A deletion hidden by a cancelled pair was dropped, which exposed an older value.
 #[test]
 fn a_deletion_behind_a_pair_that_is_gone_stays() {
     for single_deletions in [1, 3] {
@@ -179,8 +185,9 @@ fn a_deletion_behind_a_pair_that_is_gone_stays() {
     }
 }
 
-/// A single deletion that a newer value hid was dropped, that value went with the next single deletion, and the value
-/// before all of them was back.
+/// A single deletion hidden by a newer value was dropped, which exposed an older value.
+///
+/// The newer value was removed together with the next single deletion.
 #[test]
 fn a_single_deletion_stays_until_it_meets_its_own_value() {
     for is_flushed_between in [false, true] {
@@ -208,7 +215,7 @@ fn a_single_deletion_stays_until_it_meets_its_own_value() {
         compact(1);
         assert_eq!(value(&db, "key"), None);
         assert_eq!(db.iterator(IteratorMode::Start).count(), 0);
-        // It goes with the value.
+        // It is removed together with the value.
         db.compact_all(&CompactRangeOptions::new()).unwrap();
         assert_eq!(db.live_files().len(), 0);
     }
@@ -266,7 +273,9 @@ fn a_panic_in_a_background_compaction_stops_writes_and_is_not_repeated() {
     assert_eq!(calls.load(Memory::SeqCst), 1);
 }
 
-/// The flush of a family dropped meanwhile was a failed change of the MANIFEST, and stopped all writes.
+/// The flush of a column family that was dropped meanwhile stopped all writes.
+///
+/// It counted as a failed change of the MANIFEST.
 #[test]
 fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
     let dir = ScratchDir::new();
@@ -283,7 +292,7 @@ fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
         Db::open_cf(creating().set_env(&env), dir.path(), ["short-lived"]).unwrap();
     family.put("key", "value").unwrap();
     family.flush_opt(&without_waiting()).unwrap();
-    // The table is written; the flush makes the log durable before it records it.
+    // The table is written; the flush syncs the log before it is recorded.
     stands_there.recv_timeout(LIMIT).unwrap();
     db.drop_cf(&family).unwrap();
     open.send(()).unwrap();
@@ -292,13 +301,42 @@ fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
     db.flush().unwrap();
     assert_eq!(value(&db, "key").as_deref(), Some("value"));
     drop(family);
-    // The table that the flush was writing is nobody's.
+    // The table of the flush is not part of the tree.
     until("the only table is the other family's", || {
         dir.all("sst").len() == 1
     });
 }
 
-/// A flush waited for memtables of a dropped family, which nobody flushes any more.
+/// A flush of a dropped column family dropped its memtables too, and its handles read less.
+#[test]
+fn a_family_dropped_during_its_flush_stays_readable_through_its_handles() {
+    let dir = ScratchDir::new();
+    let (gate, stands_there, open) = gate();
+    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
+    let rule = FaultRule::new(FaultAction::Call(Arc::new(move |_| gate.pass())));
+    faults.add_rule(
+        rule.on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Wal)
+            .nth(1),
+    );
+    let env = Env::new(Arc::new(faults), Arc::new(SystemClock));
+    let (db, [family]) =
+        Db::open_cf(creating().set_env(&env), dir.path(), ["short-lived"]).unwrap();
+    family.put("key", "value").unwrap();
+    let snapshot = db.snapshot();
+    family.flush_opt(&without_waiting()).unwrap();
+    // The table is written; the flush syncs the log before it is recorded.
+    stands_there.recv_timeout(LIMIT).unwrap();
+    db.drop_cf(&family).unwrap();
+    assert_eq!(family.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    open.send(()).unwrap();
+    db.wait_for_compact(Some(LIMIT)).unwrap();
+    assert_eq!(family.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    let seen = snapshot.get_cf(&family, "key").unwrap();
+    assert_eq!(seen.as_deref(), Some(&b"value"[..]));
+}
+
+/// A flush waited for memtables of a dropped column family, which are never flushed.
 #[test]
 fn waiting_for_the_flush_of_a_family_ends_when_it_is_dropped() {
     let dir = ScratchDir::new();
@@ -311,7 +349,7 @@ fn waiting_for_the_flush_of_a_family_ends_when_it_is_dropped() {
         }
     });
     let (db, [family]) = Db::open_cf(&options, dir.path(), ["short-lived"]).unwrap();
-    // The only thread for flushes stands still.
+    // The only thread for flushes is blocked.
     db.put("key", "value").unwrap();
     db.default_cf().flush_opt(&without_waiting()).unwrap();
     stands_there.recv_timeout(LIMIT).unwrap();
@@ -332,7 +370,7 @@ fn waiting_for_the_flush_of_a_family_ends_when_it_is_dropped() {
     open.send(()).unwrap();
 }
 
-/// A close did not wait for a manual compaction, which went on writing to a directory that somebody else had opened.
+/// A close did not wait for a manual compaction, which wrote to a directory reopened by others.
 #[test]
 fn a_close_waits_for_calls_that_change_the_directory() {
     let dir = ScratchDir::new();
@@ -377,7 +415,7 @@ fn a_close_waits_for_calls_that_change_the_directory() {
     }
 }
 
-/// The inputs of a compaction stayed until the next one, because the plan that named them was still there.
+/// The inputs of a compaction remained until the next one, since its plan still referred to them.
 #[test]
 fn the_inputs_of_a_compaction_go_when_it_ends() {
     let dir = ScratchDir::new();
@@ -414,7 +452,7 @@ impl Comparator for Panics {
     }
 }
 
-/// After a comparator panicked in the middle of a batch, the next write made the first part of it visible.
+/// After a panic of a comparator in a batch, the next write made its first part visible.
 #[test]
 fn a_batch_torn_by_a_panic_is_never_seen() {
     let dir = ScratchDir::new();
@@ -544,4 +582,172 @@ fn a_sync_of_the_log_does_not_vouch_for_logs_that_were_given_up() {
     options.set_env(&Env::new(Arc::new(left), Arc::new(SystemClock)));
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(value(&db, "key").as_deref(), Some("acknowledged"));
+}
+
+/// Comparators were checked during the replay of edits, also for dropped column families.
+#[test]
+fn the_name_of_a_dropped_family_may_be_used_with_another_comparator() {
+    let dir = ScratchDir::new();
+    let mut reversed = ColumnFamilyOptions::new();
+    reversed.set_comparator(ReverseBytewiseComparator);
+    let db = Db::open(&creating(), dir.path()).unwrap();
+    let first = db.create_cf("again", &ColumnFamilyOptions::new()).unwrap();
+    first.put("a", "first").unwrap();
+    first.put("b", "first").unwrap();
+    first.flush().unwrap();
+    db.drop_cf(&first).unwrap();
+    let second = db.create_cf("again", &reversed).unwrap();
+    second.put("a", "second").unwrap();
+    second.put("b", "second").unwrap();
+    second.flush().unwrap();
+    db.close().unwrap();
+    drop((first, second, db));
+    let mut builder = Db::builder(&creating());
+    builder.column_family(ColumnFamilyDescriptor::new("again", reversed));
+    let db = builder.open(dir.path()).unwrap();
+    let family = db.cf_handle("again").unwrap();
+    let keys = family.iterator(IteratorMode::Start);
+    let keys: Vec<_> = keys.map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert_eq!(keys, [b"b", b"a"]);
+}
+
+/// Returns `(ancestor, creation, oldest key, newest key)` of the tables, in seconds.
+///
+/// The times are from the MANIFEST and the table properties.
+fn ages(fs: &Arc<MemoryFileSystem>) -> Vec<[u64; 4]> {
+    let options = VersionSetOptions {
+        read_only: true,
+        ..VersionSetOptions::default()
+    };
+    let directory = Path::new("/db");
+    let families = [FamilyDescriptor::new("default")];
+    let (set, _) = VersionSet::recover(fs.clone(), directory, &families, options).unwrap();
+    let version = set.family(0).unwrap().current();
+    let tables = TableCache::new(
+        fs.clone(),
+        directory,
+        OpenOptions::default(),
+        TableReadContext::default(),
+    );
+    let ages = version.files().map(|(level, file)| {
+        let reader = tables.reader(file, level).unwrap();
+        let properties = reader.properties();
+        assert_eq!(properties.creation_time, file.oldest_ancestor_time);
+        assert_eq!(properties.file_creation_time, file.creation_time);
+        [
+            file.oldest_ancestor_time,
+            file.creation_time,
+            properties.oldest_key_time,
+            properties.newest_key_time,
+        ]
+    });
+    ages.collect()
+}
+
+/// Every compaction reset the age of its entries, so that frequently compacted ones never expired.
+///
+/// RocksDB inherited the wrong ages.
+#[test]
+fn compactions_keep_the_ages_of_entries() {
+    const DAY: u64 = 86_400;
+    let clock = ManualClock::new();
+    let start = 1_700_000_000;
+    clock.set_unix_micros(start * 1_000_000);
+    let fs = Arc::new(MemoryFileSystem::with_clock(Arc::new(clock.clone())));
+    let env = Env::new(fs.clone(), Arc::new(clock.clone()));
+    let mut options = creating();
+    options.set_env(&env).set_disable_auto_compactions(true);
+    let db = Db::open(&options, "/db").unwrap();
+    let day = || clock.advance(Duration::from_secs(DAY));
+    let (first, second) = (start, start + DAY);
+    for _ in 0..2 {
+        db.put("a", "value").unwrap();
+        db.put("m", "value").unwrap();
+        db.flush().unwrap();
+        day();
+    }
+    assert_eq!(ages(&fs), [[second; 4], [first; 4]]);
+    let merged = start + 2 * DAY;
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(ages(&fs), [[first, merged, first, second]]);
+
+    // A merge with what is younger, and one of nothing else.
+    day();
+    let third = start + 3 * DAY;
+    db.put("b", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(ages(&fs), [[third; 4], [first, merged, first, second]]);
+    let mut forced = CompactRangeOptions::new();
+    forced.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+    for days in 4..6 {
+        day();
+        db.compact_all(&forced).unwrap();
+        assert_eq!(ages(&fs), [[first, start + days * DAY, first, third]]);
+    }
+
+    // A moved table is unchanged.
+    day();
+    db.delete_range("a", "z").unwrap();
+    db.compact_all(&forced).unwrap();
+    assert_eq!(ages(&fs), [[0; 4]; 0]);
+    db.put("a", "value").unwrap();
+    db.flush().unwrap();
+    let written = ages(&fs);
+    day();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert!(db.live_files()[0].level > 0);
+    assert_eq!(ages(&fs), written);
+}
+
+/// FIFO compaction considered only level 0.
+///
+/// A merge of its tables dropped deletions of deeper entries, and tables were dropped newest data
+/// first.
+#[test]
+fn fifo_compaction_of_a_tree_with_deeper_levels_drops_the_oldest_and_no_deletion() {
+    let dir = ScratchDir::new();
+    let mut options = creating();
+    options
+        .set_disable_auto_compactions(true)
+        .set_compression_type(Compression::None);
+    let db = Db::open(&options, dir.path()).unwrap();
+    for key in ["deleted", "kept", "ranged"] {
+        db.put(key, vec![b'o'; 100_000]).unwrap();
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert!(db.live_files()[0].level > 0);
+    db.close().unwrap();
+    drop(db);
+
+    let mut fifo = FifoCompactionOptions::default();
+    fifo.set_allow_compaction(true);
+    options
+        .set_compaction_style(CompactionStyle::Fifo)
+        .set_fifo_compaction_options(&fifo);
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.delete("deleted").unwrap();
+    db.flush().unwrap();
+    db.delete_range("r", "s").unwrap();
+    db.flush().unwrap();
+    for key in ["new", "newer"] {
+        db.put(key, vec![b'n'; 1000]).unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(db.live_files().len(), 5);
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(db.live_files().len(), 2, "four were joined");
+    assert_eq!(value(&db, "deleted"), None);
+    assert_eq!(value(&db, "ranged"), None);
+    assert!(value(&db, "kept").is_some());
+    db.close().unwrap();
+    drop(db);
+
+    fifo.set_max_table_files_size(50_000);
+    options.set_fifo_compaction_options(&fifo);
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    let levels: Vec<usize> = db.live_files().iter().map(|file| file.level).collect();
+    assert_eq!(levels, [0]);
+    assert!(value(&db, "new").is_some() && value(&db, "newer").is_some());
+    assert_eq!(value(&db, "kept"), None);
 }

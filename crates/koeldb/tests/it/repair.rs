@@ -1,4 +1,4 @@
-//! A database is put together again from what is left of it, and nothing is deleted on the way.
+//! Repairs of damaged databases, which delete nothing.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use koeldb::{
 use crate::golden::{expected, golden, is_readable, open_as_written};
 use crate::scratch::ScratchDir;
 
-/// Keeps in its logs what was not flushed, and does nothing unasked.
+/// Options without background work that keep unflushed data in the logs.
 fn options() -> Options {
     let mut options = Options::new();
     options
@@ -25,7 +25,7 @@ fn options() -> Options {
     options
 }
 
-/// Takes away what says which tables there are.
+/// Removes the files that list the tables.
 fn lose_the_manifest(dir: &ScratchDir) {
     std::fs::remove_file(dir.join("CURRENT")).unwrap();
     for manifest in dir.all("MANIFEST") {
@@ -75,7 +75,7 @@ fn operands_that_are_in_tables_are_not_taken_from_logs_again() {
         let dir = ScratchDir::new();
         let (db, [merged, unflushed]) =
             Db::open_cf(&options(), dir.path(), ["merged", "unflushed"]).unwrap();
-        // This one keeps all logs alive.
+        // It keeps all logs alive.
         unflushed.put("key", "value").unwrap();
         unflushed.flush().unwrap();
         unflushed.put("in the first log", "value").unwrap();
@@ -135,7 +135,7 @@ fn logs_of_families_that_nothing_names_are_kept() {
     assert_eq!(repair(&dir).unknown_families, [id]);
     let db = Db::open(&options(), dir.path()).unwrap();
     assert_eq!(value(db.default_cf(), "key").as_deref(), Some("value"));
-    // A new family does not get the entries of the old one.
+    // A new column family does not get the entries of the old one.
     let other = db
         .create_cf("other", &koeldb::ColumnFamilyOptions::new())
         .unwrap();
@@ -177,7 +177,7 @@ fn of_families_of_one_name_the_last_one_is_there() {
         assert_eq!(value(&family, "new").as_deref(), Some("new"));
         assert_eq!(value(&family, "old"), None);
     }
-    // Both times the old table got a name of its own.
+    // Both times the old table got a unique name.
     let lost = names(&dir.join("lost"));
     assert_eq!(
         lost.iter().filter(|name| name.contains(".sst")).count(),
@@ -236,7 +236,7 @@ fn a_damaged_table_is_set_aside_and_the_others_are_used() {
         .map(|key| db.contains_key(key).unwrap())
         .into();
     assert_eq!(found, [true, false, true]);
-    // What is written now is newer than all that was found.
+    // New writes are newer than all recovered entries.
     db.put("a", "newer").unwrap();
     assert_eq!(value(db.default_cf(), "a").as_deref(), Some("newer"));
 }
@@ -260,17 +260,142 @@ fn golden_directories_come_back_without_current_and_manifest() {
     {
         let dir = ScratchDir::copy_of(&golden(name));
         if name == "column-families" {
-            // One of them is in the log alone.
+            // One of them is only in the log.
             std::fs::remove_file(dir.join("CURRENT")).unwrap();
         } else {
             lose_the_manifest(&dir);
         }
         let loaded = Options::load_latest(dir.path(), &ConfigOptions::new()).unwrap();
         let report = Db::repair(&loaded.options, dir.path()).unwrap();
-        let has_lost = |(lost, _): &(String, String)| !lost.starts_with("MANIFEST");
+        let has_lost = |(lost, why): &(String, String)| {
+            !lost.starts_with("MANIFEST") && !why.contains("merged into")
+        };
         assert!(!report.lost.iter().any(has_lost), "{name}: {report:?}");
         let db = open_as_written(dir.path());
         expected(name).check(&db, name);
+    }
+}
+
+// The order of tables.
+
+/// Takes CURRENT away, and all MANIFESTs if asked.
+fn lose(dir: &ScratchDir, has_manifest: bool) {
+    match has_manifest {
+        true => std::fs::remove_file(dir.join("CURRENT")).unwrap(),
+        false => lose_the_manifest(dir),
+    }
+}
+
+#[test]
+fn an_old_level_that_holds_newer_entries_of_other_keys_hides_no_newer_version() {
+    for has_manifest in [true, false] {
+        let dir = ScratchDir::new();
+        let db = Db::open(&options(), dir.path()).unwrap();
+        // Sequence numbers stay.
+        let snapshot = db.snapshot();
+        let move_down = |from: usize, key: &str, to: u32| {
+            let is_it =
+                |file: &koeldb::LiveFile| file.level == from && file.smallest_key == key.as_bytes();
+            let table = db.live_files().into_iter().find(is_it);
+            let table = std::path::PathBuf::from(table.unwrap().name);
+            db.default_cf().compact_files(&[table], to).unwrap();
+        };
+        db.put("k", "old").unwrap();
+        db.put("y", "old").unwrap();
+        db.flush().unwrap();
+        move_down(0, "k", 2);
+        db.put("k", "new").unwrap();
+        db.flush().unwrap();
+        move_down(0, "k", 1);
+        db.put("y", "new").unwrap();
+        db.flush().unwrap();
+        move_down(0, "y", 1);
+        move_down(1, "y", 2);
+        let levels: Vec<_> = db.live_files().iter().map(|file| file.level).collect();
+        assert_eq!(levels, [1, 2]);
+        drop((snapshot, db));
+        lose(&dir, has_manifest);
+        let report = repair(&dir);
+        let merged = report.lost.iter().filter(|(_, why)| why.contains("merged"));
+        assert_eq!(
+            merged.count(),
+            if has_manifest { 0 } else { 2 },
+            "{report:?}"
+        );
+        let db = Db::open(&options(), dir.path()).unwrap();
+        let found = ["k", "y"].map(|key| value(db.default_cf(), key));
+        assert_eq!(found, [Some("new".to_owned()), Some("new".to_owned())]);
+        if has_manifest {
+            let levels: Vec<_> = db.live_files().iter().map(|file| file.level).collect();
+            assert_eq!(levels, [1, 2]);
+        }
+    }
+}
+
+#[test]
+fn trees_of_random_histories_come_back_whole() {
+    for seed in 0..20 {
+        let random = std::cell::RefCell::new(koeldb_testkit::Random::new(seed));
+        let below = |bound: u64| random.borrow_mut().below(bound);
+        let has_manifest = seed % 2 == 0;
+        let dir = ScratchDir::new();
+        let db = Db::open(&options(), dir.path()).unwrap();
+        let family = db.default_cf();
+        let key = || format!("{:02}", below(40));
+        let mut snapshots = Vec::new();
+        for step in 0..200 {
+            match below(20) {
+                0 => family.delete(key()).unwrap(),
+                1 => {
+                    let (a, b) = (key(), key());
+                    family
+                        .delete_range(a.clone().min(b.clone()), a.max(b))
+                        .unwrap();
+                }
+                2 => family.merge(key(), format!("{step}")).unwrap(),
+                3 | 4 => family.flush().unwrap(),
+                5 => snapshots.push(db.snapshot()),
+                6 => snapshots.clear(),
+                7 => {
+                    let files = db.live_files();
+                    if !files.is_empty() {
+                        let file = &files[usize::try_from(below(files.len() as u64)).unwrap()];
+                        let level = u32::try_from(file.level).unwrap() + 1;
+                        let _ = family.compact_files(&[file.name.clone().into()], level.min(5));
+                    }
+                }
+                8 => {
+                    let from = key();
+                    let to = format!("{from}~");
+                    family.compact_range(from..to).unwrap();
+                }
+                _ => family.put(key(), format!("put {step}")).unwrap(),
+            }
+        }
+        let entries = |db: &Db| -> Vec<_> {
+            db.range(..)
+                .map(|entry| entry.unwrap())
+                .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                .collect()
+        };
+        let before = entries(&db);
+        let levels: std::collections::BTreeSet<_> =
+            db.live_files().iter().map(|file| file.level).collect();
+        snapshots.clear();
+        drop(db);
+        lose(&dir, has_manifest);
+        let report = repair(&dir);
+        let db = Db::open(&options(), dir.path()).unwrap();
+        let what = format!("seed {seed}, levels {levels:?}: {report:?}");
+        assert_eq!(entries(&db), before, "{what}");
+        for key in 0..40 {
+            let key = format!("{key:02}").into_bytes();
+            let expected = before.iter().find(|(found, _)| *found == key);
+            let found = db.get(&key).unwrap().map(|value| value.to_vec());
+            assert_eq!(found.as_ref(), expected.map(|(_, value)| value), "{what}");
+        }
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(entries(&db), before, "compacted, {what}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every memtable representation, in a database: the same answers, in every order and at every moment.
+//! Every memtable representation returns the same results in a database.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use koeldb::{
 
 use crate::model::{self, base_options};
 
-/// Every one of them, with small vectors and few buckets too, so that each of its paths is taken.
+/// All representations, with small vectors and few buckets too, to reach all code paths.
 pub(crate) const REPRESENTATIONS: [&str; 8] = [
     "skip_list",
     "skip_list:16",
@@ -21,7 +21,7 @@ pub(crate) const REPRESENTATIONS: [&str; 8] = [
     "{id=hash_spdb;hash_bucket_count=0;sorted_vector_limit=20;}",
 ];
 
-/// Options in memory, with this representation and what it needs.
+/// Returns options for a database in memory with this representation and its requirements.
 pub(crate) fn with_representation(text: &str) -> Options {
     let mut options = base_options();
     options
@@ -37,7 +37,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-/// What is left before a cursor, forwards.
+/// Returns the entries from the position of a cursor forward.
 fn rest(cursor: &mut DbCursor) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
     while let Some((key, value)) = cursor.entry() {
@@ -55,7 +55,7 @@ fn each_answers_as_the_model_does() {
     }
 }
 
-/// A cursor made before stays as it was: through later writes, the switch, the flush, and the end of every handle.
+/// A cursor is unaffected by later writes, the switch, the flush, and the drop of every handle.
 #[test]
 fn a_cursor_outlives_the_switch_the_flush_and_the_handle() {
     for text in REPRESENTATIONS {
@@ -104,7 +104,7 @@ fn a_cursor_outlives_the_switch_the_flush_and_the_handle() {
     }
 }
 
-/// A cursor that tails meets at each seek what was written since the last one, through switches and flushes.
+/// Each seek of a tailing cursor sees all previous writes, through switches and flushes.
 #[test]
 fn h19_a_tailing_cursor_follows_the_writes() {
     for text in REPRESENTATIONS {
@@ -117,7 +117,7 @@ fn h19_a_tailing_cursor_follows_the_writes() {
         assert!(!follower.seek_to_first().unwrap());
         for number in 0..150 {
             db.put(key(number), number.to_string()).unwrap();
-            // One that was at the end, one from the beginning, and one that was deleted.
+            // An entry at the end, one at the beginning, and a deleted one.
             assert!(follower.seek(key(number)).unwrap(), "{text}");
             assert_eq!(follower.value(), Some(number.to_string().as_bytes()));
             assert!(follower.seek_to_first().unwrap());
@@ -141,8 +141,9 @@ fn h19_a_tailing_cursor_follows_the_writes() {
     }
 }
 
-/// Scans that end with the prefix they began with: from within their bounds and not, forwards, backwards, and in turn. Those
-/// of a table of prefixes sort nothing.
+/// Scans within the prefix of their start, inside and outside of their bounds, in both directions.
+///
+/// A hash table of prefixes needs no sorting for them.
 #[test]
 fn scans_of_one_prefix_are_the_same_and_need_no_sorted_copy() {
     let path = |text: &str| {
@@ -207,7 +208,7 @@ fn scans_of_one_prefix_are_the_same_and_need_no_sorted_copy() {
     }
 }
 
-/// Whoever seeks finds everything acknowledged before, while others write and memtables are switched.
+/// A seek finds everything acknowledged before, during writes and memtable switches.
 #[test]
 fn a_seek_sees_every_write_acknowledged_before_it() {
     for text in REPRESENTATIONS {
@@ -262,7 +263,7 @@ fn a_seek_sees_every_write_acknowledged_before_it() {
     }
 }
 
-/// One database, a family of each: batches over all of them, flushes of some, and the OPTIONS file brings them back.
+/// A database with a column family for each representation, with batches, flushes and a reopen.
 #[test]
 fn families_have_representations_of_their_own() {
     let mut options = base_options();

@@ -11,7 +11,7 @@ use koeldb::{Db, Env, ErrorDetail, ErrorKind, Event, Options, Severity, WriteOpt
 
 use crate::storage::{HERE, Storage};
 
-/// How long anything may take.
+/// The time limit of any step.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum Told {
     Resumed,
 }
 
-/// Options that try to resume every few milliseconds, and what listeners are told.
+/// Returns options with a resume interval of milliseconds, and the events of a listener.
 fn listening(storage: &Storage) -> (Options, Receiver<Told>) {
     let (tell, told) = channel();
     let tell = Mutex::new(tell);
@@ -56,7 +56,7 @@ fn log_count(fs: &MemoryFileSystem) -> usize {
     logs.count()
 }
 
-/// Lets storage fail in one way, waits for some attempts, and mends it.
+/// Injects a failure, waits for some attempts, and removes it.
 fn fails_and_comes_back(what: &str, rules: &[FaultRule], write: fn(&Db) -> koeldb::Result<()>) {
     let storage = Storage::new();
     let (options, told) = listening(&storage);
@@ -74,7 +74,7 @@ fn fails_and_comes_back(what: &str, rules: &[FaultRule], write: fn(&Db) -> koeld
     for _ in 0..5 {
         wait_for(&told, &Told::NotResumed);
     }
-    // What failed attempts leave behind does not pile up.
+    // Remainders of failed attempts do not accumulate.
     let sealed = db.property_int_value("rocksdb.num-immutable-mem-table");
     let sealed = sealed.unwrap();
     assert!(sealed <= Some(1), "{what}: {sealed:?}");
@@ -115,6 +115,46 @@ fn a_log_that_cannot_be_written_is_given_up_when_another_can() {
 }
 
 #[test]
+fn a_log_that_cannot_be_created_stops_writes_until_one_can() {
+    fails_and_comes_back(
+        "log creation",
+        &[fail(&[Operation::Create], Purpose::Wal, Failure::Device)],
+        Db::flush,
+    );
+    fails_and_comes_back(
+        "log creation in a full directory",
+        &[fail(&[Operation::Create], Purpose::Wal, Failure::NoSpace)],
+        Db::flush,
+    );
+}
+
+#[test]
+fn no_write_succeeds_and_no_memtable_grows_while_the_next_log_cannot_be_created() {
+    const BUFFER_BYTES: u64 = 256 << 10;
+    let storage = Storage::new();
+    let (mut options, told) = listening(&storage);
+    options.set_write_buffer_size(BUFFER_BYTES);
+    let db = Db::open(&options, HERE).unwrap();
+    storage
+        .faults
+        .add_rule(fail(&[Operation::Create], Purpose::Wal, Failure::Device));
+    let put = |index: u64| db.put(index.to_le_bytes(), [7; 1000]);
+    let written = (0..).take_while(|&index| put(index).is_ok()).count() as u64;
+    for index in written..written + 1000 {
+        let error = put(index).expect_err("a full memtable accepts no write");
+        assert_eq!(error.severity(), Severity::Hard, "{error}");
+    }
+    let memtables = db.property_int_value("rocksdb.cur-size-all-mem-tables");
+    assert!(memtables.unwrap() < Some(2 * BUFFER_BYTES));
+    storage.faults.clear_rules();
+    wait_for(&told, &Told::Resumed);
+    put(written).unwrap();
+    db.close().unwrap();
+    let db = Db::open(&options, HERE).unwrap();
+    assert_eq!(db.range(..).count() as u64, written + 1);
+}
+
+#[test]
 fn a_log_that_cannot_be_synced_is_given_up_when_another_can() {
     let syncs = [Operation::SyncData, Operation::SyncAll, Operation::Create];
     fails_and_comes_back(
@@ -142,7 +182,7 @@ fn a_full_disk_is_over_when_there_is_space_again() {
         &[fail(&writes, Purpose::Flush, Failure::NoSpace)],
         Db::flush,
     );
-    // As the disk itself says it.
+    // The disk itself would return this error.
     let storage = Storage::new();
     let (options, told) = listening(&storage);
     let db = Db::open(&options, HERE).unwrap();
@@ -241,7 +281,7 @@ fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
         db.put(format!("{round}"), "value").unwrap();
         db.flush().unwrap();
     }
-    // Again and again, and nobody is refused.
+    // Repeatedly, and no write is rejected.
     for _ in 0..3 {
         wait_for(&told, &Told::Failed(Severity::None));
         db.put("meanwhile", "value").unwrap();
@@ -255,8 +295,10 @@ fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
     db.close().unwrap();
 }
 
-/// A compressed log has a record before the first batch, so that a switch takes it for one in use: the link to it named
-/// the sequence number behind the batch that had failed, and recovery dropped what followed.
+/// A compressed log has a record before the first batch, so a switch considered it in use.
+///
+/// The link to it had the sequence number after the failed batch, and recovery dropped what
+/// followed.
 #[cfg(feature = "zstd")]
 #[test]
 fn a_log_that_followed_a_failed_batch_is_recovered_whole() {

@@ -1,6 +1,6 @@
-//! The other engine: Debian's command-line tools, and RocksDB's Java library driven by `tests/java/Check.java`.
+//! RocksDB: Debian's command-line tools, and the Java library used by `tests/java/Check.java`.
 //!
-//! What is not installed is a notice, and a failure with `CI=true`.
+//! A missing installation prints a notice, and is a failure with `CI=true`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use crate::expected::Expected;
 
-/// Where `.ci/run` puts RocksDB's Java library.
+/// The environment variable with the path of RocksDB's Java library, set by `.ci/run`.
 const JAR_VARIABLE: &str = "KOELDB_ROCKSDBJNI_JAR";
 
 fn missing<T>(what: &str) -> Option<T> {
@@ -18,7 +18,7 @@ fn missing<T>(what: &str) -> Option<T> {
     None
 }
 
-/// How a program ended, and all that it said.
+/// The exit status and the whole output of a program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) succeeded: bool,
@@ -83,7 +83,9 @@ impl Tool {
         outcome.text
     }
 
-    /// The entries `ldb` sees in a family, as `(key, value)` in hexadecimal, in the order of the scan.
+    /// Returns the entries that `ldb scan` prints for a column family, in order.
+    ///
+    /// They are `(key, value)` in hexadecimal.
     pub(crate) fn scan(&self, dir: &Path, family: &str) -> Vec<(String, String)> {
         let text = self.run(&[
             &format!("--db={}", dir.display()),
@@ -102,7 +104,7 @@ impl Tool {
     }
 }
 
-/// What RocksDB found in a directory.
+/// The contents and counters that RocksDB read from a directory.
 pub(crate) struct Verdict {
     pub(crate) found: Expected,
     /// Keys it got, and as many it did not find.
@@ -113,13 +115,13 @@ pub(crate) struct Verdict {
     pub(crate) true_positive: u64,
 }
 
-/// RocksDB behind `tests/java/Check.java`.
+/// RocksDB behind the programs in `tests/java`.
 pub(crate) struct Java {
     class_path: String,
 }
 
 impl Java {
-    /// Compiles the program once; `None`, with a notice, where Java or the library is missing.
+    /// Compiles the programs once; `None`, with a notice, where Java or the library is missing.
     pub(crate) fn find() -> Option<&'static Java> {
         static FOUND: OnceLock<Option<Java>> = OnceLock::new();
         FOUND.get_or_init(Self::compile).as_ref()
@@ -134,12 +136,12 @@ impl Java {
         let jar = jar.to_string_lossy();
         let classes =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("java-{}", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java/Check.java");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java");
         let mut javac = Command::new("javac");
         javac
             .args(["-Xlint:all", "-Werror", "-cp", &jar, "-d"])
             .arg(&classes)
-            .arg(&source);
+            .args(["Check.java", "History.java"].map(|name| sources.join(name)));
         match javac.output() {
             Ok(output) => assert!(
                 output.status.success(),
@@ -162,6 +164,17 @@ impl Java {
         command
     }
 
+    /// A process that executes the commands of its input (`History.java`).
+    pub(crate) fn history(&self) -> Command {
+        let mut command = Command::new("java");
+        // It starts fast, uses few threads, and leaves no dump where it is run.
+        command
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"])
+            .args(["-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null"])
+            .args(["-cp", &self.class_path, "History"]);
+        command
+    }
+
     /// Runs a command of the program, whatever comes of it.
     pub(crate) fn attempt(&self, what: &str, dir: &Path, settings: &[&str]) -> Outcome {
         Outcome::of(&mut self.command(what, dir, settings))
@@ -178,7 +191,12 @@ impl Java {
         outcome.text
     }
 
-    /// Opens a directory, verifies and reads all of it. It is changed as any open by RocksDB changes it.
+    /// Puts `key0` to `key99`, and changes options as `set:NAME=VALUE` says.
+    pub(crate) fn set(&self, dir: &Path, settings: &[&str]) {
+        self.run("set", dir, settings);
+    }
+
+    /// Opens, verifies and reads a directory, with the changes that an open by RocksDB makes.
     pub(crate) fn check(&self, dir: &Path, settings: &[&str]) -> Verdict {
         let mut verdict = Verdict {
             found: Expected::default(),
@@ -202,9 +220,25 @@ impl Java {
         verdict
     }
 
-    /// Opens a directory and changes every family (`Check.java`, `write`).
+    /// Opens a directory and changes every column family (`Check.java`, `write`).
     pub(crate) fn write(&self, dir: &Path, settings: &[&str]) {
         self.run("write", dir, settings);
+    }
+
+    /// Drops and recreates every column family, first in the other order (`Check.java`, `reuse`).
+    pub(crate) fn reuse(&self, dir: &Path, settings: &[&str]) {
+        self.run("reuse", dir, settings);
+    }
+
+    /// Puts under tracked logs (`Check.java`, `track`).
+    pub(crate) fn track(&self, dir: &Path) {
+        self.run("track", dir, &[]);
+    }
+
+    /// Leaves a prepared transaction, or one that was rolled back (`Check.java`, `prepare`).
+    pub(crate) fn prepare(&self, dir: &Path, is_settled: bool) {
+        let settings: &[&str] = if is_settled { &["settled=true"] } else { &[] };
+        self.run("prepare", dir, settings);
     }
 
     /// A process that opens a directory and writes to it until it is killed (`Check.java`, `load`).
@@ -218,7 +252,7 @@ impl Java {
     }
 }
 
-/// Another process that has a directory open: it said so, and ends with its input.
+/// Another process that has reported an open directory; it ends when its input is closed.
 pub(crate) struct Holder {
     child: Child,
     input: Option<ChildStdin>,

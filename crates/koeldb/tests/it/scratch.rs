@@ -55,10 +55,16 @@ impl ScratchDir {
         found.into_iter().next().unwrap()
     }
 
-    /// All files with this extension, or whose name begins so, by name.
+    /// Returns all files with this extension or name prefix, sorted by name.
     pub(crate) fn all(&self, what: &str) -> Vec<PathBuf> {
-        let names = files(&self.path).into_keys();
+        // Files may go while they are listed: nothing is read.
+        let entries = std::fs::read_dir(&self.path).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
         names
+            .into_iter()
             .filter(|name| {
                 name.starts_with(what) || name.rsplit_once('.').is_some_and(|(_, ext)| ext == what)
             })

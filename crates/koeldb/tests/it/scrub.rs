@@ -1,4 +1,4 @@
-//! Verifying what is stored, on demand and from time to time.
+//! Verification of stored data, on demand and periodically.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn a_scrub_names_every_damaged_table_and_goes_on() {
     );
     assert!(db.verify_checksums().unwrap_err().is_corruption());
     assert!(db.verify_file_checksums().unwrap_err().is_corruption());
-    // Damage that was found stops nobody else.
+    // Detected damage does not affect other data.
     assert!(db.get("0 0001").unwrap().is_some());
     db.put("key", "value").unwrap();
     db.close().unwrap();
@@ -77,7 +77,7 @@ fn whole_files_have_checksums_where_that_is_asked_for() {
     db.compact_all(&koeldb::CompactRangeOptions::new()).unwrap();
     let tables = db.live_files().len() as u64;
     assert_eq!(db.verify_file_checksums().unwrap(), tables);
-    // The MANIFEST keeps them.
+    // The MANIFEST records the checksums.
     db.close().unwrap();
     let db = Db::open(&how, dir.path()).unwrap();
     assert_eq!(db.verify_file_checksums().unwrap(), tables);

@@ -13,7 +13,7 @@ use crate::scratch::ScratchDir;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A database in which no flush ends before the sender is dropped, and whose writes are stopped therefore.
+/// A database with stopped writes, in which no flush ends before the sender is dropped.
 fn stopped(dir: &ScratchDir) -> (Db, Sender<()>) {
     let (open, opened) = channel::<()>();
     let opened = Mutex::new(opened);
@@ -69,7 +69,7 @@ fn a_write_gives_up_when_a_stop_lasts_longer_than_it_waits() {
         assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
     }
     drop(open);
-    // It goes on as soon as the flush does.
+    // It continues as soon as the flush does.
     db.put("patient", "value").unwrap();
     db.put_opt("soon", "value", &impatient()).unwrap();
     assert!(!db.contains_key("given up").unwrap());
@@ -83,7 +83,7 @@ fn a_write_gives_up_when_a_stop_lasts_longer_than_it_waits() {
 fn a_write_behind_others_that_wait_for_ever_gives_up_too() {
     let dir = ScratchDir::new();
     let (db, open) = stopped(&dir);
-    // One of these leads, and waits for the flush with the right to commit in its hands.
+    // One of these is the leader, and waits for the flush while holding leadership.
     let patient: Vec<_> = (0..3)
         .map(|index| {
             let db = db.clone();

@@ -78,7 +78,7 @@ fn the_fields_that_the_benchmark_script_takes_are_there() {
     assert_eq!(words(&text, " Low")[17], "1");
     assert_eq!(words(&text, "Write Stall (count): cf")[4], "0,");
 
-    // An interval begins when the last one was told.
+    // An interval begins at the previous report.
     let text = db.property_value("rocksdb.stats").unwrap().unwrap();
     assert_eq!(words(&text, "Interval writes")[2..4], ["0", "writes,"]);
     assert_eq!(words(&text, "Cumulative writes")[2], "4503");

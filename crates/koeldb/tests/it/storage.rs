@@ -7,7 +7,7 @@ use std::time::Duration;
 use koeldb::fs::{FaultFileSystem, FileSystem, MemoryFileSystem, SystemClock};
 use koeldb::{Env, Options};
 
-/// Where the database is.
+/// The path of the database.
 pub(crate) const HERE: &str = "/db";
 
 pub(crate) struct Storage {
@@ -39,7 +39,7 @@ impl Storage {
     }
 }
 
-/// The same over any files.
+/// Returns the options for any file system.
 pub(crate) fn over(fs: Arc<dyn FileSystem>) -> Options {
     let mut options = Options::new();
     options

@@ -1,8 +1,9 @@
-//! Everything at once: writers, readers, seekers, snapshots, flushes, compactions and memory pressure, over families that
-//! differ in their memtables, in each mode of writing.
+//! Concurrent writers, readers, snapshots, flushes, compactions and memory pressure.
 //!
-//! Each writer owns its keys and says what it begins and what was acknowledged, so that any reader can judge what it
-//! finds. In the end, and after a reopen, all families hold exactly what was written.
+//! The column families have different memtables, and each write mode is tested. Each writer owns
+//! its keys and publishes the versions that it begins and that were acknowledged, so that any
+//! reader can check its results. At the end, and after a reopen, all column families contain
+//! exactly what was written.
 //!
 //! `KOELDB_SECONDS=3600 KOELDB_SEED=1` runs it for an hour; without them it takes seconds.
 
@@ -36,13 +37,13 @@ fn variable(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// What one writer does and did. Version `n` of a key is what its batch `n` made of it.
+/// The state of one writer. Version `n` of a key is the result of its batch `n`.
 struct Writer {
     /// By key: the last version begun, and the last one acknowledged.
     keys: Vec<(AtomicU64, AtomicU64)>,
 }
 
-/// What a version of a key is; `None` is a deletion.
+/// The value of a version of a key; `None` is a deletion.
 fn value(writer: usize, key: u64, version: u64) -> Option<Vec<u8>> {
     let drawn = mix(version ^ mix(key ^ mix(writer as u64)));
     if version == 0 || drawn.is_multiple_of(5) {
@@ -59,7 +60,7 @@ fn value(writer: usize, key: u64, version: u64) -> Option<Vec<u8>> {
 }
 
 fn key_name(writer: usize, key: u64) -> Vec<u8> {
-    // Keys of one writer are apart, those of all writers interleave.
+    // Keys of one writer are not adjacent; those of all writers interleave.
     format!("{:03}w{writer}", key * 7 % KEYS).into_bytes()
 }
 
@@ -73,7 +74,9 @@ struct Run {
 }
 
 impl Run {
-    /// Judges what a read that began when `acknowledged` was the last acknowledged version found.
+    /// Checks the result of a read.
+    ///
+    /// When the read began, `acknowledged` was the last acknowledged version.
     fn judge(&self, writer: usize, key: u64, acknowledged: u64, found: Option<&[u8]>) -> u64 {
         let begun = self.writers[writer].keys[usize::try_from(key).unwrap()]
             .0
@@ -174,7 +177,8 @@ impl Run {
                     let first = snapshot.get_cf(family, &name).unwrap();
                     let version = self.judge(writer, key, acknowledged, first.as_deref());
                     std::thread::yield_now();
-                    // All families alike, again and again; out of order that is not promised.
+                    // All column families are equal in a snapshot; unordered writes do not
+                    // guarantee that.
                     if !is_unordered {
                         for family in families {
                             let found = snapshot.get_cf(family, &name).unwrap();
@@ -213,7 +217,7 @@ impl Run {
         }
     }
 
-    /// What makes memtables come and go.
+    /// Causes switches and flushes of memtables.
     fn disturb(&self, db: &Db, families: &[ColumnFamily]) {
         let mut random = Random::new(self.seed);
         while !self.is_over.load(Ordering::Relaxed) {
@@ -239,7 +243,7 @@ impl Run {
         }
     }
 
-    /// All that was written and nothing else.
+    /// Checks that all written entries, and no others, are there.
     fn check_all(&self, families: &[ColumnFamily]) {
         for family in families {
             let mut expected = BTreeMap::new();

@@ -1,4 +1,6 @@
-//! Reads whose time is limited end in time, whatever the device does, and leave nothing behind. Time is virtual.
+//! Reads with a time limit end in time, whatever the device does, and leave nothing behind.
+//!
+//! The time is virtual.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,7 @@ use crate::device::{Device, Model, Random, fill, key, options_with};
 const HOUR: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_millis(5);
 
-/// A database whose tables are open, and of whose blocks only those are cached that `cache` keeps.
+/// A database with open tables, of which only the blocks in `cache` are cached.
 fn database(cache: &Cache) -> (Device, Db, Model) {
     let mut random = Random::new(5);
     let device = Device::new(1);
@@ -27,7 +29,7 @@ fn in_an_hour() -> Instant {
     Instant::now() + HOUR
 }
 
-/// What `call` returns, and how long it took in virtual time.
+/// Returns the result of `call`, and its duration in virtual time.
 fn timed<T>(device: &Device, call: impl FnOnce() -> T) -> (T, Duration) {
     use koeldb::fs::Clock;
     let clock = device.sim.clock();
@@ -66,11 +68,11 @@ fn a_get_ends_at_its_deadline_whatever_the_device_does() {
         assert!(is_timed_out(&found), "{found:?}");
         assert!(found.unwrap_err().to_string().contains(".sst"));
         assert_eq!(waited, TIMEOUT);
-        // What was given up ends when nobody waits for it.
+        // Abandoned reads complete later.
         device.sim.set_stopped(false);
         device.sim.run();
         assert_eq!(device.sim.held(), 0);
-        // Many reads in turn may take longer than each of them may.
+        // Several reads in sequence may take longer than the limit of one.
         device.sim.set_latency(TIMEOUT / 2);
         read.set_deadline(in_an_hour());
         let (_, waited) = timed(&device, || {
@@ -111,8 +113,10 @@ fn a_batch_that_was_not_to_overlap_ends_at_its_deadline_too() {
     }
 }
 
-/// Moves forwards through all entries, from the first, or from where the cursor stands behind `seen`; stops the device after
-/// `until`, and gives back how many were seen, with the error, or none at the end.
+/// Moves forward through all entries, from the first or from the position after `seen`.
+///
+/// Stops the device after `until`, and returns the number of entries, with the error or none at the
+/// end.
 fn scan(
     cursor: &mut DbCursor,
     device: &Device,
@@ -157,7 +161,7 @@ fn a_scan_fails_where_the_device_hangs_and_can_be_positioned_anew() {
             let mut cursor = db.cursor_opt(&read);
             let (seen, error) = scan(&mut cursor, &device, &model, until);
             let Some(error) = error else {
-                // All was read ahead.
+                // Everything was read ahead.
                 device.sim.set_stopped(false);
                 continue;
             };

@@ -1,6 +1,7 @@
-//! Directories that anybody may have made: opened read-only, bounded, looked through, and left as they are. That directories
-//! that RocksDB wrote open so is in `golden`; tables whose checksums match and whose keys do not ascend are in
-//! `koeldb-damage`.
+//! Untrusted directories: opened read-only, with limits, validated, and unchanged.
+//!
+//! `golden` opens directories written by RocksDB in this way; `koeldb-damage` has tables with valid
+//! checksums and keys out of order.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn written(dir: &Path) {
     db.put("a", "in a table").unwrap();
     db.flush().unwrap();
     db.put("b", "in the log").unwrap();
-    // Not closed in order: that would empty the log.
+    // Without a regular close, which would empty the log.
     db.flush_wal(true).unwrap();
     std::mem::forget(db);
 }
@@ -68,7 +69,7 @@ fn a_link_out_of_the_directory_is_refused() {
     assert!(error.to_string().contains("not a regular file"), "{error}");
 }
 
-/// So many families cost time that grows with their number and not with its square, and more than are believed are refused.
+/// Many column families take linear time, and more than the limit are rejected.
 #[test]
 fn families_are_bounded_and_read_in_linear_time() {
     let fs = MemoryFileSystem::new();

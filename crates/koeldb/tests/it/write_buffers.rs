@@ -1,9 +1,10 @@
-//! The memory of memtables, bounded over families and databases.
+//! The memory limit of memtables over column families and databases.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::scratch::ScratchDir;
 use koeldb::fs::{
     Clock, FaultAction, FaultFileSystem, FaultRule, MemoryFileSystem, Operation, Purpose,
     SystemClock,
@@ -141,7 +142,7 @@ fn writes_that_wait_for_memory_give_up_in_time() {
     let error = db.put_opt("hasty", "", &hasty).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
     drop(open);
-    // It goes on as soon as the flush does.
+    // It continues as soon as the flush does.
     db.put("patient", "").unwrap();
     assert!(db.contains_key("patient").unwrap());
 }
@@ -154,4 +155,31 @@ fn a_budget_that_nothing_can_meet_stops_nobody() {
         db.put(number.to_le_bytes(), [7; 100]).unwrap();
     }
     assert!(db.contains_key(7_u32.to_le_bytes()).unwrap());
+}
+
+#[test]
+fn values_pinned_in_a_memtable_keep_its_charge() {
+    let dir = ScratchDir::new();
+    let manager = WriteBufferManager::new(0, false);
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_manager(&manager);
+    let db = Db::open(&options, dir.path()).unwrap();
+    for index in 0..2000_u32 {
+        db.put(index.to_le_bytes(), [7; 1000]).unwrap();
+    }
+    let before = manager.get_usage();
+    let pinned = db.get(7_u32.to_le_bytes()).unwrap().unwrap();
+    let clone = pinned.clone();
+    db.flush().unwrap();
+    assert!(
+        manager.get_usage() >= before,
+        "the memtable's memory is held"
+    );
+    drop(pinned);
+    let held = manager.get_usage();
+    assert!(held >= before, "by the clone");
+    drop(clone);
+    wait_until("the memory is freed", || manager.get_usage() < held);
 }

@@ -1,4 +1,4 @@
-//! Many writers at once, however groups get from the log to the readers.
+//! Concurrent writers in each write mode.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const MODES: [Mode; 4] = [
     }),
 ];
 
-/// In memory, with memtables that are full soon, and a log whose writes take long enough for groups to form.
+/// A database in memory with small memtables, and slow log writes that make groups form.
 fn open(mode: Mode) -> (Db, ColumnFamily) {
     let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
     let hesitate = FaultAction::Call(Arc::new(|_| std::thread::yield_now()));
@@ -52,7 +52,7 @@ fn number(found: Option<koeldb::PinnedSlice>) -> u64 {
     })
 }
 
-/// Each batch raises one counter in both families.
+/// Increments one counter in both column families by each batch.
 fn count_up(db: &Db, family: &ColumnFamily, writer: u64, to: u64, acknowledged: &AtomicU64) {
     let key = format!("counter {writer}");
     let mut options = WriteOptions::new();

@@ -1,3 +1,4 @@
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -12,12 +13,19 @@ import org.rocksdb.*;
  * the exception.
  *
  * <pre>
- * Check COMMAND DIRECTORY [comparator:FAMILY=reverse ...] [merge=OPERATOR]
+ * Check COMMAND DIRECTORY [comparator:FAMILY=reverse ...] [merge=OPERATOR] [blobs=FAMILY] [wal_dir=DIRECTORY]
+ *     [create=true]
  * Check COMMAND DIRECTORY table=FACTORY [prefix=EXTRACTOR]
  *
  * check   verifies all checksums, scans every family forwards and backwards, gets every key and as many absent ones:
  *           entry FAMILY KEY VALUE (in hexadecimal) ..., gets COUNT, useful COUNT, true_positive COUNT
  * write   puts, deletes and flushes in every family (see `write`), then compacts every other one
+ * set     puts, and changes options of the default family as `set:NAME=VALUE` says
+ * reuse   drops every family but the default one, makes it in bytewise order, drops it, and makes it as the settings say,
+ *         with a table each time
+ * track   records in the MANIFEST which logs are synced, puts a key with sync in every family, flushes the default one
+ * prepare prepares a transaction, flushes every family past its log, and is killed; with settled=true it is rolled
+ *         back in between
  * hold    opens, prints `held`, and closes when its input ends
  * count   says how many batches of `failover.rs` are there, after it has looked at them: opened COUNT
  * load    the same, and goes on with batches until it is killed: written COUNT ...
@@ -40,15 +48,37 @@ public final class Check {
                 DBOptions options = new DBOptions()
                         .setStatistics(statistics)
                         .setAllowMmapReads(settings.containsKey("table"))) {
+            if (settings.containsKey("wal_dir")) {
+                options.setWalDir(settings.get("wal_dir"));
+            }
+            options.setCreateIfMissing(settings.containsKey("create"));
+            List<byte[]> names = settings.containsKey("create") ? List.of(RocksDB.DEFAULT_COLUMN_FAMILY)
+                    : RocksDB.listColumnFamilies(new Options(), args[1]);
             List<ColumnFamilyDescriptor> families = new ArrayList<>();
-            for (byte[] name : RocksDB.listColumnFamilies(new Options(), args[1])) {
+            for (byte[] name : names) {
                 families.add(new ColumnFamilyDescriptor(name, familyOptions(new String(name), settings)));
             }
             List<ColumnFamilyHandle> handles = new ArrayList<>();
+            if (args[0].equals("prepare")) {
+                prepare(args[1], families, handles, settings);
+            }
+            if (args[0].equals("track")) {
+                Properties properties = new Properties();
+                properties.setProperty("track_and_verify_wals_in_manifest", "true");
+                try (DBOptions tracking = DBOptions.getDBOptionsFromProps(properties);
+                        RocksDB db = RocksDB.open(tracking, args[1], families, handles)) {
+                    track(db, handles);
+                    handles.forEach(ColumnFamilyHandle::close);
+                    db.closeE();
+                }
+                return;
+            }
             try (RocksDB db = RocksDB.open(options, args[1], families, handles)) {
                 switch (args[0]) {
                     case "check" -> check(db, handles, statistics, settings);
                     case "write" -> write(db, handles, settings);
+                    case "set" -> set(db, handles.get(0), settings);
+                    case "reuse" -> reuse(db, handles, settings);
                     case "hold" -> {
                         System.out.println("held");
                         System.in.readAllBytes();
@@ -78,6 +108,9 @@ public final class Check {
         }
         // Which filter is in a file is written there; without a policy RocksDB would not look.
         options.setTableFormatConfig(new BlockBasedTableConfig().setFilterPolicy(new BloomFilter(10, false)));
+        if (name.equals(settings.get("blobs"))) {
+            options.setEnableBlobFiles(true).setMinBlobSize(0);
+        }
         if ("reverse".equals(settings.get("comparator:" + name))) {
             options.setComparator(BuiltinComparator.REVERSE_BYTEWISE_COMPARATOR);
         }
@@ -85,6 +118,23 @@ public final class Check {
             options.setMergeOperatorName(settings.get("merge"));
         }
         return options;
+    }
+
+    /** The library's own call knows few names. */
+    private static void set(RocksDB db, ColumnFamilyHandle handle, Map<String, String> settings) throws Exception {
+        for (int i = 0; i < 100; i++) {
+            db.put(handle, ("key" + i).getBytes(), ("value" + i).getBytes());
+        }
+        Method setOptions = RocksDB.class.getDeclaredMethod("setOptions", long.class, long.class, String[].class,
+                String[].class);
+        setOptions.setAccessible(true);
+        for (Map.Entry<String, String> setting : settings.entrySet()) {
+            if (setting.getKey().startsWith("set:")) {
+                setOptions.invoke(db, db.getNativeHandle(), handle.getNativeHandle(),
+                        new String[] {setting.getKey().substring(4)}, new String[] {setting.getValue()});
+            }
+        }
+        System.out.println("set");
     }
 
     private static void check(RocksDB db, List<ColumnFamilyHandle> handles, Statistics statistics,
@@ -173,6 +223,55 @@ public final class Check {
             }
             db.delete(handle, "java00000".getBytes());
         }
+    }
+
+    private static void reuse(RocksDB db, List<ColumnFamilyHandle> handles, Map<String, String> settings)
+            throws Exception {
+        for (int i = 1; i < handles.size(); i++) {
+            byte[] name = handles.get(i).getName();
+            for (String round : new String[] {"first", "second"}) {
+                db.dropColumnFamily(handles.get(i));
+                handles.get(i).close();
+                ColumnFamilyOptions options = round.equals("first")
+                        ? new ColumnFamilyOptions()
+                        : familyOptions(new String(name), settings);
+                handles.set(i, db.createColumnFamily(new ColumnFamilyDescriptor(name, options)));
+                db.put(handles.get(i), "java".getBytes(), round.getBytes());
+                db.put(handles.get(i), "javb".getBytes(), round.getBytes());
+                db.flush(new FlushOptions().setWaitForFlush(true), handles.get(i));
+            }
+        }
+    }
+
+    private static void track(RocksDB db, List<ColumnFamilyHandle> handles) throws Exception {
+        try (WriteOptions sync = new WriteOptions().setSync(true)) {
+            for (ColumnFamilyHandle handle : handles) {
+                db.put(handle, sync, "tracked".getBytes(), handle.getName());
+            }
+            db.flush(new FlushOptions().setWaitForFlush(true), handles.get(0));
+        }
+    }
+
+    private static void prepare(String path, List<ColumnFamilyDescriptor> families, List<ColumnFamilyHandle> handles,
+            Map<String, String> settings) throws Exception {
+        DBOptions options = new DBOptions().setAllow2pc(true);
+        TransactionDB db = TransactionDB.open(options, new TransactionDBOptions(), path, families, handles);
+        WriteOptions sync = new WriteOptions().setSync(true);
+        Transaction transaction = db.beginTransaction(sync);
+        transaction.setName("koel");
+        transaction.put(handles.get(0), "prepared".getBytes(), "value".getBytes());
+        transaction.prepare();
+        for (int round = 0; round < 3; round++) {
+            for (ColumnFamilyHandle handle : handles) {
+                db.put(handle, sync, ("key" + round).getBytes(), "value".getBytes());
+                db.flush(new FlushOptions().setWaitForFlush(true), handle);
+            }
+            if (round == 1 && settings.containsKey("settled")) {
+                transaction.rollback();
+            }
+        }
+        System.out.println("prepared");
+        Runtime.getRuntime().halt(0);
     }
 
     private static final int WINDOW = 50;

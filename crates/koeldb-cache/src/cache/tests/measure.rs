@@ -1,8 +1,11 @@
-//! What a hit and a miss cost: run with
-//! `cargo test --release -p koeldb-cache measure -- --ignored --nocapture --test-threads 1`.
+//! Measures the cost of a hit and of a miss.
 //!
-//! 65,536 entries of 4 KiB, 200,000 keys, Zipf 0.9. A hit clones the `Arc` and reads the block's first word; a
-//! miss inserts a block that is in memory already. The floor is 64 mutexes around hash maps that evict nothing.
+//! Run with `cargo test --release -p koeldb-cache measure -- --ignored --nocapture --test-threads
+//! 1`.
+//!
+//! 65,536 entries of 4 KiB, 200,000 keys, Zipf 0.9. A hit clones the `Arc` and reads the block's
+//! first word; a miss inserts a block that is in memory already. The floor is 64 mutexes around
+//! hash maps without eviction.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
@@ -18,7 +21,7 @@ const OPERATIONS: usize = 4_000_000;
 
 type Block = Arc<[u64]>;
 
-/// Takes the hash that the key made of itself.
+/// Passes the key's own hash through.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -99,7 +102,7 @@ fn below(end: usize, state: &mut u64) -> usize {
     (random(state) * end as f64) as usize
 }
 
-/// Nanoseconds an operation, and the share of hits.
+/// Returns nanoseconds per operation and the hit rate.
 #[expect(clippy::disallowed_methods, reason = "a measurement")]
 fn run(subject: &dyn Subject, blocks: &[Block], traces: &[Vec<u32>]) -> (f64, f64) {
     let start = Barrier::new(traces.len());
@@ -150,7 +153,7 @@ fn nanoseconds_a_hit_and_a_miss() {
     let zipf = zipf();
     let blocks: Vec<Block> = (0..KEYS as u64).map(|i| vec![i; 512].into()).collect();
     let mut state = 42;
-    // Ranks are spread over keys, or hot keys would be neighbours.
+    // Ranks are spread over keys; otherwise hot keys would be neighbours.
     let mut key_of: Vec<u32> = (0..).take(KEYS).collect();
     for i in (1..KEYS).rev() {
         key_of.swap(i, below(i + 1, &mut state));
@@ -195,7 +198,7 @@ fn nanoseconds_a_hit_and_a_miss() {
             let (hit1, all1) = run(&*warm, &blocks, &hits[..1]);
             let (hit2, all2) = run(&*warm, &blocks, &hits);
             let (mix1, mix2, rate) = if name == "floor" {
-                // Hits of keys that are there and misses of keys that come anew, as often as in the caches.
+                // Hits of present keys and misses of new keys, at the hit rate of the caches.
                 let floor = make();
                 let (mix1, _) = run(&*floor, &blocks, &mixed[..1]);
                 (mix1, f64::NAN, f64::NAN)

@@ -1,7 +1,8 @@
-//! The ring of a thread, for one call at a time.
+//! A thread's ring, leased to one call at a time.
 //!
-//! A lease takes the ring out of its thread's keeping and puts it back when it is dropped, idle. A call inside a call
-//! finds none there and makes another. A thread that ends drops its ring, in which nothing is under way.
+//! A lease takes the ring out of thread-local storage and returns it, idle, when dropped. A nested
+//! call finds none there and creates another. A thread that ends drops its ring, in which nothing
+//! is in flight.
 
 use std::cell::Cell;
 use std::io;
@@ -12,35 +13,25 @@ use super::ring::{Ring, RingFlags, Wait};
 use crate::read_driver::OpId;
 use crate::read_driver::request::Request;
 
-struct Kept {
-    ring: Box<Ring>,
-    process: u32,
-}
-
 thread_local! {
-    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
+    static KEPT: Cell<Option<Box<Ring>>> = const { Cell::new(None) };
 }
 
-/// A ring, for as long as a call lasts.
+/// A ring, for the duration of a call.
 #[derive(Debug)]
 pub(in crate::read_driver) struct Lease {
-    /// Gone only while the lease is dropped.
+    /// `None` only while the lease is being dropped.
     ring: Option<Box<Ring>>,
     this_thread: PhantomData<*const ()>,
 }
 
 impl Lease {
-    /// The thread's ring, or a new one.
+    /// Takes the thread's ring, or creates one.
     pub(super) fn new(flags: RingFlags) -> io::Result<Lease> {
-        let process = std::process::id();
-        let ring = match KEPT.try_with(Cell::take).ok().flatten() {
-            Some(kept) if kept.process == process => kept.ring,
-            kept => {
-                if let Some(kept) = kept {
-                    kept.ring.forget();
-                }
-                Box::new(Ring::new(flags)?)
-            }
+        let kept = KEPT.try_with(Cell::take).ok().flatten();
+        let ring = match kept.filter(|ring| !ring.is_inherited()) {
+            Some(ring) => ring,
+            None => Box::new(Ring::new(flags)?),
         };
         Ok(Lease {
             ring: Some(ring),
@@ -50,17 +41,19 @@ impl Lease {
 }
 
 impl Lease {
-    /// Takes a read in, to begin with the next turn.
+    /// Adds a read, which begins with the next turn.
     pub(in crate::read_driver) fn push(&mut self, request: Request) {
         self.ring().push(request);
     }
 
-    /// How many reads are pushed and not completed.
+    /// The number of reads pushed and not completed.
     pub(in crate::read_driver) fn in_use(&self) -> usize {
         self.ring.as_ref().map_or(0, |ring| ring.in_use())
     }
 
-    /// Begins what was pushed, and waits for `wait` completions, or for as many as are to come, for `limit` at most.
+    /// Issues pushed reads and waits for `wait` completions, for `limit` at most.
+    ///
+    /// If fewer reads remain, it waits for all.
     pub(in crate::read_driver) fn turn(
         &mut self,
         wait: usize,
@@ -74,16 +67,9 @@ impl Lease {
         self.ring().turn(wait, limit, elsewhere);
     }
 
-    /// Calls a read off.
+    /// Cancels a read.
     pub(in crate::read_driver) fn cancel(&mut self, id: OpId) {
         self.ring().cancel(id);
-    }
-
-    /// This process is a child of the one that the ring belongs to.
-    pub(in crate::read_driver) fn forget(mut self) {
-        if let Some(ring) = self.ring.take() {
-            ring.forget();
-        }
     }
 
     fn ring(&mut self) -> &mut Ring {
@@ -99,11 +85,13 @@ impl Drop for Lease {
         let Some(ring) = self.ring.take() else {
             return;
         };
-        debug_assert_eq!(ring.in_use(), 0, "a call left reads behind");
+        debug_assert!(
+            ring.in_use() == 0 || ring.is_inherited(),
+            "a call left reads behind"
+        );
         if !ring.is_broken() && ring.in_use() == 0 {
-            let process = std::process::id();
-            // A thread that ends keeps nothing.
-            let _ = KEPT.try_with(|kept| kept.set(Some(Kept { ring, process })));
+            // A thread that is ending keeps no ring.
+            let _ = KEPT.try_with(|kept| kept.set(Some(ring)));
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Reads by io_uring.
 //!
-//! Two owners have rings, and both use them from one thread only:
-//! - A call that finishes what it starts leases the ring of its thread (`lease`) and gives it back idle. A thread keeps
-//!   its ring for the next call.
-//! - Reads that may outlive whoever asked are submitted by a thread of their own (`reactor`): a read belongs to the
-//!   thread that submitted it, and fails or hangs when that thread ends first.
+//! Rings have two kinds of owners, and each ring is used by one thread only:
+//! - A call that completes its reads leases the ring of its thread (`lease`) and returns it idle. A
+//!   thread keeps its ring for the next call.
+//! - Reads that may outlive their requester are submitted by a dedicated thread (`reactor`): a read
+//!   belongs to the thread that submitted it, and fails or hangs when that thread ends first.
 //!
-//! `ring`: the ring itself, and the only unsafe code. `probe`: whether this kernel and this process can have one.
+//! `ring`: the ring itself, and the only unsafe code. `probe`: tests whether this kernel and this
+//! process can have one.
 //!
-//! What a ring cannot do goes to a pool of threads, read by read. After a `fork` the child's memory has no rings, and
-//! the child reads in place.
+//! Reads that a ring cannot perform go to a thread pool, one by one. After a `fork` the child's
+//! memory has no rings, and the child reads synchronously.
 
 mod lease;
 mod probe;
@@ -33,10 +34,10 @@ use super::{Caps, OpId, ReadBackend};
 use crate::clock::Clock;
 use crate::file::RandomAccessFile;
 
-/// How many reads a ring gives to the kernel at once.
+/// The number of reads that a ring issues to the kernel concurrently.
 const RING_ENTRIES: u32 = 128;
 
-/// Where reads go that a ring cannot do. They were not answered.
+/// Receives the unanswered reads that a ring cannot perform.
 type Elsewhere<'a> = &'a dyn Fn(Request);
 
 /// The rings of one database.
@@ -45,13 +46,15 @@ pub(super) struct Uring {
     flags: RingFlags,
     reactor: Reactor,
     pool: Arc<dyn ReadBackend>,
-    /// Rings that could not be had although the first could.
+    /// Rings that could not be created although the first one could.
     failures: AtomicU64,
 }
 
 impl Uring {
-    /// Rings as this kernel has them, found out by reading a byte of `probe`; or why there are none. `old` takes
-    /// kernels older than those trusted.
+    /// Probes which rings this kernel supports by reading a byte of `probe`; returns the reason if
+    /// none.
+    ///
+    /// `old` accepts kernels older than the trusted ones.
     pub(super) fn new(
         probe: &Arc<dyn RandomAccessFile>,
         old: bool,
@@ -67,13 +70,15 @@ impl Uring {
         })
     }
 
-    /// What the kernel's part is called.
+    /// The name of the ring mode in use.
     pub(super) fn flags_text(&self) -> &'static str {
         self.flags.text()
     }
 
-    /// A ring for this thread, until it is given back. `None` if there is none to be had any more: somebody else used
-    /// the last file descriptor, or the memory that may be locked.
+    /// Leases a ring to this thread until it is dropped.
+    ///
+    /// `None` if no ring can be created any more, because the file descriptors or the lockable
+    /// memory are used up.
     pub(super) fn lease(&self) -> Option<Lease> {
         match Lease::new(self.flags) {
             Ok(lease) => Some(lease),
@@ -84,7 +89,7 @@ impl Uring {
         }
     }
 
-    /// How often a ring could not be had although the first could.
+    /// The number of rings that could not be created although the first one could.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed) + self.reactor.failures()
     }
@@ -116,5 +121,5 @@ impl ReadBackend for Uring {
     }
 }
 
-/// Makes a ring; tests put failures in its place.
+/// Creates a ring; tests substitute failures.
 type MakeRing<'a> = &'a dyn Fn(RingFlags) -> io::Result<ring::Ring>;

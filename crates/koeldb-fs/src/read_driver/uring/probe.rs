@@ -1,7 +1,7 @@
-//! Whether this kernel lets this process read by io_uring.
+//! Tests whether this kernel lets this process read by io_uring.
 //!
-//! A kernel may be too old, a sandbox may refuse to make rings or to enter them, and a limit may be reached. So a ring is
-//! made as all later ones will be, and a byte is read through it.
+//! A kernel may be too old, a sandbox may refuse to create or enter rings, and a limit may be
+//! reached. The probe therefore creates a ring like all later ones and reads a byte through it.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,9 @@ use crate::file::RandomAccessFile;
 use crate::read_driver::request::{Reply, Request, Shared};
 use crate::read_driver::{OpId, ReadOp};
 
-/// The best flags that work; or why none do. `old` takes kernels before 5.19: many reports of trouble are about them.
+/// Returns the best flags that work, or the reason why none do.
+///
+/// `old` accepts kernels before 5.19, about which many problems were reported.
 pub(super) fn probe(
     file: &Arc<dyn RandomAccessFile>,
     old: bool,
@@ -41,7 +43,7 @@ pub(super) fn probe(
     Err("the kernel's io_uring is older than Linux 5.19".to_owned())
 }
 
-/// Why a ring was refused, in words that tell what to change.
+/// The reason why a ring was refused, in words that tell the user what to change.
 fn reason(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::ENOSYS) => "the kernel has no io_uring, or a sandbox hides it",
@@ -71,7 +73,7 @@ fn read_a_byte(
     if let Some(request) = Request::new(op, OpId(0), reply, &shared) {
         ring.push(request);
     }
-    // What the ring cannot do is given up, which is an error.
+    // A read that the ring cannot perform is dropped, which is an error.
     while ring.in_use() > 0 {
         ring.turn(Wait::ForReads(1), None, &drop);
     }

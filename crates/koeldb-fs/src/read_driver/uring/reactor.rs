@@ -1,9 +1,10 @@
-//! The thread that submits and reaps the reads that may outlive whoever asked.
+//! The thread that submits and reaps the reads that may outlive their requester.
 //!
-//! Whoever asks puts requests into the inbox, and wakes the thread if it sleeps. The thread sleeps in the kernel, in
-//! its ring, where a readable event descriptor is a completion like any other.
+//! A requester puts requests into the inbox, and wakes the thread if it sleeps. The thread sleeps
+//! in the kernel, in its ring, where a readable eventfd is a completion like any other.
 //!
-//! The thread begins with the first request. If it has no ring, or loses it, all requests go to the pool.
+//! The thread starts with the first request. If it has no ring, or loses it, all requests go to the
+//! pool.
 
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,12 +20,12 @@ use crate::read_driver::pool::join_all;
 use crate::read_driver::request::Request;
 use crate::read_driver::{OpId, ReadBackend};
 
-/// A thread with a ring, once there was something to read.
+/// A thread with a ring, started with the first read.
 #[derive(Debug)]
 pub(super) struct Reactor {
     flags: RingFlags,
     pool: Arc<dyn ReadBackend>,
-    /// `None` if it could not be begun.
+    /// `None` if it could not be started.
     started: OnceLock<Option<Started>>,
     failures: Arc<AtomicU64>,
 }
@@ -38,7 +39,7 @@ struct Started {
 #[derive(Debug)]
 struct Inbox {
     letters: Mutex<Letters>,
-    /// Whether the thread may sleep and has to be woken.
+    /// The thread may be asleep and must be woken.
     asleep: AtomicBool,
     bell: OwnedFd,
 }
@@ -48,7 +49,7 @@ struct Letters {
     requests: Vec<Request>,
     cancelled: Vec<OpId>,
     closing: bool,
-    /// There is no ring any more; whoever has requests gives them to the pool.
+    /// The ring is gone; requesters pass their requests to the pool.
     broken: bool,
 }
 
@@ -62,7 +63,7 @@ impl Reactor {
         }
     }
 
-    /// How often it could not begin, or lost its ring.
+    /// The number of times that it could not start, or lost its ring.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
@@ -126,7 +127,7 @@ impl Inbox {
     /// Wakes the thread if it sleeps, or is about to.
     fn ring_bell(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            // Any number but 0, in whatever order of bytes.
+            // Any non-zero number, in either byte order.
             let _ = rustix::io::write(&self.bell, &[1, 0, 0, 0, 0, 0, 0, 0]);
         }
     }
@@ -136,7 +137,7 @@ impl Inbox {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Worker {
     inbox: Arc<Inbox>,
     pool: Arc<dyn ReadBackend>,
@@ -144,7 +145,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The thread's life. The ring is made here: it belongs to the thread that uses it.
+    /// The thread's main function. It creates the ring, which belongs to the thread that uses it.
     fn run(&self, flags: RingFlags) {
         if let Ok(mut ring) = Ring::new(flags) {
             let _ = panic::catch_unwind(AssertUnwindSafe(|| self.serve(&mut ring)));
@@ -164,7 +165,7 @@ impl Worker {
         self.pool.submit(&mut vec![request]);
     }
 
-    /// Until the database closes or the ring breaks.
+    /// Serves requests until the database closes or the ring breaks.
     fn serve(&self, ring: &mut Ring) {
         let mut closing = false;
         while !ring.is_broken() {
@@ -192,7 +193,8 @@ impl Worker {
                 self.inbox.silence_bell();
                 ring.await_wake(self.inbox.bell.as_fd());
             }
-            // Whoever puts something in from here on sees that the thread may sleep, or is seen by it.
+            // A requester that adds a request from here on sees that the thread may sleep, or the
+            // thread sees the request.
             self.inbox.asleep.store(true, Ordering::SeqCst);
             let is_empty = {
                 let letters = self.inbox.letters();
@@ -203,7 +205,7 @@ impl Worker {
             let wait = match (is_empty, closing) {
                 (false, _) => Wait::No,
                 (true, false) => Wait::ForAny,
-                // Nobody will ring any more.
+                // No further wake-up will come.
                 (true, true) => Wait::ForReads(1),
             };
             ring.turn(wait, None, &|request| self.elsewhere(request));
@@ -213,7 +215,7 @@ impl Worker {
 }
 
 impl Drop for Reactor {
-    /// Calls all reads off, and waits until the kernel is done with them.
+    /// Cancels all reads, and waits until the kernel has completed them.
     fn drop(&mut self) {
         if let Some(Some(started)) = self.started.get() {
             started.inbox.letters().closing = true;

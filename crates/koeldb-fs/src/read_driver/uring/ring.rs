@@ -1,13 +1,15 @@
-//! One ring, used by one thread, and the reads that are in it.
+//! An io_uring, used by one thread, and the reads in it.
 //!
 //! Invariants:
-//! - A request is moved into a slot before the kernel is told of its memory, and leaves the slot when its own
-//!   completion arrives. Its memory does not move with it.
-//! - At most as many reads are in slots as the ring has entries, so that the queues never overflow; the rest waits.
-//! - `pushed` names, in order, the entries that the kernel has not taken yet. It takes them in that order, and only
-//!   when it is entered with their number.
-//! - A ring whose reads cannot be waited for any more is leaked with their memory; nothing the kernel may still write
-//!   to is ever freed.
+//! - A request is moved into a slot before the kernel learns of its memory, and leaves the slot
+//!   when its own completion arrives. Its memory does not move with it.
+//! - The slots hold at most as many reads as the ring has entries, so that the queues never
+//!   overflow; further reads wait.
+//! - `pushed` lists, in order, the entries that the kernel has not consumed. It consumes them in
+//!   that order, and only when it is entered with their number.
+//! - A forked child leaks the rings that it inherits: their memory is not mapped in it.
+//! - A ring whose reads cannot be waited for any more is leaked with their memory; memory that the
+//!   kernel may still write to is never freed.
 #![expect(
     unsafe_code,
     reason = "an entry of a ring names memory by its address, and nobody checks for how long"
@@ -22,29 +24,30 @@ use std::time::Duration;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use koeldb_base::Error;
+use koeldb_base::sabotage::{Sabotage, is_on};
 
 use super::{Elsewhere, RING_ENTRIES};
 use crate::read_driver::OpId;
 use crate::read_driver::request::{Advanced, Request};
 
-/// More than this is read in pieces: the kernel's own limit is a little above.
+/// The largest single read: the kernel's own limit is a little above. Longer reads are split.
 const READ_BYTES_MAX: usize = 1 << 30;
 
-/// How often the kernel may be too busy to take entries before they go elsewhere.
+/// Consecutive times the kernel may be too busy to consume entries before they fall back.
 const BUSY_ROUNDS: u32 = 8;
 
-/// The user data of entries that are no reads.
+/// The user data of entries other than reads.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// What a ring asks the kernel for, best first.
+/// The setup flags of a ring, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingFlags {
-    /// Completions are processed when they are asked for, for the one thread that submits. Linux 6.1.
+    /// Completions are processed on request, for the one submitting thread. Linux 6.1.
     Deferred,
     /// Completions do not interrupt the thread. Linux 5.19.
     Cooperative,
-    /// Nothing.
+    /// No flags.
     Plain,
 }
 
@@ -60,26 +63,27 @@ impl RingFlags {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the requests it had, so that a completion cannot be taken for another's.
+    /// Counts the requests of the slot, so that a completion is never matched to another request.
     generation: u32,
     request: Option<Request>,
 }
 
-/// An entry that was pushed and that the kernel has not taken.
+/// A pushed entry that the kernel has not consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushed {
     Read(u32),
     Other,
 }
 
-/// What a turn waits for.
+/// The condition that a turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Nothing.
+    /// No waiting.
     No,
-    /// So many completions of reads, if as many are to come; the kernel is entered once for all of them.
+    /// This many read completions, if so many are outstanding; one entry into the kernel waits for
+    /// all.
     ForReads(usize),
-    /// A completion of a read, or a wake-up.
+    /// A read completion or a wake-up.
     ForAny,
 }
 
@@ -91,13 +95,15 @@ pub(super) struct Ring {
     free: Vec<u32>,
     waiting: VecDeque<Request>,
     pushed: VecDeque<Pushed>,
-    /// A wake-up was pushed and has not come.
+    /// A wake-up was requested and has not arrived.
     awaits_wake: bool,
     busy_rounds: u32,
+    /// The process that created it.
+    process: u32,
 }
 
 impl Ring {
-    /// A ring, to be used by the calling thread alone.
+    /// Creates a ring for use by the calling thread alone.
     pub(super) fn new(flags: RingFlags) -> io::Result<Ring> {
         let mut builder = IoUring::builder();
         builder.dontfork();
@@ -111,7 +117,7 @@ impl Ring {
             }
             RingFlags::Plain => {}
         }
-        // Twice as many entries as reads: wake-ups and cancellations find room, too.
+        // Twice as many entries as reads, to leave room for wake-ups and cancellations.
         let ring = builder.build(2 * RING_ENTRIES)?;
         Ok(Ring {
             ring: Some(ring),
@@ -121,15 +127,16 @@ impl Ring {
             pushed: VecDeque::new(),
             awaits_wake: false,
             busy_rounds: 0,
+            process: std::process::id(),
         })
     }
 
-    /// Takes a read in; the kernel is told by [`Ring::turn`].
+    /// Adds a read; [`Ring::turn`] submits it to the kernel.
     pub(super) fn push(&mut self, request: Request) {
         self.waiting.push_back(request);
     }
 
-    /// How many reads have been pushed and not completed.
+    /// The number of reads pushed and not completed.
     pub(super) fn in_use(&self) -> usize {
         self.waiting.len() + self.in_slots()
     }
@@ -138,12 +145,12 @@ impl Ring {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether the kernel refused it for good.
+    /// Whether the kernel refused the ring for good.
     pub(super) fn is_broken(&self) -> bool {
         self.ring.is_none()
     }
 
-    /// Gives the kernel what waits, waits itself, for `limit` at most, and takes in what has completed.
+    /// Submits waiting reads, waits for `limit` at most, and processes completions.
     pub(super) fn turn(&mut self, wait: Wait, limit: Option<Duration>, elsewhere: Elsewhere<'_>) {
         self.fill(elsewhere);
         let entered = self.enter(wait, limit);
@@ -152,7 +159,7 @@ impl Ring {
             Ok(()) => self.busy_rounds = 0,
             Err(error) => self.recover(&error, elsewhere),
         }
-        // What was continued, and what had no room before.
+        // Continued reads, and reads that had no room before.
         if self.ring.is_some() && !self.waiting.is_empty() && self.pushed.is_empty() {
             self.fill(elsewhere);
             if self.enter(Wait::No, None).is_ok() {
@@ -161,7 +168,8 @@ impl Ring {
         }
     }
 
-    /// Calls a read off, if it is here; its memory stays in its slot until the read itself has completed.
+    /// Cancels a read if it is here; its memory stays in its slot until the read itself has
+    /// completed.
     pub(super) fn cancel(&mut self, id: OpId) {
         if let Some(at) = self.waiting.iter().position(|read| read.id() == id) {
             drop(self.waiting.remove(at));
@@ -173,7 +181,7 @@ impl Ring {
         }
     }
 
-    /// Calls all reads off.
+    /// Cancels all reads.
     pub(super) fn cancel_all(&mut self) {
         self.waiting.clear();
         for index in 0..self.slots.len() {
@@ -183,7 +191,7 @@ impl Ring {
         }
     }
 
-    /// A completion will tell when `descriptor` is readable.
+    /// Requests a completion when `descriptor` becomes readable.
     pub(super) fn await_wake(&mut self, descriptor: BorrowedFd<'_>) {
         if self.awaits_wake {
             return;
@@ -193,18 +201,18 @@ impl Ring {
         self.awaits_wake = self.push_entry(&entry.build().user_data(WAKE), Pushed::Other);
     }
 
-    /// Whether the kernel was asked to tell of a wake-up and has not.
+    /// Whether a wake-up was requested and has not arrived.
     pub(super) fn awaits_wake(&self) -> bool {
         self.awaits_wake
     }
 
     fn push_cancel(&mut self, index: usize) {
         let entry = opcode::AsyncCancel::new(self.user_data(index));
-        // A hint: if there is no room, the read just takes its time.
+        // A hint: without room, the read simply takes its time.
         self.push_entry(&entry.build().user_data(CANCEL), Pushed::Other);
     }
 
-    /// What names the read in a slot, to the kernel and in its completion.
+    /// Identifies the read in a slot to the kernel and in its completion.
     fn user_data(&self, index: usize) -> u64 {
         u64::from(self.slots[index].generation) << 32 | index as u64
     }
@@ -229,7 +237,7 @@ impl Ring {
         }
     }
 
-    /// Moves a read into a slot and pushes its entry; gives it back if there is no room.
+    /// Moves a read into a slot and pushes its entry; returns it if there is no room.
     fn place(&mut self, request: Request) -> Option<Request> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -263,16 +271,17 @@ impl Ring {
         request
     }
 
-    /// False if there is no room.
+    /// Pushes an entry to the submission queue; returns false if there is no room.
     fn push_entry(&mut self, entry: &squeue::Entry, what: Pushed) -> bool {
         let Some(ring) = &mut self.ring else {
             return false;
         };
-        // SAFETY: an entry that is no read names no memory. That of a read names the memory of the request in its
-        // slot, which is `bytes` long at least, is owned by the request wherever that moves, and is freed, lent or
-        // used again only after the request has left the slot: at the read's own completion (`take_completed`), or if
-        // the kernel never took the entry and never will (`place`, `retire`). The descriptor is open as long as the
-        // request, which holds the file.
+        // SAFETY: an entry other than a read names no memory. That of a read names the memory of
+        // the request in its slot, which is at least `bytes` long, is owned by the request wherever
+        // that moves, and is freed, lent or reused only after the request has left the slot: at the
+        // read's own completion (`take_completed`), or if the kernel never consumed the entry and
+        // never will (`place`, `retire`). The descriptor is open as long as the request, which
+        // holds the file.
         let room = unsafe { ring.submission().push(entry) }.is_ok();
         if room {
             self.pushed.push_back(what);
@@ -280,7 +289,7 @@ impl Ring {
         room
     }
 
-    /// Enters the kernel if that has any use.
+    /// Enters the kernel if there is anything to submit, wait for, or process.
     fn enter(&mut self, wait: Wait, limit: Option<Duration>) -> io::Result<()> {
         let to_come = self.in_slots();
         let awaited = match wait {
@@ -292,7 +301,7 @@ impl Ring {
             return Ok(());
         };
         let has_work = ring.submission().taskrun() || ring.submission().cq_overflow();
-        // Those that have arrived count.
+        // Completions that have already arrived count.
         let want = if ring.completion().len() < awaited {
             awaited
         } else {
@@ -311,7 +320,7 @@ impl Ring {
         };
         let taken = match entered {
             Ok(taken) => taken,
-            // Interrupted, or the time is over; nothing was taken.
+            // Interrupted, or the timeout expired; no entry was consumed.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME)) => 0,
             Err(error) => return Err(error),
         };
@@ -357,7 +366,7 @@ impl Ring {
         }
     }
 
-    /// After the kernel could not be entered: for a moment, or for good.
+    /// Handles a failed entry into the kernel, temporary or permanent.
     fn recover(&mut self, error: &io::Error, elsewhere: Elsewhere<'_>) {
         let is_busy = matches!(
             error.raw_os_error(),
@@ -371,9 +380,10 @@ impl Ring {
         }
     }
 
-    /// Ends the use of the ring. Reads that the kernel has not taken go elsewhere; those it has are waited for.
+    /// Stops using the ring. Reads that the kernel has not consumed fall back; the others are
+    /// waited for.
     fn retire(&mut self, elsewhere: Elsewhere<'_>) {
-        // The kernel takes entries only when it is told how many, and from here on it is told none.
+        // The kernel consumes entries only when told how many, and from here on it is told none.
         for pushed in std::mem::take(&mut self.pushed) {
             if let Pushed::Read(index) = pushed
                 && let Some(request) = self.vacate(index as usize)
@@ -386,7 +396,8 @@ impl Ring {
         }
         let ring = self.ring.take();
         if self.in_slots() > 0 {
-            // Nobody can say any more when the kernel is done with it, nor with what is in the slots.
+            // It is no longer known when the kernel finishes with the ring or with the memory in
+            // the slots.
             std::mem::forget(ring);
             for at in 0..self.slots.len() {
                 let restarted = self.vacate(at).and_then(Request::leak_and_restart);
@@ -399,7 +410,7 @@ impl Ring {
         self.fill(elsewhere);
     }
 
-    /// Waits for a completion without giving the kernel anything. False if it cannot be waited for.
+    /// Waits for a completion without submitting; returns false if that is not possible.
     fn wait_for_one(&mut self) -> bool {
         let Some(ring) = &mut self.ring else {
             return false;
@@ -419,16 +430,22 @@ impl Ring {
         }
     }
 
-    /// Forgets a ring that belongs to the parent of this process, with all that is in it.
-    pub(super) fn forget(self) {
-        std::mem::forget(self);
+    /// Whether it belongs to the parent of this process, and its memory is not mapped here.
+    pub(super) fn is_inherited(&self) -> bool {
+        std::process::id() != self.process
     }
 }
 
 impl Drop for Ring {
-    /// Waits for what the kernel has.
+    /// Waits for the reads that the kernel has consumed.
+    ///
+    /// An inherited ring is leaked: other mappings may now be at the address of its memory.
     fn drop(&mut self) {
-        if self.in_use() > 0 {
+        if self.is_inherited() && !is_on(Sabotage::InheritedRingUnmapped) {
+            std::mem::forget(self.ring.take());
+            std::mem::forget(std::mem::take(&mut self.slots));
+            std::mem::forget(std::mem::take(&mut self.waiting));
+        } else if self.in_use() > 0 {
             self.waiting.clear();
             self.retire(&|request| drop(request));
         }

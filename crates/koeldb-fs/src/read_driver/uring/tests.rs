@@ -1,4 +1,4 @@
-//! Tests against the running kernel. Where it has no io_uring for us they say so and pass.
+//! Tests against the running kernel. Without io_uring they print that and pass.
 #![cfg(not(miri))]
 #![expect(
     clippy::disallowed_methods,
@@ -54,7 +54,7 @@ impl Scratch {
         PosixFileSystem::new().open(&self.path, &options).unwrap()
     }
 
-    /// Reads by rings; `None`, and a word of it, where there are none.
+    /// Creates a ring engine; prints a note and returns `None` where io_uring is not available.
     fn reads(&self) -> Option<AsyncReads> {
         let reads = self.choose(ReadEngine::Uring);
         if reads.engine() == ActiveEngine::Uring {
@@ -79,7 +79,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A read handed to a ring, whose outcome comes over a channel.
+/// Creates a ring request whose outcome arrives over a channel.
 fn request(
     file: &Arc<dyn RandomAccessFile>,
     offset: u64,
@@ -167,7 +167,7 @@ fn f1_calls_and_sessions_on_one_thread_never_see_each_others_completions() {
     let mut outer = reads.inline();
     outer.push(ReadOp::new(&file, 0, 100));
     outer.flush();
-    // A call within a call has a ring of its own.
+    // A nested call has its own ring.
     check_many(&mut reads.inline(), &file, 50);
     drop(outer);
     let mut seen = Vec::new();
@@ -225,7 +225,7 @@ fn f3_orphans_of_the_reactor_end_by_themselves_and_before_it_does() {
     let mut last = reads.shared();
     check_many(&mut last, &file, 30);
     drop((last, reads));
-    // The forgotten sessions keep the reactor alive, so this waits for its reads and not for its end.
+    // The forgotten sessions keep the reactor alive, so this waits for its reads, not for its end.
     let clock = SystemClock;
     let begun = clock.now();
     while finished.load(Ordering::SeqCst) < 20 && clock.now() < begun + Duration::from_secs(20) {
@@ -290,7 +290,7 @@ fn f10_f14_reads_survive_the_thread_that_asked_for_them() {
     for _ in 0..20 {
         let mut session = std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
-                // Its own ring, too, which ends with it.
+                // The scoped thread also uses its own ring, which ends with it.
                 check_many(&mut reads.inline(), &file, 3);
                 let mut session = reads.shared();
                 session.push(ReadOp::new(&file, 0, 200_000));
@@ -341,7 +341,7 @@ fn files_without_descriptors_are_read_by_threads_beside_the_ring() {
     assert_eq!(reads.counts().rounds, 2);
 }
 
-/// Calls off a read that cannot complete by itself: one of an empty pipe.
+/// Cancels a read that cannot complete by itself: one of an empty pipe.
 #[test]
 fn f12_a_cancellation_finds_its_read_and_only_it() {
     let scratch = Scratch::new("cancel");
@@ -370,11 +370,11 @@ fn f12_a_cancellation_finds_its_read_and_only_it() {
     while ring.in_use() == 3 {
         ring.turn(Wait::ForReads(1), Some(Duration::from_secs(20)), &elsewhere);
     }
-    // Somebody still wanted it, so it went elsewhere instead of failing.
+    // Its owner still wanted it, so it fell back instead of failing.
     assert_eq!(refused.get(), 1);
     assert!(outcomes[1].try_recv().unwrap().result.is_err());
     assert!(outcomes[0].try_recv().is_err() && outcomes[2].try_recv().is_err());
-    // Others go on meanwhile.
+    // Other reads proceed meanwhile.
     let (read, outcome) = request(&file, 0, 10);
     ring.push(read);
     ring.turn(Wait::ForReads(1), None, &elsewhere);
@@ -386,7 +386,7 @@ fn f12_a_cancellation_finds_its_read_and_only_it() {
     assert_eq!(refused.get(), 3);
 }
 
-/// One entry into the kernel waits for as many reads as it is told, but not for one that does not come.
+/// One entry into the kernel waits for the given number of reads, but not for one that hangs.
 #[test]
 fn several_reads_are_waited_for_at_once_and_those_that_hang_hold_up_no_other() {
     let scratch = Scratch::new("several");
@@ -407,7 +407,7 @@ fn several_reads_are_waited_for_at_once_and_those_that_hang_hold_up_no_other() {
     ring.turn(Wait::ForReads(3), None, &drop);
     assert!(outcomes.iter().all(|outcome| outcome.try_recv().is_ok()));
     assert!(outcome.try_recv().is_err());
-    // More than are under way are not waited for, and no longer than is allowed.
+    // It waits neither for more reads than are in flight nor longer than the limit.
     ring.turn(Wait::ForReads(7), Some(Duration::from_millis(5)), &drop);
     assert_eq!(ring.in_use(), 1);
     ring.cancel_all();
@@ -415,7 +415,7 @@ fn several_reads_are_waited_for_at_once_and_those_that_hang_hold_up_no_other() {
         ring.turn(Wait::ForReads(1), Some(Duration::from_secs(20)), &drop);
     }
 
-    // Of a driver whose reads hang but for one, that one is to be had.
+    // If all but one read of a driver hang, that one can be reaped.
     let mut driver = reads.inline();
     let mut hanging = Vec::new();
     for offset in 0..3 {
@@ -480,7 +480,7 @@ fn a_wait_in_a_ring_ends_at_its_deadline() {
     let until = begun + Duration::from_millis(20);
     assert_eq!(session.reap(1, Some(until), &mut |_, _| unreachable!()), 0);
     assert!(reads.clock().now() >= until);
-    // The reactor is told to end with that read under way, and calls it off.
+    // The reactor is told to end with that read in flight, and cancels it.
     drop((session, reads));
     let mut ring = Ring::new(RingFlags::Deferred).unwrap();
     let (read, outcome) = request(&stuck, 0, 10);
@@ -585,7 +585,7 @@ fn a_ring_that_breaks_hands_its_reads_over_and_is_not_used_again() {
             outcome
         })
         .collect();
-    // Entering a ring of this kind is refused to all threads but one.
+    // Only the creating thread may enter a ring of this kind.
     let broken = std::thread::scope(|scope| {
         scope
             .spawn(|| {
@@ -622,7 +622,8 @@ fn f3_memory_of_reads_that_cannot_be_waited_for_is_never_freed() {
     ring.turn(Wait::No, None, &drop);
     let (more, _never) = request(&stuck, 1, 10);
     ring.push(more);
-    // Another thread may neither submit to it nor wait in it, as if a sandbox had closed down meanwhile.
+    // Another thread may neither submit to the ring nor wait in it, as after a sandbox was
+    // tightened.
     std::thread::scope(|scope| {
         scope
             .spawn(|| ring.turn(Wait::ForReads(1), None, &drop))
@@ -634,8 +635,8 @@ fn f3_memory_of_reads_that_cannot_be_waited_for_is_never_freed() {
     assert!(outcome.try_recv().unwrap().result.is_err());
 }
 
-/// Calls on several threads that wait for each other's reads, in rings of their own, beside sessions: each is right, and
-/// none waits for ever.
+/// Threads wait for each other's reads in rings and sessions: each read is right and all threads
+/// end.
 #[test]
 fn calls_that_wait_for_each_others_reads_all_end() {
     let scratch = Scratch::new("joins");
@@ -653,7 +654,7 @@ fn calls_that_wait_for_each_others_reads_all_end() {
                         } else {
                             Box::new(reads.inline())
                         };
-                        // Half of the threads come from the other end.
+                        // Half of the threads start from the other end.
                         let mut blocks: Vec<usize> = (0..12).collect();
                         if thread % 2 == 0 {
                             blocks.reverse();

@@ -4,7 +4,7 @@ use koeldb_base::{KeyOrder, ValueType};
 use super::*;
 use crate::version::Level;
 
-/// A file of so many MiB of all keys; the larger its number, the newer.
+/// A file of `mib` MiB over all keys; larger numbers are newer.
 fn file(number: u64, mib: u64) -> Arc<FileMeta> {
     let key = |name: &str| encode(name.as_bytes(), number, ValueType::Value);
     let mut file = FileMeta::new(number, mib << 20, key("a"), key("z"));
@@ -39,7 +39,9 @@ fn level_0_goes_into_the_base_level_where_it_can() {
     assert!(numbers(&plan).contains(&last.number));
 }
 
-/// A tree of `idle` files of level 0 that are newer than others, which are compacted into the last level.
+/// A tree whose level 0 has `idle` files and, older than these, `others` files.
+///
+/// The latter are being compacted into the last level.
 fn waiting(idle: u64, others: u64) -> (Version, Vec<Arc<FileMeta>>) {
     let files: Vec<_> = (11..11 + idle + others)
         .rev()
@@ -80,7 +82,7 @@ fn no_file_of_level_0_overtakes_another() {
     };
     let (version, files) = waiting(9, 2);
     assert_eq!(pick(&version, &settings).unwrap().inputs[0].files.len(), 9);
-    // Those behind a file that is being compacted stay where they are.
+    // Files after one that is being compacted stay unchanged.
     mark(&files[5]);
     let plan = pick(&version, &settings).unwrap();
     assert_eq!(numbers(&plan), [21, 20, 19, 18, 17]);
@@ -93,7 +95,7 @@ fn merges_within_level_0_do_not_follow_one_another_for_ever() {
     let settings = PickSettings::default();
     let files: Vec<_> = (11..=26).rev().map(|number| file(number, 64)).collect();
     let (version, last) = tree(&files);
-    // One is under way, over older files, and the oldest waits for it.
+    // One merge is running, over older files, and the oldest waits for it.
     files[8..15].iter().for_each(mark);
     assert!(pick(&version, &settings).is_none());
     mark(&last);
@@ -132,7 +134,7 @@ fn level_0_due_by_its_bytes_leaves_a_larger_base_level_its_turn() {
         assert!(scores_now[0] >= 1.0, "{scores_now:?}");
         assert!(scores_now[4] > scores_now[0], "{scores_now:?}");
         assert_eq!(pick(&version, &settings).unwrap().inputs[0].level, 4);
-        // It is due still when the base level has its turn.
+        // It is still due when the base level is picked.
         mark(&base);
         assert!(scores(&version, &settings, &targets)[0] >= 1.0);
     }

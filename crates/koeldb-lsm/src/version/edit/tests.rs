@@ -21,7 +21,7 @@ fn error_of(bytes: &[u8]) -> String {
     VersionEdit::decode(bytes).unwrap_err().to_string()
 }
 
-/// A file of level 0 with every field that is written.
+/// A file of level 0 with every written field set.
 fn full_file() -> FileMeta {
     let mut file = FileMeta::new(
         11,
@@ -180,6 +180,25 @@ fn the_future_is_skipped_where_it_may_be() {
 }
 
 #[test]
+fn bounds_may_be_the_place_in_front_of_a_version() {
+    // `kTypeMaxValid`: RocksDB cut a range tombstone between two versions of a key.
+    let cut = |key: &[u8], seqno: u64| [key, &(seqno << 8 | 0x1a).to_le_bytes()].concat();
+    let mut file = FileMeta::new(7, 100, cut(b"k50", 9), cut(b"k90", 3));
+    (file.smallest_seqno, file.largest_seqno) = (1, 9);
+    file.epoch = 1;
+    let edit = VersionEdit {
+        compact_cursors: vec![(1, cut(b"k60", 4))],
+        added_files: vec![(1, Arc::new(file))],
+        ..VersionEdit::default()
+    };
+    let bytes = edit.to_vec();
+    let decoded = VersionEdit::decode(&bytes).unwrap();
+    assert_eq!(decoded.added_files[0].1.smallest, cut(b"k50", 9));
+    assert_eq!(decoded.added_files[0].1.largest, cut(b"k90", 3));
+    assert_eq!(decoded.to_vec(), bytes);
+}
+
+#[test]
 fn numbers_out_of_range_are_corruption() {
     for (bytes, message) in [
         ("06 8002 04", "level 256"),
@@ -221,7 +240,7 @@ fn a_log_number_beside_a_file_is_bounded_too() {
     edit.min_log_number_to_keep = Some(FILE_NUMBER_MAX);
     let bytes = edit.to_vec();
     assert!(VersionEdit::decode(&bytes).is_ok());
-    // The last of its two places is the fixed64 beside the file.
+    // The last of its two occurrences is the fixed64 beside the file.
     let number = FILE_NUMBER_MAX.to_le_bytes();
     let at = bytes
         .windows(8)

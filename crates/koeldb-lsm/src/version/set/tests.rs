@@ -49,7 +49,7 @@ fn table(set: &VersionSet, family: u32, key: &str) -> Arc<FileMeta> {
     Arc::new(file)
 }
 
-/// An edit that adds a table on level 0, as a flush does.
+/// An edit that adds a table on level 0, like a flush.
 fn flush(set: &VersionSet, family: u32, key: &str) -> VersionEdit {
     VersionEdit {
         added_files: vec![(0, table(set, family, key))],
@@ -58,7 +58,7 @@ fn flush(set: &VersionSet, family: u32, key: &str) -> VersionEdit {
     }
 }
 
-/// Everything a set holds that must survive, as text.
+/// All state of a set that must survive, as text.
 fn state(set: &VersionSet) -> String {
     let mut text = format!(
         "id {:?}, max family {}\n",
@@ -205,6 +205,131 @@ fn families_must_be_the_ones_that_exist() {
     assert_eq!(error.kind(), ErrorKind::NotSupported);
 }
 
+/// A table whose bounds are ordered only in bytewise order.
+fn ascending_table(set: &VersionSet) -> Arc<FileMeta> {
+    let bound = |key: &[u8]| encode(key, 1, ValueType::Value);
+    let number = set.file_numbers().next();
+    let file = FileMeta::new(number, 1000, bound(b"a"), bound(b"z"));
+    Arc::new(file.with_epoch(number))
+}
+
+fn reversed(name: &str) -> FamilyDescriptor {
+    FamilyDescriptor {
+        order: KeyOrder::ReverseBytewise,
+        ..FamilyDescriptor::new(name)
+    }
+}
+
+#[test]
+fn a_name_used_again_with_another_comparator_begins_a_manifest_that_rocksdb_reads() {
+    let fs = created();
+    let mut set = recover(fs.clone(), &["default"]).unwrap();
+    let first = set.add_family(&FamilyDescriptor::new("a"), 3).unwrap();
+    set.drop_family(first).unwrap();
+    let number = set.manifest_number();
+    let second = set.add_family(&FamilyDescriptor::new("a"), 3).unwrap();
+    set.drop_family(second).unwrap();
+    assert_eq!(set.manifest_number(), number, "the same comparator");
+    set.add_family(&reversed("a"), 3).unwrap();
+    let mut reader = ManifestReader::open(&*fs, directory(), set.manifest_number()).unwrap();
+    let mut comparators = Vec::new();
+    while let Some(edits) = reader.next_edits().unwrap() {
+        let recorded = edits.into_iter().filter(|edit| edit.family > 0);
+        comparators.extend(recorded.filter_map(|edit| edit.comparator));
+    }
+    assert_eq!(comparators, [KeyOrder::ReverseBytewise.name()]);
+    let families = [FamilyDescriptor::new("default"), reversed("a")];
+    VersionSet::recover(fs, directory(), &families, VersionSetOptions::default()).unwrap();
+}
+
+#[test]
+fn comparators_are_compared_for_the_families_that_survive() {
+    let fs = created();
+    let set = recover(fs.clone(), &["default"]).unwrap();
+    let add = |id, order: KeyOrder| VersionEdit {
+        family_change: Some(FamilyChange::Add("a".to_owned())),
+        comparator: Some(order.name().to_owned()),
+        ..VersionEdit::of(id)
+    };
+    let edits = [
+        add(1, KeyOrder::Bytewise),
+        VersionEdit {
+            added_files: vec![(0, ascending_table(&set))],
+            ..VersionEdit::of(1)
+        },
+        VersionEdit {
+            family_change: Some(FamilyChange::Drop),
+            ..VersionEdit::of(1)
+        },
+        add(2, KeyOrder::ReverseBytewise),
+        VersionEdit {
+            log_number: Some(0),
+            next_file_number: Some(30),
+            last_seqno: Some(0),
+            ..VersionEdit::default()
+        },
+    ];
+    let number = set.file_numbers().next();
+    let snapshot = ManifestSnapshot::default();
+    manifest::write(&*fs, directory(), number, &snapshot, &edits).unwrap();
+    write_current(&*fs, directory(), number).unwrap();
+    let families = [FamilyDescriptor::new("default"), reversed("a")];
+    let options = VersionSetOptions::default();
+    let (set, _) = VersionSet::recover(fs.clone(), directory(), &families, options).unwrap();
+    assert_eq!(set.family_named("a").unwrap().id(), 2);
+    let error = recover(fs, &["default", "a"]).unwrap_err();
+    assert!(error.message().contains("does not match"), "{error}");
+}
+
+#[test]
+fn blob_files_are_refused_by_name_unless_read_only() {
+    let open = |fs: &Arc<MemoryFileSystem>, read_only| {
+        let options = VersionSetOptions {
+            read_only,
+            ..VersionSetOptions::default()
+        };
+        let families = descriptors(&["default", "large"]);
+        VersionSet::recover(fs.clone(), directory(), &families, options).map(|(set, _)| set)
+    };
+    let fs = created();
+    let mut set = recover(fs.clone(), &["default"]).unwrap();
+    let large = set.add_family(&FamilyDescriptor::new("large"), 3).unwrap();
+    let stray = directory().join("000077.blob");
+    let unlisted = fs.create(&stray, &koeldb_fs::WriteOptions::default());
+    unlisted.unwrap().close().unwrap();
+    let error = open(&fs, false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    assert!(error.to_string().contains("000077.blob"), "{error}");
+    open(&fs, true).unwrap();
+    fs.remove_file(&stray).unwrap();
+    open(&fs, false).unwrap();
+
+    // A table that refers to a blob file, wherever that is.
+    let mut file = table(&set, large, "a").with_epoch(1);
+    file.oldest_blob_file = 12;
+    let blob_file = crate::version::BlobFile {
+        number: 12,
+        count: 5,
+        bytes: 500,
+        checksum_name: Vec::new(),
+        checksum: Vec::new(),
+        garbage_count: 0,
+        garbage_bytes: 0,
+    };
+    let edit = VersionEdit {
+        added_blob_files: vec![blob_file],
+        added_files: vec![(0, Arc::new(file))],
+        ..VersionEdit::of(large)
+    };
+    set.log_and_apply(vec![edit]).unwrap();
+    let error = open(&fs, false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    for word in ["'large'", "000012.blob", "read-only"] {
+        assert!(error.message().contains(word), "{error}");
+    }
+    open(&fs, true).unwrap();
+}
+
 #[test]
 fn a_bad_edit_changes_nothing() {
     let fs = created();
@@ -238,8 +363,9 @@ fn logs_are_needed_until_every_family_is_past_them() {
     assert_eq!(set.min_log_number_to_keep(), 4);
     set.log_and_apply(vec![past(alpha, 10)]).unwrap();
     assert_eq!(set.min_log_number_to_keep(), 10);
-    set.advance_log_number(alpha, 15);
+    set.note_needed_from(alpha, 15);
     assert_eq!(set.min_log_number_to_keep(), 10);
+    assert_eq!(set.family(alpha).unwrap().log_number(), 10);
     set.log_and_apply(vec![past(0, 21)]).unwrap();
     assert_eq!(set.min_log_number_to_keep(), 15);
     set.drop_family(alpha).unwrap();
@@ -280,6 +406,52 @@ fn tracked_logs_come_and_go() {
     assert_eq!(set.tracked_wals(), &BTreeMap::from([(6, Some(10))]));
     let set = recover(fs, &["default"]).unwrap();
     assert_eq!(set.tracked_wals(), &BTreeMap::from([(6, Some(10))]));
+}
+
+/// RocksDB takes an edit that deletes logs for that alone.
+#[test]
+fn the_deletion_of_tracked_logs_is_an_edit_of_its_own() {
+    let fs = created();
+    let mut set = recover(fs.clone(), &["default"]).unwrap();
+    let alpha = set.add_family(&FamilyDescriptor::new("alpha"), 4).unwrap();
+    let past = |family, log_number| VersionEdit {
+        log_number: Some(log_number),
+        ..flush(&set, family, "a")
+    };
+    let track = |number| VersionEdit {
+        wal_additions: vec![WalAddition {
+            number,
+            synced_bytes: None,
+        }],
+        ..VersionEdit::default()
+    };
+    let edits = [
+        vec![track(5)],
+        vec![past(0, 8), past(alpha, 8)],
+        vec![track(9)],
+        vec![past(alpha, 11)],
+        vec![past(0, 10)],
+    ];
+    for edits in edits {
+        set.log_and_apply(edits).unwrap();
+    }
+    set.drop_family(alpha).unwrap();
+    assert!(set.tracked_wals().is_empty());
+    let mut reader = ManifestReader::open(&*fs, directory(), set.manifest_number()).unwrap();
+    let mut deletions = Vec::new();
+    while let Some(edits) = reader.next_edits().unwrap() {
+        for edit in edits {
+            if let Some(below) = edit.wal_deletion {
+                let alone = VersionEdit {
+                    wal_deletion: Some(below),
+                    ..VersionEdit::default()
+                };
+                assert_eq!(format!("{edit:?}"), format!("{alone:?}"));
+                deletions.push(below);
+            }
+        }
+    }
+    assert_eq!(deletions, [8, 10]);
 }
 
 #[test]
@@ -416,15 +588,16 @@ fn states() -> Vec<String> {
     states
 }
 
-/// Opens whatever families there are.
+/// Opens all existing families.
 fn recover_all(fs: Arc<dyn FileSystem>) -> Result<VersionSet> {
     let names = VersionSet::list_families(&*fs, directory())?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     recover(fs, &names)
 }
 
-/// The number of files and families, which grows with every step but the drop: what two runs have in common
-/// whose file numbers differ.
+/// The number of files and families: the common part of runs with different file numbers.
+///
+/// It grows with every step except the drop.
 fn outline(state: &str) -> String {
     let word = |word: &str| word.split(':').next().unwrap_or_default().to_owned();
     let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
@@ -503,13 +676,13 @@ fn after_a_failure_at_any_operation_the_next_edit_succeeds() {
                 let uncertain = set.live_files();
                 assert!(uncertain.tables.is_superset(&live.tables));
 
-                // Whatever a crash leaves here, its files are still live.
+                // The files of every possible crash image are still live.
                 let image = Arc::new(memory.crash_image(SurvivalPolicy::Generous, 0));
                 let mut found = recover_all(image).unwrap();
                 assert!(uncertain.tables.is_superset(&found.live_files().tables));
                 assert!(found.manifest_number() >= set.oldest_manifest());
 
-                // A family may be on disk that the set does not know; the retry takes another id.
+                // A family unknown to the set may be on disk; the retry takes another id.
                 assert!(
                     step(&mut set, index),
                     "{action:?} {nth}: the retry of {index}"
@@ -576,24 +749,67 @@ fn a_cut_manifest_is_a_state_from_before_whole_groups_only() {
     assert!(seen.len() > 5);
 }
 
+/// Flips every bit of the last `count` bytes of a MANIFEST: each must be an error.
+fn assert_every_flip_is_found(bytes: &[u8], count: usize, what: &str) {
+    let path = file_name::manifest(directory(), 3);
+    let families = stored_families(&*with_manifest(&path, 3, bytes), directory());
+    let open = |bytes: &[u8]| {
+        let options = VersionSetOptions::default();
+        VersionSet::recover(
+            with_manifest(&path, 3, bytes),
+            directory(),
+            &families,
+            options,
+        )
+    };
+    open(bytes).unwrap();
+    let end = 8 * bytes.len();
+    for bit in end.saturating_sub(8 * count)..end {
+        let mut damaged = bytes.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let error = open(&damaged).map(|(set, _)| state(&set)).unwrap_err();
+        assert!(error.is_corruption(), "{what}, bit {bit}: {error}");
+        assert!(error.file().is_some(), "{what}, bit {bit}: {error}");
+    }
+}
+
 #[test]
-fn a_flipped_bit_is_an_error_or_loses_the_end() {
-    let (_, path, bytes) = sample();
-    let path = path.with_file_name("MANIFEST-000003");
-    let known: Vec<String> = states().iter().map(|state| outline(state)).collect();
-    for at in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 1 << (at % 8);
-        match recover_all(with_manifest(&path, 3, &damaged)) {
-            Ok(set) => {
-                let found = outline(&state(&set));
-                assert!(known.contains(&found), "byte {at}: {found}");
-            }
-            Err(error) => {
-                assert!(error.is_corruption(), "byte {at}: {error}");
-                assert!(error.file().is_some(), "byte {at}: {error}");
-            }
-        }
+fn a_flipped_bit_is_an_error_wherever_it_is() {
+    let (_, _, bytes) = sample();
+    assert_every_flip_is_found(&bytes, 400, "several records");
+    // The last records, an atomic group, at other positions in their sectors.
+    for length in (1..512).step_by(73) {
+        let fs = created();
+        let mut set = recover(fs.clone(), &["default"]).unwrap();
+        let alpha = set.add_family(&FamilyDescriptor::new("alpha"), 3).unwrap();
+        let first = flush(&set, 0, &"k".repeat(length));
+        set.log_and_apply(vec![first]).unwrap();
+        let group = vec![flush(&set, 0, "a"), flush(&set, alpha, "b")];
+        set.log_and_apply(group).unwrap();
+        let path = file_name::manifest(directory(), set.manifest_number());
+        let bytes = fs.read_all(&path, 1 << 20, Purpose::Other).unwrap();
+        assert_every_flip_is_found(&bytes, 100, &format!("a key of {length} bytes"));
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_rocksdbs_manifests_is_an_error() {
+    let golden = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden"));
+    let posix = PosixFileSystem::new();
+    for name in [
+        "block-v6",
+        "column-families",
+        "deletes-ranges-single",
+        "leveled-many-files",
+        "universal",
+        "wal-only",
+        "wal-recycled",
+    ] {
+        let source = golden.join(name);
+        let number = read_current(&posix, &source).unwrap();
+        let path = file_name::manifest(&source, number);
+        let bytes = posix.read_all(&path, 1 << 20, Purpose::Other).unwrap();
+        assert_every_flip_is_found(&bytes, 200, name);
     }
 }
 
@@ -752,7 +968,7 @@ fn rocksdbs_tool_reads_what_is_written() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// The families of a database of RocksDB's, with the comparators that its MANIFEST records.
+/// The families of a RocksDB database, with the comparators that its MANIFEST records.
 fn stored_families(fs: &dyn FileSystem, directory: &Path) -> Vec<FamilyDescriptor> {
     let mut families = BTreeMap::from([(0, FamilyDescriptor::new("default"))]);
     let number = read_current(fs, directory).unwrap();

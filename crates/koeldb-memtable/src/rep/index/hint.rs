@@ -1,11 +1,11 @@
-//! Hints: eight bytes of a key as a number, to be compared in its place.
+//! Hints: eight bytes of a key as a number, compared in place of the key.
 
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
 const BASE_BYTES_MAX: usize = 64;
 
-/// The bytes in front of those that hints are made of.
+/// The prefix that hints skip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::rep) struct Base {
     len: usize,
@@ -18,12 +18,14 @@ impl Base {
         bytes: [0; BASE_BYTES_MAX],
     };
 
-    /// The base for keys between `first` and `last`: what they share, but for two bytes, so that keys numbered in
-    /// sequence keep their base as they rise.
+    /// The base for keys between `first` and `last`: their common prefix without its last two
+    /// bytes.
+    ///
+    /// Keys numbered in sequence thus keep their base as they rise.
     pub(in crate::rep) fn between(order: &KeyOrder, first: &[u8], last: &[u8]) -> Self {
         let mut base = Self::EMPTY;
         let bytewise = matches!(order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise);
-        // One key alone says nothing about others.
+        // A single key says nothing about others.
         if bytewise && first != last {
             let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
             base.len = shared.saturating_sub(2).min(BASE_BYTES_MAX);
@@ -32,7 +34,7 @@ impl Base {
         base
     }
 
-    /// A number that never falls when keys rise; equal numbers say nothing.
+    /// The hint of a key: a monotonic number; equal numbers are inconclusive.
     #[inline]
     pub(in crate::rep) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
         match order {

@@ -1,4 +1,4 @@
-//! Fetching what a scan will come to.
+//! Prefetching for scans of the sorted list.
 #![expect(
     unsafe_code,
     reason = "a cursor keeps its page by address, beside the list that owns it"
@@ -11,24 +11,24 @@ use super::Guess;
 use super::page::{LINE, Page};
 use crate::rep::prefetch;
 
-/// Runs ahead of a scan and asks for the nodes it will come to.
+/// Runs ahead of a scan in the index and prefetches its next nodes.
 #[derive(Clone, Copy)]
 pub(in crate::rep) struct Lookahead {
     page: *const Page,
     index: usize,
 }
 
-/// So many nodes a scan's memory is asked for in advance.
+/// The number of nodes prefetched in advance.
 const AHEAD: usize = 6;
 
 impl Lookahead {
-    /// Nothing is asked for.
+    /// No lookahead.
     pub(in crate::rep) const NONE: Lookahead = Lookahead {
         page: ptr::null(),
         index: 0,
     };
 
-    /// For a scan from the target of `guess` on.
+    /// Starts a lookahead for a scan from the target of `guess`.
     pub(in crate::rep) fn new(guess: Option<Guess<'_>>) -> Self {
         let Some(Guess { page, position, .. }) = guess else {
             return Self::NONE;
@@ -44,7 +44,7 @@ impl Lookahead {
         ahead
     }
 
-    /// Called for each step of the scan.
+    /// Advances the lookahead; called for each step of the scan.
     ///
     /// # Safety
     /// The list that the guess came from must still live.

@@ -1,4 +1,4 @@
-//! A page of the index: slots in order, with what it takes to search, fill and lock them.
+//! A page of the index: ordered slots, with operations to search, fill and lock them.
 //!
 //! The invariants are the index's (I1 to I5).
 #![expect(unsafe_code, reason = "slots lead to nodes by address")]
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::rep::prefetch;
 use crate::rep::skiplist::{Node, NodeRef};
 
-/// A page is then eight cache lines, which are fetched together.
+/// The number of slots, which makes a page eight cache lines, fetched together.
 pub(super) const SLOTS: usize = 29;
 pub(super) const LINE: usize = 64;
 
@@ -79,14 +79,14 @@ impl Page {
         unsafe { NodeRef::new(node) }
     }
 
-    /// The low node.
+    /// The low node, which bounds the page's keys from below.
     #[inline]
     pub(super) fn low(&self) -> NodeRef<'_> {
-        // SAFETY: the low node was put in the page before it was published (I1).
+        // SAFETY: the low node was stored in the page before it was published (I1).
         unsafe { NodeRef::new(self.low) }.expect("every page has a low node")
     }
 
-    /// Asks for all lines of a page.
+    /// Prefetches all cache lines of a page.
     #[inline]
     pub(super) fn prefetch(page: *const Page) {
         for line in 0..size_of::<Page>() / LINE {
@@ -94,8 +94,10 @@ impl Page {
         }
     }
 
-    /// The number of slots before the first whose hint is at or above `hint`, or with `through` above it. The first
-    /// slot of an inner page counts always: it stands for everything before the second.
+    /// Counts the slots before the first one with a hint at or above `hint`; above it, if
+    /// `through`.
+    ///
+    /// The first slot of an inner page always counts: it covers everything before the second.
     #[inline]
     pub(super) fn hints_below(&self, count: usize, hint: u64, through: bool) -> usize {
         let below = |index: usize| {
@@ -106,7 +108,7 @@ impl Page {
         let mut left = count - first;
         while left > 1 {
             let half = left / 2;
-            // Without a branch: which way it goes nobody can predict.
+            // Branch-free, because the outcome is unpredictable.
             first += usize::from(below(first + half - 1)) * half;
             left -= half;
         }

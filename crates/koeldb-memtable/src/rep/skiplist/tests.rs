@@ -1,11 +1,11 @@
-//! How near the index leads.
+//! Tests of the accuracy of the index.
 
 use super::*;
 use koeldb_base::ValueType;
 use koeldb_base::comparator::{BytewiseComparator, Comparator};
 use std::thread;
 
-/// Bytewise, but the list does not know.
+/// A bytewise order that the list cannot recognise as such.
 struct Disguised;
 
 impl Comparator for Disguised {
@@ -23,7 +23,7 @@ fn shuffled(number: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// The steps a search walks from where the index sends it, per node.
+/// The mean number of steps that a search walks from the index's guess.
 fn steps_per_search(list: &SkipList) -> f64 {
     let (mut steps, mut searches) = (0_u32, 0_u32);
     let mut before = list.head();
@@ -46,7 +46,7 @@ fn insert(list: &SkipList, key: &[u8], seqno: u64) {
     list.insert(&parts).unwrap();
 }
 
-/// Under Miri enough to split leaves and to build the tree again above them.
+/// Under Miri enough to split leaves and to rebuild the tree above them.
 fn count() -> u64 {
     if cfg!(miri) { 40 } else { 15_000 }
 }
@@ -86,7 +86,7 @@ fn the_index_leads_next_to_every_target() {
         KeyOrder::Uint64,
         KeyOrder::new(Disguised),
     ];
-    // Miri sees hints that are spread, and hints that are all the same.
+    // Under Miri only distinct hints and equal hints.
     for order in orders.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
         for (name, key) in keys.into_iter().step_by(if cfg!(miri) { 7 } else { 1 }) {
             let list = SkipList::new(order.clone(), SharedArena::of_blocks(1 << 20), 0);
@@ -107,7 +107,7 @@ fn nodes_left_out_of_the_index_are_put_in_by_who_walks_past_them() {
     let tree = list.index.tree().unwrap();
     let locked = tree.first();
     assert!(locked.try_lock_page());
-    // Several times as many as a walk passes before it puts one in.
+    // Several times as many as a walk passes before it adds one.
     let left_out: u32 = if cfg!(miri) { 40 } else { 1000 };
     for number in 0..left_out {
         insert(&list, format!("k{number:08}").as_bytes(), number.into());

@@ -1,15 +1,18 @@
-//! A cursor over the runs of a moment and the tail behind them.
+//! A merging cursor over a snapshot of the runs and the unsorted tail.
 //!
-//! Each source, a run or the tail, has a position between two of its items. All positions lie on the same side of the
-//! cursor's entry: before it when the cursor goes forward, so that the entry is the smallest behind a position, and
-//! behind it when it goes backward. To turn around, the positions stay where they are.
+//! Each source, a run or the tail, has a position between two of its items. All positions are on
+//! the same side of the cursor's entry: before it when the cursor goes forward, so that the entry
+//! is the smallest after a position, and after it when it goes backward. Changing direction leaves
+//! the positions where they are.
 //!
-//! There are few sources and most entries are in one of them, so there is no heap and no tree: a step looks whether the
-//! source stays ahead of the *rival*, the best of the others, and goes through all of them only if it does not.
+//! There are few sources and most entries are in one of them, so there is no heap and no tree: a
+//! step checks whether the source stays ahead of the *rival*, the best of the others, and visits
+//! all sources only if it does not.
 //!
-//! Most scans are short, and most of the tail is none of theirs. A cursor that goes forward therefore takes of the tail
-//! what is in a *window*, from its position to where the longest run is some entries on, and sorts that alone. Each window
-//! is longer than the one before, and who turns around has everything in one.
+//! Most scans are short, and most of the tail is outside their range. A forward cursor therefore
+//! sorts only the items of the tail in a *window*, from its position to some entries ahead in the
+//! longest run. Each window is longer than the one before; a change of direction puts the whole
+//! tail in one window.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -23,8 +26,9 @@ use super::runs::{ItemOrder, RunSet, Target};
 use crate::arena::SHARDS;
 use crate::rep::entry::Entry;
 
-/// A tail of no more entries is left as it is: each cursor goes through it for itself. The small tables of models and of Miri
-/// are to have runs, too.
+/// The longest tail that stays unsorted: each cursor sorts it for itself.
+///
+/// The small tables of models and of Miri need runs too.
 pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) {
     0
 } else if cfg!(miri) {
@@ -32,20 +36,21 @@ pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) {
 } else {
     128
 };
-/// So many entries' memory is asked for in advance.
+/// The number of entries prefetched in advance.
 const AHEAD: usize = 12;
-/// So many bytes of a value are asked for in advance by who writes the table out. Left to itself, the processor first sees
-/// some lines come.
+/// Bytes of a value prefetched by a full scan of a finished table, as in a flush.
+///
+/// The hardware prefetcher detects a stream only after some lines.
 const WHOLE_VALUE: usize = 4096;
-/// And of so many values.
+/// The number of such values prefetched.
 const WHOLE_VALUES_AHEAD: usize = 6;
-/// So many by who reads values: the processor sees the rest of a longer one come.
+/// Bytes of a value prefetched by a reader of values: the hardware prefetcher fetches the rest.
 const VALUE_HEAD: usize = 512;
-/// And of so many values.
+/// The number of such values prefetched.
 const VALUES_AHEAD: usize = 3;
 /// The entries of the longest run in the first window: more than a short scan reads.
 const WINDOW: usize = 16;
-/// So many times as long as a window is the next.
+/// The growth factor of windows.
 const WINDOW_GROWTH: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,18 +59,18 @@ enum Direction {
     Backward,
 }
 
-/// What is read of entries, and so asked for in advance.
+/// The parts of entries that are read, and so prefetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Keys,
-    /// Values that lie behind their keys, of about so many bytes.
+    /// Values stored after their keys, of approximately this size in bytes.
     Near(usize),
-    /// Values that lie apart.
+    /// Values stored apart.
     Far,
 }
 
 impl Reads {
-    /// The bytes to ask for behind a key.
+    /// The bytes to prefetch after a key.
     #[inline]
     fn near_bytes(self) -> usize {
         match self {
@@ -79,16 +84,16 @@ impl Reads {
 #[derive(Clone, Copy)]
 struct Source {
     position: usize,
-    /// The item that comes next in the direction of the cursor.
+    /// The next item in the direction of the cursor.
     head: Option<Item>,
 }
 
-/// A position in the entries that were there when the cursor was made, or refreshed.
+/// A position in the entries that were present when the cursor was created or refreshed.
 pub(crate) struct SortedHashCursor {
     table: Arc<SortedHash>,
     set: Arc<RunSet>,
     appended: [u64; SHARDS],
-    /// Whether the tail is short: the first search sees to it.
+    /// Whether the tail is short; the first search ensures it.
     is_ready: bool,
     /// The items of the tail in the window, sorted.
     tail: Vec<Item>,
@@ -96,15 +101,15 @@ pub(crate) struct SortedHashCursor {
     until: u64,
     /// The entries of the longest run in the window.
     window: usize,
-    /// The runs of the set and the tail, in this order.
+    /// The runs of the set, then the tail.
     sources: Vec<Source>,
     direction: Direction,
-    /// Whether it began at the first entry of a finished table, as who writes it out does.
+    /// Whether it began at the first entry of a finished table, as a flush does.
     takes_all: bool,
     reads: Cell<Reads>,
-    /// The source of the entry.
+    /// The source of the current entry.
     winner: usize,
-    /// The best of the other sources.
+    /// The best item of the other sources.
     rival: Option<Item>,
     current: Option<Item>,
 }
@@ -148,7 +153,7 @@ impl SortedHashCursor {
         self.current.map(|item| item.node.entry(self.table.arena()))
     }
 
-    /// Has a long tail sorted.
+    /// Sorts a long tail into runs.
     #[inline]
     fn get_ready(&mut self) {
         if self.is_ready {
@@ -165,7 +170,7 @@ impl SortedHashCursor {
         self.table.item_order()
     }
 
-    /// Which of the sources is the tail.
+    /// The source index of the tail.
     #[inline]
     fn tail_index(&self) -> usize {
         self.set.runs.len()
@@ -189,7 +194,7 @@ impl SortedHashCursor {
         self.order().compare(a, b) == ahead
     }
 
-    /// Puts a source at a position.
+    /// Sets the position of a source.
     #[inline]
     fn place(&mut self, source: usize, position: usize) {
         let next = match self.direction {
@@ -200,7 +205,7 @@ impl SortedHashCursor {
         self.sources[source] = Source { position, head };
     }
 
-    /// Goes in a direction, from where the sources are; their heads are others.
+    /// Sets the direction without moving the positions, and updates the heads.
     fn turn(&mut self, direction: Direction) {
         self.direction = direction;
         for source in 0..self.sources.len() {
@@ -208,7 +213,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Puts all sources at their beginnings, with nothing of the tail.
+    /// Moves all sources to their beginnings, with an empty tail.
     fn begin(&mut self) {
         self.get_ready();
         self.takes_all = false;
@@ -222,12 +227,12 @@ impl SortedHashCursor {
         self.sources.resize(self.tail_index() + 1, source);
     }
 
-    /// Puts the runs at the first items at or behind a target, with nothing of the tail.
+    /// Moves the runs to the first items at or after a target, with an empty tail.
     fn search(&mut self, target: Target<'_>) {
         self.begin();
         self.set.prefetch_tail(&self.appended);
         let order = self.table.item_order();
-        // All runs at once wait for the memory they are searched in.
+        // Interleaved, so that the cache misses of all runs overlap.
         for (run, source) in self.set.runs.iter().zip(&mut self.sources) {
             source.position = run.part(target);
         }
@@ -243,8 +248,8 @@ impl SortedHashCursor {
         }
     }
 
-    /// Takes what is in a window, sorted, from the tail: from the prefix `from` on, as far as the longest run has
-    /// `entries`.
+    /// Sorts the tail's items in a window: from the prefix `from` over `entries` of the longest
+    /// run.
     fn open_window(&mut self, from: u64, entries: usize) {
         self.until = u64::MAX;
         self.window = entries;
@@ -266,7 +271,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Takes all of the tail, and puts it behind the items that are before what is sought.
+    /// Sorts the whole tail and positions it after the items for which `is_before` holds.
     fn open_whole(&mut self, is_before: impl Fn(ItemOrder<'_>, Item) -> bool) {
         self.open_window(0, usize::MAX);
         let order = self.order();
@@ -274,7 +279,7 @@ impl SortedHashCursor {
         self.place(self.tail_index(), position);
     }
 
-    /// Finds the source that is ahead of all others, and its rival; opens windows until there is one.
+    /// Finds the leading source and its rival, opening windows until there is one.
     fn choose(&mut self) {
         loop {
             let (mut best, mut rival) = (None, None);
@@ -360,7 +365,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Is told that the value of the entry is read: those of the next ones are, too.
+    /// Hints that the values of entries are read: prefetches those of the next ones.
     #[inline]
     pub(crate) fn expect_values(&self) {
         if self.reads.get() == Reads::Keys {
@@ -375,7 +380,7 @@ impl SortedHashCursor {
         };
         let bytes = entry.value().len();
         if bytes == 0 {
-            // It tells nothing of others.
+            // An empty value says nothing about others.
             return;
         }
         let is_far = self.table.arena().is_far(bytes);
@@ -393,7 +398,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Asks for the values that a scan forward will come to first.
+    /// Prefetches the values of the first entries of a forward scan.
     #[inline(never)]
     fn prefetch_values(&self) {
         let from = self.sources[self.winner].position;
@@ -403,7 +408,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Asks for the value of an entry some steps ahead, that was asked for before.
+    /// Prefetches the value of an entry some steps ahead, which was prefetched before.
     #[inline]
     fn prefetch_value(&self, steps: usize, bytes: usize) {
         let soon = self.sources[self.winner].position + steps;
@@ -412,7 +417,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Asks for the entries that a scan forward will come to first.
+    /// Prefetches the first entries of a forward scan.
     fn prefetch_first(&self) {
         let behind = |source: usize| {
             self.items(source)
@@ -453,12 +458,12 @@ impl SortedHashCursor {
             // The positions are before the entry.
             self.open_whole(|order, item| order.compare(item, current).is_lt());
         }
-        // The positions are between the entry and what is wanted now.
+        // The positions are between the entry and the wanted one.
         self.turn(direction);
         self.choose();
     }
 
-    /// Leaves the entry behind, in the direction of the cursor.
+    /// Moves past the entry, in the direction of the cursor.
     #[inline]
     fn step_over(&mut self) {
         let winner = self.winner;
@@ -489,7 +494,7 @@ impl SortedHashCursor {
 }
 
 impl SortedHash {
-    /// Where to search for an internal key.
+    /// The search target for an internal key.
     #[inline]
     pub(super) fn target<'k>(&self, internal_key: &'k [u8]) -> Target<'k> {
         Target {

@@ -1,12 +1,14 @@
-//! What was inserted, in the order of arrival: the write list.
+//! The write list: entries in order of arrival.
 //!
-//! Each shard of the arena has a log of its own, so that no two threads append to one at once. A log is a chain of
-//! *segments*. A segment that is full is cut: it goes to be sorted, and a new one follows it.
+//! Each shard of the arena has its own log, so that no two threads append to one concurrently. A
+//! log is a chain of *segments*. A full segment is closed: it is sorted, and a new one follows it.
 //!
 //! # Invariants
-//! - **L1** The holder of the shard's lease appends. It fills a slot, links a new segment if the last was full, and then
-//!   publishes the number of slots with release; who reads the number with acquire finds the slots below it filled.
-//! - **L2** Slots do not move and are filled once. A segment lives as long as somebody holds it or one before it.
+//! - **L1** The holder of the shard's lease appends. It fills a slot, links a new segment if the
+//!   last was full, and then publishes the number of slots with release; a reader that loads the
+//!   number with acquire finds the slots below it filled.
+//! - **L2** Slots do not move and are filled once. A segment lives as long as something holds it or
+//!   one before it.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
@@ -17,14 +19,14 @@ use super::node::{Node, NodePtr};
 use crate::arena::{LINE_BYTES, prefetch};
 use crate::sync::{AtomicPtr, AtomicU64};
 
-/// The slots of the first segment of a log: an idle memtable stays small.
+/// The slots of the first segment of a log: few, to keep an idle memtable small.
 const FIRST_SLOTS: usize = 32;
 /// The slots of a cache line.
 const LINE_SLOTS: usize = LINE_BYTES / size_of::<Slot>();
-/// So many of the last slots are asked for in advance.
+/// The number of last slots that are prefetched.
 const PREFETCHED: u64 = 16;
 
-/// An entry by the beginning of its key: a number that never falls when keys rise.
+/// An entry and the beginning of its key, as a monotonic number.
 #[derive(Clone, Copy)]
 pub(super) struct Item {
     pub(super) prefix: u64,
@@ -38,7 +40,7 @@ struct Slot {
 
 /// A part of a log.
 pub(super) struct Segment {
-    /// The slots of all segments before.
+    /// The number of slots in all preceding segments.
     first: u64,
     slots: Box<[Slot]>,
     next: OnceLock<Arc<Segment>>,
@@ -46,7 +48,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// A segment of `slots` slots that follows `first` others.
+    /// Creates a segment of `slots` slots after `first` others.
     pub(super) fn new(first: u64, slots: usize, gauge: &Gauge) -> Arc<Self> {
         let empty = |_| Slot {
             prefix: AtomicU64::new(0),
@@ -63,7 +65,7 @@ impl Segment {
     }
 
     fn memory_bytes(&self) -> usize {
-        // With the counters of the `Arc`.
+        // Includes the counters of the `Arc`.
         size_of_val(&*self.slots) + size_of::<Self>() + 16
     }
 
@@ -71,8 +73,9 @@ impl Segment {
         self.first + self.slots.len() as u64
     }
 
-    /// Asks for those of the last of the slots from `start` up to `end` that are in this segment: whoever appended them may
-    /// be another processor.
+    /// Prefetches the last slots between `start` and `end` that are in this segment.
+    ///
+    /// Another core may have appended them.
     #[inline]
     pub(super) fn prefetch(&self, start: u64, end: u64) {
         let end = end.min(self.end());
@@ -87,7 +90,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         self.gauge.sub(self.memory_bytes());
-        // One after the other: a chain may be long, and the stack is not.
+        // Iterative, because a chain may be longer than the stack allows.
         let mut next = self.next.take();
         while let Some(segment) = next {
             next = Arc::into_inner(segment).and_then(|mut segment| segment.next.take());
@@ -95,19 +98,21 @@ impl Drop for Segment {
     }
 }
 
-/// The end of a log, with the holder of the lease.
+/// The end of a log, owned by the holder of the lease.
 pub(super) struct LogWriter {
     segment: Arc<Segment>,
     used: usize,
 }
 
 impl LogWriter {
-    /// Appends behind `segment`, the first of a log.
+    /// Creates a writer for a log that begins with `segment`.
     pub(super) fn new(segment: Arc<Segment>) -> Self {
         LogWriter { segment, used: 0 }
     }
 
-    /// Appends an item and publishes it through `appended`. Says whether a segment of `limit` slots became full.
+    /// Appends an item and publishes it through `appended`.
+    ///
+    /// Returns whether a segment of `limit` slots became full.
     #[inline]
     pub(super) fn append(
         &mut self,
@@ -137,7 +142,7 @@ impl LogWriter {
         self.used = 0;
     }
 
-    /// Lets go of all segments; nothing will be appended any more.
+    /// Releases all segments; nothing will be appended any more.
     pub(super) fn close(&mut self, last: &Arc<Segment>) {
         self.segment = Arc::clone(last);
         self.used = 0;
@@ -147,9 +152,10 @@ impl LogWriter {
 /// All prefixes.
 pub(super) const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 
-/// Reads the slots from `start` up to `end`, which were published, from the log that `segment` begins; it has the slot
-/// `start` or one before it. Passes on those whose prefixes are in `window`. Returns the segment of the slot `end`, as far
-/// as there is one.
+/// Reads the published slots from `start` to `end` whose prefixes are in `window`.
+///
+/// The log begins with `segment`, which has the slot `start` or an earlier one. Returns the segment
+/// of the slot `end`, as far as there is one.
 #[inline]
 pub(super) fn read(
     mut segment: &Arc<Segment>,

@@ -1,9 +1,9 @@
-//! How much memory segments and runs take, wherever they are held.
+//! Memory accounting of segments and runs, including those that only cursors hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A sum of bytes that many hold together.
+/// A shared sum of bytes.
 #[derive(Clone, Default)]
 pub(super) struct Gauge(Arc<AtomicUsize>);
 

@@ -1,55 +1,74 @@
-//! Hash and runs: a hash table for look-ups, a log that is sorted when somebody asks for the order.
+//! Hash and runs: a hash table for lookups, and a log that is sorted on demand.
 //!
-//! It keeps what is good in Speedb's sorted hash memtable (`memtable/hash_spdb_rep.cc`, release 2.8), that inserts and
-//! look-ups pay nothing for the order, and little of the mechanics:
+//! It keeps the strength of Speedb's sorted hash memtable (`memtable/hash_spdb_rep.cc`, release
+//! 2.8), that inserts and lookups pay nothing for the order, and little of its mechanics:
 //!
-//! - `node`: an insert links its entry with one compare-and-swap, a look-up takes no lock and writes nothing;
-//! - `log`: the write list: each shard of the arena has its own, published by one store;
-//! - `runs`: what was sorted, in runs that all cursors share and that are merged as they become many;
-//! - `cursor`: a merge of the runs of a moment;
-//! - `memory`: what logs and runs take.
+//! - `node`: an insert links its entry with one compare-and-swap; a lookup takes no lock and writes
+//!   nothing.
+//! - `log`: the write list: each shard of the arena has its own, published by one store.
+//! - `runs`: sorted runs that all cursors share and that are merged as their number grows.
+//! - `cursor`: a merge of a snapshot of the runs.
+//! - `memory`: memory accounting of logs and runs.
 //!
-//! There is no thread: who makes a cursor sorts what was inserted since the last one did. When a vector of the log is
-//! full, and when long runs should be merged, a [`SortTask`] is offered to whoever runs background work.
+//! There is no sorting thread: creating a cursor sorts the entries inserted since the last one.
+//! When a vector of the log is full, and when long runs should be merged, a [`SortTask`] is offered
+//! to the background.
 //!
 //! # Invariants
-//! - **H1** Insert links the entry in the hash table and then appends it to a log; both are done when it returns. A
-//!   cursor loads the run set before the lengths of the logs, so it has every entry whose insert returned before.
-//! - **H2** The lock over the run set is held to clone or replace a pointer, and never while anything is sorted.
+//! - **H1** Insert links the entry in the hash table and then appends it to a log; both are done
+//!   when it returns. A cursor loads the run set before the lengths of the logs, so it has every
+//!   entry whose insert returned earlier.
+//! - **H2** The lock over the run set is held to clone or replace a pointer, and never during
+//!   sorting.
 //!
-//! # What went wrong in Speedb's four generations of it, and what shows that it does not here
+//! # Defects of Speedb's four versions, and how this design avoids them
 //!
-//! Tests carry the numbers; those named `m…` are models of all interleavings (`models`), two of them controls in which a
-//! design that failed must be seen to fail.
+//! Tests carry the numbers; those named `m…` are models of all interleavings (`models`). Two of
+//! them are controls, in which a failed design must be seen to fail.
 //!
-//! | | there | here | shown by |
-//! |---|---|---|---|
-//! | H1, H13, H26 | a seek, a drop or a flush waits for a sorting thread that may sleep | there is no thread; who needs the order makes it | `h01_h13_h26`, control `m12_h01` |
-//! | H2 | markers between vectors, freed too early | no markers; a cursor holds the runs it shows | `h02` |
-//! | H3 | an empty last vector is read | runs of nothing are not made | `h03` |
-//! | H4 | a key that collides hides another, newer versions are returned | a chain of keys, each with a chain of versions | `h04` |
-//! | H5, H12, H18 | cursors over an active table are empty or begin before it | no table and no option is without order | `h05_h12`, `a_seek_sees_every_write_acknowledged_before_it` |
-//! | H6 | the hash covers more of a key than the order compares | it covers the user key; timestamps are refused | `h06` |
-//! | H7 | a walk of as many nodes as were counted misses the last | walks end at null (N2) | `m1_h07` |
-//! | H8 | a vector is freed under who appends to it | reference counts; logs are not merged, runs are | `h08`, `m8_m11`, control `m13_h08` |
-//! | H9, H10 | a write between any two seeks makes a vector each, or moves all entries each time | runs in proportion, merged | `h09_h10` |
-//! | H11 | lists are read beside who links them | published by a store (L1, H1) | `m5_m7_h11` |
-//! | H14, H15 | sealing and inserts wait for who sorts | nobody waits (H2) | `h14_h15` |
-//! | H16, H27 | locks by bucket and counters that all writers share | one compare-and-swap, and counters by shard | `h16`, `h27` |
-//! | H17, H23 | buckets of 168 bytes that nobody counts, however small the table | eight bytes for a key, a share of the write buffer, all charged | `h17`, `h17_h23` |
-//! | H19 | what expects live cursors reads the past | `refresh`; a tailing cursor moves at each seek | `h19`, the model tests |
-//! | H20 | counts are estimated as 0 | they are counted, by shard | `h20` |
-//! | H21 | keys that compare equal hash apart | such orders are refused | `h21` |
-//! | H22 | versions of one key burden its neighbours | as for H4 | `h22` |
-//! | H24 | an entry that cannot be put in order stays in the hash alone | both are done or neither (H1) | `one_of_two_equal_entries_is_refused` |
-//! | H25 | a switch builds the buckets | a successor stands by, arrays are used again | `h25`, `switching_takes_microseconds` |
-//! | H28 | an iterator outlives what it needs | it owns it | `h28`, `a_cursor_outlives_the_switch_the_flush_and_the_handle` |
+//! - H1, H13, H26: a seek, a drop or a flush waits for a sorting thread that may sleep. Here there
+//!   is no thread; the reader sorts. Tests: `h01_h13_h26`, control `m12_h01`.
+//! - H2: markers between vectors are freed too early. Here there are no markers; a cursor holds the
+//!   runs it shows. Test: `h02`.
+//! - H3: an empty last vector is read. Here empty runs are not created. Test: `h03`.
+//! - H4: a key that collides hides another, and newer versions are returned. Here there is a chain
+//!   of keys, each with a chain of versions. Test: `h04`.
+//! - H5, H12, H18: cursors over an active table are empty or begin before it. Here every table and
+//!   option has an order. Tests: `h05_h12`, `a_seek_sees_every_write_acknowledged_before_it`.
+//! - H6: the hash covers more of a key than the order compares. Here it covers the user key;
+//!   timestamps are refused. Test: `h06`.
+//! - H7: a walk over the counted number of nodes misses the last. Here walks end at null (N2).
+//!   Test: `m1_h07`.
+//! - H8: a vector is freed while another thread appends to it. Here there are reference counts;
+//!   logs are not merged, runs are. Tests: `h08`, `m8_m11`, control `m13_h08`.
+//! - H9, H10: writes between seeks create a vector each, or move all entries each time. Here runs
+//!   grow in proportion and are merged. Test: `h09_h10`.
+//! - H11: lists are read while other threads link them. Here they are published by a store (L1,
+//!   H1). Test: `m5_m7_h11`.
+//! - H14, H15: sealing and inserts wait for sorting. Here nothing waits (H2). Test: `h14_h15`.
+//! - H16, H27: there are locks by bucket and counters that all writers share. Here there is one
+//!   compare-and-swap, and counters by shard. Tests: `h16`, `h27`.
+//! - H17, H23: buckets of 168 bytes are not charged, however small the table. Here a key takes
+//!   eight bytes, buckets a share of the write buffer, and all are charged. Tests: `h17`,
+//!   `h17_h23`.
+//! - H19: code that expects live cursors reads stale entries. Here there is `refresh`; a tailing
+//!   cursor moves at each seek. Tests: `h19`, the model tests.
+//! - H20: counts are estimated as 0. Here they are counted, by shard. Test: `h20`.
+//! - H21: keys that compare equal hash differently. Here such orders are refused. Test: `h21`.
+//! - H22: versions of one key slow down its neighbours. The solution is that of H4. Test: `h22`.
+//! - H24: an entry that cannot be ordered stays in the hash table alone. Here both are done or
+//!   neither (H1). Test: `one_of_two_equal_entries_is_refused`.
+//! - H25: a switch builds the buckets. Here a successor is prepared, and arrays are reused. Tests:
+//!   `h25`, `switching_takes_microseconds`.
+//! - H28: resources are freed before the iterator that uses them. Here it owns them. Tests: `h28`,
+//!   `a_cursor_outlives_the_switch_the_flush_and_the_handle`.
 //!
-//! What was promised of it holds: writes in parallel without locks, reads that go straight to a bucket (`m1` to `m6`, `m15`,
-//! `m16`, the stress tests); seeks that see all that was acknowledged and suspend nobody (`m7`, `h14_h15`); no new vector without a
-//! write between two seeks, and the same ones for all cursors (`h02`); vectors cut at a limit that can be chosen
+//! The promises of the design hold: parallel writes without locks, and reads that go directly to a
+//! bucket (`m1` to `m6`, `m15`, `m16`, the stress tests); seeks that see all acknowledged writes
+//! and block no other thread (`m7`, `h14_h15`); no new vector without a write between two seeks,
+//! and the same ones for all cursors (`h02`); vectors closed at a configurable limit
 //! (`the_limit_of_a_vector_is_where_a_task_is_offered`), small ones merged (`h09_h10`,
-//! `background_merges_keep_runs_few_while_seeks_go_on`); a table that stands by
+//! `background_merges_keep_runs_few_while_seeks_go_on`); a prepared successor
 //! (`the_successor_of_a_half_full_memtable_stands_by_charged_and_goes_with_its_family`).
 
 mod cursor;
@@ -81,31 +100,34 @@ use crate::arena::{Lease, Padded, PerShard, SHARDS, SharedArena};
 use crate::recycler::Recycler;
 use crate::sync::{AtomicBool, AtomicU64, KeyHasher, Mutex};
 
-/// A look-up that has passed so many newer versions asks the runs where to go on.
+/// The number of newer versions after which a lookup continues its search in the runs.
 const VERSIONS_WALKED: usize = 32;
 
-/// Values of so many bytes lie apart from their keys: a look-up that does not read the value then misses the cache in a
-/// few megabytes of keys, not in all of the memtable. Shorter ones are read sooner behind their keys, and need no pointer.
+/// The value length from which values are stored apart from their keys.
+///
+/// A lookup that does not read the value then misses the cache in a few megabytes of keys, not in
+/// the whole memtable. Shorter values are faster to read beside their keys, and need no pointer.
 const FAR_FROM: usize = 256;
 
-/// How background work is offered: a function that must neither block nor run the task itself, but may drop it.
+/// Receives offered background work: it must neither block nor run the task itself, but may drop
+/// it.
 pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
 
-/// What a table is made with.
+/// The parameters of a table.
 pub(crate) struct SortedHashParts {
     pub(crate) order: KeyOrder,
     pub(crate) arena: SharedArena,
-    /// The keys to have places for: a power of two.
+    /// The number of keys to have places for: a power of two.
     pub(crate) bucket_count: usize,
-    /// The slots of a log that are sorted at once.
+    /// The slots of a log that are sorted together.
     pub(crate) vector_limit: usize,
-    /// What keys are expected to begin with.
+    /// The expected common prefix of keys.
     pub(in crate::rep) base: Base,
     pub(crate) recycler: Option<Arc<Recycler>>,
     pub(crate) sorter: Option<Sorter>,
 }
 
-/// The table. Inserts and reads go on at once, from any number of threads.
+/// The table. Any number of threads may insert and read concurrently.
 pub(crate) struct SortedHash {
     order: KeyOrder,
     arena: SharedArena,
@@ -115,15 +137,15 @@ pub(crate) struct SortedHash {
     writers: PerShard<LogWriter>,
     appended: [Padded<AtomicU64>; SHARDS],
     vector_limit: usize,
-    /// In lines apart from what inserts read: each cursor locks it.
+    /// On separate cache lines from those that inserts read: each cursor locks it.
     set: Padded<Mutex<Arc<RunSet>>>,
-    /// Of segments and runs.
+    /// Counts the memory of segments and runs.
     gauge: Gauge,
     sealed: AtomicBool,
     finishing: Mutex<()>,
-    /// Whether anybody asked for the order yet.
+    /// Whether the order was ever needed.
     was_read: AtomicBool,
-    /// Whether a task was offered and did not end yet.
+    /// Whether an offered task is still pending.
     offered: AtomicBool,
     sorter: Option<Sorter>,
     recycler: Option<Arc<Recycler>>,
@@ -167,7 +189,7 @@ impl SortedHash {
         self.buckets.memory_bytes()
     }
 
-    /// The bytes of logs and runs, those that only cursors hold among them.
+    /// The bytes of logs and runs, including those that only cursors hold.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         self.gauge.bytes() + size_of::<Self>()
@@ -196,7 +218,7 @@ impl SortedHash {
     /// Inserts an entry.
     ///
     /// # Errors
-    /// If there is an entry of the same user key and sequence number, of whatever type.
+    /// If there is an entry of the same user key and sequence number, of any type.
     pub(crate) fn insert(self: &Arc<Self>, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
         let hash = self.hash(parts.user_key);
         self.buckets.bucket(hash).prefetch();
@@ -207,7 +229,7 @@ impl SortedHash {
         Ok(())
     }
 
-    /// Inserts entries until one is refused; says how many were inserted.
+    /// Inserts entries until one is refused; returns the number inserted.
     pub(crate) fn insert_batch(
         self: &Arc<Self>,
         batch: &[EntryParts<'_>],
@@ -238,7 +260,7 @@ impl SortedHash {
         (inserted, outcome)
     }
 
-    /// Inserts with a lease; says whether a vector of the log became full.
+    /// Inserts with a lease; returns whether a vector of the log became full.
     #[inline]
     fn insert_leased(
         &self,
@@ -262,7 +284,7 @@ impl SortedHash {
         Ok(is_cut)
     }
 
-    /// The versions of the user key of an internal key, from that one on to older ones.
+    /// The versions of an internal key's user key, from that version on to older ones.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SortedHashEntries<'_> {
         self.entries_of(self.hash(footer_of(internal_key).0), internal_key)
@@ -305,8 +327,11 @@ impl SortedHash {
         }
     }
 
-    /// Of all versions in runs that are newer than a footer, the oldest; or `node`, which is of the key, if there is
-    /// none older. It leads to all that are older still.
+    /// Finds a closer start for a search of an old version: the oldest one in runs that is newer
+    /// than a footer.
+    ///
+    /// Returns `node`, which is a version of the key, if the runs have no older one. The result
+    /// leads to all older versions.
     #[cold]
     fn nearer<'t>(&'t self, node: NodeRef<'t>, footer: u64, internal_key: &[u8]) -> NodeRef<'t> {
         let (mut set, appended) = self.capture();
@@ -332,8 +357,9 @@ impl SortedHash {
         found
     }
 
-    /// As [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys at once, whose misses of the cache
-    /// overlap.
+    /// Runs [`entries_from`](Self::entries_from) for up to [`BATCH`] internal keys together.
+    ///
+    /// The cache misses of the searches overlap.
     pub(crate) fn entries_from_batch<'t>(
         &'t self,
         internal_keys: &[&[u8]],
@@ -356,7 +382,7 @@ impl SortedHash {
         })
     }
 
-    /// What a cursor reads.
+    /// Captures the state that a cursor reads.
     fn capture_for_cursor(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
@@ -364,7 +390,7 @@ impl SortedHash {
         self.capture()
     }
 
-    /// The run set and, loaded after it, the lengths of the logs.
+    /// Captures the run set and then the lengths of the logs.
     fn capture(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
         let set = Arc::clone(&self.lock_set());
         let appended = std::array::from_fn(|at| self.appended[at].0.load(Ordering::Acquire));
@@ -375,7 +401,9 @@ impl SortedHash {
         self.set.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entries that each cursor sorts for itself. None once there are no more writers: what is sorted then stays.
+    /// The longest tail that cursors sort for themselves.
+    ///
+    /// It is 0 once inserts have ended: the sorted result then stays valid.
     #[inline]
     fn tail_max(&self) -> usize {
         if self.sealed.load(Ordering::Relaxed) {
@@ -385,7 +413,7 @@ impl SortedHash {
         }
     }
 
-    /// The set that also covers the tail of `set` up to `appended`; offered to others in the place of `set`.
+    /// Creates the set that also covers the tail of `set` up to `appended`; tries to publish it.
     fn sort_tail(&self, set: &Arc<RunSet>, appended: &[u64; SHARDS]) -> Arc<RunSet> {
         let merge_max = if self.sorter.is_some() && set.runs.len() < RUNS_MAX {
             SEEK_MERGE_MAX
@@ -398,7 +426,7 @@ impl SortedHash {
         next
     }
 
-    /// Puts `next` in the place of `set`, if it is still there and nobody is at it.
+    /// Replaces `set` by `next`, if it is still current and its lock is free.
     fn replace(&self, set: &Arc<RunSet>, next: &Arc<RunSet>) {
         let old = match self.set.0.try_lock() {
             Ok(mut current) if Arc::ptr_eq(&current, set) => {
@@ -406,18 +434,18 @@ impl SortedHash {
             }
             _ => None,
         };
-        // Runs are freed without the lock.
+        // Runs are freed outside the lock.
         drop(old);
     }
 
-    /// Nothing will be inserted any more.
+    /// Marks the end of inserts.
     pub(crate) fn seal(self: &Arc<Self>) {
         self.sealed.store(true, Ordering::Release);
-        // What nobody reads in order is sorted by its flush.
+        // A memtable that was never read in order is sorted by its flush.
         self.offer_if(self.was_read.load(Ordering::Relaxed));
     }
 
-    /// Offers a task to the background, unless one is on its way.
+    /// Offers a task to the background, unless one is pending.
     #[inline]
     fn offer_if(self: &Arc<Self>, is_due: bool) {
         if is_due && let Some(sorter) = &self.sorter {
@@ -441,7 +469,7 @@ impl SortedHash {
         }
     }
 
-    /// Sorts what is in the logs and merges what should be.
+    /// Sorts the content of the logs and merges runs that are due.
     fn sort_in_background(&self) {
         if self.sealed.load(Ordering::Acquire) {
             self.finish();
@@ -468,7 +496,7 @@ impl SortedHash {
         }
     }
 
-    /// Puts everything in one run, after the last insert, and lets go of the logs.
+    /// Puts all entries in one run, after the last insert, and releases the logs.
     pub(crate) fn finish(&self) {
         debug_assert!(self.sealed.load(Ordering::Relaxed));
         let _turn = self
@@ -489,7 +517,7 @@ impl SortedHash {
         }
     }
 
-    /// The base that suits the keys that are here.
+    /// The suitable hint base for the keys in the table.
     pub(in crate::rep) fn learned_base(&self) -> Base {
         let (set, appended) = self.capture();
         let mut some = Vec::new();
@@ -530,9 +558,9 @@ impl Drop for SortedHash {
 /// The versions of a key from newer to older, live.
 pub(crate) struct SortedHashEntries<'t> {
     table: &'t SortedHash,
-    /// The entry to begin with, until it was taken.
+    /// The first entry, until it was returned.
     first: Option<Entry<'t>>,
-    /// The version that was taken last, or that of the first entry.
+    /// The version returned last, or that of the first entry.
     node: Option<NodeRef<'t>>,
 }
 
@@ -549,14 +577,15 @@ impl<'t> Iterator for SortedHashEntries<'t> {
     }
 }
 
-/// Sorting and merging in a memtable that can be done in the background, or not at all: who needs the order and does not
-/// find it makes it.
+/// Optional background sorting and merging in a memtable.
+///
+/// A reader that needs the order and does not find it sorts by itself.
 pub struct SortTask {
     table: Arc<SortedHash>,
 }
 
 impl SortTask {
-    /// Does it. Takes milliseconds in a large memtable.
+    /// Runs the task. Takes milliseconds in a large memtable.
     pub fn run(self) {
         self.table.sort_in_background();
     }

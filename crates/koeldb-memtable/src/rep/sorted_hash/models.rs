@@ -1,9 +1,10 @@
-//! Every interleaving of a few threads, in the code itself and, as a control, in two designs that failed.
+//! Loom models: every interleaving of a few threads, in this code and, as controls, in two failed
+//! designs.
 //!
 //! `.ci/models koeldb-memtable`
 //!
-//! What Loom replaces is the atomics and locks of the arena, the buckets, the chains, the logs and the run set. Reference
-//! counts are the standard library's.
+//! Loom replaces the atomics and locks of the arena, the buckets, the chains, the logs and the run
+//! set. Reference counts are the standard library's.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -36,14 +37,14 @@ fn insert(table: &Arc<SortedHash>, key: &[u8], seqno: SeqNo) -> bool {
     table.insert(&parts).is_ok()
 }
 
-/// The versions a look-up finds, newest first.
+/// The versions a lookup finds, newest first.
 fn versions(table: &SortedHash, key: &[u8], snapshot: SeqNo) -> Vec<SeqNo> {
     let target = encode(key, snapshot, ValueType::FOR_SEEK);
     let seqno = |entry: Entry<'_>| entry.user_key_and_footer().1 >> 8;
     table.entries_from(&target).map(seqno).collect()
 }
 
-/// The sequence numbers a scan meets, in the order of the keys.
+/// The sequence numbers in a scan, in key order.
 fn scan(table: &Arc<SortedHash>) -> Vec<SeqNo> {
     let mut cursor = SortedHashCursor::new(Arc::clone(table));
     let mut found = Vec::new();
@@ -254,7 +255,7 @@ fn m14_blocks_fetched_at_once_never_overlap() {
                 (0..count).map(one).collect()
             }
         };
-        // Enough of them that each thread may be the one that needs the second block of a shard.
+        // Enough that each thread may be the one that needs the second block of a shard.
         let threads = [3, 2].map(|count| thread::spawn(allocate(count)));
         let mut starts = allocate(2)();
         for thread in threads {
@@ -266,7 +267,8 @@ fn m14_blocks_fetched_at_once_never_overlap() {
     });
 }
 
-/// Speedb 2.0: a consumer that finds the list ended sleeps until it is told of more, and a producer tells before it links.
+/// Speedb 2.0: a consumer at the end of the list sleeps until notified, and a producer notifies
+/// before it links.
 #[test]
 #[should_panic(expected = "asleep")]
 fn m12_h01_control_a_producer_that_links_after_it_told_leaves_the_consumer_asleep() {
@@ -289,7 +291,7 @@ fn m12_h01_control_a_producer_that_links_after_it_told_leaves_the_consumer_aslee
     });
 }
 
-/// Speedb 2.3: merging takes a retired vector away from under an inserter that still appends to it.
+/// Speedb 2.3: merging takes a retired vector away from an inserter that still appends to it.
 #[test]
 #[should_panic(expected = "lost")]
 fn m13_h08_control_a_vector_that_is_merged_while_it_is_appended_to_loses_the_entry() {
@@ -318,7 +320,7 @@ fn m13_h08_control_a_vector_that_is_merged_while_it_is_appended_to_loses_the_ent
     });
 }
 
-/// Keys by a bucket with two slots, of whom one is there before.
+/// A bucket with two slots, one of which is filled.
 struct TwoSlots {
     arena: SharedArena,
     bucket: Bucket<2>,

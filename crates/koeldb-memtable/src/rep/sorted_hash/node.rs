@@ -1,28 +1,32 @@
 //! Buckets, key heads and versions: the chains of the hash table, in the arena.
 //!
 //! ```text
-//! bucket   = 7 slots ‖ chain                                                                 a cache line
+//! bucket   = 7 slots ‖ chain    (one cache line)
 //! slot     = address of a head: 48 bits ‖ fingerprint: 16 bits
 //! chain    = address of the first head: 48 bits ‖ filter: 16 bits
-//! head     = address of the next head: 48 bits ‖ fingerprint: 16 bits ‖ newest version: pointer ‖ node
+//! head     = address of the next head: 48 bits ‖ fingerprint: 16 bits
+//!            ‖ newest version: pointer ‖ node
 //! node     = next older version: pointer ‖ entry
 //! ```
 //!
-//! A bucket leads to the *distinct keys* that hash to it, by slots that are filled one after the other, and by a chain once
-//! all are. The first entry of a key is its head; all entries of the key, the head among them, are chained from newest to
-//! oldest. A fingerprint is a part of the hash of a head's key: mostly one line says which head to look at, or that there
-//! is none. For chains four bits of a key's hash choose one of the bits of the filter: where it is not set, no head is
-//! looked at.
+//! A bucket leads to the *distinct keys* that hash to it, by slots that are filled in order, and by
+//! a chain once all are filled. The first entry of a key is its head; all entries of the key,
+//! including the head, are chained from newest to oldest. A fingerprint is a part of the hash of a
+//! head's key: usually one cache line tells which head to access, or that there is none. For
+//! chains, four bits of a key's hash choose one bit of the filter: if it is not set, no head is
+//! accessed.
 //!
 //! # Invariants
-//! - **N1** Heads and nodes lie in the arena of the table, are whole before anything leads to them, and are reached by
-//!   loads with acquire of what was stored with release. What a head was made with never changes.
-//! - **N2** A slot changes once, from nothing to a head, when all before it are filled: who finds one empty has seen all
-//!   keys of the bucket, and if it is still empty there is no other. A chain changes only by a new head that leads to the
-//!   one it held, and a link to a version only by a new node that leads to the one it held: whoever is inside of a chain
-//!   meets everything behind. Nothing is removed and no address is used twice, so a chain that begins with what it began
-//!   with before is unchanged.
-//! - **N3** A node pointer stays with the table it was made in: in its buckets, logs and runs.
+//! - **N1** Heads and nodes are in the arena of the table, are complete before any link leads to
+//!   them, and are reached by acquire loads of pointers stored with release. The initial content of
+//!   a head never changes.
+//! - **N2** A slot changes once, from null to a head, when all before it are filled: a reader that
+//!   finds one empty has seen all keys of the bucket, and if it is still empty there is no other. A
+//!   chain changes only by a new head that leads to the one it held, and a link to a version only
+//!   by a new node that leads to the one it held: a reader inside a chain meets everything after
+//!   its position. Nothing is removed and no address is used twice, so a chain whose first head is
+//!   unchanged is unchanged.
+//! - **N3** A node pointer stays with the table it was created in: in its buckets, logs and runs.
 #![expect(
     unsafe_code,
     reason = "nodes with their entries inside cost one cache miss where boxes cost three"
@@ -42,19 +46,19 @@ use crate::rep::Duplicate;
 use crate::rep::entry::{Entry, EntryParts};
 use crate::sync::AtomicPtr;
 
-/// Without room for tags beside addresses, all keys of a bucket are compared.
+/// Whether addresses leave room for tags; otherwise all keys of a bucket are compared.
 const HAS_TAGS: bool = usize::BITS > ADDRESS_BITS;
-/// The keys that a bucket has a place for, if chains are as good as places.
+/// The number of keys per bucket, if chains count as one place.
 const PLACES: usize = 8;
 /// The slots of a bucket. In models of tables chains begin with the second key.
 const SLOTS: usize = if cfg!(all(loom, test)) { 1 } else { PLACES - 1 };
 
-/// The hash of a user key, taken apart.
+/// The hash of a user key, which is split into parts.
 #[derive(Clone, Copy)]
 pub(super) struct KeyHash(pub(super) u64);
 
 impl KeyHash {
-    /// Its bucket among a power of two of them.
+    /// The bucket index, for a power of two of buckets.
     #[inline]
     fn index(self, bucket_count: usize) -> usize {
         #[expect(
@@ -71,15 +75,16 @@ impl KeyHash {
         1 << (self.0 >> 60)
     }
 
-    /// What is kept beside the address of a head: none of the bits above, nor those of the index. Never 0, which is beside
-    /// no address.
+    /// The fingerprint stored with the address of a head.
+    ///
+    /// It shares no bits with the filter or the index. It is never 0, which marks an empty slot.
     #[inline]
     fn fingerprint(self) -> u16 {
         ((self.0 >> 44) & 0xffff) as u16 | 1
     }
 }
 
-/// An address with 16 bits beside it.
+/// An address with a 16-bit tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Tagged(*mut Head);
 
@@ -112,14 +117,14 @@ impl Tagged {
         HAS_TAGS.then(|| (self.0.addr() >> ADDRESS_BITS) as u16)
     }
 
-    /// Whether the tag is this one, if there is one.
+    /// Whether the tag is this one; true where there are no tags.
     #[inline]
     fn may_have(self, tag: u16) -> bool {
         !HAS_TAGS || self.0.addr() ^ usize::from(tag) << ADDRESS_BITS < 1 << ADDRESS_BITS
     }
 }
 
-/// The link to the next older version; the entry follows.
+/// The link to the next older version, followed by the entry.
 #[repr(C)]
 pub(super) struct Node {
     older: AtomicPtr<Node>,
@@ -142,14 +147,15 @@ impl Node {
 }
 
 const NODE_BYTES: usize = size_of::<Node>();
-// What follows a head follows its node.
+// The entry after a head is thus also after its node.
 const _: () = assert!(offset_of!(Head, node) + NODE_BYTES == size_of::<Head>());
 
-/// Where a node is, for logs and runs.
+/// A pointer to a node, for logs and runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodePtr(NonNull<Node>);
 
-// SAFETY: nodes are changed through atomics alone once there is a pointer (N1), so any thread may read them.
+// SAFETY: nodes are changed through atomics alone once there is a pointer (N1), so any thread may
+// read them.
 unsafe impl Send for NodePtr {}
 // SAFETY: as above.
 unsafe impl Sync for NodePtr {}
@@ -158,12 +164,12 @@ impl NodePtr {
     /// The entry of the node.
     #[inline]
     pub(super) fn entry(self, arena: &SharedArena) -> Entry<'_> {
-        // SAFETY: the node is whole (N1) and its table, and so the arena, is the caller's (N3).
+        // SAFETY: the node is complete (N1) and the caller has its table, and so the arena (N3).
         let node = unsafe { NodeRef::new(self.0.as_ptr()) };
         node.expect("it is not null").entry(arena)
     }
 
-    /// The node itself, on loan from the table.
+    /// The node, borrowed from the table.
     #[inline]
     pub(super) fn borrow(self, _arena: &SharedArena) -> NodeRef<'_> {
         // SAFETY: as in `entry`.
@@ -171,19 +177,19 @@ impl NodePtr {
         node.expect("it is not null")
     }
 
-    /// The pointer as a slot of a log keeps it.
+    /// The raw pointer, for a slot of a log.
     #[inline]
     pub(super) fn as_ptr(self) -> *mut Node {
         self.0.as_ptr()
     }
 
-    /// The pointer that a slot kept; none if nothing was stored yet.
+    /// The pointer stored in a slot; `None` if the slot is empty.
     #[inline]
     pub(super) fn from_slot(node: *mut Node) -> Option<Self> {
         NonNull::new(node).map(NodePtr)
     }
 
-    /// Asks for the node and what follows, to behind a key of some length and so many bytes more.
+    /// Prefetches the node, its key, and `behind_key` bytes after the key.
     #[inline]
     pub(super) fn prefetch(self, behind_key: usize) {
         let address = self.0.as_ptr().cast::<i8>();
@@ -202,6 +208,8 @@ pub(super) struct NodeRef<'t> {
 }
 
 impl<'t> NodeRef<'t> {
+    /// Wraps a loaded node pointer.
+    ///
     /// # Safety
     /// `node` must be null, or a node under N1 in an arena that lives for `'t`.
     #[inline]
@@ -233,13 +241,13 @@ impl<'t> NodeRef<'t> {
 
     #[inline]
     fn entry_start(self) -> NonNull<u8> {
-        // SAFETY: an entry follows the link of every node, and lies in the same block.
+        // SAFETY: the link of every node is followed by an entry in the same block.
         unsafe { self.node.cast::<u8>().add(NODE_BYTES) }
     }
 
     #[inline]
     pub(super) fn entry(self, arena: &'t SharedArena) -> Entry<'t> {
-        // SAFETY: the entry was written before anything led to the node (N1), in this arena (N3).
+        // SAFETY: the entry was written before any link led to the node (N1), in this arena (N3).
         unsafe { Entry::new(self.entry_start(), arena) }
     }
 
@@ -257,6 +265,8 @@ pub(super) struct HeadRef<'t> {
 }
 
 impl<'t> HeadRef<'t> {
+    /// Wraps a loaded head pointer.
+    ///
     /// # Safety
     /// `head` must be null, or a head under N1 in an arena that lives for `'t`.
     #[inline]
@@ -276,8 +286,8 @@ impl<'t> HeadRef<'t> {
     /// The node in the head.
     #[inline]
     pub(super) fn node(self) -> NodeRef<'t> {
-        // SAFETY: a raw projection into a head that lives; it keeps the provenance of the whole allocation, which
-        // the entry behind needs.
+        // SAFETY: a raw projection into a head that lives; it keeps the provenance of the whole
+        // allocation, which the entry after it needs.
         let node = unsafe { &raw mut (*self.head.as_ptr()).node };
         // SAFETY: the node of a head is a node, and as old as the head.
         unsafe { NodeRef::new(node) }.expect("a field of a head is not at null")
@@ -285,13 +295,14 @@ impl<'t> HeadRef<'t> {
 
     #[inline]
     fn next_and_fingerprint(self) -> Tagged {
-        // Written once, before anything led to the head.
+        // Written once, before any link led to the head.
         Tagged(self.get().next.load(Ordering::Relaxed))
     }
 
     #[inline]
     fn next(self) -> Option<HeadRef<'t>> {
-        // SAFETY: what a head was made with was visible to who published it, and so is to whoever reached it (N1).
+        // SAFETY: the initial content of a head was visible to its publisher, and so is to every
+        // thread that reached it (N1).
         unsafe { HeadRef::new(self.next_and_fingerprint().address()) }
     }
 
@@ -303,8 +314,9 @@ impl<'t> HeadRef<'t> {
         unsafe { NodeRef::new(newest) }.unwrap_or_else(|| self.node())
     }
 
-    /// Adds a version of the key, written and not yet linked; newest first. `Err` if there is one of the sequence
-    /// number.
+    /// Links a version of the key, already written, newest first.
+    ///
+    /// Returns `Err` if there is one with the sequence number.
     fn add_version(
         self,
         node: NodeRef<'t>,
@@ -312,7 +324,8 @@ impl<'t> HeadRef<'t> {
         arena: &'t SharedArena,
     ) -> Result<(), Duplicate> {
         let mut link = &self.get().newest;
-        // Nothing newer than the head itself is said by null, so that a head is whole without its own address.
+        // Null means that nothing is newer than the head itself, so that a head is complete without
+        // its own address.
         let mut at_anchor = true;
         loop {
             let found = link.load(Ordering::Acquire);
@@ -345,17 +358,18 @@ impl<'t> HeadRef<'t> {
     }
 }
 
-/// One bucket: a cache line.
+/// A bucket: one cache line.
 #[repr(C, align(64))]
 pub(super) struct Bucket<const N: usize = SLOTS> {
     slots: [AtomicPtr<Head>; N],
     chain: AtomicPtr<Head>,
 }
 
-/// What a bucket takes for each key that it has a place for. A bucket is a line of the cache whatever an address takes.
+/// The bytes of a bucket per key that it has a place for. A bucket is one cache line for any size
+/// of an address.
 pub(crate) const PLACE_BYTES: usize = size_of::<Bucket>() / PLACES;
 
-/// Where a key that is not in a bucket would be put: the first of its slots that was empty, or its chain as it was.
+/// The place where an absent key would be inserted: the first empty slot, or the chain as seen.
 #[derive(Clone, Copy)]
 pub(super) struct Vacancy {
     slot: usize,
@@ -379,8 +393,9 @@ impl<const N: usize> Bucket<N> {
         (word, unsafe { HeadRef::new(word.address()) })
     }
 
-    /// The heads in slots that have the fingerprint of a hash, and a bit for each slot that is empty. What to look at is not
-    /// known before the line is there: until then no branch depends on it.
+    /// The heads in slots with the fingerprint of a hash, and a bit mask of the empty slots.
+    ///
+    /// The matching slots are unknown until the cache line arrives: no branch depends on it before.
     #[inline]
     fn slots_like<'t>(&'t self, hash: KeyHash) -> (impl Iterator<Item = HeadRef<'t>>, u32) {
         let words: [Tagged; N] =
@@ -395,7 +410,7 @@ impl<const N: usize> Bucket<N> {
         let heads = std::iter::from_fn(move || {
             let slot = like.trailing_zeros() as usize;
             like &= like.wrapping_sub(1);
-            // What was there still is (N2): to load it once more costs less than to keep all.
+            // A filled slot never changes (N2): loading it again costs less than keeping all.
             let word = Tagged(self.slots.get(slot)?.load(Ordering::Relaxed));
             // SAFETY: the slot was not empty when it was loaded with acquire (N1).
             unsafe { HeadRef::new(word.address()) }
@@ -403,7 +418,7 @@ impl<const N: usize> Bucket<N> {
         (heads, empty)
     }
 
-    /// The head of the key; or where it would be put, if there is none.
+    /// Finds the head of the key, or the place where it would be inserted.
     #[inline]
     pub(super) fn find<'t>(
         &'t self,
@@ -434,7 +449,8 @@ impl<const N: usize> Bucket<N> {
             }
         }
         if empty != 0 {
-            // Where slots were filled meanwhile, this is one of them: it will be seen when it is to be filled.
+            // If slots were filled meanwhile, this is one of them: filling it will fail and detect
+            // them.
             let slot = empty.trailing_zeros() as usize;
             let seen = Tagged(ptr::null_mut());
             return Err(Vacancy { slot, seen });
@@ -442,7 +458,7 @@ impl<const N: usize> Bucket<N> {
         Err(Vacancy { slot: N, seen })
     }
 
-    /// Inserts an entry: as the first one of its key, or among the versions of it.
+    /// Inserts an entry: as the first one of its key, or among its versions.
     #[inline]
     pub(super) fn insert(
         &self,
@@ -472,7 +488,8 @@ impl<const N: usize> Bucket<N> {
         Ok(own.node().as_ptr())
     }
 
-    /// Puts a head, written and not yet linked, where its key would be put; says whether it is still the place.
+    /// Links a head, already written, at the place for its key; returns false if the place has
+    /// changed.
     #[inline]
     fn push(&self, vacancy: Vacancy, head: HeadRef<'_>, hash: KeyHash) -> bool {
         let Vacancy { slot, seen } = vacancy;
@@ -498,13 +515,13 @@ impl<const N: usize> Bucket<N> {
         self.slots.iter().filter(filled).count() + chained.count()
     }
 
-    /// Asks for the bucket.
+    /// Prefetches the bucket.
     #[inline]
     pub(super) fn prefetch(&self) {
         super::prefetch(ptr::from_ref(self).cast());
     }
 
-    /// Asks for the head of a key, if it may be there.
+    /// Prefetches the head of a key, if it may be present.
     #[inline]
     pub(super) fn prefetch_head(&self, hash: KeyHash) {
         let head = self.slots_like(hash).0.next().or_else(|| {
@@ -517,7 +534,7 @@ impl<const N: usize> Bucket<N> {
     }
 }
 
-/// Writes an entry behind the head of a key, to which nothing leads yet.
+/// Writes an unlinked head, followed by its entry.
 #[inline]
 fn make_head<'t>(
     lease: &mut Lease<'t>,
@@ -530,11 +547,12 @@ fn make_head<'t>(
         node: Node::empty(),
     };
     let head = write_behind(empty, lease, parts, arena);
-    // SAFETY: the head was just written, in memory that lives as long as the arena, and its entry behind it.
+    // SAFETY: the head was just written, in memory that lives as long as the arena, followed by its
+    // entry.
     unsafe { HeadRef::new(head.as_ptr()) }.expect("memory is not at null")
 }
 
-/// Writes an entry behind a node, to which nothing leads yet.
+/// Writes an unlinked node, followed by its entry.
 #[inline]
 fn make_node<'t>(
     lease: &mut Lease<'t>,
@@ -542,11 +560,12 @@ fn make_node<'t>(
     arena: &SharedArena,
 ) -> NodeRef<'t> {
     let node = write_behind(Node::empty(), lease, parts, arena);
-    // SAFETY: the node was just written, in memory that lives as long as the arena, and its entry behind it.
+    // SAFETY: the node was just written, in memory that lives as long as the arena, followed by its
+    // entry.
     unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null")
 }
 
-/// Writes a head or a node and behind it, as both end in a node, an entry.
+/// Writes a head or a node, both of which end in a node, followed by an entry.
 #[inline]
 fn write_behind<T>(
     front: T,
@@ -557,11 +576,13 @@ fn write_behind<T>(
     const { assert!(align_of::<T>() <= 8) };
     let far = parts.allocate_far(lease, arena);
     let start = lease.allocate(size_of::<T>() + parts.near_len(far));
-    // SAFETY: the memory is this call's alone, aligned to 8 and larger than what is written.
+    // SAFETY: this call alone owns the memory, which is aligned to 8 and larger than what is
+    // written.
     unsafe { start.cast::<T>().write(front) };
     // SAFETY: as above.
     let entry = unsafe { start.add(size_of::<T>()) };
-    // SAFETY: the entry fills what is left of the memory, and the value its own, in the arena of the lease.
+    // SAFETY: the entry fills the rest of the memory, and the value its own, in the arena of the
+    // lease.
     unsafe { parts.write_apart(entry, far) };
     start.cast()
 }
@@ -569,7 +590,7 @@ fn write_behind<T>(
 /// The buckets of a table.
 pub(crate) struct BucketArray {
     buckets: NonNull<[Bucket]>,
-    /// What they lie in, if not in memory of the allocator.
+    /// The huge pages of the buckets, if they are not in memory of the allocator.
     pages: Option<Pages>,
 }
 
@@ -579,7 +600,7 @@ unsafe impl Send for BucketArray {}
 unsafe impl Sync for BucketArray {}
 
 impl BucketArray {
-    /// Empty buckets with places for `count` keys.
+    /// Creates empty buckets with places for `count` keys.
     #[cfg(not(all(loom, test)))]
     pub(crate) fn new(count: usize) -> Self {
         let bytes = Self::bytes_of(count);
@@ -591,16 +612,16 @@ impl BucketArray {
         if bytes >= HUGE_BYTES
             && let Some(pages) = Pages::new(bytes)
         {
-            // Zeros, as below.
+            // Zeroed, as below.
             return with(pages.start().cast(), Some(pages));
         }
         if count == 0 {
             return with(NonNull::dangling(), None);
         }
-        // Zeros, which the system has ready and a loop over null pointers would have to write. All words of a bucket are
-        // null then.
+        // Zeroed memory, which the system has ready, while null pointers would be written by a
+        // loop. All words of a bucket are then null.
         let layout = Layout::array::<Bucket>(bucket_count).expect("a part of the write buffer");
-        // SAFETY: there is one bucket at least.
+        // SAFETY: there is at least one bucket.
         let zeros = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(zeros) else {
             handle_alloc_error(layout)
@@ -621,7 +642,7 @@ impl BucketArray {
 
     #[inline]
     fn all(&self) -> &[Bucket] {
-        // SAFETY: `new` made as many buckets there, and they live as long as the array.
+        // SAFETY: `new` created as many buckets there, and they live as long as the array.
         unsafe { self.buckets.as_ref() }
     }
 
@@ -634,7 +655,7 @@ impl BucketArray {
         }
     }
 
-    /// Whether it is what [`new`](Self::new) makes for so many keys.
+    /// Whether the array has the size that [`new`](Self::new) creates for `count` keys.
     pub(crate) fn is_for(&self, count: usize) -> bool {
         self.buckets.len() == count.div_ceil(PLACES)
     }
@@ -643,7 +664,7 @@ impl BucketArray {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// What an array with places for so many keys takes.
+    /// The bytes of an array with places for `count` keys.
     pub(crate) fn bytes_of(count: usize) -> usize {
         count.div_ceil(PLACES) * size_of::<Bucket>()
     }
@@ -658,7 +679,7 @@ impl BucketArray {
 impl Drop for BucketArray {
     fn drop(&mut self) {
         if self.pages.is_none() {
-            // SAFETY: without pages they are as a box would have them, whose only owner this is.
+            // SAFETY: without pages they are as a box would have them, and this is the only owner.
             drop(unsafe { Box::from_raw(self.buckets.as_ptr()) });
         }
     }

@@ -1,15 +1,16 @@
-//! Sorted runs: the order of what was inserted, made by who asks for it.
+//! Sorted runs of inserted entries, created by the readers that need the order.
 //!
-//! A [`RunSet`] says which part of the logs lies sorted in which runs; what is appended behind that part is the *tail*.
-//! Sets and runs never change, so any number of cursors share them; who sorts a tail makes a set of its own and offers
-//! it in place of the one it began with. Neighbouring runs are merged so that each is several times as long as all
-//! behind it together, and short ones always, so there are few. Merges of long runs are left to the background, if there is
-//! one.
+//! A [`RunSet`] records which part of the logs is sorted in which runs; the entries after that part
+//! are the *tail*. Sets and runs never change, so any number of cursors share them; a reader that
+//! sorts a tail creates a new set and offers it as replacement for the one it began with.
+//! Neighbouring runs are merged so that each is several times as long as all after it together;
+//! short runs are always merged, so there are few. Merges of long runs are left to the background,
+//! if there is one.
 //!
 //! # Invariants
 //! - **R1** The runs of a set hold exactly the slots below `covered`, each once.
-//! - **R2** A set is replaced only by one that covers as much: by who began with it, or with some of its runs replaced by
-//!   one that holds the same.
+//! - **R2** A set is replaced only by one that covers as much: by the thread that began with it, or
+//!   with some of its runs replaced by one with the same content.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -23,20 +24,20 @@ use super::memory::Gauge;
 use crate::arena::{LINE_BYTES, SHARDS, SharedArena, prefetch, vec_for};
 use crate::rep::index::BATCH;
 
-/// A run is merged with those behind it that together have at least this part of its length.
+/// A run is merged with the runs after it if these have at least this fraction of its length (1/4).
 const RATIO: usize = 4;
-/// Merges of no more entries are done by the seek that finds them, whatever their lengths: some ten microseconds.
+/// The largest merge that a seek performs regardless of lengths: some ten microseconds.
 pub(super) const SEEK_MERGE_MAX: usize = 4096;
-/// Two are merged item by item if one is no more than so many times as long as the other.
+/// Two runs are merged item by item if their lengths differ by at most this factor.
 const EVEN: usize = 8;
-/// So many runs are merged by a seek if nobody else did.
+/// The number of runs at which a seek merges them, if the background did not.
 pub(super) const RUNS_MAX: usize = 16;
-/// One of so many prefixes of a long run is kept apart, for searches to look at first.
+/// The sampling interval of prefixes in a long run, for searches.
 const SAMPLED: usize = 16;
-/// One of so many of those is kept once more: few enough to stay in the cache, however long the run.
+/// The sampling interval of the summary over the sample; it stays in the cache for any run.
 const SAMPLED_AGAIN: usize = 32;
 
-/// How items compare.
+/// The order of items.
 #[derive(Clone, Copy)]
 pub(super) struct ItemOrder<'t> {
     pub(super) keys: &'t KeyOrder,
@@ -61,9 +62,10 @@ impl<'t> ItemOrder<'t> {
         self.keys.compare_internal(self.key(a), self.key(b))
     }
 
-    /// Sorts items in no order.
+    /// Sorts items.
     pub(super) fn sort(self, items: &mut [Item]) {
-        // By prefix alone first: without a branch that depends on the comparison, and without a look at keys.
+        // By prefix first: without branches that depend on the comparison, and without accessing
+        // keys.
         items.sort_unstable_by_key(|item| item.prefix);
         for ties in items.chunk_by_mut(|a, b| a.prefix == b.prefix) {
             if ties.len() > 1 {
@@ -83,7 +85,7 @@ impl<'t> ItemOrder<'t> {
         merged
     }
 
-    /// Merges item by item, without a branch that depends on which is taken.
+    /// Merges item by item, without branches on the choice.
     fn merge_evenly(self, mut a: &[Item], mut b: &[Item], merged: &mut Vec<Item>) {
         while let (Some(&first), Some(&other)) = (a.first(), b.first()) {
             let is_other = if first.prefix == other.prefix {
@@ -99,8 +101,9 @@ impl<'t> ItemOrder<'t> {
         merged.extend_from_slice(b);
     }
 
-    /// Copies as a whole what lies between two of the `few`. Their places are searched for some at a time, which does not
-    /// make one wait for the other.
+    /// Merges `few` items into `many` by copying the ranges between them.
+    ///
+    /// Their positions are searched in batches, to overlap cache misses.
     fn merge_few(self, many: &[Item], few: &[Item], merged: &mut Vec<Item>) {
         let mut rest = many;
         for some in few.chunks(BATCH) {
@@ -119,7 +122,7 @@ impl<'t> ItemOrder<'t> {
         merged.extend_from_slice(rest);
     }
 
-    /// How many of sorted items come before `item`.
+    /// Counts the sorted items before `item`.
     #[inline]
     fn count_before(self, items: &[Item], item: Item) -> usize {
         let first = items.partition_point(|other| other.prefix < item.prefix);
@@ -145,7 +148,7 @@ impl<'t> ItemOrder<'t> {
         }
     }
 
-    /// The same, when none of the items from `first` on has a smaller prefix than the target, and all others have.
+    /// Resolves the target's position among items with its prefix, which start at `first`.
     #[inline]
     fn among_ties(self, items: &[Item], first: usize, target: Target<'_>) -> usize {
         match items.get(first) {
@@ -160,22 +163,22 @@ impl<'t> ItemOrder<'t> {
     }
 }
 
-/// Where a search goes.
+/// The target of a search.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     pub(super) prefix: u64,
     pub(super) key: &'k [u8],
 }
 
-/// Sorted items.
+/// A sorted run.
 ///
-/// A search of a long run goes through three arrays: a part of each leads to a part of the next. So that many runs wait for
-/// memory together, each part is asked for before it is needed.
+/// A search of a long run goes through three arrays: a part of each leads to a part of the next.
+/// Each part is prefetched before it is needed, so that the cache misses of many runs overlap.
 pub(super) struct Run {
     pub(super) items: Box<[Item]>,
-    /// Every so many prefixes of a long run.
+    /// A sample of the prefixes of a long run.
     sample: Box<[u64]>,
-    /// Every so many prefixes of the sample.
+    /// A sample of the prefixes in `sample`.
     summary: Box<[u64]>,
     gauge: Gauge,
 }
@@ -203,18 +206,18 @@ impl Run {
 
     fn memory_bytes(&self) -> usize {
         let arrays = size_of_val(&*self.items) + size_of_val(&*self.sample);
-        // With the counters of the `Arc`.
+        // Includes the counters of the `Arc`.
         arrays + size_of_val(&*self.summary) + size_of::<Self>() + 16
     }
 
-    /// The first item at or behind a target.
+    /// The index of the first item at or after a target.
     #[inline]
     pub(super) fn lower_bound(&self, order: ItemOrder<'_>, target: Target<'_>) -> usize {
         let part = self.part(target);
         self.lower_bound_in(self.block(part, target), order, target)
     }
 
-    /// Where the part of the sample begins that leads to a target. It is asked for.
+    /// Finds and prefetches the part of the sample that leads to a target.
     #[inline]
     pub(super) fn part(&self, target: Target<'_>) -> usize {
         let part = part_of(&self.summary, target) * SAMPLED_AGAIN;
@@ -222,7 +225,7 @@ impl Run {
         part
     }
 
-    /// Where the block of items begins that the part of the sample at `part` leads to for a target. It is asked for.
+    /// Finds and prefetches the block of items for a target, from the part of the sample at `part`.
     #[inline]
     pub(super) fn block(&self, part: usize, target: Target<'_>) -> usize {
         if self.sample.is_empty() {
@@ -234,13 +237,13 @@ impl Run {
         block
     }
 
-    /// Asks for the items of the block behind the one at `block`.
+    /// Prefetches the items of the block after the one at `block`.
     #[inline]
     pub(super) fn prefetch_behind(&self, block: usize) {
         prefetch_part(&self.items, block + SAMPLED, SAMPLED);
     }
 
-    /// The first item at or behind a target, whose block is at `block`.
+    /// The index of the first item at or after a target whose block is at `block`.
     #[inline]
     pub(super) fn lower_bound_in(
         &self,
@@ -251,7 +254,7 @@ impl Run {
         let end = if self.sample.is_empty() {
             self.items.len()
         } else {
-            // What is sampled next, if anything, is not below the target.
+            // The next sampled prefix, if any, is not below the target.
             (block + SAMPLED).min(self.items.len())
         };
         let items = &self.items[block..end];
@@ -260,14 +263,14 @@ impl Run {
     }
 }
 
-/// The last of sorted prefixes that is below a target, or the first: the one whose part has what is not.
+/// The index of the last sorted prefix below a target, or 0: its part contains the position.
 #[inline]
 fn part_of(prefixes: &[u64], target: Target<'_>) -> usize {
     let below = prefixes.partition_point(|&prefix| prefix < target.prefix);
     below.saturating_sub(1)
 }
 
-/// Asks for the lines of some elements.
+/// Prefetches the cache lines of some elements.
 #[inline]
 fn prefetch_part<T>(all: &[T], start: usize, count: usize) {
     let end = (start + count).min(all.len());
@@ -282,18 +285,18 @@ impl Drop for Run {
     }
 }
 
-/// The runs of a moment, and where the tail begins.
+/// A snapshot of the runs, and the start of the tail.
 pub(super) struct RunSet {
     pub(super) runs: Vec<Arc<Run>>,
-    /// For each log the segment of the first slot that no run has, or one before it.
+    /// For each log, the segment of the first slot in no run, or an earlier one.
     tails: Arc<[Arc<Segment>; SHARDS]>,
     covered: [u64; SHARDS],
-    /// Whether this is all there will be, in one run.
+    /// Whether this is the final set, of one run.
     pub(super) is_finished: bool,
 }
 
 impl RunSet {
-    /// Nothing is sorted, and the logs begin with `tails`.
+    /// Creates the set without runs, over logs that begin with `tails`.
     pub(super) fn new(tails: [Arc<Segment>; SHARDS]) -> Self {
         RunSet {
             runs: Vec::new(),
@@ -303,14 +306,14 @@ impl RunSet {
         }
     }
 
-    /// The number of slots up to `appended` that no run has.
+    /// The number of slots up to `appended` in no run.
     #[inline]
     pub(super) fn tail_len(&self, appended: &[u64; SHARDS]) -> u64 {
         let slots = appended.iter().zip(&self.covered);
         slots.map(|(end, start)| end - start).sum()
     }
 
-    /// Asks for what was appended last.
+    /// Prefetches the last appended slots.
     #[inline]
     pub(super) fn prefetch_tail(&self, appended: &[u64; SHARDS]) {
         let slots = self.covered.iter().zip(appended);
@@ -337,7 +340,7 @@ impl RunSet {
         }
     }
 
-    /// The set that covers the slots up to `appended`. Runs are merged up to `merge_max` entries.
+    /// Creates the set that covers the slots up to `appended`, merging up to `merge_max` entries.
     pub(super) fn with_tail(
         &self,
         appended: &[u64; SHARDS],
@@ -376,7 +379,7 @@ impl RunSet {
         }
     }
 
-    /// From which run on to merge with `added` entries, so that no more than `merge_max` are moved.
+    /// The first run to merge with `added` entries, such that at most `merge_max` entries move.
     fn suffix_to_merge(&self, added: usize, merge_max: usize) -> usize {
         let mut first = self.runs.len();
         let mut sum = added;
@@ -392,7 +395,7 @@ impl RunSet {
         first
     }
 
-    /// The neighbouring runs that should become one and that no seek will merge, if there are some.
+    /// Neighbouring runs that should be merged and that no seek will merge.
     pub(super) fn overdue(&self) -> Option<&[Arc<Run>]> {
         let len = |run: &Arc<Run>| run.items.len();
         // Seeks may merge those at the end; in time the others will not fit with them.
@@ -411,7 +414,7 @@ impl RunSet {
         (end - first > 1).then(|| &self.runs[first..end])
     }
 
-    /// One run of all entries of `runs`, of which there is one at least.
+    /// Merges all entries of `runs`, at least one, into one run.
     pub(super) fn merge(runs: &[Arc<Run>], order: ItemOrder<'_>, gauge: &Gauge) -> Arc<Run> {
         let mut shortest_first: Vec<&Run> = runs.iter().map(|run| &**run).collect();
         shortest_first.sort_by_key(|run| run.items.len());
@@ -422,7 +425,7 @@ impl RunSet {
         Run::new(merged, gauge)
     }
 
-    /// The set with `merged`, which holds the same, in place of `runs`; none if they are no longer there.
+    /// Creates the set with `merged` in place of `runs`, which it equals; `None` if they are gone.
     pub(super) fn replaced(&self, runs: &[Arc<Run>], merged: Arc<Run>) -> Option<RunSet> {
         let is_there = |window: &[Arc<Run>]| {
             let mut pairs = window.iter().zip(runs);
@@ -439,7 +442,7 @@ impl RunSet {
         })
     }
 
-    /// One run of everything up to `appended`, with nothing behind it: the logs end.
+    /// Creates the final set: one run of all slots up to `appended`, after which the logs end.
     pub(super) fn finished(
         &self,
         appended: &[u64; SHARDS],

@@ -1,7 +1,7 @@
-//! What went wrong in sorted hash memtables before, each with its test; the numbers are those of a catalogue of 28.
+//! Regression tests for known defects of sorted hash memtables, numbered by a catalogue of 28.
 //!
-//! Not here: H7 and H11, which are models (`models`); H18, modes that hide entries, of which there are none; H24, a failure
-//! that cannot happen: a log grows or the process ends.
+//! Not here: H7 and H11, which are models (`models`); H18, modes that hide entries, which do not
+//! exist here; H24, a failure that cannot happen: a log grows or the process ends.
 
 use std::cmp::Ordering as Order;
 use std::sync::Mutex as StdMutex;
@@ -29,7 +29,9 @@ fn parts(order: KeyOrder, bucket_count: usize, vector_limit: usize) -> SortedHas
     }
 }
 
-/// Miri looks at every bucket of an array whenever it is borrowed; in eight there are slots and chains, too.
+/// Limits the buckets under Miri, which visits every bucket whenever an array is borrowed.
+///
+/// Eight buckets still have slots and chains.
 fn few_buckets(count: usize) -> usize {
     if cfg!(miri) { count.min(64) } else { count }
 }
@@ -49,7 +51,7 @@ fn numbered(number: u64) -> Vec<u8> {
     format!("{:016x}", mixed ^ (mixed >> 31)).into_bytes()
 }
 
-/// The sequence number that a look-up finds.
+/// The sequence number that a lookup finds.
 fn get(table: &SortedHash, key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
     let target = encode(key, snapshot, ValueType::FOR_SEEK);
     let entry = table.entries_from(&target).next()?;
@@ -78,7 +80,7 @@ fn count(number: u64) -> u64 {
     if cfg!(miri) { number / 100 } else { number }
 }
 
-/// Tasks that nobody runs unless asked.
+/// Creates a table whose tasks run only when the test runs them.
 fn with_sorter(mut parts: SortedHashParts) -> (Arc<SortedHash>, Arc<StdMutex<Vec<SortTask>>>) {
     let tasks = Arc::new(StdMutex::new(Vec::new()));
     let offered = Arc::clone(&tasks);
@@ -95,9 +97,9 @@ fn h01_h13_h26_a_seek_waits_for_no_task() {
             assert_eq!(scan(&table).len() as u64, seqno + 1);
         }
     }
-    // One is on its way, and no second is offered.
+    // One task is pending, and no second is offered.
     assert_eq!(tasks.lock().unwrap().len(), 1);
-    // Nor does it matter whether it is ever run.
+    // The task need not run at all.
     tasks.lock().unwrap().clear();
     assert_eq!(scan(&table).len() as u64, count(3000));
 }
@@ -221,7 +223,7 @@ fn h06_all_entries_of_a_user_key_are_in_one_bucket_whatever_stands_behind_the_ke
     for (seqno, value_type) in (1..).zip(types) {
         let parts = EntryParts::new(seqno, value_type, b"key", b"v").unwrap();
         table.insert(&parts).unwrap();
-        // What has a timestamp, or a footer, behind the same key is a key of its own.
+        // A key with a timestamp or a footer appended is a separate key.
         insert(&table, &encode(b"key", seqno, value_type), seqno);
     }
     let buckets =
@@ -308,10 +310,10 @@ fn h09_h10_a_write_between_any_two_seeks_keeps_runs_few_and_work_bounded() {
     assert!(bytes < 48 * entries + (1 << 18), "{bytes} bytes");
 }
 
-/// Who is to be held up, how it says that it is, and what it waits for.
+/// The thread to hold up, its notification that it is held, and the signal it waits for.
 type Held = (ThreadId, SyncSender<()>, Receiver<()>);
 
-/// Bytewise, but one thread can be held up in a comparison.
+/// A bytewise order that can hold up one thread in a comparison.
 struct Slow {
     held: StdMutex<Option<Held>>,
 }
@@ -360,7 +362,7 @@ fn h14_h15_neither_seal_nor_inserts_nor_look_ups_nor_seeks_wait_for_who_sorts() 
             scan(&table).len()
         });
         is_held.recv().unwrap();
-        // The other thread is inside of its sort from here on.
+        // From here on, the other thread is inside its sort.
         for seqno in half..2 * half {
             insert(&table, &numbered(seqno), seqno);
             assert_eq!(get(&table, &numbered(seqno), seqno), Some(seqno));
@@ -435,12 +437,12 @@ fn h17_h23_buckets_fit_the_write_buffer() {
             }
         }
     }
-    // What was published: a million, rounded up, in the published write buffer.
+    // The published defaults: a million, rounded up, with the published write buffer.
     assert_eq!(
         bucket_count(&options(1_000_000, 64 << 20), None),
         Some(1 << 20)
     );
-    // Left to us: five eighths are for entries such as the memtable before had, at most.
+    // Automatic: five eighths of the places for entries of the preceding memtable's size, at most.
     assert_eq!(
         bucket_count(&options(0, 64 << 20), Some(1024)),
         Some(1 << 17)
@@ -473,7 +475,7 @@ fn h20_counts_are_those_of_what_was_inserted_at_any_time() {
         table.insert(&parts).unwrap();
         deletions += u64::from(seqno % 7 == 0);
         data_bytes += parts.encoded_len() as u64;
-        // Neither one that is refused nor a scan changes what was counted.
+        // Neither a refused entry nor a scan changes the counts.
         table.insert(&parts).unwrap_err();
         if seqno % 100 == 1 {
             check(seqno, deletions, data_bytes);
@@ -533,7 +535,7 @@ fn h22_versions_of_a_hot_key_are_no_burden_to_its_neighbours() {
     let keys = table.buckets.bucket(hash).len();
     assert_eq!(keys, 2, "a bucket leads to keys, not to versions");
     assert_eq!(get(&table, b"cold", MAX_SEQNO), Some(0));
-    // An old version among many is found through the runs, sorted or not when it is asked for.
+    // An old version among many is found through the runs, sorted before or by the lookup.
     for snapshot in [1, versions / 2, versions - 1, versions] {
         assert_eq!(get(&table, b"hot", snapshot), Some(snapshot));
     }
@@ -563,7 +565,7 @@ fn h25_a_prepared_array_is_used_and_comes_back_empty() {
             rep.insert(&parts).unwrap();
         }
     };
-    // Somebody is writing.
+    // A memtable in use.
     let active = MemtableRep::new(&options, KeyOrder::Bytewise, Learned::NOTHING);
     fill(&active);
     recycler.prepare(&options);
@@ -597,7 +599,7 @@ fn h27_inserts_have_nothing_to_write_in_common_but_a_bucket_until_one_needs_memo
         let hash = table.hash(&key);
         table.insert_leased(&mut lease, &parts, hash).unwrap();
     };
-    // Both have memory for some more.
+    // Both shards have memory for more entries.
     for seqno in 1..=100 {
         insert_at(0, seqno);
         insert_at(1, 1000 + seqno);
@@ -621,10 +623,10 @@ fn h27_inserts_have_nothing_to_write_in_common_but_a_bucket_until_one_needs_memo
     }
     assert!(shared() == before, "an insert wrote what all share");
     assert_eq!((2..SHARDS).map(appended).sum::<u64>(), 0);
-    // What each does write lies in lines of its own.
+    // Each thread writes to cache lines of its own.
     let lines = |shard: usize| std::ptr::from_ref(&table.appended[shard]).addr() / 128;
     assert!((1..SHARDS).all(|shard| lines(shard) > lines(shard - 1)));
-    // A leased shard is passed over.
+    // A leased shard is skipped.
     let _leased: Vec<Lease<'_>> = (0..SHARDS - 1)
         .map(|shard| table.arena().arena().lease_of(shard))
         .collect();
@@ -664,18 +666,18 @@ fn background_merges_keep_runs_few_while_seeks_go_on() {
         }
     }
     assert_eq!(scan(&table).len() as u64, total);
-    // A task holds the table, and the table those who are offered tasks.
+    // Breaks the cycle: a task holds the table, and the table the receiver of tasks.
     tasks.lock().unwrap().clear();
 }
 
-/// Internal keys in order, and where a cursor over them stands.
+/// Internal keys in order, and the position of a cursor over them.
 struct Listed {
     keys: Vec<Vec<u8>>,
     at: Option<usize>,
 }
 
 impl Listed {
-    /// Moves both to the same place, and compares.
+    /// Moves both to the same position, and compares.
     fn step(&mut self, cursor: &mut SortedHashCursor, order: &KeyOrder, kind: u64, target: &[u8]) {
         let before = |key: &Vec<u8>| order.compare_internal(key, target).is_lt();
         let through = |key: &Vec<u8>| order.compare_internal(key, target).is_le();
@@ -750,7 +752,7 @@ fn cursors_go_through_runs_and_tail_as_through_one_list() {
                 for _ in 0..count(200).max(8) {
                     let key = numbered(random(key_count));
                     let target = encode(&key, random(4000), ValueType::FOR_SEEK);
-                    // Now and then a long way in one direction.
+                    // Occasionally a long way in one direction.
                     let (kind, steps) = match random(40) {
                         0 => (20, random(count(400).max(20))),
                         1 => (10, random(count(400).max(20))),
@@ -776,7 +778,7 @@ fn cursors_go_through_runs_and_tail_as_through_one_list() {
 #[test]
 fn a_long_log_is_freed_without_recursion() {
     let table = table(1 << 12, 1);
-    // Each entry has a segment of its own.
+    // Each entry has its own segment.
     for seqno in 0..if cfg!(miri) { 100 } else { 60_000 } {
         insert(&table, &numbered(seqno), seqno);
     }

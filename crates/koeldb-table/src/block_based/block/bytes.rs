@@ -1,10 +1,10 @@
-//! The bytes of a block, and the way to them in as few dependent loads as can be.
+//! The bytes of a block, reachable with as few dependent loads as possible.
 //!
-//! Most of a cached point read is waiting for memory. So the bytes are reached by a pointer kept here, not
-//! through the buffer they are in, and what is known to be needed soon is fetched ahead.
+//! Most of a cached point read is waiting for memory. The bytes are therefore reached by a pointer
+//! stored here, not through their buffer, and data that will be needed soon is prefetched.
 //!
-//! Invariant of [`BlockBytes`]: `bytes` points to memory of `buffer`, which neither moves nor changes while the
-//! buffer lives; `buffer` is held as long as the pointer.
+//! Invariant of [`BlockBytes`]: `bytes` points to memory of `buffer`, which neither moves nor
+//! changes while the buffer lives; `buffer` is held as long as the pointer.
 #![expect(
     unsafe_code,
     reason = "one load less on the way to every block, and prefetching"
@@ -23,17 +23,17 @@ use koeldb_base::{Buffer, PinnedSlice};
 
 use super::ValueRange;
 
-/// The bytes that are fetched together.
+/// The size of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// Whose memory a block lies in.
+/// The kind of memory that contains a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Home {
-    /// Its own.
+    /// Its own allocation.
     Heap,
-    /// That of a mapped file.
+    /// A mapped file.
     Mapped,
-    /// That of a larger read, which is not to be kept for long.
+    /// The buffer of a larger read, which should not be kept for long.
     Lent,
 }
 
@@ -46,14 +46,15 @@ pub struct BlockBytes {
     home: Home,
 }
 
-// SAFETY: `bytes` is a shared view of memory that never changes, kept alive by `buffer`, which may be sent.
+// SAFETY: `bytes` is a shared view of memory that never changes, kept alive by `buffer`, which may
+// be sent.
 unsafe impl Send for BlockBytes {}
 
 // SAFETY: as for `Send`; nothing can be written through `bytes`.
 unsafe impl Sync for BlockBytes {}
 
 impl BlockBytes {
-    /// The `len` bytes at `start` of `buffer`, which must hold them.
+    /// Refers to the `len` bytes at `start` of `buffer`, which must hold them.
     #[must_use]
     pub fn new(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -64,7 +65,7 @@ impl BlockBytes {
         }
     }
 
-    /// The same, where `buffer` is a mapped file and no memory of ours.
+    /// Refers to bytes of `buffer`, which is a mapped file and no heap memory.
     #[must_use]
     pub fn mapped(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -73,7 +74,8 @@ impl BlockBytes {
         }
     }
 
-    /// The same, where `buffer` is that of a larger read: what is pinned is copied, so that it does not keep all of that.
+    /// Refers to bytes of `buffer`, which is a larger read: pinned values are copied, not to keep
+    /// it alive.
     #[must_use]
     pub fn lent(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -82,7 +84,7 @@ impl BlockBytes {
         }
     }
 
-    /// The heap memory this takes.
+    /// The heap memory charged to the block.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         const HEADER: usize = size_of::<Buffer>() + 2 * size_of::<usize>();
@@ -97,7 +99,8 @@ impl BlockBytes {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: by the invariant the pointer is to bytes that live and stay the same as long as `self.buffer`.
+        // SAFETY: by the invariant the pointer is to bytes that live and stay the same as long as
+        // `self.buffer`.
         unsafe { self.bytes.as_ref() }
     }
 
@@ -107,13 +110,13 @@ impl BlockBytes {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// A part of the bytes that outlives the block.
+    /// Pins a part of the bytes, so that it outlives the block.
     #[inline]
     #[must_use]
     pub fn pin(&self, range: ValueRange) -> PinnedSlice {
@@ -124,7 +127,7 @@ impl BlockBytes {
         PinnedSlice::pin(&self.buffer, start, range.len)
     }
 
-    /// Begins to fetch what [`BlockBytes::pin`] will write to.
+    /// Prefetches the reference count that [`BlockBytes::pin`] writes.
     #[inline]
     pub(super) fn prefetch_pin(&self) {
         prefetch_line(Arc::as_ptr(&self.buffer).cast());
@@ -144,7 +147,7 @@ impl fmt::Debug for BlockBytes {
 }
 
 impl From<Vec<u8>> for BlockBytes {
-    /// The first 4 GiB of `bytes`; no caller has more.
+    /// Takes the first 4 GiB of `bytes`; no caller has more.
     fn from(bytes: Vec<u8>) -> Self {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         BlockBytes::new(Arc::new(Buffer::from_vec(bytes)), 0, len)
@@ -157,7 +160,7 @@ impl AsRef<[u8]> for BlockBytes {
     }
 }
 
-/// Begins to fetch a value of up to three cache lines.
+/// Prefetches a value of up to three cache lines.
 #[inline]
 pub(crate) fn prefetch_item<T>(item: &T) {
     let first: *const u8 = std::ptr::from_ref(item).cast();
@@ -168,8 +171,9 @@ pub(crate) fn prefetch_item<T>(item: &T) {
     }
 }
 
-/// Begins to fetch a block that will be read from front to back; of a long one the beginning, for then processors see
-/// the rest coming.
+/// Prefetches a block that will be read sequentially.
+///
+/// Of a long block it prefetches the beginning: the hardware prefetcher then detects the stream.
 pub(crate) fn prefetch_block(bytes: &[u8]) {
     const AHEAD_BYTES: usize = 4 << 10;
     for line in (0..bytes.len().min(AHEAD_BYTES)).step_by(LINE_BYTES) {
@@ -177,7 +181,7 @@ pub(crate) fn prefetch_block(bytes: &[u8]) {
     }
 }
 
-/// Begins to fetch the cache line at `at`, if the slice has it.
+/// Prefetches the cache line at `at`, if the slice has it.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     if let Some(byte) = bytes.get(at) {

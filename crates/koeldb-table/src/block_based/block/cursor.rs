@@ -1,4 +1,4 @@
-//! A cursor in a block, which puts keys together as it goes.
+//! A cursor in a block, which assembles keys as it moves.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -15,24 +15,24 @@ use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::bad_entry;
 use super::{Block, EntryLayout, Start, ValueRange, View};
 
-/// How far ahead of an entry a cursor fetches.
+/// The distance by which a cursor prefetches ahead of an entry.
 const SCAN_AHEAD_BYTES: usize = 1024;
 
-/// How the keys of a block are to be read.
+/// The interpretation of a block's keys.
 #[derive(Clone, Debug)]
 pub struct KeyFormat {
     /// The order of user keys.
     pub order: KeyOrder,
-    /// Whether keys are user keys, as those of indexes may be, and not internal keys.
+    /// Whether keys are user keys, as index keys may be, instead of internal keys.
     pub user_keys: bool,
-    /// The sequence number that stands for that of every internal key.
+    /// The sequence number that replaces that of every internal key.
     pub global_seqno: Option<SeqNo>,
-    /// Whether restart points of data blocks that have many are searched by interpolation.
+    /// Whether data blocks with many restart points are searched by interpolation.
     pub guess_in_data: bool,
 }
 
 impl KeyFormat {
-    /// Names in bytewise order, as in metadata blocks.
+    /// The format of names in bytewise order, as in metadata blocks.
     #[must_use]
     pub fn names() -> Self {
         KeyFormat {
@@ -66,7 +66,7 @@ impl KeyFormat {
         }
     }
 
-    /// The footer that counts in place of a stored one.
+    /// The footer after replacing the sequence number by the global one.
     #[inline]
     fn footer(&self, stored: u64) -> u64 {
         match self.global_seqno {
@@ -76,18 +76,19 @@ impl KeyFormat {
     }
 }
 
-/// Where a cursor has its key.
+/// The location of a cursor's key.
 #[derive(Clone, Copy, Debug)]
 enum KeyPlace {
     /// In the block, from one offset to another.
     Block(usize, usize),
-    /// Put together.
+    /// Assembled in the buffer.
     Buffer,
-    /// Put together, with another sequence number.
+    /// Assembled, with the global sequence number.
     Rewritten,
 }
 
-/// A position in a block. Whether there is an entry is [`BlockCursor::valid`]; the calls that need one say so.
+/// A position in a block. [`BlockCursor::valid`] tells whether it is on an entry; some calls
+/// require it.
 #[derive(Clone, Debug)]
 pub struct BlockCursor {
     block: Block,
@@ -96,19 +97,19 @@ pub struct BlockCursor {
     valid: bool,
     at: usize,
     next: usize,
-    /// The restart point the entry behind the current one is at, if it is at one.
+    /// The restart point of the next entry, or the first one after it.
     restart_ahead: usize,
     key_place: KeyPlace,
-    /// The stored key, where the block does not have it in one piece.
+    /// The stored key, if it is not contiguous in the block.
     key: Vec<u8>,
-    /// The key with the global sequence number, which the next key must not share.
+    /// The key with the global sequence number; later keys must not share its bytes.
     rewritten: Vec<u8>,
     value: ValueRange,
     handle: BlockHandle,
 }
 
 impl BlockCursor {
-    /// A cursor that stands nowhere yet.
+    /// Creates an unpositioned cursor.
     #[must_use]
     pub fn new(block: Block, layout: EntryLayout, format: KeyFormat) -> Self {
         BlockCursor {
@@ -127,14 +128,14 @@ impl BlockCursor {
         }
     }
 
-    /// Goes over to another block of the same kind, and stands nowhere in it yet.
+    /// Switches to another block of the same kind, unpositioned.
     pub fn reset(&mut self, block: Block, layout: EntryLayout) {
         self.block = block;
         self.layout = layout;
         self.valid = false;
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -157,14 +158,15 @@ impl BlockCursor {
         }
     }
 
-    /// The value of the entry; in the handles layout the first key behind the handle, if there is one.
+    /// The value of the entry; in the handles layout the first key after the handle, if there is
+    /// one.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
         self.value.of(self.block.bytes.as_slice())
     }
 
-    /// Where the value of the entry lies.
+    /// The position of the entry's value.
     #[must_use]
     pub fn value_range(&self) -> ValueRange {
         self.value
@@ -191,7 +193,8 @@ impl BlockCursor {
     /// Moves to the first entry.
     ///
     /// # Errors
-    /// `Corruption` if the entry is malformed; the cursor is not valid then. So it is for all movements.
+    /// `Corruption` if the entry is malformed; the cursor is then invalid. This applies to all
+    /// movements.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.start_at(0);
         self.step()
@@ -200,16 +203,16 @@ impl BlockCursor {
     /// Moves to the last entry.
     ///
     /// # Errors
-    /// As [`BlockCursor::seek_to_first`].
+    /// See [`BlockCursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.start_at((self.block.restart_count as usize).saturating_sub(1));
         self.step_until_before(self.block.entries_end as usize)
     }
 
-    /// Moves to the first entry at or behind the internal key `target`.
+    /// Moves to the first entry at or after the internal key `target`.
     ///
     /// # Errors
-    /// As [`BlockCursor::seek_to_first`].
+    /// See [`BlockCursor::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let start = {
@@ -223,7 +226,7 @@ impl BlockCursor {
         self.seek_from(start, target)
     }
 
-    /// The same, where the restart points were searched already.
+    /// Completes a seek whose restart points were searched already.
     pub(in super::super) fn seek_from(&mut self, start: Start, target: &[u8]) -> Result<()> {
         self.start_at(start.restart());
         self.step()?;
@@ -238,7 +241,7 @@ impl BlockCursor {
     /// Moves to the next entry. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`BlockCursor::seek_to_first`].
+    /// See [`BlockCursor::seek_to_first`].
     #[inline]
     pub fn advance(&mut self) -> Result<()> {
         debug_assert!(self.valid, "a step from a cursor that stands on nothing");
@@ -248,7 +251,7 @@ impl BlockCursor {
     /// Moves to the previous entry. The cursor must be valid.
     ///
     /// # Errors
-    /// As [`BlockCursor::seek_to_first`].
+    /// See [`BlockCursor::seek_to_first`].
     pub fn retreat(&mut self) -> Result<()> {
         debug_assert!(self.valid, "a step from a cursor that stands on nothing");
         let end = self.at;
@@ -265,7 +268,7 @@ impl BlockCursor {
         self.step_until_before(end)
     }
 
-    /// Makes the entry at a restart point the next one.
+    /// Prepares the entry at a restart point as the next one.
     fn start_at(&mut self, restart: usize) {
         self.valid = false;
         let view = View::new(&self.block, self.layout);
@@ -280,7 +283,7 @@ impl BlockCursor {
         self.value = ValueRange::default();
     }
 
-    /// Moves on until the entry that ends at `end`.
+    /// Moves forward to the entry that ends at `end`.
     fn step_until_before(&mut self, end: usize) -> Result<()> {
         self.step()?;
         while self.valid && self.next < end {
@@ -297,7 +300,8 @@ impl BlockCursor {
         if at >= view.entries.len() {
             return Ok(());
         }
-        // Entries say only where the next one is, so what is behind them is fetched before they are reached.
+        // Entries lead only to the next one, so the bytes after them are prefetched before they are
+        // reached.
         let ahead = at.saturating_add(SCAN_AHEAD_BYTES);
         prefetch(view.entries, ahead);
         prefetch(view.entries, ahead.saturating_add(LINE_BYTES));
@@ -353,7 +357,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Puts the global sequence number in place of the stored one.
+    /// Replaces the stored sequence number by the global one.
     fn rewrite_key(&mut self, seqno: SeqNo) {
         self.rewritten.clone_from(&self.key);
         if let Some([_type, stored @ ..]) = self.rewritten.last_chunk_mut::<FOOTER_BYTES>() {

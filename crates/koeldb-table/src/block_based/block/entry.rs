@@ -1,4 +1,4 @@
-//! How one entry is decoded.
+//! Decodes entries of a block.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -11,18 +11,18 @@ use koeldb_base::coding;
 use super::super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 use super::{EntryLayout, ValueRange, View};
 
-/// One entry, still split into shared and own key bytes.
+/// A decoded entry, still split into shared and own key bytes.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Entry {
-    /// The key bytes taken from the key before.
+    /// The number of key bytes shared with the preceding key.
     pub(in super::super) shared: usize,
-    /// Where its own key bytes begin.
+    /// The start of its own key bytes.
     pub(in super::super) key_start: usize,
-    /// Where they end.
+    /// The end of its own key bytes.
     pub(in super::super) key_end: usize,
-    /// Its value; in the handles layout the first key behind the handle.
+    /// Its value; in the handles layout the first key after the handle.
     pub(in super::super) value: ValueRange,
-    /// Where the next entry begins.
+    /// The start of the next entry.
     pub(in super::super) next: usize,
 }
 
@@ -34,8 +34,10 @@ impl Entry {
 }
 
 impl View<'_> {
-    /// The interleaved or separated entry at `at`. For the separated layout `value_start` is where the value
-    /// begins unless the entry is at a restart point, which `at_restart` says.
+    /// Decodes the interleaved or separated entry at `at`.
+    ///
+    /// In the separated layout, `value_start` is the start of the value, unless `at_restart` says
+    /// that the entry is at a restart point.
     #[inline(always)]
     pub(in super::super) fn entry(
         &self,
@@ -87,7 +89,7 @@ impl View<'_> {
         })
     }
 
-    /// The delta-encoded index entry at `at`, and the handle it stands for.
+    /// Decodes the delta-encoded index entry at `at`, and its handle.
     pub(in super::super) fn handle_entry(
         &self,
         at: usize,
@@ -141,7 +143,7 @@ pub(in super::super) fn bad_entry(at: usize) -> Error {
     Error::corruption(format!("bad entry in block at offset {at}"))
 }
 
-/// The numbers an entry begins with.
+/// The numbers that an entry begins with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lengths {
     pub(super) shared: usize,
@@ -151,7 +153,8 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Three lengths at `at`: mostly those of the key are a byte each, and that of the value is one or two.
+    /// Decodes three lengths at `at`. Fast path: one byte each for the key's, one or two for the
+    /// value's.
     #[inline(always)]
     pub(super) fn decode(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
@@ -192,7 +195,7 @@ impl Lengths {
         })
     }
 
-    /// Two lengths at `at`: those of the key.
+    /// Decodes the two lengths of the key at `at`.
     #[inline(always)]
     pub(super) fn decode_without_value(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
@@ -216,7 +219,7 @@ impl Lengths {
         })
     }
 
-    /// Steps over the value offset that separated entries have at restart points.
+    /// Skips the value offset that separated entries have at restart points.
     pub(super) fn skip_offset(mut self, entries: &[u8]) -> Option<Self> {
         let (_, taken) = coding::decode_varint32(entries.get(self.key_start..)?)?;
         self.key_start = self.key_start.saturating_add(taken);
@@ -226,7 +229,7 @@ impl Lengths {
 
 const INLINE_KEY_BYTES: usize = 128;
 
-/// A key being put together, on the stack while it is short.
+/// A key during assembly, on the stack while it is short.
 pub(in super::super) struct KeyBuffer {
     inline: [u8; INLINE_KEY_BYTES],
     heap: Vec<u8>,
@@ -242,7 +245,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Keeps `shared` bytes and appends `own`; `None` if there are not so many to keep.
+    /// Keeps `shared` bytes and appends `own`; `None` if fewer bytes are there.
     pub(in super::super) fn replace(&mut self, shared: usize, own: &[u8]) -> Option<&[u8]> {
         if shared > self.len {
             return None;
@@ -260,7 +263,7 @@ impl KeyBuffer {
         Some(self.as_slice())
     }
 
-    /// The key put together last.
+    /// The assembled key.
     pub(in super::super) fn as_slice(&self) -> &[u8] {
         if self.heap.is_empty() {
             self.inline.get(..self.len).unwrap_or_default()

@@ -1,10 +1,12 @@
 //! Interpolation search among the restart keys of a block.
 //!
-//! Between two known keys the place of a third is guessed from their numbers, as if keys were evenly spread. A
-//! guess that leaves more than half of the window is followed by one halving, so any two probes at least halve it:
-//! no more than `2 * ceil(log2 n) + 2` keys are decoded, whatever they are, and some six of 16384 that are evenly
-//! spread. RocksDB (`table/block_based/block.cc`, 11.9) halves once after eight poor guesses in a row and then
-//! guesses again, which costs up to nine probes for every halving; the blocks and the answers are the same.
+//! The position of a key between two known ones is guessed from their numbers, as if keys were
+//! uniformly distributed. A guess that leaves more than half of the window is followed by one
+//! bisection, so any two probes at least halve it: no more than `2 * ceil(log2 n) + 2` keys are
+//! decoded for any keys, and some six of 16384 for uniform ones. RocksDB
+//! (`table/block_based/block.cc`, 11.9) bisects once after eight poor guesses in a row and then
+//! guesses again, which costs up to nine probes for every bisection; the blocks and the results are
+//! the same.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -19,13 +21,13 @@ use koeldb_base::key::footer_of;
 use super::number::Numbering;
 use super::{KeyFormat, Start, halve};
 
-/// Below so many keys halving is as good, without the two ends.
+/// With fewer keys binary search is as good, without reading the two ends.
 const FEW_KEYS: usize = 8;
 
-/// The widest window that is only halved.
+/// The widest window that is only bisected.
 const NARROW: usize = 4;
 
-/// Finds the place of the internal key `target` among `count` ascending keys.
+/// Finds the position of the internal key `target` among `count` ascending keys.
 #[inline]
 pub(in crate::block_based) fn search<'k>(
     count: usize,
@@ -59,7 +61,7 @@ pub(in crate::block_based) fn search<'k>(
     window.search(key_at, numbering, keys, target)
 }
 
-/// Two keys, one before the target and one behind it.
+/// Two keys, one before and one after the target, with their numbers.
 pub(in crate::block_based) struct Window {
     pub(in crate::block_based) low: usize,
     pub(in crate::block_based) high: usize,
@@ -68,7 +70,7 @@ pub(in crate::block_based) struct Window {
 }
 
 impl Window {
-    /// Finds the place of the internal key `target` between the two.
+    /// Finds the position of the internal key `target` between the two.
     #[inline]
     pub(in crate::block_based) fn search<'k>(
         mut self,
@@ -88,7 +90,7 @@ impl Window {
             let probe = guess.unwrap_or_else(|| self.low.midpoint(self.high));
             let key = key_at(probe)?;
             let number = numbering.number(keys.user_part(key));
-            // Only equal numbers leave the order open.
+            // Equal numbers do not determine the order.
             match number.cmp(&wanted).then_with(|| keys.compare(key, target)) {
                 Ordering::Less => (self.low, self.low_number) = (probe, number),
                 Ordering::Greater => (self.high, self.high_number) = (probe, number),
@@ -102,7 +104,7 @@ impl Window {
         self.high.saturating_sub(self.low)
     }
 
-    /// Where between the two a number should be; `None` if the window is narrow or they do not tell.
+    /// The estimated index of a number; `None` if the window is narrow or the numbers are equal.
     #[inline]
     fn guess(&self, wanted: u64) -> Option<usize> {
         let width = self.width();
@@ -110,7 +112,8 @@ impl Window {
         if width <= NARROW || range == 0 {
             return None;
         }
-        // There are fewer than 2^28 restart points, so 36 bits of both differences fit into a product.
+        // There are fewer than 2^28 restart points, so 36 bits of both differences fit into a
+        // product.
         let shift = 28_u32.saturating_sub(range.leading_zeros());
         let part = wanted.saturating_sub(self.low_number).checked_shr(shift)?;
         let steps = part

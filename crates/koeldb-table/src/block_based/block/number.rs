@@ -1,7 +1,7 @@
-//! Keys as numbers.
+//! Maps keys to numbers.
 //!
-//! A number is 8 bytes of a key, so unequal keys may have equal numbers. But never does a key with a smaller
-//! number come behind one with a larger: where numbers differ, they say what comparing the keys would say.
+//! A number is 8 bytes of a key, so unequal keys may have equal numbers. But the mapping is
+//! monotonic: different numbers order keys as comparing the keys would.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -15,19 +15,21 @@ use koeldb_base::comparator::first_bytes;
 
 const NUMBER_BYTES: usize = 8;
 
-/// How the user keys of one block become numbers.
+/// The mapping of one block's user keys to numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::block_based) enum Numbering {
-    /// The bytes behind a prefix that all keys have, the first one highest, missing ones zero.
+    /// The bytes after a common prefix, big-endian, padded with zeros.
     Ascending(usize),
-    /// The complement of that, for the opposite order: there a key comes behind all that it is a prefix of.
+    /// The complement of `Ascending`, for the reverse order.
+    ///
+    /// There a key sorts after all keys that it is a prefix of.
     Descending(usize),
-    /// Keys of 8 bytes are little-endian numbers. All others come behind them.
+    /// Keys of 8 bytes are little-endian numbers. All others sort after them.
     Integers,
 }
 
 impl Numbering {
-    /// The numbering of keys from `first` to `last` in `order`; `None` if the order is not known.
+    /// The mapping of keys from `first` to `last` in `order`; `None` for a custom order.
     pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let prefix = || first.iter().zip(last).take_while(|(a, b)| a == b).count();
         match order {
@@ -38,7 +40,7 @@ impl Numbering {
         }
     }
 
-    /// How many first bytes all keys have in common. The numbers of keys without them mean nothing.
+    /// The length of the keys' common prefix. The numbers of keys without it are meaningless.
     pub(in crate::block_based) fn prefix_len(self) -> usize {
         match self {
             Numbering::Ascending(prefix) | Numbering::Descending(prefix) => prefix,
@@ -46,7 +48,7 @@ impl Numbering {
         }
     }
 
-    /// The number of a key that has the prefix.
+    /// The number of a key with the prefix.
     #[inline]
     pub(in crate::block_based) fn number(self, user_key: &[u8]) -> u64 {
         match self {
@@ -57,20 +59,20 @@ impl Numbering {
     }
 }
 
-/// From the first to the last key of a block: what is common to all of them, and what tells them apart.
+/// The range of a block's keys: their common prefix and their mapping to numbers.
 #[derive(Debug)]
 pub(in crate::block_based) struct KeySpan {
     numbering: Numbering,
-    /// What all user keys begin with.
+    /// The common prefix of all user keys.
     prefix: Box<[u8]>,
-    /// Its first bytes.
+    /// The first bytes of the prefix as a number.
     prefix_number: u64,
     /// The number of the last key.
     largest: u64,
 }
 
 impl KeySpan {
-    /// The span from one user key to another; `None` if the order is not known.
+    /// The range between two user keys; `None` for a custom order.
     pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let numbering = Numbering::new(order, first, last)?;
         let prefix = first.get(..numbering.prefix_len())?;
@@ -82,18 +84,20 @@ impl KeySpan {
         })
     }
 
-    /// How keys that have the prefix become numbers.
+    /// The mapping of keys with the prefix to numbers.
     pub(in crate::block_based) fn numbering(&self) -> Numbering {
         self.numbering
     }
 
-    /// The memory this takes beside itself.
+    /// The heap memory it takes.
     pub(in crate::block_based) fn heap_bytes(&self) -> usize {
         self.prefix.len()
     }
 
-    /// Whether a key begins as all of the block do. A prefix of up to 8 bytes is compared as a number: a call would
-    /// cost more, and 60 ns for the empty one, as glibc loads by mask from where an empty box points.
+    /// Whether a key has the block's prefix.
+    ///
+    /// A prefix of up to 8 bytes is compared as a number: a call would cost more, and 60 ns for the
+    /// empty one, as glibc's masked load reads from where an empty box points.
     #[inline]
     fn has_prefix(&self, user_key: &[u8]) -> bool {
         let behind = (NUMBER_BYTES.checked_sub(self.prefix.len()))
@@ -108,8 +112,9 @@ impl KeySpan {
         }
     }
 
-    /// The number of a key that is in between; otherwise on which side of all keys it is. A number that is not above
-    /// the first key's says that itself.
+    /// The number of a key inside the range; otherwise the side of all keys it is on.
+    ///
+    /// A number that is not above the first key's decides that itself.
     #[inline]
     pub(in crate::block_based) fn wanted(
         &self,
@@ -127,7 +132,7 @@ impl KeySpan {
     }
 }
 
-/// The 8 bytes from `at` on, the first one highest, missing ones zero.
+/// The 8 bytes from `at` on, big-endian, padded with zeros.
 #[inline]
 fn leading_number(key: &[u8], at: usize) -> u64 {
     first_bytes(key.get(at..).unwrap_or_default())

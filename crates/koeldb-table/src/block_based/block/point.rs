@@ -1,4 +1,4 @@
-//! Point look-ups in a data block.
+//! Point lookups in a data block.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -19,37 +19,41 @@ const HASH_SEED: u32 = 397;
 const BUCKET_EMPTY: u8 = 255;
 const BUCKET_COLLISION: u8 = 254;
 
-/// How much of a restart interval is fetched at once when a scan begins: each entry says only where the next one
-/// is, so that without this every entry would be waited for.
+/// The bytes of a restart interval that are prefetched when a scan begins.
+///
+/// Each entry leads only to the next one, so without this every entry would be waited for.
 const SCAN_AHEAD_BYTES: usize = 2048;
 
-/// What a point search in one block came to.
+/// The result of a point search in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointEnd {
-    /// The visitor had enough, or a later user key was met: later blocks hold nothing of the key.
+    /// The visitor is done, or a later user key was found: later blocks have no entry of the key.
     Settled,
     /// The block ended before a later user key: versions of the key may begin the next block.
     EndOfBlock,
 }
 
-/// What a point search looks for and gives its findings to.
+/// The target and the receiver of a point search.
 pub trait PointVisitor {
-    /// The internal key that stands before every entry wanted.
+    /// The internal key that sorts before every wanted entry.
     fn seek_key(&self) -> &[u8];
 
-    /// Takes an entry of the wanted user key at or behind the seek key; newest first. Says whether it has enough.
+    /// Receives entries of the wanted user key at or after the seek key, newest first.
+    ///
+    /// Returns whether it is done.
     ///
     /// # Errors
-    /// If the entry is no good.
+    /// If the entry is invalid.
     fn visit(&mut self, footer: u64, value: ValueRange) -> Result<bool>;
 }
 
 impl Block {
-    /// Shows every entry of the wanted user key at or behind the seek key to `visitor`, until it has enough. The
-    /// keys of the block must be internal keys.
+    /// Passes the entries of the wanted user key at or after the seek key to `visitor`.
+    ///
+    /// It stops when the visitor is done. The keys of the block must be internal keys.
     ///
     /// # Errors
-    /// `Corruption` if an entry is malformed, or what the visitor failed with.
+    /// `Corruption` if an entry is malformed, or the error of the visitor.
     #[inline]
     pub fn search_point(
         &self,
@@ -83,15 +87,17 @@ impl Block {
         }
     }
 
-    /// Begins to fetch what [`Block::search_point`] looks at first.
+    /// Prefetches the first data that [`Block::search_point`] reads.
     #[inline]
     pub(in super::super) fn prefetch_search(&self) {
         self.bytes.prefetch_pin();
         View::new(self, self.layout()).prefetch_restarts();
     }
 
-    /// The restart point the hash index sends the search for a user key to. An empty bucket leads to the last
-    /// one, where the scan tells whether the key may begin the next block.
+    /// The restart point for a user key by the hash index.
+    ///
+    /// An empty bucket leads to the last one, where the scan decides whether the key may begin the
+    /// next block.
     #[inline]
     fn hashed_restart(&self, contents: &[u8], user: &[u8]) -> Option<usize> {
         if self.bucket_count == 0 {
@@ -108,7 +114,7 @@ impl Block {
 }
 
 impl View<'_> {
-    /// Begins to fetch the keys at all restart points, where there are but few, as in most data blocks.
+    /// Prefetches the keys at all restart points if they are few, as in most data blocks.
     #[inline]
     fn prefetch_restarts(&self) {
         if self.restarts.len() <= FEW_RESTARTS {
@@ -118,9 +124,11 @@ impl View<'_> {
         }
     }
 
-    /// Scans in bytewise order. `matched` counts the bytes in which the user key before and the target agree;
-    /// the user key before is smaller. So an entry that shares more than `matched` is smaller too, and one that
-    /// shares less or as much is decided by its own bytes.
+    /// Scans in bytewise order.
+    ///
+    /// `matched` counts the bytes that the preceding user key, which is smaller, has in common with
+    /// the target. An entry that shares more than `matched` is therefore smaller too, and the
+    /// others are decided by their own bytes.
     #[inline]
     fn scan_bytewise(
         &self,
@@ -141,8 +149,8 @@ impl View<'_> {
                 if user_len == user_len_before && steps.at != start.at {
                     continue;
                 }
-                // Bytes of the footer before are part of this user key: rare, and left to the scan that puts
-                // keys together.
+                // Bytes of the preceding footer are part of this user key: rare, and left to the
+                // scan that assembles keys.
                 return self.scan_ordered(start, &KeyOrder::Bytewise, visitor);
             }
             user_len_before = user_len;
@@ -168,7 +176,7 @@ impl View<'_> {
         Ok(PointEnd::EndOfBlock)
     }
 
-    /// Scans in any order, putting each key together.
+    /// Scans in any order, assembling each key.
     #[cold]
     fn scan_ordered(
         &self,
@@ -198,7 +206,7 @@ impl View<'_> {
         Ok(PointEnd::EndOfBlock)
     }
 
-    /// Shows `entry`, whose user key is the target, and those of the same user key behind it.
+    /// Passes on `entry`, whose user key is the target, and the following entries of that user key.
     #[inline]
     fn visit_versions(
         &self,
@@ -236,7 +244,7 @@ impl View<'_> {
         }
     }
 
-    /// Whether an entry behind one of the user key `user` has the same user key.
+    /// Whether an entry that follows one with the user key `user` has the same user key.
     #[inline]
     fn continues(&self, entry: &Entry, user: &[u8]) -> bool {
         if entry.key_len() != user.len().saturating_add(FOOTER_BYTES) {
@@ -255,10 +263,10 @@ impl View<'_> {
 /// The entries of a data block from a restart point on.
 #[derive(Clone, Copy)]
 struct Steps {
-    /// Where the entry taken last is; the first one before any was taken.
+    /// The position of the last returned entry; of the first one before any was returned.
     at: usize,
     next: usize,
-    /// The next restart point not reached yet.
+    /// The next restart point.
     restart: usize,
     value_end: usize,
 }

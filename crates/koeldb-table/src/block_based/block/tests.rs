@@ -1,4 +1,4 @@
-//! Blocks against a sorted list, and blocks that lie.
+//! Compares blocks with a sorted list, and reads malformed blocks.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "the tests' own numbers are small"
@@ -19,7 +19,7 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Footers and values.
 type Versions = Vec<(u64, Vec<u8>)>;
 
-/// User keys in which what follows a key may look like the footer of the key before.
+/// User keys in which the bytes after a key may resemble the footer of the preceding key.
 fn user_key() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop::sample::select(vec![0_u8, 1, 2, 7, b'k', 0xff]);
     prop::collection::vec(byte, 0..12)
@@ -80,7 +80,7 @@ fn block(bytes: Vec<u8>) -> Result<Block> {
     Block::parse(BlockBytes::from(bytes))
 }
 
-/// Collects what a point search shows.
+/// Collects the results of a point search.
 struct Seen<'b> {
     target: Vec<u8>,
     bytes: &'b [u8],
@@ -99,7 +99,7 @@ impl PointVisitor for Seen<'_> {
     }
 }
 
-/// What a point search shows, and how it ends.
+/// The results and the end of a point search.
 fn point(
     block: &Block,
     keys: &KeyFormat,
@@ -252,7 +252,7 @@ proptest! {
     }
 }
 
-/// Does everything that can be done with a block, which must end and must not panic.
+/// Calls every operation of a block; none may loop or panic.
 fn use_up(bytes: Vec<u8>) {
     let most = bytes.len() + 1;
     let Ok(block) = block(bytes) else { return };
@@ -441,13 +441,14 @@ fn sections_that_do_not_fit_are_refused() {
     let kind = |error: Error| assert!(error.is_corruption(), "{error}");
     kind(refused(b""));
     kind(refused(b"\x00\x00\x00"));
-    // A restart array larger than the block; one that begins behind 0; one that does not ascend.
+    // A restart array larger than the block; one that does not start at 0; one that does not
+    // ascend.
     kind(refused(b"\x00\x00\x00\x00\x02\x00\x00\x00"));
     kind(refused(b"\x00\x01\x01kv\x01\x00\x00\x00\x01\x00\x00\x00"));
     kind(refused(
         b"\x00\x01\x01kv\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00",
     ));
-    // Entries without a restart point; a hash index without buckets; values behind the restarts.
+    // Entries without a restart point; a hash index without buckets; values after the restarts.
     kind(refused(b"\x00\x01\x01kv\x00\x00\x00\x00"));
     kind(refused(
         b"\x00\x01\x01kv\x00\x00\x00\x00\x00\x00\x01\x00\x00\x80",
@@ -455,7 +456,7 @@ fn sections_that_do_not_fit_are_refused() {
     kind(refused(
         b"\x00\x01\x01kv\x00\x00\x00\x00\x99\x00\x00\x00\x01\x00\x00\x10",
     ));
-    // Empty blocks of both kinds are fine.
+    // Empty blocks of both kinds are valid.
     assert!(
         block(b"\x00\x00\x00\x00\x01\x00\x00\x00".to_vec())
             .unwrap()

@@ -1,4 +1,4 @@
-//! Tests of the table builder's rules; that its files can be read is shown in `tests/it`.
+//! Tests of the table builder; `tests/it` checks that its files can be read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn a_failed_write_or_sync_fails_the_table() {
         fs.add_rule(rule);
         let mut builder = create(&fs, &TableBuildContext::default()).unwrap();
         for key in &keys {
-            // Whoever does not look at this error meets it again.
+            // A caller that ignores this error meets it again.
             let _ = builder.add(key, &[7; 100]);
         }
         assert!(builder.finish().is_err());

@@ -1,15 +1,16 @@
-//! An index block decoded once, for those that are searched over and over.
+//! Decoded index blocks, for blocks that are searched frequently.
 //!
 //! ```text
-//! samples    largest number of each group             in order, in few cache lines that stay hot
-//! groups     8 numbers | 8 handles, two cache lines    one group is looked at
+//! samples    largest number of each group              in order, in few hot cache lines
+//! groups     8 numbers | 8 handles, two cache lines    a search reads one group
 //! ```
 //!
-//! Numbers are those of [`Numbering`]. As they never contradict the order of the keys, a number that differs from
-//! the target's decides without a look at a key; only among equal ones are keys decoded and compared. The group is
-//! found by a straight line through the samples and the largest error it makes at any of them, which is known from
-//! when the line was drawn: a window of a few samples if keys are evenly spread, and all of them at worst. Halving
-//! a window of constant width takes constantly many steps, without branches to guess.
+//! Numbers are those of [`Numbering`]. As they never contradict the order of the keys, a number
+//! that differs from the target's decides without accessing a key; only among equal numbers are
+//! keys decoded and compared. The group is found by a linear model of the samples and the model's
+//! largest error, known from its construction: a window of a few samples if keys are uniform, and
+//! all of them at worst. A binary search in a window of constant width takes a constant number of
+//! steps, without branches to predict.
 //!
 //! A block that is damaged, or too small to gain from it, is not decoded.
 #![deny(
@@ -31,13 +32,13 @@ use super::{INDEX_BATCH, IndexFormat, IndexPlace, IndexScan};
 
 const GROUP: usize = 8;
 
-/// Blocks of fewer restart points are found in a step or two.
+/// Blocks with fewer restart points are searched in a step or two.
 const FEW_KEYS: usize = 8;
 
-/// The bits of a packed handle that are the size.
+/// The number of bits of the size in a packed handle.
 const SIZE_BITS: u32 = 24;
 
-/// Some numbers in order, and the handles that belong to them.
+/// Ascending numbers, and their handles.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Group {
@@ -45,13 +46,13 @@ struct Group {
     handles: [u64; GROUP],
 }
 
-/// Behind the last key stand numbers that are not smaller than any.
+/// Padding after the last key: numbers that are not smaller than any.
 const BEHIND: Group = Group {
     numbers: [u64::MAX; GROUP],
     handles: [0; GROUP],
 };
 
-/// The keys and handles of an index block, decoded.
+/// The decoded keys and handles of an index block.
 #[derive(Debug)]
 pub struct DecodedIndex {
     span: KeySpan,
@@ -61,12 +62,12 @@ pub struct DecodedIndex {
     count: usize,
     /// Whether each restart point has one entry.
     single: bool,
-    /// Whether handles say all that entries do.
+    /// Whether the handles contain all information of the entries.
     has_handles: bool,
 }
 
 impl DecodedIndex {
-    /// Decodes a block; `None` if that cannot be done, or is not worth it.
+    /// Decodes a block; `None` if that is impossible or not worthwhile.
     pub(in super::super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = View::new(block, format.layout());
         let count = view.restart_key_count();
@@ -112,14 +113,14 @@ impl DecodedIndex {
         })
     }
 
-    /// The memory this takes beside itself.
+    /// The heap memory it takes.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(self.groups.as_slice())
             .saturating_add(self.span.heap_bytes())
             .saturating_add(size_of_val(self.samples.as_slice()))
     }
 
-    /// The block that may hold a user key, if the numbers tell.
+    /// The block that may hold a user key, if the numbers decide.
     #[inline]
     pub(in super::super) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> IndexPlace {
         match self.span.wanted(order, user_key) {
@@ -131,8 +132,10 @@ impl DecodedIndex {
         }
     }
 
-    /// The same for ascending user keys, as many as fit into `places`: one way through the samples, and the groups are
-    /// fetched while others are looked for.
+    /// Finds the blocks for ascending user keys, as many as fit into `places`.
+    ///
+    /// One pass goes through the samples, and the groups are prefetched during the search for other
+    /// keys.
     pub(super) fn find_blocks<'k>(
         &self,
         order: &KeyOrder,
@@ -180,7 +183,7 @@ impl DecodedIndex {
         }
     }
 
-    /// The block of a key in front of all keys, or behind them.
+    /// The block for a key before or after all keys.
     fn block_beyond(&self, side: Ordering) -> IndexPlace {
         let first = self.groups.first().filter(|_| self.has_handles);
         match first.and_then(|group| group.handles.first()) {
@@ -190,7 +193,7 @@ impl DecodedIndex {
         }
     }
 
-    /// Finds the place of an internal key among the restart points of the block that was decoded.
+    /// Finds the position of an internal key among the restart points of the decoded block.
     pub(super) fn search(&self, view: &View<'_>, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
         let (user_key, _) = footer_of(target);
         let (first, end) = match self.span.wanted(&keys.order, user_key) {
@@ -201,7 +204,7 @@ impl DecodedIndex {
         if first == end {
             return Ok(self.start(first));
         }
-        // Equal numbers: the keys decide.
+        // For equal numbers the keys decide.
         let key_at = |index| view.restart_key(index);
         let start = halve(first..end, key_at, |key| keys.compare(key, target))?;
         Ok(match start {
@@ -211,7 +214,7 @@ impl DecodedIndex {
         })
     }
 
-    /// What it means that a restart point is the first at or behind the target.
+    /// The search result if restart point `first` is the first at or after the target.
     #[inline]
     fn start(&self, first: usize) -> Start {
         if first == 0 || (self.single && first < self.count) {
@@ -221,7 +224,7 @@ impl DecodedIndex {
         }
     }
 
-    /// From the first number that is not below `wanted` to the first that is above it.
+    /// The range of numbers equal to `wanted`: the first not below it to the first above it.
     fn run_of(&self, wanted: u64) -> (usize, usize) {
         let place = |at: usize, offset: fn(&Group, u64) -> usize| {
             let within = self.groups.get(at).map_or(0, |group| offset(group, wanted));
@@ -244,10 +247,10 @@ impl DecodedIndex {
 }
 
 impl Group {
-    /// How many numbers are below `wanted`.
+    /// The number of entries below `wanted`.
     #[inline]
     fn first_not_below(&self, wanted: u64) -> usize {
-        // Half of them first: the sum of eight comparisons becomes vectors, by a long way around.
+        // One bisection first: the compiler vectorizes a sum of eight comparisons poorly.
         let is_below = |place| below(&self.numbers, place, wanted);
         let half = is_below(3).wrapping_mul(4);
         let places = [half, half | 1, half | 2, half | 3];
@@ -255,7 +258,7 @@ impl Group {
         half.saturating_add(within)
     }
 
-    /// How many numbers are not above `wanted`.
+    /// The number of entries not above `wanted`.
     fn first_above(&self, wanted: u64) -> usize {
         self.numbers
             .iter()

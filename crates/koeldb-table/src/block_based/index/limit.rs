@@ -1,9 +1,9 @@
-//! `index-limit`: what one search of an index block costs, by method, size and distribution of the keys.
+//! `index-limit` measures the cost of an index block search by method, size and key distribution.
 //!
-//! `cargo test --release -p koeldb-table index_limit -- --ignored --nocapture`. A search ends with the handle of the
-//! data block. *Independent* searches overlap in the processor; of *dependent* ones each chooses the next, as those of
-//! one reader do that waits for its data. With many blocks of many keys nearly every one is not in any cache. The key looked
-//! for is at hand, as a caller's is.
+//! `cargo test --release -p koeldb-table index_limit -- --ignored --nocapture`. A search ends with
+//! the handle of the data block. *Independent* searches overlap in the processor; each *dependent*
+//! search chooses the next, like those of a reader that waits for its data. With many blocks of
+//! many keys nearly every block misses all CPU caches. The target key is cached, as a caller's is.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "the program's own numbers are small"
@@ -31,7 +31,7 @@ const TARGETS: usize = 4096;
 /// A key of 16 bytes and its footer.
 type Target = [u8; 24];
 
-/// Separators of 35 keys to a block, and some of the keys, which have 16 bytes, to look for.
+/// Separators of blocks of 35 keys, and some of the 16-byte keys as targets.
 fn keys(distribution: &str, count: usize) -> (Vec<Vec<u8>>, Vec<Target>) {
     let mut random = Random(301);
     let per_block = 35;
@@ -91,7 +91,7 @@ fn locate(block: &Block, format: &IndexFormat, target: &[u8]) -> u64 {
     scan.map_or(0, |scan| scan.handle().offset)
 }
 
-/// Nanoseconds for a search: independent, dependent.
+/// Nanoseconds per search: independent, dependent.
 fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Target]) -> (f64, f64) {
     let mut random = Random(17);
     let mut below = |count: usize| usize::try_from(random.next() % count as u64).unwrap();
@@ -107,7 +107,7 @@ fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Target]) -> (f64, 
     (nanos(best.0), nanos(best.1))
 }
 
-/// The time of one search of each place, block and target.
+/// The time of one search for each pair of block and target.
 fn pass<const DEPENDENT: bool>(
     blocks: &[Block],
     format: &IndexFormat,
@@ -119,7 +119,8 @@ fn pass<const DEPENDENT: bool>(
     let mut found = 0;
     for at in 0..SEARCHES {
         prefetch_item(&targets[places[at + 1].1]);
-        // Offsets are small, so the next place is the next one, but only the search says so.
+        // Offsets are small, so the next position is always the next one, but depends on the
+        // search.
         let step = if DEPENDENT {
             usize::from(found >> 63 == 1)
         } else {
@@ -131,7 +132,7 @@ fn pass<const DEPENDENT: bool>(
     clock.now().saturating_sub(begun)
 }
 
-/// How many keys a search by interpolation decodes, on average: of the block alone, and with its samples.
+/// The mean number of keys that an interpolation search decodes: without and with samples.
 fn decodes(block: &Block, format: &IndexFormat, targets: &[Target]) -> (f64, f64) {
     let view = View::new(block, format.layout());
     let decodes = Cell::new(0_u32);

@@ -1,30 +1,30 @@
-//! A straight line through ascending numbers, and how far off it is at most.
+//! A linear model of ascending numbers, with its largest error.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
 
-/// A line that says about where among ascending numbers another one belongs.
+/// A line that estimates the index of a number among ascending ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// The number at place 0.
+    /// The number at index 0.
     origin: u64,
-    /// How many places a number further is, in units of 2^-64.
+    /// Indexes per unit of the number, in units of 2^-64.
     slope: u64,
-    /// The last place.
+    /// The last index.
     last: usize,
-    /// By how much the line may say too much.
+    /// The largest overestimate.
     excess: usize,
-    /// How many places from there on have to be searched.
+    /// The width of the window to be searched from there.
     pub(super) width: usize,
 }
 
 impl Line {
-    /// The best line known through `numbers`.
+    /// The better of two lines through `numbers`.
     pub(super) fn through(numbers: &[u64]) -> Self {
         let last = numbers.len().saturating_sub(1);
-        // A few numbers far away at either end must not turn the line away from all others.
+        // A few outliers at either end must not distort the line for all others.
         let inset = last / 16;
         let outer = Self::from_to(numbers, 0, last);
         let inner = Self::from_to(numbers, inset, last.saturating_sub(inset));
@@ -35,7 +35,7 @@ impl Line {
         }
     }
 
-    /// The line from one place to another.
+    /// The line through the numbers at two indexes.
     fn from_to(numbers: &[u64], from: usize, to: usize) -> Self {
         let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
         let (low, high) = (number(from), number(to));
@@ -57,7 +57,8 @@ impl Line {
             excess: 0,
             width: 0,
         };
-        // Between two neighbours the line rises, so its errors are largest right behind the one and at the other.
+        // Between two neighbours the line rises, so its errors are largest right after the first
+        // and at the second.
         let mut shortfall = 0;
         let mut behind = 0;
         for (place, &number) in numbers.iter().enumerate() {
@@ -79,8 +80,9 @@ impl Line {
         usize::try_from(places).unwrap_or(usize::MAX).min(self.last)
     }
 
-    /// The first place whose number is not below `wanted`, which the last is not, among the numbers that the line
-    /// was drawn through.
+    /// The index of the first number not below `wanted`; the last number is not.
+    ///
+    /// `numbers` must be those the line was built from.
     #[inline]
     pub(super) fn first_not_below(&self, numbers: &[u64], wanted: u64) -> usize {
         let mut at = self.guess(wanted).saturating_sub(self.excess);
@@ -88,7 +90,7 @@ impl Line {
         while width > 1 {
             let half = width / 2;
             let middle = at.saturating_add(half).saturating_sub(1);
-            // A mask and no branch: half of the branches would be guessed wrong.
+            // A mask instead of a branch: half of the branches would be mispredicted.
             at = at.saturating_add(half & below(numbers, middle, wanted).wrapping_neg());
             width = width.saturating_sub(half);
         }
@@ -96,7 +98,7 @@ impl Line {
     }
 }
 
-/// 1 if the number at a place is below `wanted`, otherwise 0, as behind the last place.
+/// Returns 1 if the number at an index is below `wanted`; 0 otherwise, and after the end.
 #[inline]
 pub(super) fn below(numbers: &[u64], place: usize, wanted: u64) -> usize {
     let number = numbers.get(place).copied().unwrap_or(u64::MAX);

@@ -1,14 +1,15 @@
-//! What an interpolation search is told beforehand: the numbers of a few keys of an index block.
+//! Samples of an index block for interpolation search: the numbers of a few keys.
 //!
 //! ```text
 //! samples    number of every 16th key, and of the last one       half a byte for each key
 //! ```
 //!
-//! A search of the block alone has to decode its first and its last key to guess between them, and its first guess is
-//! some ten keys off where there are thousands. Between two samples it is off by one at most, mostly; where keys are not
-//! evenly spread, the samples spare it all but the last few steps. Numbers are those of [`Numbering`], and the sample
-//! in front of a target is found as a group is in a decoded block. Only a target with the number of a sample at
-//! either end of the block is left to the search of the block alone.
+//! Without samples a search has to decode the first and last key of the block to interpolate
+//! between them, and its first guess is some ten keys off where there are thousands. Between two
+//! samples it is usually off by one at most; for non-uniform keys the samples save all but the last
+//! few steps. Numbers are those of [`Numbering`], and the sample before a target is found like a
+//! group in a decoded block. Only a target whose number equals a sample at either end of the block
+//! is searched without samples.
 //!
 //! [`Numbering`]: super::super::block::number::Numbering
 #![deny(
@@ -28,10 +29,10 @@ use super::super::block::{Block, KeyFormat, Start, View};
 use super::IndexFormat;
 use super::line::Line;
 
-/// A sample is taken of so many keys.
+/// The sampling interval in keys.
 const SPACING: usize = 16;
 
-/// Blocks of fewer restart points are found in a step or two.
+/// Blocks with fewer restart points are searched in a step or two.
 const FEW_KEYS: usize = 8;
 
 /// The numbers of a few keys of an index block.
@@ -44,7 +45,7 @@ pub struct SampledIndex {
 }
 
 impl SampledIndex {
-    /// Takes the samples of a block; `None` if that cannot be done, or is not worth it.
+    /// Samples a block; `None` if that is impossible or not worthwhile.
     pub(super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = View::new(block, format.layout());
         let count = view.restart_key_count();
@@ -68,12 +69,12 @@ impl SampledIndex {
         })
     }
 
-    /// The memory this takes beside itself.
+    /// The heap memory it takes.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(self.samples.as_slice()).saturating_add(self.span.heap_bytes())
     }
 
-    /// Finds the place of an internal key among the restart points of the block that the samples are of.
+    /// Finds the position of an internal key among the restart points of the sampled block.
     #[inline]
     pub(super) fn search<'k>(
         &self,
@@ -92,7 +93,7 @@ impl SampledIndex {
         }
     }
 
-    /// The samples around a number that differ from it.
+    /// The nearest samples around a number that differ from it.
     #[inline]
     fn window(&self, wanted: u64) -> Option<Window> {
         let mut behind = self.line.first_not_below(&self.samples, wanted);

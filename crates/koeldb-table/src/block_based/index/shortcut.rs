@@ -1,36 +1,36 @@
-//! What is kept beside an index block so that it is searched faster, made when the block is loaded.
+//! Structures that speed up index block searches, built when a block is loaded.
 
 use super::super::block::Block;
 use super::decoded::DecodedIndex;
 use super::sampled::SampledIndex;
 use super::{IndexFormat, IndexSearch};
 
-/// How the index blocks of a table are prepared when they are loaded.
+/// The preparation of a table's index blocks when they are loaded.
 #[derive(Clone, Debug)]
 pub struct IndexPreparation {
-    /// How their entries are read.
+    /// The format of their entries.
     pub format: IndexFormat,
     /// Whether all of them are decoded.
     pub decode: bool,
 }
 
-/// What is kept beside an index block.
+/// A structure that speeds up searches of an index block.
 #[derive(Debug)]
 pub enum Shortcut {
-    /// All of its keys and handles.
+    /// All keys and handles, decoded.
     Decoded(DecodedIndex),
-    /// A few of its keys, where it is searched by interpolation.
+    /// Samples of the keys, for interpolation search.
     Sampled(SampledIndex),
 }
 
 impl IndexPreparation {
-    /// Whether there is anything to do.
+    /// Whether any block may need a structure.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.decode || self.format.search != IndexSearch::Binary
     }
 
-    /// What a block gains from, if it does.
+    /// Builds the suitable structure for a block, if any.
     pub(in super::super) fn shortcut(&self, block: &Block) -> Option<Shortcut> {
         if self.decode
             && let Some(decoded) = DecodedIndex::new(block, &self.format)
@@ -45,7 +45,7 @@ impl IndexPreparation {
 }
 
 impl Shortcut {
-    /// The memory this takes.
+    /// The memory it takes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         const HEADER: usize = size_of::<Shortcut>() + 2 * size_of::<usize>();

@@ -1,4 +1,4 @@
-//! Every way to search an index block against a linear scan.
+//! Compares every search method of index blocks with a linear scan.
 
 use koeldb_base::KeyOrder;
 use koeldb_base::key::{ValueType, encode};
@@ -15,7 +15,7 @@ const SEARCHES: [IndexSearch; 3] = [
     IndexSearch::Auto,
 ];
 
-/// The block of `contents`, prepared in each way, and how it is searched.
+/// The block of `contents`, prepared in each way, with its search method.
 fn prepared(contents: &[u8], format: &IndexFormat) -> Vec<(Block, IndexFormat)> {
     let mut blocks = Vec::new();
     for search in SEARCHES {
@@ -35,7 +35,7 @@ fn prepared(contents: &[u8], format: &IndexFormat) -> Vec<(Block, IndexFormat)> 
     blocks
 }
 
-/// Looks for one target in a block by a scan and by a cursor.
+/// Searches for one target in a block with a scan and with a cursor.
 fn find(block: &Block, format: &IndexFormat, target: &[u8]) -> Option<Vec<u8>> {
     let scan = IndexScan::seek(block, format, target).unwrap();
     let found = scan.map(|scan| scan.key().to_vec());
@@ -45,7 +45,7 @@ fn find(block: &Block, format: &IndexFormat, target: &[u8]) -> Option<Vec<u8>> {
     found
 }
 
-/// Looks for ascending targets together, and compares with what looking for each of them says.
+/// Searches for ascending targets together, and compares with a search for each.
 fn compare_together(block: &Block, format: &IndexFormat, targets: &[Vec<u8>]) {
     for batch in targets.chunks(INDEX_BATCH) {
         let batch: Vec<&[u8]> = batch.iter().map(|target| &target[..]).collect();
@@ -104,7 +104,7 @@ proptest! {
 #[test]
 fn blocks_of_every_size_are_searched() {
     let counts = [0, 1, 2, 7, 8, 9, 10, 63, 64, 65, 66, 128, 129, 130, 20_000];
-    // Up to the first that is not few.
+    // Up to the first size above the limit for few keys.
     for count in counts.into_iter().take(if cfg!(miri) { 6 } else { 15 }) {
         let keys: Vec<Vec<u8>> = (0..count).map(|n| number_key(n * n + 2)).collect();
         let format = format(KeyOrder::Bytewise, true, true, false);

@@ -1,4 +1,4 @@
-//! Tests of the index builder, byte by byte where the format is.
+//! Tests of the index builder, byte by byte where the format matters.
 
 use super::*;
 use koeldb_base::ValueType;
@@ -36,8 +36,9 @@ fn options(index_type: IndexType, restart_interval: u32) -> IndexOptions {
     }
 }
 
-/// An index over blocks given by their first and last user keys, with sequence numbers that fall, each
-/// block 100 bytes and a few longer than the one before.
+/// Builds an index over blocks given by their first and last user keys.
+///
+/// Sequence numbers descend; each block is 100 bytes and a few longer than the preceding one.
 fn index_of(options: IndexOptions, blocks: &[(&str, &str)]) -> IndexBuilder {
     let mut index = IndexBuilder::new(KeyOrder::Bytewise, options, None);
     let internal = |key: &str, seqno| encode(key.as_bytes(), seqno, ValueType::Value);
@@ -89,14 +90,14 @@ fn values_are_differences_only_behind_a_shared_prefix() {
     let mut written = Written::default();
     let finished = index.finish(&mut written).unwrap();
     assert_eq!(finished.raw_bytes, written.blocks[0].len() as u64);
-    // Between "ab" and "ad" the separator is "ac", between "ae" and "b" it is "af"; "c" is a prefix of
-    // "ca", and nothing is shorter than "cb".
+    // Between "ab" and "ad" the separator is "ac", between "ae" and "b" it is "af"; "c" is a prefix
+    // of "ca", and nothing is shorter than "cb".
     assert_eq!(
         written.blocks[0],
         [
             &b"\0\x02ac\0\x64"[..],
             b"\x01\x01f\x02",
-            // A restart point it is not, but no byte is shared: the whole handle, at 105 + 106.
+            // Not a restart point, but no byte is shared: the whole handle, at 105 + 106.
             b"\0\x01c\xd3\x01\x66",
             b"\x01\x01b\x02",
             b"\0\0\0\0\x01\0\0\0",

@@ -1,4 +1,4 @@
-//! What runs beside the threads that are measured.
+//! Work of the background thread, which runs beside the measured threads.
 
 use super::scan::iterator_error;
 use super::write::Tombstones;
@@ -17,7 +17,7 @@ pub(crate) fn merger(worker: &mut Worker<'_>) -> Outcome {
     write_or_merge(worker, true)
 }
 
-/// Writes random keys until the other threads are done. Its operations are left out of the result.
+/// Writes random keys until the other threads are done; the result excludes these operations.
 fn write_or_merge(worker: &mut Worker<'_>, merge: bool) -> Outcome {
     worker.tally.excluded = true;
     let (plan, flags) = (worker.plan(), worker.flags());
@@ -99,7 +99,7 @@ fn delete_range(
     Ok(())
 }
 
-/// Scans from the first key to the last, again and again. Its operations are part of the result.
+/// Scans all keys repeatedly up to its limit; the result includes these operations.
 pub(crate) fn scanner(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     if worker.databases().are_several() {

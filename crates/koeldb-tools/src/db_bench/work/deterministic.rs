@@ -1,5 +1,7 @@
-//! Fills that leave a tree of known shape: each phase fills level 0 and is then compacted, as a whole, into
-//! a level of its own. Later phases are smaller and hold keys of the earlier ones.
+//! Fills that produce a tree of known shape.
+//!
+//! Each phase fills level 0, whose files are then compacted together into a separate level. Later
+//! phases are smaller and write keys of the earlier ones.
 
 use std::path::PathBuf;
 
@@ -22,11 +24,11 @@ pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
 /// Files of one phase, newest first.
 type Run = Vec<PathBuf>;
 
-/// What the phases left in one database.
+/// The runs of one database.
 #[derive(Debug, Default)]
 struct Runs {
     runs: Vec<Run>,
-    /// Files of level 0 that belong to a run.
+    /// The number of files of level 0 that belong to a run.
     seen: usize,
 }
 
@@ -77,8 +79,10 @@ fn set_options<'a>(
     result.map_err(|error| Failure::of("set options", &error))
 }
 
-/// Fills and flushes until a phase is too small to make more than one file. `writes` shrinks by `next`.
-/// `full` is the number of runs after which the last one is cut to two thirds and the filling ends.
+/// Fills and flushes until a phase is too small to create more than one file.
+///
+/// `next` returns the smaller number of writes of the next phase. `full` is the number of runs
+/// after which the last one is cut to two thirds and the fill ends.
 fn fill_phases(
     worker: &mut Worker<'_>,
     first: FillOrder,
@@ -103,7 +107,7 @@ fn fill_phases(
     }
 }
 
-/// Makes a run of the new files of level 0. Answers whether it was the last.
+/// Adds a run of the new files of level 0. Returns whether it was the last.
 fn add_run(
     database: &Database,
     runs: &mut Runs,
@@ -225,7 +229,7 @@ fn too_small(level_count: i32) -> Failure {
 
 fn compact_files(family: &ColumnFamily, run: &[PathBuf], level: usize) -> Outcome {
     let level = u32::try_from(level).unwrap_or(0);
-    // A single file of level 0 that is to stay there is where it should be.
+    // A single file that is to stay on level 0 is already there.
     if level == 0 && run.len() == 1 {
         return Ok(());
     }

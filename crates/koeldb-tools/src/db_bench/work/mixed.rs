@@ -10,7 +10,7 @@ fn put_error(error: &koeldb::Error) -> Failure {
     Failure::of("put error", error)
 }
 
-/// Some reads, then some writes, again and again; reads are copied.
+/// Repeats a number of reads followed by a number of writes; reads copy the values.
 pub(crate) fn read_random_write_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let reads_per_cycle = worker.flags().readwritepercent;
@@ -28,7 +28,7 @@ pub(crate) fn read_random_write_random(worker: &mut Worker<'_>) -> Outcome {
         if step < reads_per_cycle {
             match family.get_into(key, &plan.read_options, &mut value) {
                 Ok(is_found) => found += u64::from(is_found),
-                // More errors may follow: the run goes on and shows them.
+                // The run continues, since more errors may follow and are of interest.
                 Err(error) => eprintln!("get error: {error}"),
             }
             reads += 1;
@@ -52,7 +52,7 @@ pub(crate) fn read_random_write_random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// How an update makes the new value from the old one.
+/// How an update computes the new value from the old one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Replace,
@@ -108,7 +108,7 @@ fn update(worker: &mut Worker<'_>, change: Change) -> Outcome {
                 value.as_slice()
             }
             Change::Append => {
-                // As RocksDB's string-appending operator joins.
+                // The separator of RocksDB's string append operator.
                 if !value.is_empty() {
                     value.push(b',');
                 }

@@ -1,7 +1,7 @@
-//! The benchmarks themselves, one function each, run by every thread of a benchmark.
+//! The benchmarks, one function each, which every thread of a benchmark runs.
 //!
-//! What a step costs beside the engine is kept small: one key buffer and one value buffer per thread,
-//! nothing allocated per operation, no clock.
+//! The cost of a step besides the engine is kept low: one key buffer and one value buffer per
+//! thread, no allocation per operation, and no clock.
 
 pub(crate) mod background;
 pub(crate) mod deterministic;

@@ -6,13 +6,13 @@ use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
-/// Adds lengths to a count of bytes.
+/// Adds the lengths of a key and a value to a byte count.
 #[inline]
 pub(crate) fn add_bytes(sum: &mut u64, key: usize, value: usize) {
     *sum += u64::try_from(key + value).unwrap_or(0);
 }
 
-/// Notes what was found, in the message and in the JSON report.
+/// Records the number of keys found in the message and in the JSON report.
 pub(crate) fn note_found(worker: &mut Worker<'_>, found: u64, read: u64, line_end: &str) {
     let message = format!("({found} of {read} found){line_end}");
     worker.tally.add_message(&message);
@@ -60,8 +60,9 @@ pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Single reads whose keys go in strides: some keys, each a stride after the one before, then a new start.
-/// The very first walk begins one stride after 0 and is one key short.
+/// The keys of single reads in strides: a batch of keys a stride apart, then a new start.
+///
+/// The first walk begins one stride after 0 and is one key short.
 struct Walk {
     batch: u64,
     stride: u64,
@@ -94,7 +95,7 @@ impl Walk {
     }
 }
 
-/// A start from which `batch` strides stay within the keys.
+/// Returns a start from which `batch` strides stay within the keys.
 fn stride_start(start: u64, batch: u64, stride: u64, key_count: u64) -> u64 {
     if start + (batch - 1) * stride >= key_count {
         key_count.saturating_sub(batch * stride)
@@ -103,7 +104,7 @@ fn stride_start(start: u64, batch: u64, stride: u64, key_count: u64) -> u64 {
     }
 }
 
-/// Reads of keys of which some do not exist, a hundred per sample, copied.
+/// Reads keys of which some do not exist; values are copied, and a sample is a hundred reads.
 pub(crate) fn random_fast(worker: &mut Worker<'_>) -> Outcome {
     const STEP: u64 = 100;
     let plan = worker.plan();
@@ -140,10 +141,10 @@ pub(crate) fn random_fast(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Batches of random keys, or of keys a stride apart.
+/// Reads batches of random keys, or of keys a stride apart.
 pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
-    // Keys of the usual lengths lie side by side.
+    // Keys of common lengths are stored contiguously.
     match plan.layout.key_bytes {
         _ if plan.existing_keys.is_some() => multi_random_of(worker, Vec::new()),
         8 => multi_random_of(worker, [0; 8]),
@@ -153,7 +154,7 @@ pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
     }
 }
 
-/// A key of a batch: as many bytes as all others, in which it is made.
+/// A key of a batch; all keys have the same length.
 trait BatchKey: AsRef<[u8]> + Clone {
     fn set(&mut self, key: &[u8]);
 }
@@ -218,7 +219,7 @@ fn multi_random_of<K: BatchKey>(worker: &mut Worker<'_>, blank: K) -> Outcome {
     Ok(())
 }
 
-/// Sizes of random ranges of keys.
+/// Estimates the sizes of random key ranges.
 #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
 pub(crate) fn approximate_sizes(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();

@@ -1,4 +1,4 @@
-//! Cursors: whole scans, seeks.
+//! Iterators: full scans and seeks.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ pub(crate) fn iterator_error(error: &koeldb::Error) -> Failure {
     Failure::of("Iterator error", error)
 }
 
-/// The read options, at a snapshot if one was asked for.
+/// Returns the read options, with a snapshot if requested.
 fn options_of(worker: &Worker<'_>, database: &Database) -> ReadOptions {
     let mut options = worker.plan().read_options.clone();
     if worker.flags().explicit_snapshot {
@@ -67,7 +67,7 @@ fn scan(
     Ok(())
 }
 
-/// Makes and drops cursors.
+/// Creates and drops iterators.
 pub(crate) fn new_iterator(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);
@@ -79,7 +79,7 @@ pub(crate) fn new_iterator(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// A new cursor, a seek to a random key and some steps, per operation.
+/// Creates an iterator, seeks to a random key and takes some steps, per operation.
 pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let databases = worker.databases();
@@ -94,7 +94,7 @@ pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
     while !limit.done(1) {
         let number = numbers.take(&mut worker.random);
         seeker.aim(number);
-        // Unlike reads, seeks draw the choice of database only if there is one.
+        // Unlike reads, seeks draw a random number for the database only if there are several.
         let index = if databases.are_several() {
             let count = u64::try_from(databases.all().len()).unwrap_or(1);
             koeldb_base::coding::to_usize(worker.random.below(count))
@@ -120,7 +120,7 @@ pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// What seeks keep from one to the next.
+/// The state that seeks share.
 struct Seeker {
     options: ReadOptions,
     key: KeyBuffer,
@@ -164,7 +164,7 @@ impl Seeker {
         }
     }
 
-    /// Makes the key of `number`, and the bound that belongs to it.
+    /// Sets the key of `number` and the matching bound.
     #[inline]
     fn aim(&mut self, number: u64) {
         if self.missing_prefix {
@@ -187,7 +187,7 @@ impl Seeker {
                 .key(self.key_count.min(number + self.max_distance));
             self.options.set_iterate_upper_bound(to.to_vec());
         } else {
-            // The next prefix.
+            // The bound is the next prefix.
             let mut to = self.key.bytes()[..self.prefix_bound].to_vec();
             if let Some(last) = to.last_mut() {
                 *last = last.wrapping_add(1);
@@ -224,7 +224,9 @@ impl Seeker {
     }
 }
 
-/// After a sequential fill that is not measured: seeks to each key, steps, and seeks to where that led.
+/// Seeks to each key, takes some steps and seeks to the key reached.
+///
+/// A sequential fill, which is not measured, precedes the seeks.
 pub(crate) fn seek_sequential(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     super::write::fill(worker, FillOrder::Sequential, plan.key_count)?;

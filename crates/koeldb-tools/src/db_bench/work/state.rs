@@ -1,4 +1,4 @@
-//! What changes or shows the state of the databases: compactions, flushes, properties.
+//! Benchmarks of the state of the databases: compactions, flushes and properties.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::db_bench::flags::Flags;
 use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::worker::Worker;
 
-/// What a benchmark without threads does.
+/// The code of a benchmark without threads.
 pub(crate) type StateFn = fn(&Flags, &Databases) -> Outcome;
 
 fn subcompactions(flags: &Flags) -> u32 {
     u32::try_from(flags.subcompactions).unwrap_or(u32::MAX)
 }
 
-/// In a thread: compacts everything.
+/// Compacts the whole database, in a benchmark thread.
 pub(crate) fn compact(worker: &mut Worker<'_>) -> Outcome {
     let mut options = CompactRangeOptions::new();
     options
@@ -29,7 +29,7 @@ pub(crate) fn compact(worker: &mut Worker<'_>) -> Outcome {
     result.map_err(|error| Failure::of("compaction error", &error))
 }
 
-/// In a thread: reads every block of every file.
+/// Reads every block of every file, in a benchmark thread.
 pub(crate) fn verify_checksum(worker: &mut Worker<'_>) -> Outcome {
     let result = worker.select().db.verify_checksums();
     result.map_err(|error| Failure::of("VerifyChecksum() failed", &error))
@@ -53,8 +53,9 @@ pub(crate) fn compact_level_1(_: &Flags, databases: &Databases) -> Outcome {
     compact_level(databases, 1)
 }
 
-/// Compacts all files of level 0, or of the first level below it that has files, into the next level that
-/// has some.
+/// Compacts all files of a level into the next nonempty one.
+///
+/// The level is 0, or the first nonempty level below it.
 fn compact_level(databases: &Databases, from: usize) -> Outcome {
     for database in databases.all() {
         while !try_compact_level(database, from)? {
@@ -64,7 +65,7 @@ fn compact_level(databases: &Databases, from: usize) -> Outcome {
     Ok(())
 }
 
-/// `false` if the compaction failed, as it does when another one has taken a file.
+/// Compacts the files once; `false` if this fails because another compaction has taken a file.
 fn try_compact_level(database: &Database, from: usize) -> Outcome<bool> {
     let tree = database.tree();
     let filled = tree
@@ -108,7 +109,7 @@ pub(crate) fn wait_for_compaction(_: &Flags, databases: &Databases) -> Outcome {
 }
 
 fn wait_for_database(database: &Database) -> Outcome {
-    // Background work that was just asked for gets the time to begin.
+    // Gives recently requested background work the time to start.
     SystemClock.sleep(Duration::from_secs(5));
     let path = database.path.display();
     println!("waitforcompaction({path}): started");

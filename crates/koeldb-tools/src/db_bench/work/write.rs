@@ -26,7 +26,7 @@ pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
     fill(worker, FillOrder::UniqueRandom, writes)
 }
 
-/// Writes `writes` entries in batches; 0 stands for the number of keys.
+/// Writes `writes` entries in batches; 0 means the number of keys.
 pub(crate) fn fill(worker: &mut Worker<'_>, order: FillOrder, writes: u64) -> Outcome {
     let (plan, databases) = (worker.plan(), worker.databases().all());
     let database_count = u64::try_from(databases.len()).unwrap_or(1);
@@ -50,7 +50,7 @@ pub(crate) fn fill(worker: &mut Worker<'_>, order: FillOrder, writes: u64) -> Ou
     let mut index = 0;
     while !limit.done(plan.batch) {
         if order == FillOrder::Sequential {
-            // Several databases are filled one after the other.
+            // Several databases are filled in turn.
             if filler.written >= last_of_database && index + 1 < databases.len() {
                 last_of_database += ops;
                 index += 1;
@@ -73,7 +73,7 @@ pub(crate) fn fill(worker: &mut Worker<'_>, order: FillOrder, writes: u64) -> Ou
     Ok(())
 }
 
-/// What a fill keeps from batch to batch.
+/// The state that a fill keeps between batches.
 struct Filler {
     batch: WriteBatch,
     batch_bytes: u64,
@@ -82,7 +82,7 @@ struct Filler {
     key: KeyBuffer,
     end_key: KeyBuffer,
     values: crate::db_bench::values::Values,
-    /// One source of key numbers per database.
+    /// One sequence of key numbers per database.
     numbers: Vec<FillNumbers>,
     key_space: u64,
     repeats: Option<Repeats>,
@@ -170,7 +170,7 @@ impl Filler {
     }
 }
 
-/// Writes recent keys again with some probability.
+/// Rewrites recent keys with some probability.
 struct Repeats {
     decider: Bernoulli,
     chooser: Mersenne64,
@@ -214,15 +214,15 @@ impl Repeats {
     }
 }
 
-/// When range deletions are due between writes, and how wide they are.
+/// The schedule and the width of range deletions between writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
-    /// Writes from one to the next; 0: none.
+    /// The number of writes between two range deletions; 0 for none.
     every: u64,
     after: u64,
     pub(crate) most: u64,
     pub(crate) width: u64,
-    /// Point deletions of every key in the range instead.
+    /// Whether to delete every key of the range by a point deletion instead.
     pub(crate) expand: bool,
     pub(crate) count: u64,
 }
@@ -241,7 +241,7 @@ impl Tombstones {
         }
     }
 
-    /// Whether one is due after `written` writes.
+    /// Whether a range deletion is due after `written` writes.
     #[inline]
     pub(crate) fn is_due(&self, written: u64) -> bool {
         if self.every == 0 || written <= self.after {

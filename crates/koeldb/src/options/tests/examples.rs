@@ -1,4 +1,4 @@
-//! The worked examples of the options page: texts, and what is written of them.
+//! The examples of the options page: texts, and the texts written from the result.
 
 use super::{family, family_with, text_of};
 use crate::options::{ConfigOptions, Options};

@@ -327,7 +327,7 @@ fn files_of_rocksdb_load_and_are_written_back_with_the_same_values() {
             .map(|(name, options)| (name.as_str(), options))
             .collect();
         let text = print_checked(&loaded.options.db, &families).unwrap();
-        // Whatever both files say of a name, they say the same, but for the order of members.
+        // Both files agree on common names, except for the order of members.
         let theirs =
             String::from_utf8(fs.read_all(&path, 1 << 20, Purpose::Other).unwrap()).unwrap();
         let ours = statements(&text);
@@ -360,7 +360,7 @@ fn the_newest_file_of_a_directory_is_loaded() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-/// All statements under their section.
+/// Returns all statements with their section.
 fn statements(text: &str) -> Vec<(String, String)> {
     let mut section = String::new();
     let mut out = Vec::new();
@@ -374,4 +374,103 @@ fn statements(text: &str) -> Vec<(String, String)> {
         }
     }
     out
+}
+
+#[test]
+fn a_value_that_an_open_refuses_is_mended_in_a_file() {
+    for (db, cf, table, mended) in [
+        ("", "", "block_align=true\nblock_size=5000", "block_align"),
+        ("", "", "block_align=true", "block_align"),
+        ("", "", "block_size=5000000000", "block_size"),
+        ("", "", "index_type=kHashSearch", "index_type"),
+        ("", "", "format_version=8", "format_version"),
+        (
+            "",
+            "",
+            "no_block_cache=true\npin_l0_filter_and_index_blocks_in_cache=true",
+            "pin_l0_filter_and_index_blocks_in_cache",
+        ),
+        (
+            "",
+            "comparator=rocksdb.Uint64Comparator",
+            "index_block_search_type=kInterpolation",
+            "index_block_search_type",
+        ),
+        ("", "memtable_factory=prefix_hash:9", "", "memtable_factory"),
+        ("", "compression=kXpressCompression", "", "compression"),
+        (
+            "",
+            "compression_per_level=kXpressCompression",
+            "",
+            "compression_per_level",
+        ),
+        (
+            "",
+            "compression_opts={zstd_max_train_bytes=9;}",
+            "",
+            "compression_opts.zstd_max_train_bytes",
+        ),
+        (
+            "",
+            "compaction_style=kCompactionStyleUniversal\ncompaction_options_universal={max_read_amp=2;}",
+            "",
+            "compaction_options_universal.max_read_amp",
+        ),
+        (
+            "",
+            "level0_file_num_compaction_trigger=-3",
+            "",
+            "level0_file_num_compaction_trigger",
+        ),
+        ("", "num_levels=1000", "", "num_levels"),
+        (
+            "max_open_files=100",
+            "compaction_style=kCompactionStyleFIFO\nttl=50",
+            "",
+            "max_open_files",
+        ),
+        (
+            "best_efforts_recovery=true",
+            "",
+            "",
+            "best_efforts_recovery",
+        ),
+        ("allow_mmap_writes=true", "", "", "allow_mmap_writes"),
+        (
+            "",
+            "inplace_update_support=true",
+            "",
+            "inplace_update_support",
+        ),
+        (
+            "persist_stats_to_disk=true",
+            "",
+            "",
+            "persist_stats_to_disk",
+        ),
+        (
+            "",
+            "memtable_protection_bytes_per_key=3",
+            "",
+            "memtable_protection_bytes_per_key",
+        ),
+        (
+            "daily_offpeak_time_utc=never",
+            "",
+            "",
+            "daily_offpeak_time_utc",
+        ),
+    ] {
+        let text = format!(
+            "[DBOptions]\n{db}\n[CFOptions \"default\"]\n{cf}\n[TableOptions/BlockBasedTable \"default\"]\n{table}\n"
+        );
+        let mut parsed = read(&text).unwrap();
+        super::super::mend::mend(&mut parsed);
+        let names: Vec<&str> = parsed.mended.iter().map(|option| &*option.name).collect();
+        assert_eq!(names, [mended], "{text}");
+        let families = parsed.families.iter();
+        let families = families.map(|(name, options)| (&**name, options));
+        super::super::sanitize::check(&parsed.db, families)
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
 }

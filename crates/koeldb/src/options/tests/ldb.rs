@@ -1,5 +1,6 @@
-//! RocksDB's judgement: its `ldb`, if it is installed, opens directories with the OPTIONS files written here. With
-//! `CI=true` in the environment a missing program is a failure.
+//! RocksDB's `ldb`, if installed, opens directories with OPTIONS files of KoelDB.
+//!
+//! With `CI=true` in the environment a missing program is a failure.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,8 +71,9 @@ fn ldb() -> Option<(PathBuf, (u32, u32))> {
     Some((program, release))
 }
 
-/// Writes our OPTIONS file into a copy of `golden`, lets `ldb` scan the default family with it, and compares what
-/// it finds with what is there.
+/// Checks that `ldb` accepts an OPTIONS file of KoelDB in a copy of `golden`.
+///
+/// It scans the default column family with it, and the result must equal the contents.
 fn check(program: &Path, golden: &str, name: &str, text: &str) {
     let copy = Copy::of(golden, name);
     let original = Path::new(env!("CARGO_MANIFEST_DIR"))

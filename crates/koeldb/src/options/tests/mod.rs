@@ -1,4 +1,4 @@
-//! What the options pages promise, row by row.
+//! Tests of the options pages, row by row.
 
 mod examples;
 mod file;

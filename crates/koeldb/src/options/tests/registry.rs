@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::options::registry::Effect;
 use crate::options::{Options, TableFormat};
 
-/// Section, name, default as RocksDB 11.9 writes it (our own where it differs), and whether it may change.
+/// Section, name, default as written by RocksDB 11.9 (KoelDB's own if it differs), and mutability.
 const DEFAULTS: &str = include_str!("defaults.tsv");
 
 #[test]

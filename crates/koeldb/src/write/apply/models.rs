@@ -1,4 +1,4 @@
-//! Every interleaving of a leader and members that help it to insert.
+//! Explores all interleavings of a leader and members that help it to insert.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn model(name: &str, failing: Option<usize>) {
         });
         shared.help();
         let outcome = shared.wait();
-        // What the leader publishes now is there, whoever inserted it.
+        // The leader publishes only after all entries are inserted, by any thread.
         for inserted in &*inserted {
             assert_eq!(inserted.load(Ordering::Relaxed), 1);
         }

@@ -1,4 +1,4 @@
-//! Every interleaving of a leader that begins new logs and flushes that make the old ones durable.
+//! Explores all interleavings of a leader that starts logs and flushes that sync the old ones.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use koeldb_base::sync::{AtomicUsize, Ordering, explore, spawn};
 
 use super::*;
 
-/// A log whose sync shows in a counter, and fails so many times.
+/// A log whose sync increments a counter, and fails a number of times.
 struct Log {
     durable: Arc<AtomicUsize>,
     failures: usize,
@@ -41,12 +41,12 @@ fn model(name: &str, failures: usize) {
             let (owed, durable) = (Arc::clone(&owed), Arc::clone(&durable));
             spawn(move || {
                 let synced = owed.sync(|| Ok(()));
-                // What was owed before it began is durable whoever did it.
+                // Logs from before its start are durable, whichever thread synced them.
                 assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 1);
                 synced.is_err()
             })
         });
-        // The leader begins a log, and then syncs a write in it.
+        // The leader starts a log, and then syncs a write to it.
         owed.owe(log(0));
         let synced = owed.sync(|| Ok(()));
         assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 2);
@@ -85,7 +85,7 @@ fn logs_given_up_are_given_up_under_nobodys_hands() {
         };
         owed.hold().give_up();
         let has_failed = flush.join().unwrap();
-        // Failed or given up first, it is owed no more: a second sync would have succeeded.
+        // After a failure or abandonment it is no longer kept: a second sync would have succeeded.
         assert!(owed.sync(|| Ok(())).is_ok());
         assert_eq!(durable.load(Ordering::Relaxed), 0, "{has_failed}");
     });

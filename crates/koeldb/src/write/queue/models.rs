@@ -1,4 +1,4 @@
-//! Every interleaving of writers in line: who leads, who is told what, and what readers see.
+//! Explores all interleavings of queued writers: leadership, results, and visibility to readers.
 
 use koeldb_base::sync::{AtomicBool, AtomicU64, explore, spawn};
 
@@ -7,16 +7,16 @@ use crate::failures::Failures;
 
 const WRITES_MAX: usize = 4;
 
-/// What the engine is told to do wrong.
+/// The errors that the engine simulates.
 #[derive(Clone, Copy, Default)]
 struct Fault {
-    /// The log fails at the record of this number.
+    /// The log fails at the record with this number.
     log: Option<u8>,
     /// This record cannot be inserted.
     insert: Option<u8>,
 }
 
-/// A log of numbers, memtables that know which of them are in, and readers.
+/// A log of numbers, memtables that record which of them are inserted, and readers.
 struct Model {
     queue: WriteQueue,
     is_ordered: bool,
@@ -24,9 +24,9 @@ struct Model {
     is_closing: AtomicBool,
     failures: Failures,
     visible: AtomicU64,
-    /// By sequence number: the number of the record, once it is inserted.
+    /// The numbers of inserted records by sequence number.
     inserted: [AtomicU8; WRITES_MAX + 1],
-    /// The last sequence number that is in the log.
+    /// The last logged sequence number.
     logged: AtomicU64,
 }
 
@@ -102,7 +102,6 @@ impl Model {
             wal: None,
             last_seqno: 0,
             families: Arc::default(),
-            has_unlogged: false,
         };
         Arc::new(Model {
             queue: WriteQueue::new(commit, insertion),
@@ -136,7 +135,7 @@ impl Model {
         }
     }
 
-    /// How often a reader meets a record.
+    /// The number of occurrences of a record for a reader.
     fn inserted_up_to_visible(&self, number: u8) -> usize {
         let visible = koeldb_base::coding::to_usize(self.visible.load(Ordering::Acquire));
         let seen = self.inserted[1..=visible].iter();
@@ -144,13 +143,13 @@ impl Model {
             .count()
     }
 
-    /// What a reader may rely on.
+    /// Checks the guarantees for readers.
     fn read(&self) {
         self.check_whole(self.visible.load(Ordering::Acquire));
     }
 }
 
-/// Two writers beside the one of the thread itself; the last one's number is 3.
+/// Runs two writers besides the current thread; the last one has number 3.
 fn three_writers(name: &'static str, insertion: Insertion) {
     explore(name, move || {
         let model = Model::new(insertion, Fault::default());
@@ -205,7 +204,7 @@ fn readers_see_whole_groups_alone() {
     }
 }
 
-/// Whoever seals takes leadership and drains: what is in the log is in the memtables then.
+/// A leader that drains finds all logged entries in the memtables.
 #[test]
 fn whoever_seals_finds_everything_logged_inserted() {
     for insertion in [
@@ -232,7 +231,7 @@ fn whoever_seals_finds_everything_logged_inserted() {
     }
 }
 
-/// A close takes the log away under leadership: every write is in it and acknowledged, or refused.
+/// A close takes the log under leadership: every write is logged and acknowledged, or rejected.
 #[test]
 fn a_close_leaves_no_write_half_done() {
     for insertion in [Insertion::Shared, Insertion::Pipelined] {
@@ -255,7 +254,9 @@ fn a_close_leaves_no_write_half_done() {
     }
 }
 
-/// Three writers at once, of whom the first meets the fault: it is told, and what is visible was acknowledged.
+/// Runs three concurrent writers, the first of which fails.
+///
+/// It gets the error, and everything visible was acknowledged.
 fn three_writers_of_whom_the_first_fails(insertion: Insertion, fault: Fault) -> Arc<Model> {
     let model = Model::new(insertion, fault);
     let writers = [1, 2].map(|number| {
@@ -274,7 +275,7 @@ fn three_writers_of_whom_the_first_fails(insertion: Insertion, fault: Fault) -> 
     model
 }
 
-/// All members of a group whose log write failed are told, and nobody writes behind it.
+/// After a failed log write all members of the group get the error, and nothing more is logged.
 #[test]
 fn nobody_is_told_of_success_behind_a_log_that_failed() {
     let fault = Fault {
@@ -289,7 +290,7 @@ fn nobody_is_told_of_success_behind_a_log_that_failed() {
     }
 }
 
-/// Behind a group that could not be inserted nothing is published any more, and its writers are told.
+/// After a failed insertion nothing is published any more, and the writers get the error.
 #[test]
 fn nothing_is_published_behind_a_group_that_was_not_inserted() {
     let fault = Fault {

@@ -1,4 +1,4 @@
-//! Every interleaving of a leader that begins logs and jobs that make them ahead.
+//! Explores all interleavings of a leader that starts logs and jobs that create standby logs.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn logs_are_begun_in_the_order_of_their_numbers_and_late_ones_removed() {
             job.join().unwrap();
         }
         assert!(begun.is_sorted(), "{begun:?}");
-        // Each was begun, came too late, or stands by.
+        // Each was started, was late, or is the standby.
         let standing = usize::from(standby.take().is_some());
         let made = numbers.load(Ordering::Relaxed) - 1;
         let accounted = begun.len() - 1 + removed.load(Ordering::Relaxed) + standing;

@@ -50,7 +50,7 @@ impl Loaded {
         self.db.put(self.keys.to_le_bytes(), [1; 1000]).unwrap();
     }
 
-    /// Writes until the active memtable is so many sixteenths full.
+    /// Writes until the active memtable is filled to this number of sixteenths.
     fn fill(&mut self, sixteenths: usize) {
         let filled_bytes = |db: &Db| {
             let family = db.default_cf().data();
@@ -59,7 +59,7 @@ impl Loaded {
         while filled_bytes(&self.db) < sixteenths * (8 << 10) {
             self.put();
         }
-        // The next leader looks at what has grown.
+        // The next leader checks the grown memtable.
         self.put();
     }
 
@@ -68,7 +68,7 @@ impl Loaded {
         leadership.commit.wal.as_ref().unwrap().number
     }
 
-    /// The log that stands by, once there is one.
+    /// Waits for the standby log and returns its number.
     fn standing_by(&self) -> FileNumber {
         let standby = &self.db.inner().standby_log;
         wait_until("a log that stands by", || standby.is_ready());
@@ -119,7 +119,7 @@ fn what_a_crash_leaves_of_a_log_that_stood_by_is_passed_over_and_removed() {
     let mut loaded = Loaded::open(&options(Arc::new(fs.clone())));
     loaded.fill(9);
     let first = loaded.standing_by();
-    // Alone, and behind a log that has begun: before and after a synced write in that one.
+    // Alone, and after a started log: before and after a synced write to that log.
     let mut images = vec![fs.crash_image(SurvivalPolicy::Generous, 1)];
     loaded.fill(16);
     loaded.fill(9);
@@ -207,13 +207,13 @@ fn writes_without_a_log_have_none_made_ahead() {
         State::Nothing
     ));
     assert_eq!(logs(&fs), [only]);
-    // What is logged needs one again.
+    // Logged data needs a standby again.
     loaded.fill(16);
     loaded.fill(9);
     loaded.standing_by();
 }
 
-/// What somebody else does meanwhile.
+/// A concurrent action.
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
 /// Lets something happen before the n-th call of a kind for a log.
@@ -227,7 +227,7 @@ impl BeforeLog {
         *lock(&self.happens) = Some((operation, count, Box::new(meanwhile)));
     }
 
-    /// What happens before this call, if anything does.
+    /// Returns the action that is due before this call.
     fn due(&self, call: &Call<'_>) -> Option<Meanwhile> {
         let mut happens = lock(&self.happens);
         let is_log = call.path.extension().is_some_and(|name| name == "log");
@@ -263,7 +263,7 @@ impl Layer for BeforeLog {
     }
 }
 
-/// A read-only open, before whose n-th log a writer goes on.
+/// A read-only open during which a writer acts before the n-th log.
 fn open_beside(
     fs: &MemoryFileSystem,
     count: u32,
@@ -281,7 +281,7 @@ fn a_reader_beside_a_writer_that_begins_the_log_that_stood_by_sees_no_hole() {
     for count in [1, 2] {
         let fs = MemoryFileSystem::new();
         let mut options = options(Arc::new(fs.clone()));
-        // Without a flush the MANIFEST stays as it is, and nothing tells the reader to begin anew.
+        // Without a flush the MANIFEST does not change, and the reader does not restart.
         options
             .set_max_write_buffer_number(4)
             .set_min_write_buffer_number_to_merge(3);
@@ -345,7 +345,7 @@ fn a_resume_begins_a_log_anew_whose_name_a_failed_sync_may_have_lost() {
     let faults = Arc::new(FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 0));
     let mut loaded = Loaded::open(&options(Arc::clone(&faults) as _));
     loaded.put();
-    // The flush begins an empty log, and the directory of the table that it writes cannot be synced.
+    // The flush starts an empty log, and the directory of its table cannot be synced.
     let rule = FaultRule::new(FaultAction::Fail(Failure::Device));
     faults.add_rule(rule.on(&[Operation::SyncDir]).nth(1));
     loaded.db.flush().unwrap_err();

@@ -1,7 +1,8 @@
-//! The same with RocksDB 7.8, as Debian's `ldb query`: one change after the other, and an answer to each.
+//! Alternation with RocksDB 7.8, as Debian's `ldb query`: single changes, each with an answer.
 //!
-//! Change `n` puts `n` into slot `n % 50`; every seventh deletes a slot instead. So the last hundred changes say what is in
-//! every slot, and what is found belongs to one number of changes, or there is a hole.
+//! Change `n` puts `n` into slot `n % 50`; every seventh deletes a slot instead. So the last
+//! hundred changes determine the contents of every slot, and the contents correspond to one number
+//! of changes, or there is a gap.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,7 +20,7 @@ use crate::scratch::ScratchDir;
 
 const SLOTS: u64 = 50;
 
-/// Of so many changes in a row one at least puts into each slot.
+/// This many consecutive changes put into each slot at least once.
 const ALL_SLOTS: u64 = 2 * SLOTS;
 
 type Content = BTreeMap<String, String>;
@@ -28,7 +29,7 @@ fn slot(number: u64) -> String {
     format!("slot{:02}", number % SLOTS)
 }
 
-/// What a change does: its slot, and what is put there unless it deletes.
+/// Returns the slot of a change, and its value unless it is a deletion.
 fn change(number: u64) -> (String, Option<String>) {
     if number.is_multiple_of(7) {
         return (slot(number / 7), None);
@@ -40,7 +41,7 @@ fn change(number: u64) -> (String, Option<String>) {
     )
 }
 
-/// What so many changes leave.
+/// Returns the contents after this many changes.
 fn content_after(count: u64) -> Content {
     let mut content = Content::new();
     for number in count.saturating_sub(ALL_SLOTS - 1).max(1)..=count {
@@ -52,7 +53,7 @@ fn content_after(count: u64) -> Content {
     content
 }
 
-/// How many changes left this. One that deletes nothing counts.
+/// Returns the number of changes for these contents. One without an effect counts.
 fn count(content: &Content) -> u64 {
     let numbers = content.values().filter_map(|value| value.split(':').next());
     let newest_put = numbers.map(|text| text.parse().unwrap()).max().unwrap_or(0);
@@ -82,7 +83,7 @@ fn content_of(db: &Db) -> Content {
         .collect()
 }
 
-/// The child: goes on with changes until it is killed.
+/// The child: applies changes until it is killed.
 #[test]
 fn changing_child() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -108,7 +109,7 @@ fn changing_child() {
     }
 }
 
-/// What RocksDB finds, without changing anything.
+/// Returns the contents that RocksDB reads, without changing anything.
 fn scan(ldb: &Tool, directory: &Path) -> Content {
     let text = ldb.run(&[&format!("--db={}", directory.display()), "scan"]);
     let entries = text.lines().map(|line| line.split_once(" : ").unwrap());
@@ -117,7 +118,7 @@ fn scan(ldb: &Tool, directory: &Path) -> Content {
         .collect()
 }
 
-/// What `ldb` answers to these questions and to changes from then on, in the words of our child.
+/// Returns the answers of `ldb` to these queries and to subsequent changes, in the child's format.
 fn converse(
     mut questions: ChildStdin,
     answers: Receiver<String>,
@@ -185,7 +186,7 @@ fn rocksdb_7_8_and_we_go_on_from_what_the_death_of_the_other_left() {
     let rounds = Floors::chosen().of(5, 10, 200);
     let mut random = Random::new(2);
     let dir = ScratchDir::new();
-    // So that it has something to answer when it was opened.
+    // An entry to return after the open.
     open(dir.path()).put(slot(1), change(1).1.unwrap()).unwrap();
     let mut acknowledged = 1;
     for round in 0..rounds {
@@ -195,7 +196,8 @@ fn rocksdb_7_8_and_we_go_on_from_what_the_death_of_the_other_left() {
                 false => our_turn("failover::ldb::changing_child", dir.path(), life),
                 true => their_turn(&ldb, dir.path(), life),
             };
-            // A change may be in the log and its acknowledgement not in the pipe; and one may change nothing.
+            // A change may be in the log before its acknowledgement is in the pipe; another may
+            // have no effect.
             assert!(
                 (acknowledged..=acknowledged + 2).contains(&opened),
                 "round {round}: {opened} changes are there, {acknowledged} were acknowledged"

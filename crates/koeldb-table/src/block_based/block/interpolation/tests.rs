@@ -1,4 +1,4 @@
-//! What is found, against a linear scan, and how many keys are decoded for it.
+//! Compares results with a linear scan, and counts decoded keys.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "the tests' own numbers are small"
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A name, keys, and how many decodes there may be on average.
+/// A name, keys, and the accepted range of the mean number of decodes.
 pub(in crate::block_based) type Case = (&'static str, Vec<Vec<u8>>, std::ops::Range<f64>);
 
 fn user_keys(order: KeyOrder) -> KeyFormat {
@@ -25,7 +25,7 @@ fn user_keys(order: KeyOrder) -> KeyFormat {
     }
 }
 
-/// Where the search ends, and how many keys it decodes.
+/// The result of a search, and the number of keys it decodes.
 fn probe(keys: &[Vec<u8>], format: &KeyFormat, target: &[u8]) -> (Start, usize) {
     let decodes = Cell::new(0);
     let key_at = |index: usize| {
@@ -40,7 +40,7 @@ pub(in crate::block_based) fn bound(count: usize) -> usize {
     2 * usize::try_from(count.next_power_of_two().ilog2()).unwrap() + 2
 }
 
-/// The first key at or behind the target, as the outcome of a search says it.
+/// The index of the first key at or after the target, from the result of a search.
 pub(in crate::block_based) fn first_at_or_behind(start: Start) -> usize {
     match start {
         Start::Found(index) => index,
@@ -83,13 +83,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// In `0.0..1.0`.
+    /// A number in `0.0..1.0`.
     fn unit(&mut self) -> f64 {
         let bits = u32::try_from(self.next() >> 32).unwrap();
         f64::from(bits) / f64::from(u32::MAX)
     }
 
-    /// Normally distributed, nearly: mean 0, deviation 1.
+    /// An approximately normal variate with mean 0 and deviation 1.
     pub(in crate::block_based) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -104,7 +104,7 @@ pub(in crate::block_based) fn rounded(number: f64) -> u64 {
     number as u64
 }
 
-/// The last key of each block of `per_block` keys, cut to a separator as shortening mode 1 does.
+/// The last key of each block of `per_block` keys, shortened as in shortening mode 1.
 pub(in crate::block_based) fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
     keys.sort();
     keys.dedup();
@@ -123,7 +123,7 @@ pub(in crate::block_based) fn separators(mut keys: Vec<Vec<u8>>, per_block: usiz
     separators
 }
 
-/// Mean and largest number of decodes for targets spread over the keys, each search compared with the truth.
+/// Mean and largest number of decodes for targets spread over the keys; checks each search.
 fn decodes(keys: &[Vec<u8>], order: &KeyOrder) -> (f64, usize) {
     let format = user_keys(order.clone());
     let mut random = Random(301);
@@ -151,7 +151,7 @@ fn decodes(keys: &[Vec<u8>], order: &KeyOrder) -> (f64, usize) {
     (f64::from(sum) / f64::from(searches), largest)
 }
 
-/// The distributions of the published measurements, and some that mislead.
+/// The distributions of the published measurements, and some adversarial ones.
 pub(in crate::block_based) fn distributions() -> Vec<Case> {
     let mut random = Random(7);
     let mut keys = |count: u64, key: &mut dyn FnMut(u64, &mut Random) -> Vec<u8>| -> Vec<Vec<u8>> {
@@ -240,7 +240,8 @@ fn few_keys_are_decoded_whatever_their_distribution() {
 fn keys_made_to_mislead_stay_within_the_bound() {
     let mut random = Random(11);
     for count in (1..40).chain([100, 1000, 5000]) {
-        // Each gap is twice the one before, or half of it; or the numbers are at their limits; or they are equal.
+        // Each gap is twice or half the preceding one; or the numbers are at their limits; or they
+        // are equal.
         let doubling: Vec<u64> = (0..count).map(|n| 1 << (n % 64)).collect();
         let halving: Vec<u64> = doubling.iter().map(|n| !n).collect();
         let limits: Vec<u64> = (0..count)
@@ -270,7 +271,7 @@ fn keys_made_to_mislead_stay_within_the_bound() {
 }
 
 pub(in crate::block_based) fn any_keys(count: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
-    // Several times as many as are few keys.
+    // Several times the limit of few keys.
     let count = if cfg!(miri) { count.min(30) } else { count };
     let alphabets = prop::sample::select(vec![
         vec![b'a'],

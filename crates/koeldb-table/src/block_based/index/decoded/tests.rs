@@ -1,4 +1,4 @@
-//! Decoded blocks against the same blocks as they are stored.
+//! Compares decoded blocks with their stored form.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "the tests' own numbers are small"
@@ -33,7 +33,7 @@ pub(in crate::block_based) fn format(
     }
 }
 
-/// The bytes of an index block of `keys`, as they are stored, and handles of blocks that begin at `start`.
+/// The stored bytes of an index block of `keys`, with handles of blocks that begin at `start`.
 pub(in crate::block_based) fn index_contents(
     keys: &[Vec<u8>],
     format: &IndexFormat,
@@ -91,7 +91,7 @@ fn decoded(block: &Block, format: &IndexFormat) -> Block {
     decoded
 }
 
-/// Searches a block for a target and a decoded one, and compares all that is found.
+/// Searches a stored and a decoded block for a target, and compares the results.
 fn compare(block: &Block, decoded: &Block, format: &IndexFormat, target: &[u8]) {
     let shown = |block: &Block| {
         let scan = IndexScan::seek(block, format, target).unwrap();

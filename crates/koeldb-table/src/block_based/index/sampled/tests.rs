@@ -1,4 +1,4 @@
-//! Searches with samples against a linear scan, and how many keys they decode.
+//! Compares sampled searches with a linear scan, and counts decoded keys.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "the tests' own numbers are small"
@@ -34,7 +34,7 @@ fn sampled(keys: &[Vec<u8>], format: &IndexFormat) -> Block {
     block
 }
 
-/// Where the search ends, and how many keys it decodes.
+/// The result of a search, and the number of keys it decodes.
 fn probe(block: &Block, format: &IndexFormat, target: &[u8]) -> (Start, usize) {
     let Some(Shortcut::Sampled(samples)) = block.shortcut() else {
         panic!("no samples");

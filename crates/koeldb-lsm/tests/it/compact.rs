@@ -1,0 +1,204 @@
+//! Scripts for the compaction cursor: input entries and tombstones, and the entries that it keeps.
+//!
+//! ```text
+//! compact [snapshots=(3,5)] [bottommost] [below=(a,c)] [merge]
+//!         [remove=(x,y)] [change=(x,y)] [nocase]
+//! a#5,SET = one
+//! a#3,DEL
+//! b-d#4,RANGEDEL
+//! ----
+//! ```
+//!
+//! `below` names user keys that may exist below the output; `merge` joins operands with commas; a
+//! compaction filter removes the values in `remove` and replaces those in `change`. With `nocase`
+//! the comparator ignores the case of letters. Values may have escapes like `\x01`.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use datadriven::TestCase;
+use koeldb_base::key::InternalKey;
+use koeldb_base::merge_operator::{MergeOperator, StringAppend};
+use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::{Blocking, Comparator, Cursor, Fault, KeyOrder, Result, ValueType};
+use koeldb_lsm::job::{CompactionCursor, CompactionFilter, CompactionRules, Decision};
+use koeldb_lsm::text::KeyText;
+
+use crate::parse;
+
+/// Entries in memory, in internal-key order.
+struct Entries {
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    at: usize,
+}
+
+impl Cursor for Entries {
+    type Suspend = Blocking;
+
+    fn valid(&self) -> bool {
+        self.at < self.entries.len()
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
+        self.at = 0;
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
+        unreachable!("a compaction goes forward")
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        let order = KeyOrder::Bytewise;
+        self.at = self
+            .entries
+            .partition_point(|(key, _)| order.compare_internal(key, target).is_lt());
+        Ok(())
+    }
+
+    fn seek_for_prev(&mut self, _: &[u8]) -> Result<(), Fault<Blocking>> {
+        unreachable!("a compaction goes forward")
+    }
+
+    fn next(&mut self) -> Result<(), Fault<Blocking>> {
+        self.at += 1;
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<(), Fault<Blocking>> {
+        unreachable!("a compaction goes forward")
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.entries[self.at].0
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.entries[self.at].1
+    }
+}
+
+#[derive(Default)]
+struct Filter {
+    remove: Vec<String>,
+    change: Vec<String>,
+}
+
+impl CompactionFilter for Filter {
+    fn filter(&mut self, _level: u32, _key: &[u8], value: &[u8]) -> Decision {
+        let is_in = |values: &[String]| values.iter().any(|listed| listed.as_bytes() == value);
+        if is_in(&self.remove) {
+            Decision::Remove
+        } else if is_in(&self.change) {
+            Decision::Change(b"changed".to_vec())
+        } else {
+            Decision::Keep
+        }
+    }
+}
+
+/// Orders keys bytewise, in lower case.
+struct IgnoresCase;
+
+impl Comparator for IgnoresCase {
+    fn name(&self) -> &str {
+        "IgnoresCase"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+fn compact(case: &mut TestCase) -> String {
+    let order = match case.take_flag("nocase").unwrap() {
+        true => KeyOrder::new(IgnoresCase),
+        false => KeyOrder::Bytewise,
+    };
+    let mut entries = Vec::new();
+    let mut tombstones = Vec::new();
+    for line in case.input.lines() {
+        if let Some(tombstone) = parse::tombstone(line) {
+            tombstones.push(tombstone);
+            continue;
+        }
+        let (key, value) = line.split_once(" = ").unwrap_or((line, ""));
+        entries.push((
+            parse::key(key, 0, ValueType::Value),
+            parse::unescaped(value),
+        ));
+    }
+    entries.sort_by(|(a, _), (b, _)| order.compare_internal(a, b));
+    let texts = |case: &mut TestCase, name: &str| -> Vec<String> {
+        case.try_take_args(name).unwrap().unwrap_or_default()
+    };
+    let below: BTreeSet<String> = texts(case, "below").into_iter().collect();
+    let filter = Filter {
+        remove: texts(case, "remove"),
+        change: texts(case, "change"),
+    };
+    let append = StringAppend::default();
+    let bottommost = case.take_flag("bottommost").unwrap();
+    let rules = CompactionRules {
+        order: order.clone(),
+        snapshots: case.try_take_args("snapshots").unwrap().unwrap_or_default(),
+        tombstones: (!tombstones.is_empty())
+            .then(|| FragmentedTombstones::new(&order, &tombstones)),
+        bottommost,
+        output_level: 6,
+        merge_operator: case
+            .take_flag("merge")
+            .unwrap()
+            .then_some(&append as &dyn MergeOperator),
+        filter: Some(Box::new(filter)),
+        exists_below: Box::new(|key| {
+            let mut keys = below.iter();
+            keys.any(|known| order.compare(known.as_bytes(), key).is_eq())
+        }),
+    };
+    case.expect_empty().unwrap();
+    let mut cursor = CompactionCursor::new(Entries { entries, at: 0 }, rules).unwrap();
+    let mut text = String::new();
+    loop {
+        match cursor.advance() {
+            Ok(false) => break,
+            Err(error) => {
+                text += &format!("error: {error}\n");
+                return text;
+            }
+            Ok(true) => {
+                let kind = InternalKey::parse(cursor.key()).unwrap().value_type;
+                let value = match kind.is_deletion() {
+                    true => String::new(),
+                    false => format!(" = {}", cursor.value().escape_ascii()),
+                };
+                text += &format!("{}{value}\n", KeyText(cursor.key()));
+            }
+        }
+    }
+    let drops = cursor.drops();
+    for (name, count) in [
+        ("hidden", drops.hidden),
+        ("obsolete", drops.obsolete),
+        ("range deleted", drops.range_deleted),
+        ("filtered", drops.filtered),
+    ] {
+        if count > 0 {
+            text += &format!("dropped: {count} {name}\n");
+        }
+    }
+    if text.is_empty() {
+        text.push_str("nothing\n");
+    }
+    text
+}
+
+#[test]
+fn the_compaction_cursor_keeps_what_the_scripts_say() {
+    datadriven::walk("tests/data/compact", |file| {
+        file.run(|case| match case.directive.as_str() {
+            "compact" => compact(case),
+            other => panic!("no command {other:?}"),
+        });
+    });
+}

@@ -1,0 +1,14 @@
+//! Text scripts for the pure parts of the tree: pickers, compaction cursor, output cutting, edits.
+//!
+//! A script in `tests/data` is a sequence of cases: a command with arguments, its input, `----`,
+//! and the expected output. `REWRITE=1 cargo test -p koeldb-lsm --test it` writes the actual output
+//! into the scripts, for review in the diff; `RUN=leveled.txt` runs one file.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a script that cannot be read fails the test"
+)]
+
+mod compact;
+mod edit;
+mod parse;
+mod pick;

@@ -1,0 +1,168 @@
+//! Scripts for the pickers: a tree, a command, the plan.
+//!
+//! ```text
+//! tree [levels=7]                 the tree of the following commands
+//! mark 12 11, unmark 12           tables that a running compaction reads
+//! leveled, universal, fifo now=S  the compaction that is due, with settings as arguments
+//! targets, scores, pending        the inputs of leveled compaction
+//! range level=1 to=2 [from=a] [until=c]     a manual compaction of a range
+//! files to=2                      a manual compaction of the tables named in the input
+//! all                             universal: everything into the last level
+//! ```
+
+use std::sync::atomic::Ordering;
+
+use datadriven::TestCase;
+use koeldb_lsm::Version;
+use koeldb_lsm::pick::{
+    CompactionPlan, CompactionReason, PickSettings, fifo, leveled, manual, universal,
+};
+use koeldb_lsm::text::BytesText;
+
+use crate::parse;
+
+fn number(case: &mut TestCase, name: &str, into: &mut impl TryFrom<u64>) {
+    if let Some(text) = case.try_take_arg::<String>(name).unwrap() {
+        let value = parse::bytes(&text).try_into();
+        *into = value.unwrap_or_else(|_| panic!("{name}={text}"));
+    }
+}
+
+fn settings(case: &mut TestCase) -> PickSettings {
+    let mut settings = PickSettings::default();
+    let s = &mut settings;
+    number(case, "trigger", &mut s.level0_file_num_compaction_trigger);
+    number(case, "base", &mut s.max_bytes_for_level_base);
+    number(case, "target", &mut s.target_file_size_base);
+    number(
+        case,
+        "target_multiplier",
+        &mut s.target_file_size_multiplier,
+    );
+    number(case, "max_compaction", &mut s.max_compaction_bytes);
+    number(case, "max_table", &mut s.table_bytes_max);
+    let mut multiplier = 10_u32;
+    number(case, "multiplier", &mut multiplier);
+    s.max_bytes_for_level_multiplier = f64::from(multiplier);
+    if let Some(factors) = case.try_take_args::<i32>("factors").unwrap() {
+        s.max_bytes_for_level_multiplier_additional = factors;
+    }
+    s.level_compaction_dynamic_level_bytes = !case.take_flag("static").unwrap();
+    let u = &mut s.universal;
+    number(case, "ratio", &mut u.size_ratio);
+    number(case, "min_width", &mut u.min_merge_width);
+    number(case, "max_width", &mut u.max_merge_width);
+    number(case, "amp", &mut u.max_size_amplification_percent);
+    u.stop_on_similar_size = case.take_flag("similar").unwrap();
+    u.allow_trivial_move = case.take_flag("trivial").unwrap();
+    let f = &mut s.fifo;
+    number(case, "max_size", &mut f.max_table_files_size);
+    number(case, "ttl", &mut f.ttl_secs);
+    f.allow_compaction = case.take_flag("join").unwrap();
+    settings
+}
+
+fn mark(case: &mut TestCase, version: &Version, being_compacted: bool) {
+    for number in case.args.drain().map(|(name, _)| parse::number(&name)) {
+        let mut files = version.files();
+        let (_, file) = files.find(|(_, file)| file.number == number).unwrap();
+        file.being_compacted
+            .store(being_compacted, Ordering::Relaxed);
+    }
+}
+
+fn said(plan: Option<CompactionPlan>) -> String {
+    plan.map_or("none\n".to_owned(), |plan| format!("{plan}\n"))
+}
+
+fn run(case: &mut TestCase, version: &mut Version) -> String {
+    let directive = case.directive.clone();
+    match directive.as_str() {
+        "tree" => {
+            let mut levels = 7;
+            number(case, "levels", &mut levels);
+            *version = parse::tree(&case.input, levels);
+            return String::new();
+        }
+        "mark" | "unmark" => {
+            mark(case, version, directive == "mark");
+            return String::new();
+        }
+        _ => {}
+    }
+    let settings = settings(case);
+    let targets = leveled::level_targets(version, &settings);
+    let to = |case: &mut TestCase| {
+        let mut level = 0;
+        number(case, "to", &mut level);
+        level
+    };
+    match directive.as_str() {
+        "leveled" => said(leveled::pick(version, &settings)),
+        "universal" => said(universal::pick(version, &settings)),
+        "all" => {
+            let reason = CompactionReason::ManualCompaction;
+            said(universal::pick_all(version, &settings, reason))
+        }
+        "fifo" => {
+            let mut now = 0;
+            number(case, "now", &mut now);
+            said(fifo::pick(version, &settings, now))
+        }
+        "targets" => {
+            let mut text = format!("base level {}\n", targets.base_level);
+            for (level, &bytes) in targets.bytes.iter().enumerate().skip(1) {
+                if bytes != u64::MAX {
+                    text += &format!("L{level} {}\n", BytesText(bytes));
+                }
+            }
+            text
+        }
+        "scores" => {
+            let scores = leveled::scores(version, &settings, &targets);
+            let scores = scores.iter().enumerate();
+            let lines = scores.filter(|(_, score)| **score > 0.0);
+            lines
+                .map(|(level, score)| format!("L{level} {score:.2}\n"))
+                .collect()
+        }
+        "pending" => {
+            let bytes = leveled::pending_compaction_bytes(version, &settings, &targets);
+            format!("{}\n", BytesText(bytes))
+        }
+        "range" => {
+            let mut level = 0;
+            number(case, "level", &mut level);
+            let output = to(case);
+            let from = case.try_take_arg::<String>("from").unwrap();
+            let until = case.try_take_arg::<String>("until").unwrap();
+            said(manual::pick(
+                version,
+                &settings,
+                &targets,
+                level,
+                output,
+                from.as_deref().map(str::as_bytes),
+                until.as_deref().map(str::as_bytes),
+            ))
+        }
+        "files" => {
+            let output = to(case);
+            let numbers: Vec<u64> = case.input.split_whitespace().map(parse::number).collect();
+            said(manual::pick_files(version, &settings, &numbers, output))
+        }
+        other => panic!("no command {other:?}"),
+    }
+}
+
+#[test]
+fn pickers_plan_what_the_scripts_say() {
+    datadriven::walk("tests/data/pick", |file| {
+        let mut version = parse::tree("", 7);
+        file.run(|case| {
+            let output = run(case, &mut version);
+            case.expect_empty().unwrap();
+            output
+        });
+    });
+}

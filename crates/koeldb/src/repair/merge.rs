@@ -1,0 +1,104 @@
+//! Merges tables of uncertain order into tables that share no keys.
+//!
+//! Every version of every key is kept; entries in both tables are written once. The caller sets the
+//! merged tables aside, so that nothing is lost if a merge was unnecessary.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::key::user_key;
+use koeldb_base::range_del::union_of;
+use koeldb_base::{Cursor, KeyOrder, Result};
+use koeldb_fs::{FileSystem, Purpose, WriteOptions};
+use koeldb_lsm::cursor::MergingCursor;
+use koeldb_lsm::job::{OutputSpec, TableOutputs};
+use koeldb_table::builder::TableBuildContext;
+use koeldb_table::reader::TableCursorOptions;
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
+
+use super::tables::{self, FoundTable};
+use crate::options::Options;
+
+/// Where merged tables are written.
+pub(super) struct Merger<'a> {
+    pub(super) fs: &'a dyn FileSystem,
+    pub(super) path: &'a Path,
+    pub(super) options: &'a Options,
+    /// The number of the next new file.
+    pub(super) next_number: &'a AtomicU64,
+}
+
+impl Merger<'_> {
+    /// Merges tables of one family. The new ones share no keys.
+    pub(super) fn merge(
+        &self,
+        order: &KeyOrder,
+        family: (u32, &str),
+        merged: &[FoundTable],
+    ) -> Result<Vec<FoundTable>> {
+        let mut newest_first: Vec<&FoundTable> = merged.iter().collect();
+        // Of equal entries the one that was written last is kept.
+        newest_first.sort_by_key(|table| std::cmp::Reverse(table.file.number));
+        let mut cursors = Vec::new();
+        let mut tombstones = Vec::new();
+        for table in newest_first {
+            let reader = tables::reopen(self.fs, table, self.options)?;
+            tombstones.extend(reader.tombstones().iter().map(|all| Arc::clone(all)));
+            cursors.push(reader.cursor(
+                BlockingSource::new(BlockReadOptions::default()),
+                &TableCursorOptions::default(),
+            ));
+        }
+        let tombstones = union_of(order, &tombstones);
+        let cf = &self.options.cf;
+        let (compression, compression_options) = cf.compression_at(0, 0, false);
+        let next_file_number =
+            || -> FileNumber { self.next_number.fetch_add(1, Ordering::Relaxed) };
+        let mut outputs = TableOutputs::new(OutputSpec {
+            fs: self.fs,
+            directory: self.path,
+            write_options: WriteOptions::new(Purpose::Compaction),
+            context: TableBuildContext {
+                order: order.clone(),
+                format: cf.block_based_write_options(false),
+                compression,
+                compression_options,
+                column_family_id: u64::from(family.0),
+                column_family_name: family.1.to_owned(),
+                level: Some(0),
+                ..TableBuildContext::default()
+            },
+            next_file_number: &next_file_number,
+            target_file_bytes: cf.target_file_size_base,
+            grandparents: &[],
+            max_grandparent_bytes: u64::MAX,
+            snapshots: &[],
+            bottommost: false,
+            epoch: 0,
+            file_checksums: false,
+        });
+        let mut cursor = MergingCursor::new(order.clone(), cursors);
+        cursor.seek_to_first()?;
+        let mut last = Vec::new();
+        while cursor.valid() {
+            let key = cursor.key();
+            if last != key {
+                let starts_key =
+                    last.is_empty() || order.compare(user_key(&last), user_key(key)).is_ne();
+                outputs.add(key, cursor.value(), starts_key, tombstones.as_ref())?;
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            cursor.next()?;
+        }
+        let made = outputs.finish(tombstones.as_ref())?.files;
+        made.iter()
+            .map(|file| {
+                let path = file_name::table(self.path, file.number);
+                tables::examine(self.fs, &path, file.number, self.options)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,288 @@
+//! KoelDB, in this process.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use koeldb::{
+    BottommostLevelCompaction, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
+    CompactRangeOptions, ConfigOptions, Db, FlushOptions, KeyBounds, Options, ReadOptions,
+    Snapshot, WriteBatch, WriteOptions,
+};
+
+use super::model::{Order, Scan};
+
+/// An open database.
+pub(super) struct Ours {
+    pub(super) db: Db,
+    pub(super) snapshots: Vec<Snapshot>,
+}
+
+type Answer<T> = Result<T, String>;
+
+fn say(error: &koeldb::Error) -> String {
+    format!("KoelDB: {error}")
+}
+
+/// Parameters of an open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct How {
+    pub(super) read_only: bool,
+    /// Options that replace those of the OPTIONS file: of the database, and of families by name.
+    pub(super) database: String,
+    pub(super) families: BTreeMap<String, String>,
+}
+
+impl Ours {
+    /// Opens a directory with the options of its OPTIONS file.
+    pub(super) fn open(dir: &Path, how: &How) -> Answer<Self> {
+        let open = || {
+            let mut reading = ConfigOptions::new();
+            reading.set_apply_paths(true);
+            let loaded = Options::load_latest(dir, &reading)?;
+            let mut options = loaded.options;
+            options.apply_str(&how.database, &reading)?;
+            let mut builder = Db::builder(&options);
+            for (name, mut family) in loaded.column_families {
+                if let Some(text) = how.families.get(&name) {
+                    family.apply_str(text, &reading)?;
+                }
+                builder.column_family(ColumnFamilyDescriptor::new(name, family));
+            }
+            if how.read_only {
+                builder.read_only();
+            }
+            builder.open(dir)
+        };
+        let db = open().map_err(|error| say(&error))?;
+        Ok(Ours {
+            db,
+            snapshots: Vec::new(),
+        })
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let families = self.db.cf_handles();
+        families
+            .iter()
+            .map(|family| family.name().to_owned())
+            .collect()
+    }
+
+    fn family(&self, name: &str) -> Answer<ColumnFamily> {
+        let family = self.db.cf_handle(name);
+        family.ok_or_else(|| format!("KoelDB: no family {name}"))
+    }
+
+    pub(super) fn write(&self, batch: &[u8], sync: bool, unlogged: bool) -> Answer<()> {
+        let mut options = WriteOptions::new();
+        options.set_sync(sync).disable_wal(unlogged);
+        let batch = WriteBatch::from_data(batch).map_err(|error| say(&error))?;
+        self.db
+            .write_opt(&batch, &options)
+            .map_err(|error| say(&error))
+    }
+
+    pub(super) fn flush(&self, names: &[&str], wait: bool) -> Answer<()> {
+        let mut options = FlushOptions::new();
+        options.set_wait(wait).set_allow_write_stall(true);
+        for name in names {
+            let family = self.family(name)?;
+            family.flush_opt(&options).map_err(|error| say(&error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush_wal(&self, sync: bool) -> Answer<()> {
+        self.db.flush_wal(sync).map_err(|error| say(&error))
+    }
+
+    pub(super) fn compact(
+        &self,
+        name: &str,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        force: bool,
+        level: Option<u32>,
+    ) -> Answer<()> {
+        let mut options = CompactRangeOptions::new();
+        if force {
+            options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        }
+        options
+            .set_change_level(level.is_some())
+            .set_target_level(level);
+        let bound = |key: Option<&[u8]>| match key {
+            Some(key) => Bound::Included(key.to_vec()),
+            None => Bound::Unbounded,
+        };
+        let range = KeyBounds {
+            lower: bound(from),
+            upper: bound(to),
+        };
+        let family = self.family(name)?;
+        family
+            .compact_range_opt(range, &options)
+            .map_err(|error| say(&error))
+    }
+
+    /// Compacts the tables of level 0, and those of the other levels that `pick` selects.
+    pub(super) fn compact_files(&self, name: &str, level: u32, pick: u64) -> Answer<()> {
+        let live = self.db.live_files();
+        let of_family = live.iter().filter(|file| file.column_family == name);
+        let chosen: Vec<PathBuf> = of_family
+            .enumerate()
+            .filter(|(index, file)| file.level == 0 || pick >> (index % 16) & 1 == 1)
+            .map(|(_, file)| self.db.path().join(&file.name))
+            .collect();
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let family = self.family(name)?;
+        let made = family.compact_files(&chosen, level);
+        made.map(drop).map_err(|error| say(&error))
+    }
+
+    pub(super) fn set_options(&self, name: &str, text: &str) -> Answer<()> {
+        let pairs = text.split_terminator(';').filter_map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        let family = self.family(name)?;
+        family.set_options(pairs).map_err(|error| say(&error))
+    }
+
+    pub(super) fn create(&self, name: &str, order: Order, text: &str) -> Answer<u32> {
+        let comparator = match order {
+            Order::Bytewise => "leveldb.BytewiseComparator",
+            Order::Reverse => "rocksdb.ReverseBytewiseComparator",
+            Order::Uint64 => "rocksdb.Uint64Comparator",
+        };
+        let mut options = ColumnFamilyOptions::new();
+        options
+            .apply_str(
+                &format!("{text}comparator={comparator};"),
+                &ConfigOptions::new(),
+            )
+            .map_err(|error| say(&error))?;
+        let family = self.db.create_cf(name, &options);
+        family
+            .map(|family| family.id())
+            .map_err(|error| say(&error))
+    }
+
+    pub(super) fn drop_family(&self, name: &str) -> Answer<()> {
+        let family = self.family(name)?;
+        self.db.drop_cf(&family).map_err(|error| say(&error))
+    }
+
+    pub(super) fn verify(&self) -> Answer<()> {
+        self.db.verify_checksums().map_err(|error| say(&error))
+    }
+
+    pub(super) fn close(self) -> Answer<()> {
+        drop(self.snapshots);
+        self.db.close().map_err(|error| say(&error))
+    }
+
+    /// Returns the entries of a column family.
+    ///
+    /// The reverse scan, seeks, gets and multi-gets must agree with the forward scan.
+    pub(super) fn dump(&self, name: &str, snapshot: Option<usize>) -> Answer<Scan> {
+        let family = self.family(name)?;
+        let options = match snapshot {
+            Some(index) => ReadOptions::at(&self.snapshots[index]),
+            None => ReadOptions::new(),
+        };
+        let forward = collect(family.range_opt(.., &options))?;
+        let mut backward = collect(family.range_opt(.., &options).rev())?;
+        backward.reverse();
+        agree(name, "the reverse scan", &forward, &backward)?;
+
+        let keys: Vec<&[u8]> = forward.iter().map(|(key, _)| key.as_slice()).collect();
+        for (key, value) in &forward {
+            let found = family.get_opt(key, &options).map_err(|error| say(&error))?;
+            if found.as_deref() != Some(value) {
+                return Err(format!(
+                    "KoelDB, {name}: get and the scan differ at {}",
+                    key.escape_ascii()
+                ));
+            }
+        }
+        for (batch, expected) in keys.chunks(50).zip(forward.chunks(50)) {
+            let found = family.multi_get_opt(batch, &options);
+            for (found, (key, value)) in found.iter().zip(expected) {
+                if found.map_err(|error| error.to_string())? != Some(value.as_slice()) {
+                    return Err(format!(
+                        "KoelDB, {name}: multi_get and the scan differ at {}",
+                        key.escape_ascii()
+                    ));
+                }
+            }
+        }
+        let mut cursor = family.cursor_opt(&options);
+        for (index, (key, _)) in forward.iter().enumerate().step_by(7) {
+            let seek = |error: koeldb::Error| say(&error);
+            let mut found = vec![];
+            cursor.seek(key).map_err(seek)?;
+            found.push(cursor.key().map(<[u8]>::to_vec));
+            cursor.prev().map_err(seek)?;
+            found.push(cursor.key().map(<[u8]>::to_vec));
+            cursor.seek_for_prev(key).map_err(seek)?;
+            found.push(cursor.key().map(<[u8]>::to_vec));
+            cursor.next().map_err(seek)?;
+            found.push(cursor.key().map(<[u8]>::to_vec));
+            let at = |index: Option<usize>| {
+                let entry = index.and_then(|index| forward.get(index));
+                entry.map(|(key, _)| key.clone())
+            };
+            let expected = [
+                at(Some(index)),
+                at(index.checked_sub(1)),
+                at(Some(index)),
+                at(Some(index + 1)),
+            ];
+            if found != expected {
+                return Err(format!(
+                    "KoelDB, {name}: seeks and the scan differ at {}",
+                    key.escape_ascii()
+                ));
+            }
+        }
+        Ok(forward)
+    }
+}
+
+fn collect<K: AsRef<[u8]>>(entries: impl Iterator<Item = koeldb::Result<(K, K)>>) -> Answer<Scan> {
+    entries
+        .map(|entry| match entry {
+            Ok((key, value)) => Ok((key.as_ref().to_vec(), value.as_ref().to_vec())),
+            Err(error) => Err(say(&error)),
+        })
+        .collect()
+}
+
+/// Fails with the first difference between a scan and the expected one.
+pub(super) fn agree(family: &str, what: &str, expected: &Scan, found: &Scan) -> Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    let both = expected.len().min(found.len());
+    let at = (0..both)
+        .find(|&at| expected[at] != found[at])
+        .unwrap_or(both);
+    let show = |scan: &Scan| match scan.get(at) {
+        Some((key, value)) => {
+            let value = &value[..value.len().min(40)];
+            format!("{} = {}", key.escape_ascii(), value.escape_ascii())
+        }
+        None => "the end".to_owned(),
+    };
+    Err(format!(
+        "{what} of family {family} has {} entries, not {}; entry {at} is {}, not {}",
+        found.len(),
+        expected.len(),
+        show(found),
+        show(expected)
+    ))
+}

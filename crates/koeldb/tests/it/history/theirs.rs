@@ -1,0 +1,185 @@
+//! RocksDB in a separate process: commands and answers of `History.java`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::model::Scan;
+use crate::rocksdb::Java;
+use crate::scratch::ScratchDir;
+
+/// A process with RocksDB, and its replacement, which is started when the first is killed.
+pub(super) struct RocksDb {
+    java: &'static Java,
+    process: Process,
+}
+
+/// The text of the error of a command that RocksDB does not answer: some of its calls wait for ever,
+/// as a flush for a memtable that no job flushes.
+pub(super) const HANGS: &str = "RocksDB gives no answer to";
+
+/// The time after which a command counts as unanswered.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Process {
+    child: Arc<Mutex<Child>>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// Says to the watchdog that a command was sent, or answered.
+    steps: Sender<()>,
+    hangs: Arc<AtomicBool>,
+    /// Where the Java library unpacks its native part, which a killed process leaves behind.
+    _unpacked: ScratchDir,
+}
+
+/// Kills `child` if it does not answer a command in time. Each command is two steps: sent, answered.
+fn watch(child: &Mutex<Child>, steps: &Receiver<()>, hangs: &AtomicBool) {
+    while steps.recv().is_ok() {
+        if steps.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            hangs.store(true, Ordering::Release);
+            let _ = child.lock().unwrap().kill();
+            return;
+        }
+    }
+}
+
+impl Process {
+    fn start(java: &Java) -> Self {
+        let unpacked = ScratchDir::new();
+        let option = format!("-Djava.io.tmpdir={}", unpacked.path().display());
+        let mut child = java
+            .history()
+            .env("JDK_JAVA_OPTIONS", option)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let child = Arc::new(Mutex::new(child));
+        let hangs = Arc::new(AtomicBool::new(false));
+        let (steps, received) = channel();
+        let watched = (Arc::clone(&child), Arc::clone(&hangs));
+        std::thread::spawn(move || watch(&watched.0, &received, &watched.1));
+        Process {
+            child,
+            input,
+            output,
+            steps,
+            hangs,
+            _unpacked: unpacked,
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).unwrap());
+        }
+    }
+    text
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap();
+    text.as_bytes()
+        .chunks_exact(2)
+        .map(|pair| u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).unwrap())
+        .collect()
+}
+
+impl RocksDb {
+    pub(super) fn start(java: &'static Java) -> Self {
+        RocksDb {
+            java,
+            process: Process::start(java),
+        }
+    }
+
+    /// Sends a command without waiting for its answer.
+    pub(super) fn send(&mut self, fields: &[&str]) {
+        let mut line = fields.join("\t");
+        line.push('\n');
+        // If the process has ended, its answer will show it.
+        let _ = self.process.input.write_all(line.as_bytes());
+        let _ = self.process.input.flush();
+    }
+
+    /// Sends a command; returns the lines before its answer, and the fields of the answer.
+    fn converse(&mut self, fields: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
+        let _ = self.process.steps.send(());
+        self.send(fields);
+        let answer = self.read_answer(fields[0]);
+        let _ = self.process.steps.send(());
+        answer
+    }
+
+    fn read_answer(&mut self, command: &str) -> Result<(Vec<String>, Vec<String>), String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.process.output.read_line(&mut line).unwrap() == 0 {
+                return Err(match self.process.hangs.load(Ordering::Acquire) {
+                    true => format!("{HANGS} {command}"),
+                    false => format!("RocksDB ended in {command}"),
+                });
+            }
+            let mut words = line.trim_end_matches('\n').split('\t').map(str::to_owned);
+            match words.next().as_deref() {
+                Some("ok") => return Ok((lines, words.collect())),
+                Some("err") => {
+                    let message = words.next().unwrap_or_default();
+                    return Err(format!("RocksDB, {command}: {message}"));
+                }
+                _ => lines.push(line.trim_end_matches('\n').to_owned()),
+            }
+        }
+    }
+
+    /// Executes a command; returns the fields of its answer.
+    pub(super) fn execute(&mut self, fields: &[&str]) -> Result<Vec<String>, String> {
+        self.converse(fields).map(|(_, answer)| answer)
+    }
+
+    /// Returns the names of the column families in a directory that is not open.
+    pub(super) fn list(&mut self, dir: &Path) -> Result<Vec<String>, String> {
+        self.execute(&["list", &dir.display().to_string()])
+    }
+
+    /// Scans a column family, forward or in both directions, and gets each key.
+    pub(super) fn dump(
+        &mut self,
+        family: &str,
+        snapshot: Option<usize>,
+        both_directions: bool,
+    ) -> Result<Scan, String> {
+        let snapshot = snapshot.map_or("-1".to_owned(), |index| index.to_string());
+        let directions = if both_directions { "2" } else { "1" };
+        let (lines, _) = self.converse(&["dump", family, &snapshot, directions])?;
+        let entries = lines.iter().map(|line| {
+            let mut words = line.split('\t').skip(1).map(unhex);
+            (words.next().unwrap(), words.next().unwrap())
+        });
+        Ok(entries.collect())
+    }
+
+    /// Kills the process like `kill -9`, and starts another.
+    pub(super) fn kill(&mut self) {
+        self.process = Process::start(self.java);
+    }
+}
