@@ -11,9 +11,9 @@ pub mod file_checksum;
 pub mod job;
 pub mod manifest;
 pub mod pick;
-mod table_cache;
+mod table_opener;
 pub mod text;
 pub mod version;
 
-pub use table_cache::TableCache;
+pub use table_opener::TableOpener;
 pub use version::{FileMeta, Level, Version};

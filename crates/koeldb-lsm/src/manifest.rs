@@ -20,7 +20,7 @@ use koeldb_log::{Problem, RecordReader, RecordWriter, RecordWriterOptions, Recov
 
 use crate::current::write_current;
 use crate::version::Version;
-use crate::version::edit::{BlobGarbage, FamilyChange, VersionEdit, WalAddition};
+use crate::version::edit::{BlobGarbage, ColumnFamilyChange, VersionEdit, WalAddition};
 
 /// Reads the edits of a MANIFEST, returning atomic groups as a whole.
 #[derive(Debug)]
@@ -132,12 +132,12 @@ pub struct ManifestSnapshot {
     /// The last sequence number in use.
     pub last_seqno: SeqNo,
     /// All families, by id.
-    pub families: Vec<FamilySnapshot>,
+    pub families: Vec<ColumnFamilySnapshot>,
 }
 
 /// The state of a column family with which a MANIFEST begins.
 #[derive(Clone, Debug)]
-pub struct FamilySnapshot {
+pub struct ColumnFamilySnapshot {
     /// Its id.
     pub id: u32,
     /// Its name.
@@ -175,7 +175,8 @@ impl ManifestSnapshot {
             edits.push(VersionEdit {
                 comparator: Some(family.version.order.name().to_owned()),
                 persist_timestamps: Some(true),
-                family_change: (family.id != 0).then(|| FamilyChange::Add(family.name.clone())),
+                family_change: (family.id != 0)
+                    .then(|| ColumnFamilyChange::Add(family.name.clone())),
                 ..VersionEdit::of(family.id)
             });
             edits.push(self.family_files(family));
@@ -183,7 +184,7 @@ impl ManifestSnapshot {
         edits
     }
 
-    fn family_files(&self, family: &FamilySnapshot) -> VersionEdit {
+    fn family_files(&self, family: &ColumnFamilySnapshot) -> VersionEdit {
         let blob_files = family.version.blob_files.values();
         let min_log_number = self.min_log_number_to_keep;
         VersionEdit {

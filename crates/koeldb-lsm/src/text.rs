@@ -19,7 +19,7 @@ use std::fmt;
 use koeldb_base::key::{MAX_SEQNO, footer_of};
 
 use crate::pick::CompactionPlan;
-use crate::version::edit::FamilyChange;
+use crate::version::edit::ColumnFamilyChange;
 use crate::version::{FileMeta, Version, VersionEdit};
 
 /// Formats an encoded internal key as `user key#sequence number,TYPE`.
@@ -181,8 +181,8 @@ impl fmt::Display for VersionEdit {
         }
         writeln!(f, "  ColumnFamily: {}", self.family)?;
         match &self.family_change {
-            Some(FamilyChange::Add(name)) => writeln!(f, "  ColumnFamilyAdd: {name}")?,
-            Some(FamilyChange::Drop) => writeln!(f, "  ColumnFamilyDrop: ")?,
+            Some(ColumnFamilyChange::Add(name)) => writeln!(f, "  ColumnFamilyAdd: {name}")?,
+            Some(ColumnFamilyChange::Drop) => writeln!(f, "  ColumnFamilyDrop: ")?,
             None => {}
         }
         if let Some(remaining) = self.remaining_in_group {

@@ -30,7 +30,7 @@ use koeldb_fs::layer::{Call, Layer, Layered};
 use koeldb_fs::{FileSystem, MemoryFileSystem, Operation, Purpose, WritableFile, WriteOptions};
 use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
-use koeldb_lsm::version::edit::FamilyChange;
+use koeldb_lsm::version::edit::ColumnFamilyChange;
 
 /// Checks the order in which things become durable; clones are handles to the same monitor.
 pub type OrderingMonitor = Layered<Monitor>;
@@ -82,11 +82,11 @@ impl Tree {
             .oldest_log
             .max(edit.min_log_number_to_keep.unwrap_or(0));
         match edit.family_change {
-            Some(FamilyChange::Drop) => {
+            Some(ColumnFamilyChange::Drop) => {
                 self.families.remove(&edit.family);
                 return;
             }
-            Some(FamilyChange::Add(_)) => {
+            Some(ColumnFamilyChange::Add(_)) => {
                 self.families.insert(edit.family, Default::default());
             }
             None => {}

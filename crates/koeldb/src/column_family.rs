@@ -7,8 +7,8 @@ use std::sync::Arc;
 use koeldb_base::error::ErrorKind;
 use koeldb_base::{Error, PinnedSlice, Result};
 
+use crate::column_family_data::ColumnFamilyData;
 use crate::db::{Db, Handle};
-use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions,
@@ -27,11 +27,11 @@ static DEFAULT_READ: ReadOptions = ReadOptions::new();
 #[derive(Clone)]
 pub struct ColumnFamily {
     handle: Arc<Handle>,
-    data: Arc<FamilyData>,
+    data: Arc<ColumnFamilyData>,
 }
 
 impl ColumnFamily {
-    pub(crate) fn new(handle: Arc<Handle>, data: Arc<FamilyData>) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, data: Arc<ColumnFamilyData>) -> Self {
         ColumnFamily { handle, data }
     }
 
@@ -43,7 +43,7 @@ impl ColumnFamily {
         &self.handle
     }
 
-    pub(crate) fn data(&self) -> &Arc<FamilyData> {
+    pub(crate) fn data(&self) -> &Arc<ColumnFamilyData> {
         &self.data
     }
 

@@ -81,7 +81,7 @@ pub(crate) struct StallTotals {
 
 /// Totals of one column family.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FamilyTotals {
+pub(crate) struct ColumnFamilyTotals {
     /// By output level. Flushes write level 0.
     pub(crate) levels: Vec<JobTotals>,
     pub(crate) flushes: JobTotals,
@@ -93,7 +93,7 @@ pub(crate) struct FamilyTotals {
     pub(crate) pending_bytes: StallTotals,
 }
 
-impl FamilyTotals {
+impl ColumnFamilyTotals {
     pub(crate) fn all_jobs(&self) -> JobTotals {
         let mut sum = JobTotals::default();
         for level in &self.levels {
@@ -122,19 +122,19 @@ pub(crate) struct SinceLast<T> {
 }
 
 #[derive(Debug, Default)]
-struct FamilyState {
-    now: FamilyTotals,
-    reported: FamilyTotals,
+struct ColumnFamilyState {
+    now: ColumnFamilyTotals,
+    reported: ColumnFamilyTotals,
     reported_at: Option<Duration>,
 }
 
 /// The counters of one column family.
 #[derive(Debug, Default)]
-pub(crate) struct FamilyCounters {
-    state: Mutex<FamilyState>,
+pub(crate) struct ColumnFamilyCounters {
+    state: Mutex<ColumnFamilyState>,
 }
 
-impl FamilyCounters {
+impl ColumnFamilyCounters {
     pub(crate) fn flushed(&self, job: JobTotals) {
         let now = &mut lock(&self.state).now;
         *now.level(0) += job;
@@ -170,7 +170,7 @@ impl FamilyCounters {
     }
 
     /// Returns the totals, and those of the previous call, with times on the database clock.
-    pub(crate) fn report(&self, opened: Duration, now: Duration) -> SinceLast<FamilyTotals> {
+    pub(crate) fn report(&self, opened: Duration, now: Duration) -> SinceLast<ColumnFamilyTotals> {
         let mut state = lock(&self.state);
         let since = SinceLast {
             now: state.now.clone(),
@@ -219,9 +219,9 @@ impl Sub for WriteTotals {
 
 /// A counter that only one thread at a time changes.
 #[derive(Debug, Default)]
-struct LedCount(AtomicU64);
+struct LeaderCounter(AtomicU64);
 
-impl LedCount {
+impl LeaderCounter {
     #[inline]
     fn add(&self, count: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(count);
@@ -236,14 +236,14 @@ impl LedCount {
 /// The counters of writes.
 #[derive(Debug, Default)]
 pub(crate) struct WriteCounters {
-    writes: LedCount,
-    groups: LedCount,
-    bytes: LedCount,
-    unlogged_writes: LedCount,
-    unlogged_groups: LedCount,
-    unlogged_bytes: LedCount,
-    log_syncs: LedCount,
-    stall_nanos: LedCount,
+    writes: LeaderCounter,
+    groups: LeaderCounter,
+    bytes: LeaderCounter,
+    unlogged_writes: LeaderCounter,
+    unlogged_groups: LeaderCounter,
+    unlogged_bytes: LeaderCounter,
+    log_syncs: LeaderCounter,
+    stall_nanos: LeaderCounter,
     reported: Mutex<(WriteTotals, Option<Duration>)>,
 }
 
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_report_has_what_came_since_the_last_one() {
         let seconds = Duration::from_secs;
-        let counters = FamilyCounters::default();
+        let counters = ColumnFamilyCounters::default();
         let job = JobTotals {
             count: 1,
             written: 10,

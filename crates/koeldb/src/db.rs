@@ -9,7 +9,7 @@ use koeldb_base::stats::{Statistics, StatisticsSnapshot};
 use koeldb_base::{Error, ErrorKind, PinnedSlice, Result, SeqNo};
 
 use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::open::{DbBuilder, RecoveryReport};
 use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions,
@@ -26,11 +26,11 @@ use crate::inner::DbInner;
 /// State that keeps a database open, shared by its handles, cursors and snapshots.
 pub(crate) struct Handle {
     inner: Arc<DbInner>,
-    default: Arc<FamilyData>,
+    default: Arc<ColumnFamilyData>,
 }
 
 impl Handle {
-    pub(crate) fn new(inner: Arc<DbInner>, default: Arc<FamilyData>) -> Arc<Self> {
+    pub(crate) fn new(inner: Arc<DbInner>, default: Arc<ColumnFamilyData>) -> Arc<Self> {
         Arc::new(Handle { inner, default })
     }
 
@@ -67,7 +67,7 @@ impl Db {
         self.default.inner()
     }
 
-    fn family(&self, data: Arc<FamilyData>) -> ColumnFamily {
+    fn family(&self, data: Arc<ColumnFamilyData>) -> ColumnFamily {
         ColumnFamily::new(Arc::clone(self.default.handle()), data)
     }
 

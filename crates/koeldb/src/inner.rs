@@ -25,10 +25,10 @@ use koeldb_lsm::version::VersionSet;
 use koeldb_table::block_based::scan_reads::{ENGINE_BYTES, ScanEngine};
 
 use crate::background::Background;
+use crate::column_family_data::ColumnFamilyData;
 use crate::counters::WriteCounters;
 use crate::env::Env;
 use crate::failures::Failures;
-use crate::family::FamilyData;
 use crate::info_log::InfoLog;
 use crate::listener::{Event, EventListener};
 use crate::open::RecoveryReport;
@@ -36,13 +36,13 @@ use crate::options::{DbOptions, WriteOptions};
 use crate::plugins::Plugins;
 use crate::purge::Purge;
 use crate::snapshot::SnapshotList;
-use crate::tables::TableFactory;
+use crate::table_files::TableFiles;
 use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
-use crate::write::owed_logs::OwedLogs;
-use crate::write::queue::{CommitHow, Insertion, Patience, WriteQueue};
+use crate::write::queue::{CommitMode, Insertion, StallTimeout, WriteQueue};
 use crate::write::stall::WriteStall;
 use crate::write::standby_log::StandbyLog;
+use crate::write::unsynced_logs::UnsyncedLogs;
 use crate::write_buffers::WriteBufferManager;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
@@ -70,7 +70,7 @@ pub(crate) struct DbInner {
     pub(crate) plugins: Plugins,
     pub(crate) info_log: InfoLog,
     pub(crate) recovery_report: RecoveryReport,
-    pub(crate) factory: TableFactory,
+    pub(crate) table_files: TableFiles,
     /// The engine and the limits of asynchronous reads.
     pub(crate) async_reads: AsyncReads,
     /// The engine for the readahead of scans.
@@ -79,11 +79,11 @@ pub(crate) struct DbInner {
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
     // Fields with internal synchronization.
-    pub(crate) families: RwLock<BTreeMap<u32, Arc<FamilyData>>>,
+    pub(crate) families: RwLock<BTreeMap<u32, Arc<ColumnFamilyData>>>,
     pub(crate) queue: WriteQueue,
     visible: AtomicU64,
     /// A memtable has reached its check size: the next leader checks all of them.
-    pub(crate) look_due: AtomicBool,
+    pub(crate) check_due: AtomicBool,
     /// Whether a batch was written with the WAL disabled.
     pub(crate) has_unlogged: AtomicBool,
     pub(crate) write_buffers: Option<WriteBufferManager>,
@@ -94,7 +94,7 @@ pub(crate) struct DbInner {
     pub(crate) stall: WriteStall,
     pub(crate) background: Background,
     pub(crate) purge: Purge,
-    pub(crate) owed_logs: OwedLogs<RecordWriter>,
+    pub(crate) unsynced_logs: UnsyncedLogs<RecordWriter>,
     pub(crate) standby_log: StandbyLog,
     /// Logs that are no longer written and not yet removed, with their sizes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
@@ -126,9 +126,9 @@ pub(crate) struct Parts {
     pub(crate) plugins: Plugins,
     pub(crate) info_log: InfoLog,
     pub(crate) recovery_report: RecoveryReport,
-    pub(crate) factory: TableFactory,
+    pub(crate) table_files: TableFiles,
     pub(crate) async_reads: AsyncReads,
-    pub(crate) families: BTreeMap<u32, Arc<FamilyData>>,
+    pub(crate) families: BTreeMap<u32, Arc<ColumnFamilyData>>,
     pub(crate) commit: crate::write::commit::CommitState,
     pub(crate) versions: VersionSet,
     pub(crate) file_lock: Option<Box<dyn FileLock>>,
@@ -138,7 +138,7 @@ impl DbInner {
     pub(crate) fn new(id: u64, parts: Parts) -> Self {
         let last_seqno = parts.commit.last_seqno;
         let insertion = Insertion::of(&parts.db_options);
-        let write_buffers = parts.factory.memtables.write_buffers.clone();
+        let write_buffers = parts.table_files.memtables.write_buffers.clone();
         DbInner {
             id,
             opened: parts.env.clock.now(),
@@ -158,13 +158,13 @@ impl DbInner {
             plugins: parts.plugins,
             info_log: parts.info_log,
             recovery_report: parts.recovery_report,
-            factory: parts.factory,
+            table_files: parts.table_files,
             scan_engine: ScanEngine::new(parts.async_reads.clone(), ENGINE_BYTES),
             async_reads: parts.async_reads,
             families: RwLock::new(parts.families),
             queue: WriteQueue::new(parts.commit, insertion),
             visible: AtomicU64::new(last_seqno),
-            look_due: AtomicBool::new(false),
+            check_due: AtomicBool::new(false),
             has_unlogged: AtomicBool::new(false),
             write_buffers,
             is_relieving: AtomicBool::new(false),
@@ -172,7 +172,7 @@ impl DbInner {
             snapshots: SnapshotList::default(),
             stall: WriteStall::default(),
             purge: Purge::default(),
-            owed_logs: OwedLogs::default(),
+            unsynced_logs: UnsyncedLogs::default(),
             standby_log: StandbyLog::default(),
             closed_logs: Mutex::new(Vec::new()),
             resuming: Mutex::new(()),
@@ -199,7 +199,7 @@ impl DbInner {
     }
 
     pub(crate) fn new_file_number(&self) -> FileNumber {
-        self.factory.numbers.next()
+        self.table_files.numbers.next()
     }
 
     #[inline]
@@ -249,7 +249,7 @@ impl DbInner {
     }
 
     /// Returns all live column families, by id.
-    pub(crate) fn all_families(&self) -> Vec<Arc<FamilyData>> {
+    pub(crate) fn all_families(&self) -> Vec<Arc<ColumnFamilyData>> {
         let families = self
             .families
             .read()
@@ -270,7 +270,7 @@ impl DbInner {
     /// Reports changed stall conditions to listeners; must be called without locks.
     pub(crate) fn announce_stall(&self) {
         for family in self.all_families() {
-            let changed = family.note(|state| {
+            let changed = family.update(|state| {
                 let is_same = std::mem::discriminant(&state.stall)
                     == std::mem::discriminant(&state.announced);
                 state.announced = state.stall;
@@ -446,16 +446,16 @@ impl DbInner {
             );
         }
         self.check_batch(batch)?;
-        let how = CommitHow {
+        let mode = CommitMode {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
-            patience: options
+            stall_timeout: options
                 .stall_timeout
-                .map(|limit| Patience::new(limit, &*self.clock)),
+                .map(|limit| StallTimeout::new(limit, &*self.clock)),
         };
         let begun = self.measures().then(|| self.clock.now());
-        let written = self.queue.write(self, batch.records(), batch.count(), how);
+        let written = self.queue.write(self, batch.records(), batch.count(), mode);
         if written.is_err() {
             self.report_failures();
         }
@@ -473,7 +473,7 @@ impl DbInner {
             .families
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut known: Option<&Arc<FamilyData>> = None;
+        let mut known: Option<&Arc<ColumnFamilyData>> = None;
         for entry in batch {
             use crate::write::batch::BatchEntry;
             let entry = entry?;

@@ -29,12 +29,12 @@
 
 mod background;
 mod column_family;
+mod column_family_data;
 mod counters;
 mod db;
 mod destroy;
 mod env;
 mod failures;
-mod family;
 mod info_log;
 mod inner;
 pub mod listener;
@@ -52,7 +52,7 @@ mod snapshot;
 mod sst_file_writer;
 mod stats_text;
 mod super_version;
-mod tables;
+mod table_files;
 mod write;
 mod write_buffers;
 

@@ -7,19 +7,19 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::memtables::write_buffer_bytes;
 use crate::open::add_family;
 use crate::options::{ColumnFamilyOptions, mutable, options_file, sanitize};
-use crate::write::commit::ActiveFamily;
+use crate::write::commit::ColumnFamilyMemtable;
 
 impl DbInner {
     pub(crate) fn create_family(
         self: &Arc<Self>,
         name: &str,
         options: &ColumnFamilyOptions,
-    ) -> Result<Arc<FamilyData>> {
+    ) -> Result<Arc<ColumnFamilyData>> {
         self.check_writable()?;
         let _foreground = self.background.enter()?;
         let mut options = options.clone();
@@ -35,7 +35,13 @@ impl DbInner {
             // No write runs now, so that the column family starts with the current log.
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
-            let added = add_family(&mut lock(&self.versions), &self.factory, name, options, log);
+            let added = add_family(
+                &mut lock(&self.versions),
+                &self.table_files,
+                name,
+                options,
+                log,
+            );
             let family = match added {
                 Ok(family) => family,
                 Err(error) => {
@@ -46,7 +52,7 @@ impl DbInner {
                 }
             };
             let families = Arc::make_mut(&mut leadership.commit.families);
-            families.push(ActiveFamily::of(&family));
+            families.push(ColumnFamilyMemtable::of(&family));
             families.sort_by_key(|active| active.family.id);
             let mut all = self
                 .families
@@ -63,7 +69,7 @@ impl DbInner {
         Ok(family)
     }
 
-    pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<()> {
+    pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<()> {
         self.check_writable()?;
         let _foreground = self.background.enter()?;
         if family.id == 0 {
@@ -112,7 +118,7 @@ impl DbInner {
 
     pub(crate) fn set_options<K: AsRef<str>, V: AsRef<str>>(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
         self.check_writable()?;
@@ -123,14 +129,14 @@ impl DbInner {
             let db = self.mutable_options().clone();
             let current = family.options();
             let changed = Arc::new(mutable::changed_family(&family.name, &current, &db, pairs)?);
-            family.change(self.delayed_write_rate(), |state| {
+            family.update_and_install(self.delayed_write_rate(), |state| {
                 state.options = Arc::clone(&changed);
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
                 Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
                     write_buffer_bytes(&changed);
                 // Memtables may be full under the new options.
-                self.look_due.store(true, Ordering::Relaxed);
+                self.check_due.store(true, Ordering::Relaxed);
             }
         }
         self.update_stall();
@@ -152,7 +158,7 @@ impl DbInner {
             *current = mutable::changed_db(&current, pairs)?;
         }
         for family in self.all_families() {
-            family.change(self.delayed_write_rate(), |_| ());
+            family.update_and_install(self.delayed_write_rate(), |_| ());
         }
         self.update_stall();
         self.schedule();

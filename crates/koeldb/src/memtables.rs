@@ -15,8 +15,8 @@ use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
+use crate::column_family_data::ColumnFamilyData;
 use crate::env::{JobPriority, Pool};
-use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffers::{Charge, WriteBufferManager};
@@ -132,7 +132,7 @@ impl MemtableMaker {
     }
 
     /// The size of the active memtable at which the leader checks it next.
-    fn next_look(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
+    fn next_check_bytes(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
         let half = write_buffer_bytes / 2;
         let mark = if bytes < half {
             half
@@ -148,24 +148,24 @@ impl MemtableMaker {
 
 /// The standby memtable, and the size at which the active memtable is checked.
 #[derive(Debug)]
-pub(crate) struct Standby<M = LoggedMemtable> {
+pub(crate) struct StandbyMemtable<M = LoggedMemtable> {
     /// The standby memtable, and the options it was created with.
     ready: Mutex<Option<(M, Arc<ColumnFamilyOptions>)>>,
     is_requested: AtomicBool,
-    look_at_bytes: AtomicUsize,
+    check_at_bytes: AtomicUsize,
 }
 
-impl<M> Default for Standby<M> {
+impl<M> Default for StandbyMemtable<M> {
     fn default() -> Self {
-        Standby {
+        StandbyMemtable {
             ready: Mutex::new(None),
             is_requested: AtomicBool::new(false),
-            look_at_bytes: AtomicUsize::new(0),
+            check_at_bytes: AtomicUsize::new(0),
         }
     }
 }
 
-impl<M> Standby<M> {
+impl<M> StandbyMemtable<M> {
     /// Takes the standby if it was created with these options; another one may then be requested.
     fn take(&self, options: &Arc<ColumnFamilyOptions>) -> Option<M> {
         self.is_requested.store(false, Ordering::Relaxed);
@@ -212,17 +212,19 @@ impl fmt::Debug for MemtableMaker {
     }
 }
 
-impl FamilyData {
+impl ColumnFamilyData {
     /// Whether the leader should check the active memtable, which now has this size.
     #[inline]
-    pub(crate) fn should_look(&self, memory_bytes: usize) -> bool {
-        memory_bytes >= self.standby.look_at_bytes.load(Ordering::Relaxed)
+    pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
+        memory_bytes >= self.standby.check_at_bytes.load(Ordering::Relaxed)
     }
 
     /// Sets the size at which the active memtable is checked next.
-    pub(crate) fn look_later(&self, memory_bytes: usize, write_buffer_bytes: usize) {
-        let mark = self.maker.next_look(memory_bytes, write_buffer_bytes);
-        self.standby.look_at_bytes.store(mark, Ordering::Relaxed);
+    pub(crate) fn set_next_check(&self, memory_bytes: usize, write_buffer_bytes: usize) {
+        let mark = self
+            .maker
+            .next_check_bytes(memory_bytes, write_buffer_bytes);
+        self.standby.check_at_bytes.store(mark, Ordering::Relaxed);
     }
 
     /// Returns the successor of the active memtable: the standby if its options match, or a new
@@ -258,7 +260,7 @@ impl FamilyData {
 
 impl DbInner {
     /// Requests the creation of the standby in the background.
-    pub(crate) fn request_successor(self: &Arc<Self>, family: &Arc<FamilyData>) {
+    pub(crate) fn request_successor(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) {
         if family.standby.is_requested.swap(true, Ordering::Relaxed) {
             return;
         }

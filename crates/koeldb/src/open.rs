@@ -37,11 +37,11 @@ use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::log_home;
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
-use crate::tables::TableFactory;
-use crate::write::commit::{ActiveFamily, CommitState};
+use crate::table_files::TableFiles;
+use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 use crate::write_buffers::WriteBufferManager;
 
-use families::{OpenFamily, family_list, refuse_embedded_blobs};
+use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
 
 pub use builder::DbBuilder;
 pub(crate) use commit::{new_wal_file, wal_writer};
@@ -56,7 +56,7 @@ struct Opening {
     wal_dir: PathBuf,
     db: DbOptions,
     options: Options,
-    families: Vec<OpenFamily>,
+    families: Vec<ColumnFamilyToOpen>,
     others: Option<ColumnFamilyOptions>,
     read_only: bool,
     untrusted: bool,
@@ -124,7 +124,7 @@ impl Opening {
         self.check_logs(&versions)?;
         let identity = self.settle_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
-        let factory = TableFactory {
+        let table_files = TableFiles {
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
             directory: self.path.clone(),
@@ -134,12 +134,12 @@ impl Opening {
             statistics: self.db.statistics.clone(),
             writable_file_buffer_bytes: table_buffer_bytes(&self.db),
             bytes_per_sync: self.db.bytes_per_sync,
-            open_options: TableFactory::open_options(&self.db),
+            open_options: TableFiles::open_options(&self.db),
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
             memtables: self.memtables(),
             untrusted: self.untrusted,
         };
-        let mut families = self.open_families(&versions, &factory);
+        let mut families = self.open_families(&versions, &table_files);
         self.open_tables(&families)?;
         if !self.read_only {
             refuse_embedded_blobs(&families)?;
@@ -150,7 +150,7 @@ impl Opening {
             &self.db,
             &versions,
             &families,
-            &factory,
+            &table_files,
             self.read_only,
         )?;
         let mut report = recovered.report.clone();
@@ -161,12 +161,12 @@ impl Opening {
         let wal = if self.read_only {
             None
         } else {
-            Some(self.commit_recovery(&mut versions, &families, &recovered, &factory)?)
+            Some(self.commit_recovery(&mut versions, &families, &recovered, &table_files)?)
         };
         if !self.read_only {
             for (name, options) in std::mem::take(&mut to_create) {
                 let log = wal.as_ref().map_or(0, |wal| wal.number);
-                let family = add_family(&mut versions, &factory, &name, options, log)?;
+                let family = add_family(&mut versions, &table_files, &name, options, log)?;
                 families.insert(family.id, family);
             }
         }
@@ -178,7 +178,7 @@ impl Opening {
         let commit = CommitState {
             wal,
             last_seqno,
-            families: Arc::new(families.values().map(ActiveFamily::of).collect()),
+            families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
         };
         report.orphans_removed = if self.read_only && !is_on(Sabotage::ReadOnlyRemoves) {
             Vec::new()
@@ -195,7 +195,7 @@ impl Opening {
             plugins: self.options.plugins.clone(),
             info_log,
             recovery_report: report,
-            factory,
+            table_files,
             async_reads: self.async_reads(),
             families,
             commit,
@@ -251,7 +251,7 @@ impl Opening {
             "KoelDB {} opened {} (session {})",
             env!("CARGO_PKG_VERSION"),
             inner.path.display(),
-            inner.factory.session_id
+            inner.table_files.session_id
         ));
         let wal_dir = &self.db.wal_dir;
         inner
@@ -286,7 +286,7 @@ impl Opening {
         if !self.read_only {
             inner.write_options_file()?;
             for family in &families {
-                family.change(inner.delayed_write_rate(), |_| ());
+                family.update_and_install(inner.delayed_write_rate(), |_| ());
             }
             inner.update_stall();
             inner.schedule();

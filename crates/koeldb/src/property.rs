@@ -12,16 +12,20 @@ use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
 use koeldb_table::cuckoo::residency::Place;
 
-use crate::family::{FamilyData, FamilyState};
+use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::inner::DbInner;
 use crate::read::KeyBounds;
-use crate::tables::pick_settings;
+use crate::table_files::pick_settings;
 
 const MIB: u64 = 1 << 20;
 
 impl DbInner {
     /// Returns the value of property `name` of `family`.
-    pub(crate) fn property_value(&self, family: &FamilyData, name: &str) -> Result<Option<String>> {
+    pub(crate) fn property_value(
+        &self,
+        family: &ColumnFamilyData,
+        name: &str,
+    ) -> Result<Option<String>> {
         if name == "koeldb.async-io-engine" {
             return Ok(Some(self.async_io_engine()));
         }
@@ -74,16 +78,18 @@ impl DbInner {
         text
     }
 
-    fn numeric_property(&self, family: &FamilyData, short: &str) -> Option<u64> {
+    fn numeric_property(&self, family: &ColumnFamilyData, short: &str) -> Option<u64> {
         let (flushes, compactions) = self.background.counts();
         let cache = family.tables.context().cache.as_ref();
-        let state = |read: fn(&FamilyState) -> u64| family.read(read);
+        let state = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
         Some(match short {
             "num-immutable-mem-table" => state(|state| state.sealed.len() as u64),
             "num-immutable-mem-table-flushed" => 0,
             "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
             "num-running-flushes" => u64::from(flushes),
-            "compaction-pending" => u64::from(family.is_compaction_due(self.factory.unix_secs())),
+            "compaction-pending" => {
+                u64::from(family.is_compaction_due(self.table_files.unix_secs()))
+            }
             "num-running-compactions" => u64::from(compactions),
             "background-errors" => u64::from(self.failure().is_some()),
             "cur-size-active-mem-table" => {
@@ -140,7 +146,7 @@ impl DbInner {
     }
 
     /// Properties that require open tables.
-    fn table_property(&self, family: &FamilyData, short: &str) -> Result<Option<u64>> {
+    fn table_property(&self, family: &ColumnFamilyData, short: &str) -> Result<Option<u64>> {
         let version = family.version();
         match short {
             "estimate-num-keys" => {
@@ -171,7 +177,11 @@ impl DbInner {
     }
 
     /// Estimates the bytes of tables between two keys.
-    pub(crate) fn approximate_size(&self, family: &FamilyData, bounds: &KeyBounds) -> Result<u64> {
+    pub(crate) fn approximate_size(
+        &self,
+        family: &ColumnFamilyData,
+        bounds: &KeyBounds,
+    ) -> Result<u64> {
         let version = family.version();
         let offset = |key: &[u8]| -> Result<u64> {
             let target = encode(key, MAX_SEQNO, ValueType::FOR_SEEK);

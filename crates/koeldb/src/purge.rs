@@ -11,7 +11,7 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::Family;
+use koeldb_lsm::version::ColumnFamilyVersions;
 
 use crate::env::JobPriority;
 use crate::inner::DbInner;
@@ -97,7 +97,7 @@ impl DbInner {
             return;
         }
         for number in self.purge.take_unused() {
-            let path = file_name::table(self.factory.directory(), number);
+            let path = file_name::table(self.table_files.directory(), number);
             match self.fs.remove_file(&path) {
                 Ok(()) => self.notify(&Event::TableFileDeleted(number)),
                 Err(error) => self
@@ -129,13 +129,13 @@ impl DbInner {
             if is_on(Sabotage::LogRemovedEarly) {
                 versions
                     .families()
-                    .map(Family::log_number)
+                    .map(ColumnFamilyVersions::log_number)
                     .max()
                     .unwrap_or(0)
             } else if is_on(Sabotage::UnrecordedLogNumber) {
                 versions
                     .families()
-                    .map(Family::needed_from)
+                    .map(ColumnFamilyVersions::needed_from)
                     .min()
                     .unwrap_or(0)
             } else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, ErrorKind, Result};
-use koeldb_lsm::{FileMeta, TableCache};
+use koeldb_lsm::{FileMeta, TableOpener};
 
 use crate::inner::DbInner;
 use crate::listener::Event;
@@ -69,7 +69,7 @@ impl DbInner {
     /// Calls `work` for every table of every column family.
     pub(crate) fn for_each_table(
         &self,
-        mut work: impl FnMut(&TableCache, &FileMeta, usize) -> Result<()>,
+        mut work: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
     ) -> Result<()> {
         for family in self.all_families() {
             let super_version = family.super_version.load();

@@ -9,10 +9,10 @@ use std::time::Duration;
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
 
-use crate::counters::{FamilyTotals, JobTotals, SinceLast, StallTotals};
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
+use crate::counters::{ColumnFamilyTotals, JobTotals, SinceLast, StallTotals};
 use crate::inner::DbInner;
-use crate::tables::pick_settings;
+use crate::table_files::pick_settings;
 use crate::write::batch;
 
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -131,7 +131,7 @@ fn busy(version: &Version, level: usize) -> usize {
         .count()
 }
 
-fn levels(text: &mut String, family: &FamilyData, since: &SinceLast<FamilyTotals>) {
+fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<ColumnFamilyTotals>) {
     let version = family.version();
     let settings = pick_settings(&family.options());
     let targets = leveled::level_targets(&version, &settings);
@@ -187,7 +187,7 @@ fn levels(text: &mut String, family: &FamilyData, since: &SinceLast<FamilyTotals
     .write(text);
 }
 
-fn priorities(text: &mut String, family: &str, totals: &FamilyTotals) {
+fn priorities(text: &mut String, family: &str, totals: &ColumnFamilyTotals) {
     header(text, family, "Priority");
     for (name, jobs) in [("Low", totals.compactions), ("High", totals.flushes)] {
         if jobs.count > 0 {
@@ -240,8 +240,8 @@ fn compactions(text: &mut String, name: &str, jobs: &JobTotals, time: Duration) 
     );
 }
 
-fn stall_counts(text: &mut String, since: &SinceLast<FamilyTotals>) {
-    let all = |totals: &FamilyTotals| {
+fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
+    let all = |totals: &ColumnFamilyTotals| {
         let mut sum = StallTotals::default();
         for part in [
             totals.memtable_limit,
@@ -279,7 +279,7 @@ fn stall_counts(text: &mut String, since: &SinceLast<FamilyTotals>) {
 
 impl DbInner {
     /// Returns the part of the text for one column family.
-    pub(crate) fn family_stats(&self, family: &FamilyData) -> String {
+    pub(crate) fn family_stats(&self, family: &ColumnFamilyData) -> String {
         let since = family.counters.report(self.opened, self.clock.now());
         let mut text = String::new();
         levels(&mut text, family, &since);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use koeldb_base::biased::{Owner, Taker, biased, take_idle};
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
-use koeldb_lsm::{TableCache, Version};
+use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
 
 use crate::options::ColumnFamilyOptions;
@@ -38,7 +38,7 @@ pub(crate) struct SuperVersion {
     /// The tables.
     pub(crate) version: Arc<Version>,
     /// Opens tables.
-    pub(crate) tables: Arc<TableCache>,
+    pub(crate) tables: Arc<TableOpener>,
     /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,
 }

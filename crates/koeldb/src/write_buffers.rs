@@ -120,7 +120,7 @@ impl WriteBufferManager {
     /// Changes the limit.
     pub fn set_buffer_size(&self, bytes: u64) {
         self.shared.limit.store(bytes, Ordering::Relaxed);
-        self.shared.tell_freed();
+        self.shared.notify_freed();
     }
 
     /// The memory of all memtables in bytes: active, standby, being flushed and still read.
@@ -178,7 +178,7 @@ impl WriteBufferManager {
 }
 
 impl Shared {
-    fn tell_freed(&self) {
+    fn notify_freed(&self) {
         *lock(&self.frees) += 1;
         self.freed.notify_all();
     }
@@ -263,7 +263,7 @@ impl Drop for Charge {
         let shared = &self.manager.shared;
         shared.used.fetch_sub(self.bytes(), Ordering::Relaxed);
         shared.follow();
-        shared.tell_freed();
+        shared.notify_freed();
     }
 }
 

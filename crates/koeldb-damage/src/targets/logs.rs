@@ -8,7 +8,7 @@ use koeldb_base::file_name;
 use koeldb_fs::MemoryFileSystem;
 use koeldb_log::{RecordReader, RecoveryMode, WalCompression};
 use koeldb_lsm::current::write_current;
-use koeldb_lsm::version::{FamilyDescriptor, VersionEdit, VersionSet, VersionSetOptions};
+use koeldb_lsm::version::{ColumnFamilySpec, VersionEdit, VersionSet, VersionSetOptions};
 
 use super::{Target, join, judge, parts};
 use crate::bytes_file::{BytesFile, put_file};
@@ -226,7 +226,7 @@ fn manifest_run(data: &[u8]) {
         Ok(names) => names,
         Err(error) => return judge(&error),
     };
-    let families: Vec<_> = names.into_iter().map(FamilyDescriptor::new).collect();
+    let families: Vec<_> = names.into_iter().map(ColumnFamilySpec::new).collect();
     let fs = Arc::new(fs);
     match VersionSet::recover(fs, directory, &families, VersionSetOptions::default()) {
         Ok((mut set, _)) => {

@@ -10,14 +10,14 @@ use koeldb_base::{Cursor, Fault, PinnedSlice, Result};
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReader};
 use koeldb_table::source::{BlockSource, TableLevel, Way};
 
-use crate::table_cache::TableCache;
+use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Version};
 
 /// A level of a version, and the opener of its tables.
 struct Files {
     version: Arc<Version>,
     level: usize,
-    tables: Arc<TableCache>,
+    tables: Arc<TableOpener>,
 }
 
 impl Files {
@@ -62,7 +62,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
     pub fn new(
         version: Arc<Version>,
         level: usize,
-        tables: Arc<TableCache>,
+        tables: Arc<TableOpener>,
         mut source: S,
         options: TableCursorOptions,
     ) -> Self {

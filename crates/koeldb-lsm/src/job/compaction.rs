@@ -15,7 +15,7 @@ use super::filter::CompactionFilter;
 use super::output::{OutputSpec, Outputs, TableOutputs};
 use crate::cursor::{LevelCursor, MergingCursor};
 use crate::pick::CompactionPlan;
-use crate::table_cache::TableCache;
+use crate::table_opener::TableOpener;
 use crate::version::{Level, Version};
 
 /// One compaction.
@@ -25,7 +25,7 @@ pub struct CompactionJob<'a> {
     /// The version the plan was made from.
     pub version: &'a Arc<Version>,
     /// Opens the inputs.
-    pub tables: &'a Arc<TableCache>,
+    pub tables: &'a Arc<TableOpener>,
     /// The block source for reading inputs.
     pub source: BlockingSource,
     /// The live snapshots, ascending; read after the plan was made.

@@ -4,7 +4,7 @@ use koeldb_fs::MemoryFileSystem;
 
 use super::*;
 use crate::version::builder::{MissingEpochs, VersionBuilder};
-use crate::version::{BlobFile, FamilyDescriptor, FileMeta, VersionSet, VersionSetOptions};
+use crate::version::{BlobFile, ColumnFamilySpec, FileMeta, VersionSet, VersionSetOptions};
 
 fn directory() -> &'static Path {
     Path::new("/db")
@@ -41,7 +41,7 @@ fn version(order: KeyOrder) -> Arc<Version> {
 }
 
 fn snapshot() -> ManifestSnapshot {
-    let family = |id, name: &str, order| FamilySnapshot {
+    let family = |id, name: &str, order| ColumnFamilySnapshot {
         id,
         name: name.to_owned(),
         log_number: 20 + FileNumber::from(id),
@@ -102,7 +102,7 @@ fn a_snapshot_has_rocksdbs_records_in_its_order() {
     assert_eq!(files_0.last_seqno, Some(77));
     assert_eq!(files_0.added_blob_files[0].garbage_count, 0);
     assert_eq!(files_0.blob_garbage[0].count, 2);
-    let added = Some(FamilyChange::Add("other".to_owned()));
+    let added = Some(ColumnFamilyChange::Add("other".to_owned()));
     assert_eq!((name_3.family, &name_3.family_change), (3, &added));
     assert_eq!((files_3.family, files_3.min_log_number_to_keep), (3, None));
     assert!(size.compacted_manifest_bytes > Some(300));
@@ -118,10 +118,10 @@ fn an_installed_state_is_recovered() {
     let snapshot = snapshot();
     install(&memory, directory(), 30, 31, &snapshot).unwrap();
     let families = [
-        FamilyDescriptor::new("default"),
-        FamilyDescriptor {
+        ColumnFamilySpec::new("default"),
+        ColumnFamilySpec {
             order: KeyOrder::ReverseBytewise,
-            ..FamilyDescriptor::new("other")
+            ..ColumnFamilySpec::new("other")
         },
     ];
     // Blob files are not kept by a database that is written to.

@@ -38,7 +38,7 @@ pub const FAMILY_NAME_BYTES_MAX: usize = 64 << 10;
 
 /// The creation or drop of a column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FamilyChange {
+pub enum ColumnFamilyChange {
     /// Creates the edit's family with this name.
     Add(String),
     /// Drops the edit's family.
@@ -102,7 +102,7 @@ pub struct VersionEdit {
     /// Tracked logs with smaller numbers are obsolete.
     pub wal_deletion: Option<FileNumber>,
     /// The creation or drop of the family.
-    pub family_change: Option<FamilyChange>,
+    pub family_change: Option<ColumnFamilyChange>,
     /// The number of following edits in the same atomic group.
     pub remaining_in_group: Option<u32>,
     /// The oldest timestamp whose history is kept. Written by RocksDB; unused here.
@@ -241,8 +241,10 @@ impl VersionEdit {
         let family = (self.family != 0).then_some(u64::from(self.family));
         put_number(out, tag::FAMILY, family);
         match &self.family_change {
-            Some(FamilyChange::Add(name)) => put_lp(out, tag::FAMILY_ADD, Some(name.as_bytes())),
-            Some(FamilyChange::Drop) => put_varint32(out, tag::FAMILY_DROP),
+            Some(ColumnFamilyChange::Add(name)) => {
+                put_lp(out, tag::FAMILY_ADD, Some(name.as_bytes()))
+            }
+            Some(ColumnFamilyChange::Drop) => put_varint32(out, tag::FAMILY_DROP),
             None => {}
         }
         put_number(
@@ -324,9 +326,9 @@ impl VersionEdit {
                         name.len()
                     )));
                 }
-                self.family_change = Some(FamilyChange::Add(name));
+                self.family_change = Some(ColumnFamilyChange::Add(name));
             }
-            tag::FAMILY_DROP => self.family_change = Some(FamilyChange::Drop),
+            tag::FAMILY_DROP => self.family_change = Some(ColumnFamilyChange::Drop),
             tag::IN_ATOMIC_GROUP => self.remaining_in_group = Some(take_varint32(input)?),
             tag::BLOB_ADDITION | tag::OLD_BLOB_ADDITION => {
                 self.added_blob_files.push(take_blob_addition(input)?);

@@ -4,8 +4,8 @@
 //! [`VersionSet`] records it in the MANIFEST and [`builder`] applies it to build the next version.
 
 pub mod builder;
+pub mod column_family;
 pub mod edit;
-pub mod family;
 mod recovery;
 mod search;
 pub mod set;
@@ -15,8 +15,8 @@ pub mod set;
 )]
 pub mod version;
 
+pub use column_family::{ColumnFamilySpec, ColumnFamilyVersions, Epochs, FileNumbers};
 pub use edit::VersionEdit;
-pub use family::{Epochs, Family, FamilyDescriptor, FileNumbers};
 pub use search::Batch;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
 pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};

@@ -15,8 +15,8 @@ use koeldb_base::{Error, Limits, Result, SeqNo};
 use koeldb_fs::FileSystem;
 
 use super::builder::{MissingEpochs, VersionBuilder};
-use super::edit::{FILE_NUMBER_MAX, FamilyChange, VersionEdit, WalAddition};
-use super::family::{DEFAULT_FAMILY, Family, FamilyDescriptor};
+use super::column_family::{ColumnFamilySpec, ColumnFamilyVersions, DEFAULT_FAMILY};
+use super::edit::{ColumnFamilyChange, FILE_NUMBER_MAX, VersionEdit, WalAddition};
 use super::set::{ManifestReport, VersionSetOptions};
 use super::version::Version;
 use crate::manifest::ManifestReader;
@@ -25,7 +25,7 @@ use crate::manifest::ManifestReader;
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) db_id: Option<String>,
-    pub(super) families: BTreeMap<u32, Family>,
+    pub(super) families: BTreeMap<u32, ColumnFamilyVersions>,
     pub(super) next_file_number: FileNumber,
     pub(super) last_seqno: SeqNo,
     pub(super) min_log_number_to_keep: FileNumber,
@@ -38,7 +38,7 @@ pub(super) fn read(
     fs: &dyn FileSystem,
     directory: &Path,
     number: FileNumber,
-    families: &[FamilyDescriptor],
+    families: &[ColumnFamilySpec],
     options: &VersionSetOptions,
 ) -> Result<(Recovered, ManifestReport)> {
     if !families.iter().any(|family| family.name == DEFAULT_FAMILY) {
@@ -147,7 +147,7 @@ struct Replayed {
 #[derive(Debug)]
 struct Replay<'a> {
     /// The families to open; `None` for their names only.
-    descriptors: Option<HashMap<&'a str, &'a FamilyDescriptor>>,
+    descriptors: Option<HashMap<&'a str, &'a ColumnFamilySpec>>,
     families: BTreeMap<u32, Replayed>,
     names: HashSet<String>,
     counters: Counters,
@@ -160,7 +160,7 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(descriptors: Option<&'a [FamilyDescriptor]>) -> Self {
+    fn new(descriptors: Option<&'a [ColumnFamilySpec]>) -> Self {
         let mut replay = Replay {
             descriptors: descriptors.map(|descriptors| {
                 let named = descriptors.iter().map(|family| (&*family.name, family));
@@ -193,7 +193,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn descriptor(&self, name: &str) -> Option<&'a FamilyDescriptor> {
+    fn descriptor(&self, name: &str) -> Option<&'a ColumnFamilySpec> {
         self.descriptors.as_ref()?.get(name).copied()
     }
 
@@ -211,8 +211,8 @@ impl<'a> Replay<'a> {
         self.apply_to_database(edit)?;
         let id = edit.family;
         match &edit.family_change {
-            Some(FamilyChange::Add(name)) => self.add_family(id, name)?,
-            Some(FamilyChange::Drop) => {
+            Some(ColumnFamilyChange::Add(name)) => self.add_family(id, name)?,
+            Some(ColumnFamilyChange::Drop) => {
                 let dropped = match id {
                     0 => None,
                     _ => self.families.remove(&id),
@@ -351,7 +351,7 @@ impl<'a> Replay<'a> {
                 .map_err(|error| error.context(format!("column family '{name}'")))?;
             let seqnos = version.files().map(|(_, file)| file.largest_seqno);
             last_seqno = seqnos.fold(last_seqno, SeqNo::max);
-            families.insert(id, Family::new(id, name, log_number, version));
+            families.insert(id, ColumnFamilyVersions::new(id, name, log_number, version));
         }
         Ok(Recovered {
             db_id: self.db_id,

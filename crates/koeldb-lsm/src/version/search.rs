@@ -16,7 +16,7 @@ use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockSource;
 
 use super::version::{FileMeta, Version};
-use crate::table_cache::TableCache;
+use crate::table_opener::TableOpener;
 
 /// Receives events of a batch of point reads as it goes through the runs of a version.
 pub trait Batch<S: BlockSource> {
@@ -76,7 +76,7 @@ impl Version {
     #[inline]
     pub fn cuckoo<'t>(
         &self,
-        tables: impl FnOnce() -> Option<&'t TableCache>,
+        tables: impl FnOnce() -> Option<&'t TableOpener>,
     ) -> Option<&CuckooLevel> {
         match self.cuckoo.get() {
             Some(known) => known.as_ref(),
@@ -85,7 +85,7 @@ impl Version {
     }
 
     #[cold]
-    fn find_cuckoo(&self, tables: Option<&TableCache>) -> Option<&CuckooLevel> {
+    fn find_cuckoo(&self, tables: Option<&TableOpener>) -> Option<&CuckooLevel> {
         let Some(tables) = tables else {
             return self.cuckoo.get_or_init(|| None).as_ref();
         };
@@ -136,7 +136,7 @@ impl Version {
     #[inline]
     pub fn search<S: BlockSource>(
         &self,
-        tables: &TableCache,
+        tables: &TableOpener,
         lookup: &mut Lookup,
         source: &mut S,
         runs: Range<usize>,
@@ -196,7 +196,7 @@ impl Version {
     /// index, and does not affect the others.
     pub fn search_batch<S: BlockSource>(
         &self,
-        tables: &TableCache,
+        tables: &TableOpener,
         lookups: &mut [Lookup],
         source: &mut S,
         mut run: usize,
@@ -271,7 +271,7 @@ impl Version {
     )]
     fn search_table<S: BlockSource>(
         &self,
-        tables: &TableCache,
+        tables: &TableOpener,
         visit: Visit<'_>,
         range: Range<usize>,
         lookups: &mut [Lookup],
@@ -319,7 +319,7 @@ impl Version {
     ///
     /// # Errors
     /// If a table cannot be opened.
-    pub fn tombstones(&self, tables: &TableCache) -> Result<&[Arc<FragmentedTombstones>]> {
+    pub fn tombstones(&self, tables: &TableOpener) -> Result<&[Arc<FragmentedTombstones>]> {
         if let Some(known) = self.tombstones.get() {
             return Ok(known);
         }

@@ -29,12 +29,14 @@ use koeldb_fs::FileSystem;
 use koeldb_log::RecordWriter;
 
 use super::builder::{MissingEpochs, VersionBuilder};
-use super::edit::{FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, FamilyChange, VersionEdit, WalAddition};
-use super::family::{Family, FamilyDescriptor, FileNumbers};
+use super::column_family::{ColumnFamilySpec, ColumnFamilyVersions, FileNumbers};
+use super::edit::{
+    ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, VersionEdit, WalAddition,
+};
 use super::recovery::{self, Recovered};
 use super::version::Version;
 use crate::current::{read_current, write_current};
-use crate::manifest::{self, FamilySnapshot, ManifestSnapshot};
+use crate::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
 
 /// The settings of a version set.
 #[derive(Clone, Debug)]
@@ -103,7 +105,7 @@ pub struct VersionSet {
     numbers: FileNumbers,
 
     db_id: Option<String>,
-    families: BTreeMap<u32, Family>,
+    families: BTreeMap<u32, ColumnFamilyVersions>,
     last_seqno: SeqNo,
     min_log_number_to_keep: FileNumber,
     max_column_family: u32,
@@ -147,7 +149,7 @@ impl VersionSet {
     pub fn recover(
         fs: Arc<dyn FileSystem>,
         directory: &Path,
-        families: &[FamilyDescriptor],
+        families: &[ColumnFamilySpec],
         options: VersionSetOptions,
     ) -> Result<(Self, ManifestReport)> {
         let number = read_current(&*fs, directory)?;
@@ -268,19 +270,19 @@ impl VersionSet {
     }
 
     /// The open families, by id.
-    pub fn families(&self) -> impl Iterator<Item = &Family> {
+    pub fn families(&self) -> impl Iterator<Item = &ColumnFamilyVersions> {
         self.families.values()
     }
 
     /// The family with this id.
     #[must_use]
-    pub fn family(&self, id: u32) -> Option<&Family> {
+    pub fn family(&self, id: u32) -> Option<&ColumnFamilyVersions> {
         self.families.get(&id)
     }
 
     /// The family with this name.
     #[must_use]
-    pub fn family_named(&self, name: &str) -> Option<&Family> {
+    pub fn family_named(&self, name: &str) -> Option<&ColumnFamilyVersions> {
         self.families.values().find(|family| family.name == name)
     }
 
@@ -373,7 +375,7 @@ impl VersionSet {
     /// [`VersionSet::log_and_apply`].
     pub fn add_family(
         &mut self,
-        descriptor: &FamilyDescriptor,
+        descriptor: &ColumnFamilySpec,
         log_number: FileNumber,
     ) -> Result<u32> {
         let name = &descriptor.name;
@@ -394,14 +396,14 @@ impl VersionSet {
         // Even if the edit fails, the id may have reached the disk.
         self.max_column_family = id;
         let edit = VersionEdit {
-            family_change: Some(FamilyChange::Add(name.clone())),
+            family_change: Some(ColumnFamilyChange::Add(name.clone())),
             comparator: Some(descriptor.order.name().to_owned()),
             persist_timestamps: Some(true),
             log_number: Some(log_number),
             ..VersionEdit::of(id)
         };
         let version = Version::empty(descriptor.order.clone(), descriptor.level_count);
-        let family = Family::new(id, name.clone(), log_number, version);
+        let family = ColumnFamilyVersions::new(id, name.clone(), log_number, version);
         let dropped = self.dropped_comparators.get(name);
         if dropped.is_some_and(|comparator| comparator != descriptor.order.name()) {
             // COMPAT: RocksDB compares the comparators of all families with that name in a
@@ -425,7 +427,7 @@ impl VersionSet {
         }
         let current = Arc::clone(&self.existing(id)?.current);
         let edit = VersionEdit {
-            family_change: Some(FamilyChange::Drop),
+            family_change: Some(ColumnFamilyChange::Drop),
             max_column_family: Some(self.max_column_family),
             ..VersionEdit::of(id)
         };
@@ -482,7 +484,7 @@ impl VersionSet {
         Ok(versions)
     }
 
-    fn existing(&self, id: u32) -> Result<&Family> {
+    fn existing(&self, id: u32) -> Result<&ColumnFamilyVersions> {
         self.families.get(&id).ok_or_else(|| {
             Error::with_kind(
                 ErrorKind::ColumnFamilyDropped,
@@ -609,7 +611,7 @@ impl VersionSet {
             families: self
                 .families
                 .values()
-                .map(|family| FamilySnapshot {
+                .map(|family| ColumnFamilySnapshot {
                     id: family.id,
                     name: family.name.clone(),
                     log_number: family.log_number,
@@ -626,7 +628,8 @@ impl VersionSet {
     fn fill_logs(&self, edits: &mut Vec<VersionEdit>) {
         let advances = |edit: &VersionEdit| {
             edit.min_log_number_to_keep.is_none()
-                && (edit.log_number.is_some() || edit.family_change == Some(FamilyChange::Drop))
+                && (edit.log_number.is_some()
+                    || edit.family_change == Some(ColumnFamilyChange::Drop))
         };
         if !edits.iter().any(advances) {
             return;
@@ -634,7 +637,7 @@ impl VersionSet {
         let needed = self.families.values().filter_map(|family| {
             let mut log_number = family.needed_from;
             for edit in edits.iter().filter(|edit| edit.family == family.id) {
-                if edit.family_change == Some(FamilyChange::Drop) {
+                if edit.family_change == Some(ColumnFamilyChange::Drop) {
                     return None;
                 }
                 log_number = log_number.max(edit.log_number.unwrap_or(0));

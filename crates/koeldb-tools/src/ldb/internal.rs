@@ -10,7 +10,7 @@ use koeldb_base::key::{self, InternalKey, MAX_SEQNO, ValueType};
 use koeldb_base::{Cursor, Error, KeyOrder};
 use koeldb_fs::OpenOptions;
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_lsm::TableCache;
+use koeldb_lsm::TableOpener;
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
 use koeldb_table::source::BlockingSource;
 
@@ -112,7 +112,7 @@ impl Sources {
             ..TableReadContext::default()
         };
         let fs = Arc::new(PosixFileSystem::new());
-        let cache = TableCache::new(fs, directory, OpenOptions::default(), context);
+        let cache = TableOpener::new(fs, directory, OpenOptions::default(), context);
         let version = family.version()?;
         let mut tables = Vec::new();
         for (level, file) in version.files() {

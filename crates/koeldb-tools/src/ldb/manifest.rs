@@ -11,7 +11,7 @@ use koeldb_lsm::current::read_current;
 use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::text::Quoted;
 use koeldb_lsm::version::builder::{MissingEpochs, VersionBuilder};
-use koeldb_lsm::version::edit::FamilyChange;
+use koeldb_lsm::version::edit::ColumnFamilyChange;
 use koeldb_lsm::version::{FileMeta, Version, VersionEdit};
 
 use super::args::Global;
@@ -85,10 +85,10 @@ impl State {
         );
         self.max_column_family = edit.max_column_family.unwrap_or(self.max_column_family);
         match &edit.family_change {
-            Some(FamilyChange::Add(name)) => {
+            Some(ColumnFamilyChange::Add(name)) => {
                 self.families.insert(edit.family, FamilyState::new(name));
             }
-            Some(FamilyChange::Drop) => {
+            Some(ColumnFamilyChange::Drop) => {
                 self.families.remove(&edit.family);
                 return;
             }
@@ -287,8 +287,8 @@ fn edit_json(edit: &VersionEdit, number: u64, in_hex: bool) -> Json {
     }
     json.set("ColumnFamily", edit.family);
     match &edit.family_change {
-        Some(FamilyChange::Add(name)) => json.set("ColumnFamilyAdd", name),
-        Some(FamilyChange::Drop) => json.set("ColumnFamilyDrop", true),
+        Some(ColumnFamilyChange::Add(name)) => json.set("ColumnFamilyAdd", name),
+        Some(ColumnFamilyChange::Drop) => json.set("ColumnFamilyDrop", true),
         None => &mut json,
     };
     json

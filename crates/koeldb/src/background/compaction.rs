@@ -15,17 +15,17 @@ use koeldb_lsm::version::VersionEdit;
 use koeldb_table::builder::TableReason;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
+use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
-use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::listener::{CompactionJobInfo, Event};
-use crate::tables::{Place, pick_settings};
+use crate::table_files::{TableDestination, pick_settings};
 
 impl DbInner {
     /// Runs a plan whose inputs are marked, unmarks them, and removes obsolete files.
     pub(super) fn compact(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         plan: CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let outcome = self.guarded(|| self.try_compact(family, &plan));
@@ -40,7 +40,7 @@ impl DbInner {
 
     fn try_compact(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let begun = self.clock.now();
@@ -96,7 +96,7 @@ impl DbInner {
         } else {
             self.purge.retire(plan.files().map(|(_, file)| file));
         }
-        self.tell_fallbacks(family, fallbacks);
+        self.notify_fallbacks(family, fallbacks);
         self.count(
             Ticker::CompactReadBytes,
             if plan.trivial_move {
@@ -140,7 +140,11 @@ impl DbInner {
         })
     }
 
-    fn merge_tables(&self, family: &Arc<FamilyData>, plan: &CompactionPlan) -> Result<Outputs> {
+    fn merge_tables(
+        &self,
+        family: &Arc<ColumnFamilyData>,
+        plan: &CompactionPlan,
+    ) -> Result<Outputs> {
         let options = family.options();
         let version = family.version();
         let settings = pick_settings(&options);
@@ -153,10 +157,10 @@ impl DbInner {
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
         // After the plan was made, so that the list has every snapshot that could see an input.
         let snapshots = self.snapshots.all();
-        let context = self.factory.build_context(
+        let context = self.table_files.build_context(
             family,
             &options,
-            Place {
+            TableDestination {
                 level: level(plan.output_level),
                 base_level: level(base_level),
                 bottommost: plan.bottommost,
@@ -176,7 +180,7 @@ impl DbInner {
             family.id,
             level(plan.output_level),
         );
-        let next_file_number = || -> FileNumber { self.factory.numbers.next() };
+        let next_file_number = || -> FileNumber { self.table_files.numbers.next() };
         let epoch = plan
             .files()
             .map(|(_, file)| file.epoch)
@@ -197,8 +201,8 @@ impl DbInner {
             filter: filtering.new_compaction_filter(&filter_context),
             output: OutputSpec {
                 fs: &*self.fs,
-                directory: self.factory.directory(),
-                write_options: self.factory.write_options(Purpose::Compaction),
+                directory: self.table_files.directory(),
+                write_options: self.table_files.write_options(Purpose::Compaction),
                 context,
                 next_file_number: &next_file_number,
                 target_file_bytes,
@@ -207,7 +211,7 @@ impl DbInner {
                 snapshots: &snapshots,
                 bottommost: plan.bottommost,
                 epoch,
-                file_checksums: self.factory.file_checksums,
+                file_checksums: self.table_files.file_checksums,
             },
             cancelled: &self.background.cancelled,
             verify_record_count: self.db_options.compaction_verify_record_count,

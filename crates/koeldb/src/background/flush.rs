@@ -15,14 +15,14 @@ use koeldb_lsm::version::{VersionEdit, VersionSet};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableReason;
 
-use crate::family::{FamilyData, FamilyState};
+use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::inner::DbInner;
 use crate::listener::{Event, FlushJobInfo};
 use crate::options::FlushOptions;
 
 impl DbInner {
     /// Returns a column family whose sealed memtables are due for a flush.
-    pub(super) fn flush_due(&self) -> Option<Arc<FamilyData>> {
+    pub(super) fn flush_due(&self) -> Option<Arc<ColumnFamilyData>> {
         self.all_families().into_iter().find(|family| {
             !family.is_dropped()
                 && family.read(|state| {
@@ -37,8 +37,8 @@ impl DbInner {
     }
 
     /// Flushes all sealed memtables of `family`; `false` if there are none or a flush is running.
-    pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<bool> {
-        let taken = family.note(|state| {
+    pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
+        let taken = family.update(|state| {
             if state.flushing > 0 || state.sealed.is_empty() {
                 return Vec::new();
             }
@@ -58,14 +58,14 @@ impl DbInner {
         }
         let outcome = self.guarded(|| self.flush_memtables(family, &taken));
         if outcome.is_err() {
-            family.note(|state| state.flushing = 0);
+            family.update(|state| state.flushing = 0);
         }
         self.background.notify();
         outcome.map(|()| true)
     }
 
     /// Flushes all sealed memtables of `family`, and waits for flushes of other threads.
-    pub(crate) fn flush_to_the_end(self: &Arc<Self>, family: &Arc<FamilyData>) -> Result<()> {
+    pub(crate) fn flush_to_the_end(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<()> {
         while family.read(|state| !state.sealed.is_empty()) {
             if family.is_dropped() {
                 return Ok(());
@@ -80,12 +80,12 @@ impl DbInner {
 
     fn flush_memtables(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         taken: &[Arc<Memtable>],
     ) -> Result<()> {
         let begun = self.clock.now();
         let epoch = family.epochs.next();
-        let flush = self.factory.flush(
+        let flush = self.table_files.flush(
             family,
             taken,
             &self.snapshots.all(),
@@ -129,7 +129,7 @@ impl DbInner {
         };
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
-            family.change(self.delayed_write_rate(), |state| {
+            family.update_and_install(self.delayed_write_rate(), |state| {
                 if is_on(Sabotage::DroppedFamilyForgotten) {
                     state.sealed.drain(..taken.len());
                 }
@@ -139,16 +139,16 @@ impl DbInner {
             return Ok(());
         }
         self.update_stall();
-        self.tell_fallbacks(family, flush.fallback);
-        self.tell_flushed(family, taken.len(), file.as_deref(), begun);
+        self.notify_fallbacks(family, flush.fallback);
+        self.notify_flushed(family, taken.len(), file.as_deref(), begun);
         self.remove_obsolete_files();
         self.schedule();
         Ok(())
     }
 
-    fn tell_flushed(
+    fn notify_flushed(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         memtable_count: usize,
         file: Option<&FileMeta>,
         begun: Duration,
@@ -171,7 +171,7 @@ impl DbInner {
 
     /// Waits for running flushes. While writes are stopped, no new one starts.
     pub(crate) fn wait_for_flushes(&self) {
-        let is_flushing = |family: &Arc<FamilyData>| family.read(|state| state.flushing > 0);
+        let is_flushing = |family: &Arc<ColumnFamilyData>| family.read(|state| state.flushing > 0);
         loop {
             let is_any = self.all_families().iter().any(is_flushing);
             let running = lock(&self.background.running);
@@ -189,7 +189,7 @@ impl DbInner {
     pub(crate) fn flush_all_as_one(self: &Arc<Self>) -> Result<()> {
         let mut taken = Vec::new();
         for family in self.all_families() {
-            let memtables: Vec<Arc<Memtable>> = family.note(|state| {
+            let memtables: Vec<Arc<Memtable>> = family.update(|state| {
                 state.flushing = state.sealed.len();
                 state.flush_requested = false;
                 let sealed = state.sealed.iter();
@@ -200,25 +200,25 @@ impl DbInner {
         let outcome = self.guarded(|| self.flush_as_one(&taken));
         if outcome.is_err() {
             for (family, _) in &taken {
-                family.note(|state| state.flushing = 0);
+                family.update(|state| state.flushing = 0);
             }
         }
         self.background.notify();
         outcome
     }
 
-    fn flush_as_one(&self, taken: &[(Arc<FamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
+    fn flush_as_one(&self, taken: &[(Arc<ColumnFamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
         let begun = self.clock.now();
         let snapshots = self.snapshots.all();
         let mut files = Vec::new();
         for (family, memtables) in taken {
             let epoch = family.epochs.next();
             let written =
-                self.factory
+                self.table_files
                     .flush(family, memtables, &snapshots, epoch, TableReason::Flush);
             match written {
                 Ok(flush) => {
-                    self.tell_fallbacks(family, flush.fallback);
+                    self.notify_fallbacks(family, flush.fallback);
                     files.push(flush.file.map(Arc::new));
                 }
                 Err(error) => {
@@ -256,7 +256,7 @@ impl DbInner {
                 .map_err(|error| self.manifest_failed(error))?;
             for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
                 let version = installed.iter().find(|(id, _)| *id == family.id);
-                family.change(self.delayed_write_rate(), |state| {
+                family.update_and_install(self.delayed_write_rate(), |state| {
                     if is_live {
                         state.sealed.drain(..memtables.len());
                     }
@@ -273,7 +273,7 @@ impl DbInner {
             taken.iter().zip(&files).zip(are_installed)
         {
             if is_installed {
-                self.tell_flushed(family, memtables.len(), file.as_deref(), begun);
+                self.notify_flushed(family, memtables.len(), file.as_deref(), begun);
             } else {
                 self.discard(file);
             }
@@ -286,7 +286,7 @@ impl DbInner {
     pub(super) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
-            let path = koeldb_base::file_name::table(self.factory.directory(), file.number);
+            let path = koeldb_base::file_name::table(self.table_files.directory(), file.number);
             let _ = self.fs.remove_file(&path);
         }
     }
@@ -297,9 +297,9 @@ impl DbInner {
     pub(super) fn log_edit(
         &self,
         versions: &mut VersionSet,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         edit: VersionEdit,
-        change: impl FnOnce(&mut FamilyState),
+        change: impl FnOnce(&mut ColumnFamilyState),
     ) -> Result<bool> {
         if versions.family(family.id).is_none() {
             return Ok(false);
@@ -308,7 +308,7 @@ impl DbInner {
         let installed = versions
             .log_and_apply(vec![edit])
             .map_err(|error| self.manifest_failed(error))?;
-        family.change(self.delayed_write_rate(), |state| {
+        family.update_and_install(self.delayed_write_rate(), |state| {
             // An edit without files creates no version.
             if let Some((_, version)) = installed.into_iter().next() {
                 state.version = version;
@@ -332,7 +332,7 @@ impl DbInner {
     }
 
     /// Seals the memtables of `families` and requests their flush.
-    fn seal_families(&self, families: &[Arc<FamilyData>]) -> Result<()> {
+    fn seal_families(&self, families: &[Arc<ColumnFamilyData>]) -> Result<()> {
         let mut leadership = self.queue.lead();
         for family in families {
             if family.is_dropped() {
@@ -344,7 +344,7 @@ impl DbInner {
             if !leadership.commit.families[index].memtable.is_empty() {
                 self.switch_memtable(&mut leadership.commit, index)?;
             }
-            family.note(|state| state.flush_requested = !state.sealed.is_empty());
+            family.update(|state| state.flush_requested = !state.sealed.is_empty());
         }
         Ok(())
     }
@@ -352,7 +352,7 @@ impl DbInner {
     /// Seals the memtables of `families` and, if requested, waits for their flush.
     pub(crate) fn flush_families(
         self: &Arc<Self>,
-        families: &[Arc<FamilyData>],
+        families: &[Arc<ColumnFamilyData>],
         options: &FlushOptions,
     ) -> Result<()> {
         self.check_writable()?;
@@ -392,7 +392,7 @@ impl DbInner {
         if self.mutable_options().avoid_flush_during_shutdown {
             return Ok(());
         }
-        let unlogged: Vec<Arc<FamilyData>> = {
+        let unlogged: Vec<Arc<ColumnFamilyData>> = {
             let mut leadership = self.queue.lead();
             let commit = &mut *leadership.commit;
             if !self.has_unlogged.load(Ordering::Relaxed) {
@@ -416,7 +416,7 @@ impl DbInner {
     }
 }
 
-fn dropped(family: &FamilyData) -> Error {
+fn dropped(family: &ColumnFamilyData) -> Error {
     Error::with_kind(
         ErrorKind::ColumnFamilyDropped,
         format!("column family {:?} was dropped", family.name),

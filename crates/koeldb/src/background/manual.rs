@@ -10,20 +10,20 @@ use koeldb_base::{Error, Result};
 use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::{FileMeta, Version};
 
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{
     BottommostLevelCompaction, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
     FlushOptions,
 };
 use crate::read::KeyBounds;
-use crate::tables::pick_settings;
+use crate::table_files::pick_settings;
 
 impl DbInner {
     /// Compacts `bounds` of `family` level by level, down to the last level in use.
     pub(crate) fn compact_range(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         bounds: &KeyBounds,
         options: &CompactRangeOptions,
     ) -> Result<()> {
@@ -38,7 +38,7 @@ impl DbInner {
 
     fn compact_range_exclusively(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         bounds: &KeyBounds,
         options: &CompactRangeOptions,
     ) -> Result<()> {
@@ -65,7 +65,7 @@ impl DbInner {
             }
             CompactionStyle::Fifo => {
                 self.compact_planned(family, |version, settings| {
-                    pick::fifo::pick(version, settings, self.factory.unix_secs())
+                    pick::fifo::pick(version, settings, self.table_files.unix_secs())
                 })?;
                 Ok(())
             }
@@ -74,7 +74,7 @@ impl DbInner {
 
     fn compact_levels(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         family_options: &ColumnFamilyOptions,
         from: Option<&[u8]>,
         to: Option<&[u8]>,
@@ -129,7 +129,7 @@ impl DbInner {
     /// Waits for the running compactions of the column family, then runs the plan of `pick`.
     fn compact_planned(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         pick: impl Fn(&Version, &pick::PickSettings) -> Option<CompactionPlan>,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let settings = pick_settings(&family.options());
@@ -171,7 +171,7 @@ impl DbInner {
     /// Compacts the named tables, and those between them, into `output_level`.
     pub(crate) fn compact_files(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         files: &[PathBuf],
         output_level: usize,
     ) -> Result<Vec<PathBuf>> {
@@ -183,14 +183,14 @@ impl DbInner {
         family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
         self.schedule();
         let path = |file: &Arc<FileMeta>| {
-            koeldb_base::file_name::table(self.factory.directory(), file.number)
+            koeldb_base::file_name::table(self.table_files.directory(), file.number)
         };
         Ok(made?.iter().map(path).collect())
     }
 
     fn compact_numbers(
         self: &Arc<Self>,
-        family: &Arc<FamilyData>,
+        family: &Arc<ColumnFamilyData>,
         numbers: &[FileNumber],
         output_level: usize,
     ) -> Result<Vec<Arc<FileMeta>>> {

@@ -22,14 +22,14 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
 
+use crate::column_family_data::ColumnFamilyData;
 use crate::env::{JobPriority, Pool};
-use crate::family::FamilyData;
 use crate::inner::DbInner;
 use crate::listener::{Event, TableFallbackInfo};
 use crate::options::sanitize;
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningJobs {
     flushes: u32,
     compactions: u32,
     /// Running user calls that change the directory.
@@ -67,7 +67,7 @@ impl Drop for Slot<'_> {
 /// State of the running background jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    running: Mutex<Running>,
+    running: Mutex<RunningJobs>,
     changed: Condvar,
     pub(crate) cancelled: AtomicBool,
     /// A job is trying to resume writes.
@@ -97,9 +97,9 @@ impl Background {
 
     fn wait<'a>(
         &'a self,
-        mut running: MutexGuard<'a, Running>,
+        mut running: MutexGuard<'a, RunningJobs>,
         limit: Duration,
-    ) -> MutexGuard<'a, Running> {
+    ) -> MutexGuard<'a, RunningJobs> {
         if self.pool.is_stepped() || self.pool.is_short_of_threads() {
             drop(running);
             let has_waited = self.pool.wait(limit);
@@ -189,7 +189,7 @@ impl DbInner {
         }
     }
 
-    fn start_flush(self: &Arc<Self>, running: &mut Running, slots: u32) {
+    fn start_flush(self: &Arc<Self>, running: &mut RunningJobs, slots: u32) {
         if running.flushes < slots && self.flush_due().is_some() {
             running.flushes += 1;
             let inner = Arc::clone(self);
@@ -200,7 +200,11 @@ impl DbInner {
     }
 
     /// Logs which tables of a job are not in the format of the column family.
-    fn tell_fallbacks(&self, family: &FamilyData, fallbacks: impl IntoIterator<Item = Fallback>) {
+    fn notify_fallbacks(
+        &self,
+        family: &ColumnFamilyData,
+        fallbacks: impl IntoIterator<Item = Fallback>,
+    ) {
         for Fallback { number, reason } in fallbacks {
             self.info_log.warn(format_args!(
                 "[{}] table {number:06}.sst is block-based: {reason}",
@@ -218,7 +222,7 @@ impl DbInner {
     fn compaction_may_be_due(&self) -> bool {
         self.all_families()
             .iter()
-            .any(|family| family.is_compaction_due(self.factory.unix_secs()))
+            .any(|family| family.is_compaction_due(self.table_files.unix_secs()))
     }
 
     fn run_flush(self: &Arc<Self>) {
@@ -254,7 +258,7 @@ impl DbInner {
         };
         let mut picked = false;
         if !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
-            let now = self.factory.unix_secs();
+            let now = self.table_files.unix_secs();
             for family in self.all_families() {
                 let Some(plan) = family.pick_compaction(now) else {
                     continue;

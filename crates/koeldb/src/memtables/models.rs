@@ -19,7 +19,7 @@ impl Drop for Counted {
 #[test]
 fn a_successor_is_taken_once_and_none_outlives_its_family() {
     explore("standby memtable", || {
-        let standby: Arc<Standby<Counted>> = Arc::new(Standby::default());
+        let standby: Arc<StandbyMemtable<Counted>> = Arc::new(StandbyMemtable::default());
         let is_dropped = Arc::new(AtomicBool::new(false));
         let alive = Arc::new(AtomicUsize::new(0));
         let options = Arc::new(ColumnFamilyOptions::default());
@@ -55,7 +55,7 @@ fn a_successor_is_taken_once_and_none_outlives_its_family() {
 #[test]
 fn a_successor_made_by_other_options_is_not_used() {
     explore("standby memtable of other options", || {
-        let standby: Arc<Standby<u32>> = Arc::new(Standby::default());
+        let standby: Arc<StandbyMemtable<u32>> = Arc::new(StandbyMemtable::default());
         let [old, new] = [(); 2].map(|()| Arc::new(ColumnFamilyOptions::default()));
         let jobs = [(&old, 1), (&new, 2)].map(|(options, number)| {
             let (standby, options) = (Arc::clone(&standby), Arc::clone(options));

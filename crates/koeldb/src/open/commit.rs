@@ -13,9 +13,9 @@ use koeldb_lsm::version::{VersionEdit, VersionSet};
 
 use super::Opening;
 use super::replay::Recovered;
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::options::{Compression, DbOptions};
-use crate::tables::TableFactory;
+use crate::table_files::TableFiles;
 use crate::write::commit::Wal;
 
 impl Opening {
@@ -23,11 +23,11 @@ impl Opening {
     pub(super) fn commit_recovery(
         &self,
         versions: &mut VersionSet,
-        families: &BTreeMap<u32, Arc<FamilyData>>,
+        families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
         recovered: &Recovered,
-        factory: &TableFactory,
+        table_files: &TableFiles,
     ) -> Result<Wal> {
-        let number = factory.numbers.next();
+        let number = table_files.numbers.next();
         let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db)?;
         let mut writer = wal_writer(file, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);

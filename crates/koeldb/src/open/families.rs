@@ -7,21 +7,23 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, Result};
-use koeldb_lsm::version::{Family, FamilyDescriptor, VersionSet, blob_files_not_supported};
-use koeldb_lsm::{FileMeta, TableCache};
+use koeldb_lsm::version::{
+    ColumnFamilySpec, ColumnFamilyVersions, VersionSet, blob_files_not_supported,
+};
+use koeldb_lsm::{FileMeta, TableOpener};
 
 use super::{DbBuilder, Opening};
 use crate::column_family::ColumnFamilyDescriptor;
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::options::{ColumnFamilyOptions, Options};
-use crate::tables::{TableFactory, limits};
+use crate::table_files::{TableFiles, limits};
 
 const DEFAULT_FAMILY: &str = "default";
 
 /// A column family to open, with its options.
-pub(super) type OpenFamily = (String, ColumnFamilyOptions);
+pub(super) type ColumnFamilyToOpen = (String, ColumnFamilyOptions);
 
-pub(super) fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
+pub(super) fn family_list(builder: &DbBuilder) -> Vec<ColumnFamilyToOpen> {
     let own = |descriptor: &ColumnFamilyDescriptor| {
         let options = descriptor
             .options
@@ -29,7 +31,7 @@ pub(super) fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
             .unwrap_or_else(|| builder.options.cf.clone());
         (descriptor.name.clone(), options)
     };
-    let mut families: Vec<OpenFamily> = builder.families.iter().map(own).collect();
+    let mut families: Vec<ColumnFamilyToOpen> = builder.families.iter().map(own).collect();
     if !families.iter().any(|(name, _)| name == DEFAULT_FAMILY) {
         families.insert(0, (DEFAULT_FAMILY.to_owned(), builder.options.cf.clone()));
     }
@@ -38,7 +40,7 @@ pub(super) fn family_list(builder: &DbBuilder) -> Vec<OpenFamily> {
 
 impl Opening {
     /// Adds the existing column families that were not named, and removes those to be created.
-    pub(super) fn settle_families(&mut self) -> Result<Vec<OpenFamily>> {
+    pub(super) fn settle_families(&mut self) -> Result<Vec<ColumnFamilyToOpen>> {
         let existing = VersionSet::list_families(&*self.fs, &self.path)?;
         let most = limits(self.untrusted).family_count;
         if existing.len() > most {
@@ -56,7 +58,7 @@ impl Opening {
             self.families.extend(unnamed);
         }
         let known: HashSet<&String> = existing.iter().collect();
-        let (present, missing): (Vec<OpenFamily>, Vec<OpenFamily>) =
+        let (present, missing): (Vec<ColumnFamilyToOpen>, Vec<ColumnFamilyToOpen>) =
             std::mem::take(&mut self.families)
                 .into_iter()
                 .partition(|(name, _)| known.contains(name));
@@ -72,7 +74,7 @@ impl Opening {
         Ok(missing)
     }
 
-    pub(super) fn descriptors(&self) -> Vec<FamilyDescriptor> {
+    pub(super) fn descriptors(&self) -> Vec<ColumnFamilySpec> {
         self.families
             .iter()
             .map(|(name, options)| descriptor(name, options))
@@ -82,8 +84,8 @@ impl Opening {
     pub(super) fn open_families(
         &self,
         versions: &VersionSet,
-        factory: &TableFactory,
-    ) -> BTreeMap<u32, Arc<FamilyData>> {
+        table_files: &TableFiles,
+    ) -> BTreeMap<u32, Arc<ColumnFamilyData>> {
         let named = self
             .families
             .iter()
@@ -94,7 +96,7 @@ impl Opening {
             let Some(&options) = named.get(family.name()) else {
                 continue;
             };
-            let data = new_family(family, options.clone(), factory, family.log_number());
+            let data = new_family(family, options.clone(), table_files, family.log_number());
             families.insert(family.id(), Arc::new(data));
         }
         families
@@ -104,7 +106,10 @@ impl Opening {
     ///
     /// A missing or damaged table is thus an error before anything is written, and no read has to
     /// open a table later.
-    pub(super) fn open_tables(&self, families: &BTreeMap<u32, Arc<FamilyData>>) -> Result<()> {
+    pub(super) fn open_tables(
+        &self,
+        families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+    ) -> Result<()> {
         let mut tables = Vec::new();
         for family in families.values() {
             let version = family.version();
@@ -117,7 +122,7 @@ impl Opening {
             .unwrap_or(1)
             .max(1);
         let share = tables.len().div_ceil(threads).max(16);
-        let open = |share: &[(Arc<TableCache>, usize, Arc<FileMeta>)]| -> Result<()> {
+        let open = |share: &[(Arc<TableOpener>, usize, Arc<FileMeta>)]| -> Result<()> {
             share
                 .iter()
                 .try_for_each(|(tables, level, file)| tables.reader(file, *level).map(|_| ()))
@@ -145,7 +150,7 @@ impl Opening {
 }
 
 /// Rejects tables with embedded blobs: a compaction would copy references without the blobs.
-pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<FamilyData>>) -> Result<()> {
+pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<ColumnFamilyData>>) -> Result<()> {
     for family in families.values() {
         for (_, file) in family.version().files() {
             let reader = file.reader.get();
@@ -160,8 +165,8 @@ pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<FamilyData>>) -
     Ok(())
 }
 
-fn descriptor(name: &str, options: &ColumnFamilyOptions) -> FamilyDescriptor {
-    FamilyDescriptor {
+fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
+    ColumnFamilySpec {
         name: name.to_owned(),
         order: options.comparator.clone(),
         level_count: usize::try_from(options.num_levels).unwrap_or(7),
@@ -169,28 +174,28 @@ fn descriptor(name: &str, options: &ColumnFamilyOptions) -> FamilyDescriptor {
 }
 
 fn new_family(
-    family: &Family,
+    family: &ColumnFamilyVersions,
     options: ColumnFamilyOptions,
-    factory: &TableFactory,
+    table_files: &TableFiles,
     log: FileNumber,
-) -> FamilyData {
-    let tables = factory.table_cache(&family.current().order, &options);
-    FamilyData::new(family, options, tables, factory.memtables.clone(), log)
+) -> ColumnFamilyData {
+    let tables = table_files.table_opener(&family.current().order, &options);
+    ColumnFamilyData::new(family, options, tables, table_files.memtables.clone(), log)
 }
 
 /// Records a new column family and creates its state in memory.
 pub(crate) fn add_family(
     versions: &mut VersionSet,
-    factory: &TableFactory,
+    table_files: &TableFiles,
     name: &str,
     options: ColumnFamilyOptions,
     log: FileNumber,
-) -> Result<Arc<FamilyData>> {
+) -> Result<Arc<ColumnFamilyData>> {
     let id = versions.add_family(&descriptor(name, &options), log)?;
     let family = versions.family(id).ok_or_else(|| {
         Error::corruption(format!("column family {id} vanished while it was made"))
     })?;
-    Ok(Arc::new(new_family(family, options, factory, log)))
+    Ok(Arc::new(new_family(family, options, table_files, log)))
 }
 
 /// Returns the names of the column families of the database at `path`.

@@ -20,9 +20,9 @@ use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
 
 use super::report::{LogReport, RecoveryReport};
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::options::DbOptions;
-use crate::tables::{TableFactory, limits};
+use crate::table_files::{TableFiles, limits};
 use crate::write::batch::{
     self, BatchEntry, BatchIter, HEADER_BYTES, Link, LinkKind, TransactionMark,
 };
@@ -42,9 +42,9 @@ pub(crate) struct Recovered {
 
 struct Replay<'a> {
     mode: RecoveryMode,
-    families: &'a BTreeMap<u32, Arc<FamilyData>>,
+    families: &'a BTreeMap<u32, Arc<ColumnFamilyData>>,
     log_numbers: BTreeMap<u32, FileNumber>,
-    factory: &'a TableFactory,
+    table_files: &'a TableFiles,
     read_only: bool,
     last_seqno: SeqNo,
     /// The sequence number of the next batch if nothing is missing.
@@ -68,8 +68,8 @@ pub(crate) fn replay_logs(
     directory: &Path,
     db: &DbOptions,
     versions: &VersionSet,
-    families: &BTreeMap<u32, Arc<FamilyData>>,
-    factory: &TableFactory,
+    families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+    table_files: &TableFiles,
     read_only: bool,
 ) -> Result<Recovered> {
     let log_numbers: BTreeMap<u32, FileNumber> = versions
@@ -87,7 +87,7 @@ pub(crate) fn replay_logs(
         mode: db.wal_recovery_mode,
         families,
         log_numbers,
-        factory,
+        table_files,
         read_only,
         last_seqno: versions.last_seqno(),
         next_seqno: None,
@@ -228,7 +228,7 @@ impl Replay<'_> {
     ) -> Result<LogReport> {
         let path = file.path();
         let mut reader = RecordReader::new(Arc::clone(file), number, self.mode);
-        reader.set_record_bytes_max(limits(self.factory.untrusted).record_bytes);
+        reader.set_record_bytes_max(limits(self.table_files.untrusted).record_bytes);
         let mut log = LogReport {
             number,
             bytes: file.len(),
@@ -461,7 +461,7 @@ impl Replay<'_> {
                 state.active.memtable.filled_bytes() as u64 >= state.options.write_buffer_size
             });
             if is_full {
-                flush(family, self.factory, &mut self.flushed)?;
+                flush(family, self.table_files, &mut self.flushed)?;
             }
         }
         Ok(())
@@ -469,7 +469,7 @@ impl Replay<'_> {
 
     fn flush_all(&mut self) -> Result<()> {
         for family in self.families.values() {
-            flush(family, self.factory, &mut self.flushed)?;
+            flush(family, self.table_files, &mut self.flushed)?;
         }
         Ok(())
     }
@@ -508,8 +508,8 @@ fn missing_before(before: FileNumber) -> String {
 }
 
 fn flush(
-    family: &FamilyData,
-    factory: &TableFactory,
+    family: &ColumnFamilyData,
+    table_files: &TableFiles,
     flushed: &mut Vec<(u32, Arc<FileMeta>)>,
 ) -> Result<()> {
     let memtable = family.read(|state| Arc::clone(&state.active.memtable));
@@ -518,7 +518,7 @@ fn flush(
     }
     memtable.seal();
     let epoch = family.epochs.next();
-    let flush = factory.flush(family, &[memtable], &[], epoch, TableReason::Recovery)?;
+    let flush = table_files.flush(family, &[memtable], &[], epoch, TableReason::Recovery)?;
     if let Some(file) = flush.file {
         flushed.push((family.id, Arc::new(file)));
     }

@@ -38,7 +38,7 @@ use super::mend::mend;
 use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use crate::env::Env;
-use crate::tables::limits;
+use crate::table_files::limits;
 
 /// The release of RocksDB whose option names are written and known.
 const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];

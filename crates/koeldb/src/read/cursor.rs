@@ -16,9 +16,9 @@ use koeldb_table::block_based::scan_reads::{Awaited, SCAN_BYTES, ScanReads, Time
 use koeldb_table::block_based::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 
-use super::awaiting::Awaiting;
+use super::blocking_cursor::BlockingCursor;
 use super::bounds::{IterateBounds, KeyBounds};
-use super::scan::{Scan, View};
+use super::scan::{Scan, ScanContext};
 use crate::column_family::ColumnFamily;
 use crate::env::Pool;
 use crate::options::{ReadOptions, ReadTier, Switch};
@@ -58,7 +58,7 @@ macro_rules! each_move {
 }
 
 /// The merged runs of a column family.
-type Runs = Awaiting<MergingCursor<RunCursor>>;
+type Runs = BlockingCursor<MergingCursor<RunCursor>>;
 
 impl Cursor for RunCursor {
     type Suspend = Awaited;
@@ -213,7 +213,7 @@ impl DbCursor {
             }
         }
         let order = self.family.data().order.clone();
-        let view = View {
+        let view = ScanContext {
             order: order.clone(),
             seqno,
             merge_operator: super_version.options.merge_operator.clone(),
@@ -229,7 +229,7 @@ impl DbCursor {
             },
         };
         Ok(Scan::new(
-            Awaiting::new(MergingCursor::new(order, runs), reads),
+            BlockingCursor::new(MergingCursor::new(order, runs), reads),
             view,
             self.bounds.clone(),
             limits,

@@ -23,7 +23,7 @@ use koeldb_table::probe::{NeedId, ProbeSource};
 use super::get::{cuckoo_alone, search_memtables, search_memtables_batch};
 use super::multi_get::PinnedSlices;
 use super::overlap::{NEEDS_MAX, WINDOW, too_late};
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 use crate::super_version::SuperVersion;
@@ -33,7 +33,7 @@ const RESUMED_MAX: usize = 64;
 
 /// A lookup that waits for a block.
 #[derive(Debug)]
-struct Wait {
+struct SuspendedLookup {
     index: usize,
     need: NeedId,
 }
@@ -41,9 +41,9 @@ struct Wait {
 /// The missing blocks of lookups in one super-version, and the reads of them.
 ///
 /// It costs nothing until a block is missing.
-pub(super) struct Probing {
+pub(super) struct PolledLookups {
     source: ProbeSource,
-    waits: Vec<Wait>,
+    waits: Vec<SuspendedLookup>,
     gather: Option<Gather<ReadSession>>,
     deadline: Option<Duration>,
     /// The index of the first lookup not yet probed.
@@ -52,13 +52,13 @@ pub(super) struct Probing {
 
 /// The context of a poll.
 #[derive(Clone, Copy)]
-struct Place<'p> {
+struct PollContext<'p> {
     db: &'p DbInner,
     super_version: &'p SuperVersion,
     options: &'p ReadOptions,
 }
 
-impl Place<'_> {
+impl PollContext<'_> {
     /// The number of runs above those of the version.
     fn runs_above(&self) -> usize {
         1 + self.super_version.sealed.len()
@@ -75,7 +75,7 @@ impl Place<'_> {
 /// Collects the suspended lookups of a window.
 struct Misses<'w, F> {
     first: usize,
-    waits: &'w mut Vec<Wait>,
+    waits: &'w mut Vec<SuspendedLookup>,
     fail: &'w mut F,
 }
 
@@ -84,14 +84,14 @@ impl<F: FnMut(usize, Error)> Batch<ProbeSource> for Misses<'_, F> {
         let index = self.first + index;
         match fault {
             Fault::Error(error) => (self.fail)(index, error),
-            Fault::Suspend(need) => self.waits.push(Wait { index, need }),
+            Fault::Suspend(need) => self.waits.push(SuspendedLookup { index, need }),
         }
     }
 }
 
-impl Probing {
+impl PolledLookups {
     fn new(db: &DbInner, options: &ReadOptions) -> Self {
-        Probing {
+        PolledLookups {
             source: ProbeSource::new(options.block_read_options()),
             waits: Vec::new(),
             gather: None,
@@ -103,7 +103,7 @@ impl Probing {
     /// Resumes `lookups` until all are done; errors are passed to `fail`, with the index.
     fn poll(
         &mut self,
-        place: Place<'_>,
+        place: PollContext<'_>,
         lookups: &mut [Lookup],
         context: &mut Context<'_>,
         fail: &mut impl FnMut(usize, Error),
@@ -156,7 +156,7 @@ impl Probing {
     /// Probes the next lookups, as a batch.
     fn probe(
         &mut self,
-        place: Place<'_>,
+        place: PollContext<'_>,
         lookups: &mut [Lookup],
         fail: &mut impl FnMut(usize, Error),
     ) {
@@ -179,7 +179,7 @@ impl Probing {
     /// Resumes the lookups whose blocks have arrived; returns their number.
     fn resume(
         &mut self,
-        place: Place<'_>,
+        place: PollContext<'_>,
         lookups: &mut [Lookup],
         fail: &mut impl FnMut(usize, Error),
     ) -> usize {
@@ -189,12 +189,12 @@ impl Probing {
                 at += 1;
                 continue;
             }
-            let Wait { index, .. } = self.waits.swap_remove(at);
+            let SuspendedLookup { index, .. } = self.waits.swap_remove(at);
             let lookup = &mut lookups[index];
             lookup.rewind();
             match place.search(lookup, &mut self.source) {
                 Ok(()) => {}
-                Err(Fault::Suspend(need)) => self.waits.push(Wait { index, need }),
+                Err(Fault::Suspend(need)) => self.waits.push(SuspendedLookup { index, need }),
                 Err(Fault::Error(error)) => fail(index, error),
             }
             resumed += 1;
@@ -203,7 +203,7 @@ impl Probing {
     }
 
     /// Starts to read the missing blocks.
-    fn begin(&mut self, place: Place<'_>) {
+    fn begin(&mut self, place: PollContext<'_>) {
         if !self.source.needs().has_wanted() {
             return;
         }
@@ -233,13 +233,13 @@ impl Probing {
 struct SuspendedGet {
     super_version: Arc<SuperVersion>,
     lookup: Lookup,
-    probing: Probing,
+    probing: PolledLookups,
 }
 
 /// A suspended batch of point reads.
 pub(super) struct SuspendedBatch {
     pub(super) super_version: Arc<SuperVersion>,
-    pub(super) probing: Probing,
+    pub(super) probing: PolledLookups,
 }
 
 /// The result of a first poll.
@@ -252,7 +252,7 @@ impl DbInner {
     /// Reads one key.
     pub(crate) async fn get_async(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
@@ -265,14 +265,14 @@ impl DbInner {
             }
         };
         if let Some(begun) = begun {
-            self.note_get(found.as_ref(), begun);
+            self.record_get(found.as_ref(), begun);
         }
         Ok(found)
     }
 
     fn begin_get(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<First<Option<PinnedSlice>, Box<SuspendedGet>>> {
@@ -287,7 +287,7 @@ impl DbInner {
             }
             let mut lookup = Lookup::new(key, seqno);
             search_memtables(self, super_version, &mut lookup, options)?;
-            let mut probing = Probing::new(self, options);
+            let mut probing = PolledLookups::new(self, options);
             let place = self.place(super_version, options);
             let searched = if lookup.is_settled() {
                 Ok(())
@@ -302,7 +302,7 @@ impl DbInner {
                 Err(Fault::Error(error)) => Err(error),
                 Err(Fault::Suspend(need)) => {
                     probing.next = 1;
-                    probing.waits.push(Wait { index: 0, need });
+                    probing.waits.push(SuspendedLookup { index: 0, need });
                     Ok(First::Suspended(Box::new(SuspendedGet {
                         super_version: Arc::clone(super_version),
                         lookup,
@@ -340,7 +340,7 @@ impl DbInner {
     /// Reads `keys` of one column family.
     pub(crate) async fn multi_get_async<K: AsRef<[u8]>>(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         keys: &[K],
         options: &ReadOptions,
     ) -> PinnedSlices {
@@ -364,7 +364,7 @@ impl DbInner {
     /// Searches for `keys` as far as no device is needed.
     pub(super) fn begin_multi_get<K: AsRef<[u8]>>(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         keys: &[K],
         options: &ReadOptions,
         values: &mut PinnedSlices,
@@ -379,7 +379,7 @@ impl DbInner {
                 return Ok(First::Done(()));
             }
             values.begin_lookups(&family.order, keys, seqno)?;
-            let mut probing = Probing::new(self, options);
+            let mut probing = PolledLookups::new(self, options);
             let PinnedSlices {
                 answers,
                 order,
@@ -438,8 +438,12 @@ impl DbInner {
         probing.poll(place, lookups, context, &mut fail)
     }
 
-    fn place<'p>(&'p self, super_version: &'p SuperVersion, options: &'p ReadOptions) -> Place<'p> {
-        Place {
+    fn place<'p>(
+        &'p self,
+        super_version: &'p SuperVersion,
+        options: &'p ReadOptions,
+    ) -> PollContext<'p> {
+        PollContext {
             db: self,
             super_version,
             options,

@@ -9,7 +9,7 @@ use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
 use super::overlap::Overlap;
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier, TableFormat};
 use crate::super_version::SuperVersion;
@@ -34,7 +34,7 @@ impl DbInner {
     #[inline]
     pub(crate) fn get(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
@@ -52,7 +52,7 @@ impl DbInner {
     #[cold]
     fn get_measured(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
         found: &mut Result<Option<PinnedSlice>>,
@@ -60,7 +60,7 @@ impl DbInner {
         let begun = self.clock.now();
         self.get_to(family, key, options, found);
         if let Ok(found) = found {
-            self.note_get(found.as_ref(), begun);
+            self.record_get(found.as_ref(), begun);
         }
     }
 
@@ -71,7 +71,7 @@ impl DbInner {
     #[inline(never)]
     fn get_to(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
         found: &mut Result<Option<PinnedSlice>>,
@@ -102,7 +102,7 @@ impl DbInner {
     #[inline]
     pub(crate) fn get_with<R>(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
         read: impl FnOnce(&[u8]) -> R,
@@ -194,7 +194,7 @@ impl DbInner {
     }
 
     #[cold]
-    pub(super) fn note_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
+    pub(super) fn record_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
         self.count(Ticker::NumberKeysRead, 1);
         if let Some(value) = found {
             self.count(Ticker::BytesRead, value.len() as u64);

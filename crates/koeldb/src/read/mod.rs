@@ -1,6 +1,6 @@
 //! The read paths: point reads, batches of them, and scans.
 
-mod awaiting;
+mod blocking_cursor;
 pub(crate) mod bounds;
 mod cursor;
 mod futures;

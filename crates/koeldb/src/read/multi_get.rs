@@ -18,7 +18,7 @@ use koeldb_table::source::BlockingSource;
 
 use super::get::{cuckoo_alone, search_memtables_batch};
 use super::overlap::{Overlap, too_late};
-use crate::family::FamilyData;
+use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
 
@@ -224,7 +224,7 @@ impl DbInner {
     /// Reads `keys` of one column family into `values`.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         keys: &[K],
         options: &ReadOptions,
         values: &mut PinnedSlices,
@@ -241,7 +241,7 @@ impl DbInner {
 
     fn try_multi_get<K: AsRef<[u8]>>(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         keys: &[K],
         options: &ReadOptions,
         values: &mut PinnedSlices,

@@ -29,7 +29,7 @@ type Item = (usize, Result<Option<PinnedSlice>>);
 pub struct MultiGetStream {
     family: ColumnFamily,
     options: ReadOptions,
-    place: Place,
+    state: StreamState,
     /// Results to yield.
     ready: VecDeque<Item>,
     key_count: usize,
@@ -37,15 +37,15 @@ pub struct MultiGetStream {
     begun: Option<Duration>,
 }
 
-enum Place {
+enum StreamState {
     /// The keys before the lookups start.
     Fresh(Vec<Vec<u8>>),
-    Running(Box<Running>),
+    Running(Box<RunningBatch>),
     Ended,
 }
 
 /// A batch with waiting lookups.
-struct Running {
+struct RunningBatch {
     batch: SuspendedBatch,
     values: PinnedSlices,
     /// The number of lookups probed, and those waiting, when results were last taken.
@@ -55,13 +55,13 @@ struct Running {
     waits: Vec<bool>,
 }
 
-impl Running {
+impl RunningBatch {
     /// Takes the results of finished lookups.
     ///
     /// It checks those that waited before and those probed since, so that a poll does not scan a
     /// long batch again.
     fn take_done(&mut self, ready: &mut VecDeque<Item>) {
-        let Running {
+        let RunningBatch {
             batch,
             values,
             probed,
@@ -92,7 +92,7 @@ impl MultiGetStream {
             family: family.clone(),
             options: options.clone(),
             key_count: keys.len(),
-            place: Place::Fresh(keys),
+            state: StreamState::Fresh(keys),
             ready: VecDeque::new(),
             value_bytes: 0,
             begun: None,
@@ -113,19 +113,19 @@ impl MultiGetStream {
             if let Some(item) = self.ready.pop_front() {
                 return Poll::Ready(Some(self.limited(item)));
             }
-            match &mut self.place {
-                Place::Ended => return Poll::Ready(None),
-                Place::Fresh(keys) => {
+            match &mut self.state {
+                StreamState::Ended => return Poll::Ready(None),
+                StreamState::Fresh(keys) => {
                     let keys = std::mem::take(keys);
                     self.begin(&keys);
                 }
-                Place::Running(running) => {
-                    let Running { batch, values, .. } = &mut **running;
+                StreamState::Running(running) => {
+                    let RunningBatch { batch, values, .. } = &mut **running;
                     let inner = self.family.inner();
                     let polled = inner.poll_lookups(batch, values, &self.options, context);
                     running.take_done(&mut self.ready);
                     if polled.is_ready() {
-                        self.place = Place::Ended;
+                        self.state = StreamState::Ended;
                     } else if self.ready.is_empty() {
                         return Poll::Pending;
                     }
@@ -143,7 +143,7 @@ impl MultiGetStream {
         let data = self.family.data();
         match inner.begin_multi_get(data, keys, &self.options, &mut values) {
             Ok(First::Suspended(batch)) => {
-                self.place = Place::Running(Box::new(Running {
+                self.state = StreamState::Running(Box::new(RunningBatch {
                     batch,
                     probed: 0,
                     waited: Vec::new(),
@@ -156,7 +156,7 @@ impl MultiGetStream {
             Err(error) => values.answers.fill(Err(error)),
         }
         self.ready.extend(values.answers.drain(..).enumerate());
-        self.place = Place::Ended;
+        self.state = StreamState::Ended;
     }
 
     /// Returns a result, or an error if the previous values were too large.
@@ -169,7 +169,7 @@ impl MultiGetStream {
         if let Ok(Some(value)) = &answer {
             self.value_bytes = self.value_bytes.saturating_add(value.len() as u64);
         }
-        let is_last = self.ready.is_empty() && matches!(self.place, Place::Ended);
+        let is_last = self.ready.is_empty() && matches!(self.state, StreamState::Ended);
         if let (Some(begun), true) = (self.begun, is_last) {
             let inner = self.family.inner();
             inner.note_multi_get(self.key_count, self.value_bytes, begun);

@@ -32,7 +32,7 @@ pub(super) const WINDOW: usize = 128;
 pub(super) const NEEDS_MAX: usize = 1024;
 
 /// A lookup that waits for a block.
-struct Wait {
+struct SuspendedLookup {
     index: usize,
     need: NeedId,
     /// The number of dependent reads so far, including this one.
@@ -52,7 +52,7 @@ pub(super) struct Overlap<'b> {
     runs_above: usize,
     /// The index of the first lookup of the window.
     first: usize,
-    waits: Vec<Wait>,
+    waits: Vec<SuspendedLookup>,
     gather: Option<Gather<Box<dyn ReadDriver>>>,
     /// The number of dependent rounds of reads.
     rounds: u64,
@@ -127,7 +127,7 @@ impl<'b> Overlap<'b> {
         source: &mut ProbeSource,
         runs: Range<usize>,
     ) {
-        self.note_levels(lookups, first);
+        self.record_levels(lookups, first);
         // The round of each need: those of the probe are of the first.
         let mut rounds_of = vec![1; source.needs().len()];
         let mut most_rounds = 0;
@@ -143,7 +143,7 @@ impl<'b> Overlap<'b> {
                     at += 1;
                     continue;
                 }
-                let Wait { index, rounds, .. } = self.waits.swap_remove(at);
+                let SuspendedLookup { index, rounds, .. } = self.waits.swap_remove(at);
                 most_rounds = most_rounds.max(rounds);
                 let lookup = &mut lookups[index - first];
                 lookup.rewind();
@@ -153,7 +153,7 @@ impl<'b> Overlap<'b> {
                 rounds_of.resize(source.needs().len(), rounds + 1);
                 match searched {
                     Ok(()) => {}
-                    Err(Fault::Suspend(need)) => self.waits.push(Wait {
+                    Err(Fault::Suspend(need)) => self.waits.push(SuspendedLookup {
                         index,
                         need,
                         rounds: rounds.max(rounds_of[need.index()]),
@@ -221,7 +221,7 @@ impl<'b> Overlap<'b> {
         }
     }
 
-    fn note_levels(&mut self, lookups: &[Lookup], first: usize) {
+    fn record_levels(&mut self, lookups: &[Lookup], first: usize) {
         if self.db.statistics.is_none() {
             return;
         }
@@ -266,7 +266,7 @@ impl Batch<ProbeSource> for Overlap<'_> {
         let index = self.first + index;
         match fault {
             Fault::Error(error) => self.fail(index, error),
-            Fault::Suspend(need) => self.waits.push(Wait {
+            Fault::Suspend(need) => self.waits.push(SuspendedLookup {
                 index,
                 need,
                 rounds: 1,

@@ -23,7 +23,7 @@ use std::ops::Bound;
 const SKIPS_BEFORE_SEEK: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum Position {
     /// No position.
     Nowhere,
     /// The inner cursor is positioned on the entry.
@@ -35,7 +35,7 @@ enum At {
 }
 
 /// The state and the limits that a scan reads, constant for its life.
-pub(crate) struct View {
+pub(crate) struct ScanContext {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
@@ -44,7 +44,7 @@ pub(crate) struct View {
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
 }
 
-impl View {
+impl ScanContext {
     #[inline]
     fn is_range_deleted(&self, user_key: &[u8], seqno: SeqNo) -> bool {
         !self.tombstones.is_empty()
@@ -58,9 +58,9 @@ impl View {
 /// A scan of the merged entries of a column family.
 pub(crate) struct Scan<C> {
     inner: C,
-    view: View,
+    view: ScanContext,
     bounds: KeyBounds,
-    at: At,
+    at: Position,
     /// The current user key.
     key: Vec<u8>,
     /// The value, if the scan owns it.
@@ -74,13 +74,18 @@ pub(crate) struct Scan<C> {
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
 impl<C: Cursor> Scan<C> {
-    pub(crate) fn new(inner: C, view: View, bounds: KeyBounds, limits: Arc<ScanLimits>) -> Self {
+    pub(crate) fn new(
+        inner: C,
+        view: ScanContext,
+        bounds: KeyBounds,
+        limits: Arc<ScanLimits>,
+    ) -> Self {
         let scan = Scan {
             limits,
             inner,
             view,
             bounds,
-            at: At::Nowhere,
+            at: Position::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
             target: Vec::new(),
@@ -92,7 +97,7 @@ impl<C: Cursor> Scan<C> {
 
     pub(crate) fn set_bounds(&mut self, bounds: KeyBounds) {
         self.bounds = bounds;
-        self.at = At::Nowhere;
+        self.at = Position::Nowhere;
         self.limit();
     }
 
@@ -110,7 +115,7 @@ impl<C: Cursor> Scan<C> {
 
     #[inline]
     pub(crate) fn valid(&self) -> bool {
-        self.at != At::Nowhere
+        self.at != Position::Nowhere
     }
 
     #[inline]
@@ -121,14 +126,14 @@ impl<C: Cursor> Scan<C> {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match self.at {
-            At::Inner => self.inner.value(),
+            Position::Inner => self.inner.value(),
             _ => &self.value,
         }
     }
 
     pub(crate) fn pinned_value(&self) -> PinnedSlice {
         match self.at {
-            At::Inner => self.inner.pinned_value(),
+            Position::Inner => self.inner.pinned_value(),
             _ => PinnedSlice::copy_of(&self.value),
         }
     }
@@ -191,7 +196,7 @@ impl<C: Cursor> Scan<C> {
 
     /// As in RocksDB, a lower bound counts as the key sought.
     pub(crate) fn seek_to_first(&mut self) -> Step<C> {
-        self.at = At::Nowhere;
+        self.at = Position::Nowhere;
         match self.bounds.lower.clone() {
             Bound::Unbounded => self.start_prefix(None),
             Bound::Included(lower) | Bound::Excluded(lower) => self.start_prefix(Some(&lower)),
@@ -203,7 +208,7 @@ impl<C: Cursor> Scan<C> {
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Step<C> {
-        self.at = At::Nowhere;
+        self.at = Position::Nowhere;
         self.start_prefix(Some(key));
         if self.bounds.is_before(&self.view.order, key) {
             self.place_first()?;
@@ -215,7 +220,7 @@ impl<C: Cursor> Scan<C> {
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Step<C> {
-        self.at = At::Nowhere;
+        self.at = Position::Nowhere;
         self.start_prefix(None);
         self.place_last()?;
         self.settle_backward()?;
@@ -224,7 +229,7 @@ impl<C: Cursor> Scan<C> {
     }
 
     pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Step<C> {
-        self.at = At::Nowhere;
+        self.at = Position::Nowhere;
         self.start_prefix(Some(key));
         if self.bounds.is_behind(&self.view.order, key) {
             self.place_last()?;
@@ -238,14 +243,14 @@ impl<C: Cursor> Scan<C> {
     #[inline]
     pub(crate) fn next(&mut self) -> Step<C> {
         match self.at {
-            At::Nowhere => return Ok(()),
-            At::Inner => {
-                self.at = At::Nowhere;
+            Position::Nowhere => return Ok(()),
+            Position::Inner => {
+                self.at = Position::Nowhere;
                 self.inner.next()?;
             }
-            At::OwnedForward => self.at = At::Nowhere,
-            At::OwnedBackward => {
-                self.at = At::Nowhere;
+            Position::OwnedForward => self.at = Position::Nowhere,
+            Position::OwnedBackward => {
+                self.at = Position::Nowhere;
                 encode_into(&mut self.target, &self.key, MAX_SEQNO, ValueType::FOR_SEEK);
                 self.inner.seek(&self.target)?;
             }
@@ -255,10 +260,10 @@ impl<C: Cursor> Scan<C> {
 
     pub(crate) fn prev(&mut self) -> Step<C> {
         match self.at {
-            At::Nowhere => return Ok(()),
-            At::OwnedBackward => self.at = At::Nowhere,
-            At::Inner | At::OwnedForward => {
-                self.at = At::Nowhere;
+            Position::Nowhere => return Ok(()),
+            Position::OwnedBackward => self.at = Position::Nowhere,
+            Position::Inner | Position::OwnedForward => {
+                self.at = Position::Nowhere;
                 encode_into(&mut self.target, &self.key, MAX_SEQNO, ValueType::FOR_SEEK);
                 self.inner.seek_for_prev(&self.target)?;
             }
@@ -332,13 +337,13 @@ impl<C: Cursor> Scan<C> {
             }
             return match entry.value_type {
                 ValueType::Value => {
-                    self.at = At::Inner;
+                    self.at = Position::Inner;
                     Ok(())
                 }
                 ValueType::Merge => self.merge_forward(),
                 value_type => {
                     self.value = plain_value(value_type, &self.inner.pinned_value())?;
-                    self.at = At::OwnedForward;
+                    self.at = Position::OwnedForward;
                     Ok(())
                 }
             };
@@ -376,7 +381,7 @@ impl<C: Cursor> Scan<C> {
             base.as_deref(),
             &newest_first,
         )?;
-        self.at = At::OwnedForward;
+        self.at = Position::OwnedForward;
         Ok(())
     }
 
@@ -389,7 +394,7 @@ impl<C: Cursor> Scan<C> {
                 return Ok(());
             }
             if self.collect_backward()? && !self.bounds.is_behind(&self.view.order, &self.key) {
-                self.at = At::OwnedBackward;
+                self.at = Position::OwnedBackward;
                 return Ok(());
             }
         }

@@ -87,21 +87,21 @@ type Item = Result<(PinnedSlice, PinnedSlice)>;
 pub struct DbStream {
     /// Entries that have arrived.
     ready: VecDeque<Item>,
-    place: Place,
+    state: StreamState,
     chunk: usize,
     pool: Pool,
 }
 
 /// The location of the cursor.
-enum Place {
-    Here(Box<DbIterator>),
-    OnItsWay(Arc<Mutex<Errand>>),
+enum StreamState {
+    Idle(Box<DbIterator>),
+    Reading(Arc<Mutex<PendingChunk>>),
     Ended,
 }
 
 /// A chunk that is being read.
 #[derive(Default)]
-struct Errand {
+struct PendingChunk {
     made: Option<Chunk>,
     waker: Option<Waker>,
     is_abandoned: bool,
@@ -117,7 +117,7 @@ impl DbStream {
     pub(super) fn new(iterator: DbIterator, pool: Pool) -> Self {
         DbStream {
             ready: VecDeque::new(),
-            place: Place::Here(Box::new(iterator)),
+            state: StreamState::Idle(Box::new(iterator)),
             chunk: FIRST_CHUNK,
             pool,
         }
@@ -163,23 +163,23 @@ impl DbStream {
             if let Some(item) = self.ready.pop_front() {
                 return Poll::Ready(Some(item));
             }
-            match std::mem::replace(&mut self.place, Place::Ended) {
-                Place::Ended => return Poll::Ready(None),
-                Place::Here(iterator) => self.send(iterator),
-                Place::OnItsWay(errand) => {
-                    let mut state = lock(&errand);
+            match std::mem::replace(&mut self.state, StreamState::Ended) {
+                StreamState::Ended => return Poll::Ready(None),
+                StreamState::Idle(iterator) => self.send(iterator),
+                StreamState::Reading(pending) => {
+                    let mut state = lock(&pending);
                     let Some(chunk) = state.made.take() else {
                         match &mut state.waker {
                             Some(waker) => waker.clone_from(context.waker()),
                             None => state.waker = Some(context.waker().clone()),
                         }
                         drop(state);
-                        self.place = Place::OnItsWay(errand);
+                        self.state = StreamState::Reading(pending);
                         return Poll::Pending;
                     };
                     self.ready = chunk.items;
                     if let Some(rest) = chunk.rest {
-                        self.place = Place::Here(rest);
+                        self.state = StreamState::Idle(rest);
                     }
                 }
             }
@@ -188,17 +188,17 @@ impl DbStream {
 
     /// Sends the cursor for the next chunk.
     fn send(&mut self, iterator: Box<DbIterator>) {
-        let errand = Arc::new(Mutex::new(Errand::default()));
+        let pending = Arc::new(Mutex::new(PendingChunk::default()));
         let count = self.chunk;
         self.chunk = (count * 2).min(LAST_CHUNK);
-        self.place = Place::OnItsWay(Arc::clone(&errand));
+        self.state = StreamState::Reading(Arc::clone(&pending));
         let job = move || {
-            let made = AssertUnwindSafe(|| make_chunk(&errand, iterator, count));
+            let made = AssertUnwindSafe(|| make_chunk(&pending, iterator, count));
             let chunk = panic::catch_unwind(made).unwrap_or_else(|_| Chunk {
                 items: VecDeque::from([Err(panicked())]),
                 rest: None,
             });
-            deliver(&errand, chunk);
+            deliver(&pending, chunk);
         };
         // No thread that could run the job waits for the chunk.
         self.pool.submit_or_run(job);
@@ -212,12 +212,12 @@ fn panicked() -> Error {
 }
 
 /// Reads a chunk of at most `count` entries, unless the stream was dropped.
-fn make_chunk(errand: &Mutex<Errand>, mut iterator: Box<DbIterator>, count: usize) -> Chunk {
+fn make_chunk(pending: &Mutex<PendingChunk>, mut iterator: Box<DbIterator>, count: usize) -> Chunk {
     let mut items = VecDeque::with_capacity(count);
     let mut bytes = 0;
     let mut has_ended = false;
     while !has_ended && items.len() < count && bytes < CHUNK_BYTES {
-        if lock(errand).is_abandoned {
+        if lock(pending).is_abandoned {
             break;
         }
         match iterator.next() {
@@ -236,8 +236,8 @@ fn make_chunk(errand: &Mutex<Errand>, mut iterator: Box<DbIterator>, count: usiz
     }
 }
 
-fn deliver(errand: &Mutex<Errand>, chunk: Chunk) {
-    let mut state = lock(errand);
+fn deliver(pending: &Mutex<PendingChunk>, chunk: Chunk) {
+    let mut state = lock(pending);
     if state.is_abandoned {
         drop(state);
         drop(chunk);
@@ -261,8 +261,8 @@ impl Stream for DbStream {
 
 impl Drop for DbStream {
     fn drop(&mut self) {
-        if let Place::OnItsWay(errand) = &self.place {
-            let mut state = lock(errand);
+        if let StreamState::Reading(pending) = &self.state {
+            let mut state = lock(pending);
             state.is_abandoned = true;
             state.waker = None;
             let made = state.made.take();

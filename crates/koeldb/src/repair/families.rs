@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{KeyOrder, Result, SeqNo};
-use koeldb_lsm::manifest::{FamilySnapshot, ManifestSnapshot};
+use koeldb_lsm::manifest::{ColumnFamilySnapshot, ManifestSnapshot};
 use koeldb_lsm::{FileMeta, Level, Version};
 
 use super::RepairReport;
-use super::history::{History, PastFamily};
+use super::history::{ColumnFamilyHistory, History};
 use super::logs::Logs;
 use super::lost::LostFiles;
 use super::merge::Merger;
@@ -22,7 +22,7 @@ use crate::options::Options;
 
 const DEFAULT_FAMILY: &str = "default";
 
-struct Family {
+struct RebuiltColumnFamily {
     name: String,
     order: KeyOrder,
     tables: Vec<FoundTable>,
@@ -35,12 +35,12 @@ struct Family {
 }
 
 /// The column families of the repaired database, by id.
-pub(super) struct Families {
-    families: BTreeMap<u32, Family>,
+pub(super) struct RebuiltColumnFamilies {
+    families: BTreeMap<u32, RebuiltColumnFamily>,
     level_count: usize,
 }
 
-impl Families {
+impl RebuiltColumnFamilies {
     /// Assigns every table to its column family; tables without one are lost.
     pub(super) fn from_evidence(
         found: Vec<FoundTable>,
@@ -49,7 +49,7 @@ impl Families {
         options: &Options,
         lost: &mut LostFiles<'_>,
     ) -> Result<Self> {
-        let mut families = Families {
+        let mut families = RebuiltColumnFamilies {
             families: BTreeMap::new(),
             level_count: usize::try_from(options.cf.num_levels).unwrap_or(7).max(1),
         };
@@ -77,14 +77,18 @@ impl Families {
             }
             match families.family_of(&table, history, logs) {
                 Ok(id) => {
-                    let family = families.families.entry(id).or_insert_with(|| Family {
-                        name: table.family_name.clone(),
-                        order: table.order.clone(),
-                        tables: Vec::new(),
-                        arrangement: Arrangement::default(),
-                        flushed: 0,
-                        log_number: 0,
-                    });
+                    let family =
+                        families
+                            .families
+                            .entry(id)
+                            .or_insert_with(|| RebuiltColumnFamily {
+                                name: table.family_name.clone(),
+                                order: table.order.clone(),
+                                tables: Vec::new(),
+                                arrangement: Arrangement::default(),
+                                flushed: 0,
+                                log_number: 0,
+                            });
                     family.tables.push(table);
                 }
                 Err(why) => lost.set_aside(&table.path, why)?,
@@ -99,7 +103,7 @@ impl Families {
     }
 
     fn add(&mut self, id: u32, name: String, order: &KeyOrder) {
-        let family = Family {
+        let family = RebuiltColumnFamily {
             name,
             order: order.clone(),
             tables: Vec::new(),
@@ -223,7 +227,7 @@ impl Families {
                 level.files.sort_by(by_key);
             }
             report.families.push(family.name.clone());
-            snapshot.families.push(FamilySnapshot {
+            snapshot.families.push(ColumnFamilySnapshot {
                 id,
                 name: family.name,
                 log_number: logs
@@ -235,7 +239,7 @@ impl Families {
     }
 }
 
-impl Family {
+impl RebuiltColumnFamily {
     /// All entries up to this one are in tables.
     fn flushed(&self) -> SeqNo {
         self.tables
@@ -250,7 +254,7 @@ impl Family {
     ///
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
     /// logs before its log number; otherwise they may hold the only copy.
-    fn believe(&mut self, past: &PastFamily, lost: &mut LostFiles<'_>) -> Result<()> {
+    fn believe(&mut self, past: &ColumnFamilyHistory, lost: &mut LostFiles<'_>) -> Result<()> {
         let there: BTreeSet<FileNumber> =
             self.tables.iter().map(|table| table.file.number).collect();
         if !past.live.keys().all(|table| there.contains(table)) {
@@ -269,7 +273,7 @@ impl Family {
 }
 
 /// Returns the order named by a MANIFEST, if built in or set in the options.
-fn known_order(past: &PastFamily, options: &Options) -> Option<KeyOrder> {
+fn known_order(past: &ColumnFamilyHistory, options: &Options) -> Option<KeyOrder> {
     let name = past.comparator.as_deref()?;
     if options.cf.comparator.name() == name {
         return Some(options.cf.comparator.clone());

@@ -14,11 +14,11 @@ use koeldb_fs::FileSystem;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
-use koeldb_lsm::version::edit::FamilyChange;
+use koeldb_lsm::version::edit::ColumnFamilyChange;
 
 /// A column family at the end of the readable MANIFEST.
 #[derive(Debug, Default)]
-pub(super) struct PastFamily {
+pub(super) struct ColumnFamilyHistory {
     pub(super) name: Option<String>,
     pub(super) comparator: Option<String>,
     pub(super) log_number: FileNumber,
@@ -31,7 +31,7 @@ pub(super) struct PastFamily {
 /// The contents of all MANIFESTs of a directory.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    pub(super) families: BTreeMap<u32, PastFamily>,
+    pub(super) families: BTreeMap<u32, ColumnFamilyHistory>,
     pub(super) dropped: BTreeSet<u32>,
     /// Tables as recorded.
     pub(super) tables: BTreeMap<FileNumber, Arc<FileMeta>>,
@@ -67,13 +67,13 @@ impl History {
             .max_column_family
             .max(edit.family)
             .max(edit.max_column_family.unwrap_or(0));
-        if matches!(edit.family_change, Some(FamilyChange::Drop)) {
+        if matches!(edit.family_change, Some(ColumnFamilyChange::Drop)) {
             self.families.remove(&edit.family);
             self.dropped.insert(edit.family);
             return;
         }
         let family = self.families.entry(edit.family).or_default();
-        if let Some(FamilyChange::Add(name)) = &edit.family_change {
+        if let Some(ColumnFamilyChange::Add(name)) = &edit.family_change {
             family.name = Some(name.clone());
         }
         if let Some(comparator) = &edit.comparator {
@@ -94,7 +94,7 @@ impl History {
     }
 }
 
-impl PastFamily {
+impl ColumnFamilyHistory {
     /// Whether a table left the tree.
     pub(super) fn has_removed(&self, number: FileNumber) -> bool {
         self.removed.contains(&number)

@@ -16,7 +16,7 @@ pub(super) fn directory(path: &Path) -> PathBuf {
 }
 
 /// A file that is being moved to `lost`.
-struct Aside {
+struct MovedFile {
     file: PathBuf,
     target: PathBuf,
     /// Whether it has its second name; some file systems do not support hard links.
@@ -27,7 +27,7 @@ struct Aside {
 pub(super) struct LostFiles<'a> {
     fs: &'a dyn FileSystem,
     path: &'a Path,
-    files: Vec<Aside>,
+    files: Vec<MovedFile>,
     report: Vec<(String, String)>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> LostFiles<'a> {
         create_dir_durably(self.fs, &lost)?;
         let (target, exists) = second_name(self.fs, file, &lost)?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        self.files.push(Aside {
+        self.files.push(MovedFile {
             file: file.to_owned(),
             is_linked: exists || self.fs.link(file, &target).is_ok(),
             target,

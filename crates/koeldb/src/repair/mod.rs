@@ -29,7 +29,7 @@ use koeldb_lsm::manifest::{self, ManifestSnapshot};
 use koeldb_lsm::version::blob_files_not_supported;
 
 use crate::options::{Options, log_home};
-use families::Families;
+use families::RebuiltColumnFamilies;
 use history::History;
 use logs::Logs;
 use lost::LostFiles;
@@ -82,7 +82,8 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let logs = Logs::read(fs, &wal_dir)?;
     let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir)?);
 
-    let mut families = Families::from_evidence(found, &history, &logs, options, &mut lost)?;
+    let mut families =
+        RebuiltColumnFamilies::from_evidence(found, &history, &logs, options, &mut lost)?;
     let merger = Merger {
         fs,
         path,

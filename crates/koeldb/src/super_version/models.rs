@@ -14,7 +14,7 @@ use super::*;
 struct Parts {
     memtable: Arc<Memtable>,
     version: Arc<Version>,
-    tables: Arc<TableCache>,
+    tables: Arc<TableOpener>,
 }
 
 /// Creates a super-version that its options distinguish from others.
@@ -27,7 +27,7 @@ fn super_version() -> SuperVersion {
         Parts {
             memtable: Memtable::new(order.clone(), &MemtableOptions::default()),
             version: Arc::new(Version::empty(order, 7)),
-            tables: Arc::new(TableCache::new(
+            tables: Arc::new(TableOpener::new(
                 fs,
                 Path::new("/"),
                 OpenOptions::default(),

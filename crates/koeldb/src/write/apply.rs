@@ -13,7 +13,7 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
 use super::batch::{BatchEntry, BatchIter};
-use super::commit::ActiveFamily;
+use super::commit::ColumnFamilyMemtable;
 
 /// The number of entries of a column family inserted as a batch.
 const TOGETHER: usize = 16;
@@ -36,7 +36,7 @@ pub(crate) struct SharedApply {
     insert: InsertPart,
     claimed: AtomicUsize,
     finished: AtomicUsize,
-    should_look: AtomicBool,
+    should_check: AtomicBool,
     failure: OnceLock<Error>,
 }
 
@@ -47,7 +47,7 @@ impl SharedApply {
             insert,
             claimed: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
-            should_look: AtomicBool::new(false),
+            should_check: AtomicBool::new(false),
             failure: OnceLock::new(),
         }
     }
@@ -56,7 +56,7 @@ impl SharedApply {
     pub(crate) fn help(&self) {
         while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
             match (self.insert)(part) {
-                Ok(true) => self.should_look.store(true, Ordering::Relaxed),
+                Ok(true) => self.should_check.store(true, Ordering::Relaxed),
                 Ok(false) => {}
                 Err(error) => {
                     let _ = self.failure.set(error);
@@ -79,14 +79,14 @@ impl SharedApply {
         }
         match self.failure.get() {
             Some(error) => Err(error.clone()),
-            None => Ok(self.should_look.load(Ordering::Relaxed)),
+            None => Ok(self.should_check.load(Ordering::Relaxed)),
         }
     }
 }
 
 /// Returns the index of the column family with this id, in a list by ascending id.
 #[inline]
-pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
+pub(crate) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<usize> {
     match families.first() {
         Some(first) if first.family.id == id => Some(0),
         _ => families
@@ -99,7 +99,11 @@ pub(crate) fn position_of(families: &[ActiveFamily], id: u32) -> Option<usize> {
 ///
 /// Returns whether a memtable has reached its check size. A panic, of a comparator for example, is
 /// an error.
-pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+pub(crate) fn insert(
+    families: &[ColumnFamilyMemtable],
+    records: &[u8],
+    first: SeqNo,
+) -> Result<bool> {
     let run = std::panic::AssertUnwindSafe(|| insert_all(families, records, first));
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
         Err(
@@ -109,9 +113,9 @@ pub(crate) fn insert(families: &[ActiveFamily], records: &[u8], first: SeqNo) ->
     })
 }
 
-fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut operations = BatchIter::new(records);
-    let mut should_look = false;
+    let mut should_check = false;
     let mut next = next_entry(&mut operations)?;
     let mut seqno = first;
     while let Some((cf, value_type, key, value)) = next {
@@ -154,9 +158,9 @@ fn insert_all(families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result
                 .memtable
                 .insert(entry.seqno, value_type, key, value)?;
         }
-        should_look |= active.family.should_look(active.memtable.filled_bytes());
+        should_check |= active.family.should_check(active.memtable.filled_bytes());
     }
-    Ok(should_look)
+    Ok(should_check)
 }
 
 /// Family, kind, key, value.

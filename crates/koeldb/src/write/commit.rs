@@ -23,8 +23,8 @@ use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
 use super::batch::{HEADER_BYTES, Link, LinkKind};
-use super::queue::{CommitHow, Engine};
-use crate::family::FamilyData;
+use super::queue::{CommitEnv, CommitMode};
+use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
 use crate::write_buffers::{Charge, WriteBufferManager};
@@ -77,17 +77,17 @@ impl Wal {
 
 /// The view of a column family that the leader keeps.
 #[derive(Clone)]
-pub(crate) struct ActiveFamily {
-    pub(crate) family: Arc<FamilyData>,
+pub(crate) struct ColumnFamilyMemtable {
+    pub(crate) family: Arc<ColumnFamilyData>,
     pub(crate) memtable: Arc<Memtable>,
     pub(crate) charge: Option<Arc<Charge>>,
     pub(crate) write_buffer_bytes: usize,
 }
 
-impl ActiveFamily {
+impl ColumnFamilyMemtable {
     /// Returns the column family with its current memtable.
-    pub(crate) fn of(family: &Arc<FamilyData>) -> Self {
-        family.read(|state| ActiveFamily {
+    pub(crate) fn of(family: &Arc<ColumnFamilyData>) -> Self {
+        family.read(|state| ColumnFamilyMemtable {
             family: Arc::clone(family),
             memtable: Arc::clone(&state.active.memtable),
             charge: state.active.charge.clone(),
@@ -109,7 +109,7 @@ pub(crate) struct CommitState {
     pub(crate) wal: Option<Wal>,
     pub(crate) last_seqno: SeqNo,
     /// By ascending id; shared with the members of a group while they insert.
-    pub(crate) families: Arc<Vec<ActiveFamily>>,
+    pub(crate) families: Arc<Vec<ColumnFamilyMemtable>>,
 }
 
 impl CommitState {
@@ -128,15 +128,15 @@ fn not_applied(error: Error) -> Error {
     error.with_outcome(WriteOutcome::NotApplied)
 }
 
-impl Engine for DbInner {
+impl CommitEnv for DbInner {
     fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
         records: &[u8],
         count: u32,
-        how: CommitHow,
+        mode: CommitMode,
     ) -> Result<SeqNo> {
-        self.make_room(commit, records.len(), how)
+        self.make_room(commit, records.len(), mode)
             .map_err(not_applied)?;
         let first = commit.last_seqno + 1;
         if commit.last_seqno + SeqNo::from(count) > MAX_SEQNO {
@@ -144,12 +144,12 @@ impl Engine for DbInner {
                 "the database has used up its sequence numbers",
             )));
         }
-        if !how.disable_wal && !records.is_empty() {
+        if !mode.disable_wal && !records.is_empty() {
             if is_on(Sabotage::PublishedEarly) {
                 self.publish(commit.last_seqno + SeqNo::from(count));
             }
-            self.write_log(commit, first, records, count, how.sync)?;
-        } else if how.sync {
+            self.write_log(commit, first, records, count, mode.sync)?;
+        } else if mode.sync {
             self.sync_wal(commit)?;
         } else {
             if count > 0 && !self.has_unlogged.load(Ordering::Relaxed) {
@@ -167,13 +167,18 @@ impl Engine for DbInner {
     }
 
     #[inline]
-    fn count_committed(&self, batches: usize, bytes: usize, how: CommitHow) {
+    fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode) {
         self.write_counters
-            .committed(batches as u64, bytes as u64, !how.disable_wal);
+            .committed(batches as u64, bytes as u64, !mode.disable_wal);
     }
 
     #[inline]
-    fn insert(&self, families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+    fn insert(
+        &self,
+        families: &[ColumnFamilyMemtable],
+        records: &[u8],
+        first: SeqNo,
+    ) -> Result<bool> {
         insert(families, records, first)
     }
 
@@ -182,11 +187,11 @@ impl Engine for DbInner {
     /// Schedules a check of memtables that have grown, and stops writes if the entries of a group
     /// were not inserted: their batch is in the log, and partially in the memtables.
     #[inline]
-    fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
+    fn handle_insertion(&self, inserted: Result<bool>) -> Result<()> {
         match inserted {
             Ok(false) => Ok(()),
             Ok(true) => {
-                self.look_due.store(true, Ordering::Release);
+                self.check_due.store(true, Ordering::Release);
                 Ok(())
             }
             Err(error) => {
@@ -201,18 +206,18 @@ impl Engine for DbInner {
         self.publish(seqno);
     }
 
-    fn may_wait(&self, how: CommitHow) -> Result<Duration> {
+    fn may_wait(&self, mode: CommitMode) -> Result<Duration> {
         // Queued writers are not woken when a stall begins.
         const SLICE: Duration = Duration::from_millis(5);
         let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
-        if how.no_slowdown && is_stalled {
+        if mode.no_slowdown && is_stalled {
             return Err(not_applied(Error::with_kind(
                 ErrorKind::Incomplete,
                 "the write would have to wait for compaction, and no_slowdown is set",
             )));
         }
-        let left = match how.patience {
-            Some(patience) => patience.left(&*self.clock),
+        let left = match mode.stall_timeout {
+            Some(stall_timeout) => stall_timeout.left(&*self.clock),
             None => Duration::MAX,
         };
         if left.is_zero() && is_stalled {
@@ -221,7 +226,7 @@ impl Engine for DbInner {
                 "writes were stalled for longer than stall_timeout",
             )));
         }
-        Ok(if left.is_zero() || how.no_slowdown {
+        Ok(if left.is_zero() || mode.no_slowdown {
             SLICE
         } else {
             left
@@ -296,29 +301,29 @@ impl DbInner {
         self: &Arc<Self>,
         commit: &mut CommitState,
         bytes: usize,
-        how: CommitHow,
+        mode: CommitMode,
     ) -> Result<()> {
         self.check_writable()?;
         if !self.stall.is_normal() {
-            self.wait_out_stall(bytes, how)?;
+            self.wait_out_stall(bytes, mode)?;
         }
-        if self.look_due.load(Ordering::Relaxed) {
-            self.look_at_memtables(commit)?;
+        if self.check_due.load(Ordering::Relaxed) {
+            self.check_memtable_sizes(commit)?;
         }
         if self.is_out_of_memory() {
-            self.wait_for_memory(commit, how)?;
+            self.wait_for_memory(commit, mode)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn wait_out_stall(self: &Arc<Self>, bytes: usize, how: CommitHow) -> Result<()> {
-        self.may_wait(how)?;
+    fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
+        self.may_wait(mode)?;
         let begun = self.clock.now();
         while self.stall.is_stopped() {
             self.schedule();
             self.update_stall();
-            let left = self.may_wait(how)?;
+            let left = self.may_wait(mode)?;
             let slice = left.min(Duration::from_millis(100));
             if !self.env.pool.wait(slice) {
                 self.stall.wait(slice);
@@ -326,14 +331,14 @@ impl DbInner {
             self.check_writable()?;
         }
         self.stall.delay(&*self.clock, bytes, || {
-            self.may_wait(how)?;
+            self.may_wait(mode)?;
             self.check_writable()
         })?;
-        self.note_stalled(begun);
+        self.record_stall(begun);
         Ok(())
     }
 
-    fn note_stalled(&self, begun: Duration) {
+    fn record_stall(&self, begun: Duration) {
         let waited = self.clock.now().saturating_sub(begun);
         self.write_counters.stalled(waited);
         self.count(
@@ -353,13 +358,13 @@ impl DbInner {
     ///
     /// Returns immediately if there is nothing to flush.
     #[cold]
-    fn wait_for_memory(self: &Arc<Self>, commit: &mut CommitState, how: CommitHow) -> Result<()> {
+    fn wait_for_memory(self: &Arc<Self>, commit: &mut CommitState, mode: CommitMode) -> Result<()> {
         let Some(manager) = &self.write_buffers else {
             return Ok(());
         };
         let begun = self.clock.now();
         while manager.should_stall() {
-            let left = self.may_wait(how)?;
+            let left = self.may_wait(mode)?;
             let mut is_flushing = false;
             for database in manager.databases() {
                 is_flushing |= database.flush_everything_sealed();
@@ -373,7 +378,7 @@ impl DbInner {
             }
             self.check_writable()?;
         }
-        self.note_stalled(begun);
+        self.record_stall(begun);
         Ok(())
     }
 
@@ -384,7 +389,7 @@ impl DbInner {
         }
         let mut is_any = false;
         for family in self.all_families() {
-            family.note(|state| {
+            family.update(|state| {
                 state.flush_requested |= !state.sealed.is_empty();
                 is_any |= !state.sealed.is_empty();
             });
@@ -402,7 +407,7 @@ impl DbInner {
             .filter(|other| other.id != self.id && other.check_writable().is_ok())
             .map(|other| (other.largest_gain(), other))
             .max_by_key(|(gain, _)| *gain);
-        let own = commit.families.iter().map(ActiveFamily::gain).max();
+        let own = commit.families.iter().map(ColumnFamilyMemtable::gain).max();
         match other {
             Some((gain, other))
                 if gain > own.unwrap_or(0) && !self.env.pool.is_short_of_threads() =>
@@ -416,7 +421,7 @@ impl DbInner {
 
     /// Seals the largest memtable; `false` if there is none.
     pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
-        let gains = commit.families.iter().map(ActiveFamily::gain);
+        let gains = commit.families.iter().map(ColumnFamilyMemtable::gain);
         let largest = gains.enumerate().max_by_key(|(_, gain)| *gain);
         let Some((index, 1..)) = largest else {
             return Ok(false);
@@ -424,7 +429,7 @@ impl DbInner {
         self.switch_memtable(commit, index)?;
         commit.families[index]
             .family
-            .note(|state| state.flush_requested = true);
+            .update(|state| state.flush_requested = true);
         self.schedule_flushes();
         Ok(true)
     }
@@ -434,8 +439,8 @@ impl DbInner {
     /// Seals full ones, requests successors and the next log for those that will be full soon, and
     /// updates memory charges.
     #[cold]
-    fn look_at_memtables(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
-        self.look_due.store(false, Ordering::Relaxed);
+    fn check_memtable_sizes(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
+        self.check_due.store(false, Ordering::Relaxed);
         let mut full = Vec::new();
         let mut is_any_half_full = false;
         // Unlogged writes need no next log.
@@ -452,7 +457,9 @@ impl DbInner {
                 full.push(index);
                 continue;
             }
-            active.family.look_later(bytes, active.write_buffer_bytes);
+            active
+                .family
+                .set_next_check(bytes, active.write_buffer_bytes);
             if bytes >= active.write_buffer_bytes / 2 {
                 self.request_successor(&active.family);
                 is_any_half_full = true;
@@ -511,7 +518,7 @@ impl DbInner {
                 self.switch_memtable(commit, index)?;
                 commit.families[index]
                     .family
-                    .note(|state| state.flush_requested = true);
+                    .update(|state| state.flush_requested = true);
             }
         }
         Ok(())
@@ -537,7 +544,7 @@ impl DbInner {
         active.memtable = Arc::clone(&next.memtable);
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
-        family.look_later(next.memtable.filled_bytes(), active.write_buffer_bytes);
+        family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.delayed_write_rate(), next);
         self.update_stall();
         Ok(())
@@ -553,7 +560,7 @@ impl DbInner {
         }
         let log = commit.wal()?.number;
         for active in commit.families.iter() {
-            active.family.note(|state| {
+            active.family.update(|state| {
                 if state.active.memtable.is_empty() {
                     state.active.first_log = log;
                 }
@@ -564,14 +571,14 @@ impl DbInner {
 
     /// Syncs the logs that are no longer written, with their directory entries.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
-        self.owed_logs.sync(|| self.fs.sync_dir(&self.wal_dir))
+        self.unsynced_logs.sync(|| self.fs.sync_dir(&self.wal_dir))
     }
 
     /// Abandons a log that failed or may have a failed batch, and starts a new one.
     ///
     /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
-        let owed = self.owed_logs.hold();
+        let unsynced = self.unsynced_logs.hold();
         let next_seqno = commit.last_seqno + 1;
         let wal = commit.wal()?;
         // The numbers of a batch that was written but not synced are reused for the next one.
@@ -580,7 +587,7 @@ impl DbInner {
         // whether its name is durable.
         self.forget_log();
         if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
-            owed.give_up();
+            unsynced.give_up();
             return Ok(());
         }
         let (number, writer) = self.begin_log()?;
@@ -596,7 +603,7 @@ impl DbInner {
         wal.unconfirmed = None;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
-        owed.give_up();
+        unsynced.give_up();
         Ok(())
     }
 
@@ -629,13 +636,13 @@ impl DbInner {
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
         if !is_durable {
-            self.owed_logs.owe(previous);
+            self.unsynced_logs.add(previous);
         } else if let Err(error) = previous.close() {
             self.info_log.warn(format_args!("closing a log: {error}"));
         }
         // A column family without unflushed data needs no older log.
         for active in commit.families.iter() {
-            active.family.note(|state| {
+            active.family.update(|state| {
                 if state.active.memtable.is_empty() {
                     state.active.first_log = number;
                 }

@@ -11,10 +11,10 @@
 mod apply;
 pub(crate) mod batch;
 pub(crate) mod commit;
-pub(crate) mod owed_logs;
 mod pipeline;
 pub(crate) mod queue;
 pub(crate) mod stall;
 pub(crate) mod standby_log;
+pub(crate) mod unsynced_logs;
 
 pub use batch::{BatchEntry, WriteBatch};

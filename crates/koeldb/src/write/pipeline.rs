@@ -24,7 +24,7 @@ use koeldb_base::{Error, Result, SeqNo};
 use super::queue::Ticket;
 
 /// A group that entered.
-struct Inside {
+struct InsertingGroup {
     last: SeqNo,
     /// The result of the insertion, once it is complete.
     outcome: Option<Result<()>>,
@@ -34,7 +34,7 @@ struct Inside {
 
 #[derive(Default)]
 struct Groups {
-    inside: VecDeque<Inside>,
+    inside: VecDeque<InsertingGroup>,
     /// The number of groups that left.
     left: u64,
     /// The error after which nothing is published any more.
@@ -47,7 +47,7 @@ impl Groups {
     /// Returns the groups to be notified.
     fn leave(&mut self, publish: impl Fn(SeqNo)) -> Vec<(Arc<Ticket>, Option<Error>)> {
         let mut waiting = Vec::new();
-        while let Some(Inside {
+        while let Some(InsertingGroup {
             outcome: Some(outcome),
             ..
         }) = self.inside.front()
@@ -70,7 +70,7 @@ impl Groups {
 /// The position of a group that entered.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub(crate) struct Place(u64);
+pub(crate) struct PipelineSlot(u64);
 
 /// The groups that are being inserted.
 pub(crate) struct Pipeline {
@@ -108,35 +108,35 @@ impl Pipeline {
     }
 
     /// Lets a group enter whose last sequence number is `last`; called by the leader.
-    pub(crate) fn enter(&self, last: SeqNo, publish: impl Fn(SeqNo)) -> Place {
+    pub(crate) fn enter(&self, last: SeqNo, publish: impl Fn(SeqNo)) -> PipelineSlot {
         let mut groups = lock(&self.groups);
         if !self.is_ordered {
             publish(last);
         }
-        groups.inside.push_back(Inside {
+        groups.inside.push_back(InsertingGroup {
             last,
             outcome: None,
             ticket: None,
         });
         self.set_count(&groups);
-        Place(groups.left + groups.inside.len() as u64 - 1)
+        PipelineSlot(groups.left + groups.inside.len() as u64 - 1)
     }
 
-    /// Records the result of the insertion of the group at `place`.
+    /// Records the result of the insertion of the group at `slot`.
     ///
     /// If groups are published in order, waits for the earlier ones; its writers may wait on the
     /// `ticket`. Returns the result of the group.
     pub(crate) fn complete(
         &self,
-        place: Place,
+        slot: PipelineSlot,
         outcome: Result<()>,
         ticket: impl FnOnce() -> Arc<Ticket>,
         publish: impl Fn(SeqNo),
         wait: impl FnOnce(&Ticket),
     ) -> Result<()> {
-        let Place(place) = place;
+        let PipelineSlot(slot) = slot;
         let mut groups = lock(&self.groups);
-        let at = koeldb_base::coding::to_usize(place - groups.left);
+        let at = koeldb_base::coding::to_usize(slot - groups.left);
         groups.inside[at].outcome = Some(outcome.clone());
         if at > 0 {
             // The first one is never done, since it would have left.
@@ -165,7 +165,7 @@ impl Pipeline {
             self.emptied.notify_all();
         }
         for (ticket, failure) in waiting {
-            ticket.settle(failure.map_or(Ok(()), Err));
+            ticket.finish(failure.map_or(Ok(()), Err));
         }
         outcome
     }
@@ -234,7 +234,7 @@ mod tests {
                     assert!(lock(&pipeline.groups).inside.is_empty());
                     assert!(before.iter().all(|group| group.load(Ordering::SeqCst) == 1));
                 }
-                let place = pipeline.enter(own, publish);
+                let slot = pipeline.enter(own, publish);
                 drop(leadership);
                 for _ in 0..random.below(4) {
                     std::thread::yield_now();
@@ -247,7 +247,7 @@ mod tests {
                     _ => Ok(()),
                 };
                 let completed =
-                    pipeline.complete(place, outcome, Arc::default, publish, Ticket::wait);
+                    pipeline.complete(slot, outcome, Arc::default, publish, Ticket::wait);
                 let fails = fails.filter(|&group| group == own || is_ordered && group < own);
                 assert_eq!(completed.is_err(), fails.is_some(), "group {own}");
                 if completed.is_ok() {
@@ -309,11 +309,13 @@ mod tests {
         for order in orders {
             for failing in 0..=COUNT {
                 let mut groups = Groups::default();
-                groups.inside.extend((1..=COUNT as u64).map(|last| Inside {
-                    last,
-                    outcome: None,
-                    ticket: None,
-                }));
+                groups
+                    .inside
+                    .extend((1..=COUNT as u64).map(|last| InsertingGroup {
+                        last,
+                        outcome: None,
+                        ticket: None,
+                    }));
                 let mut done = [false; COUNT];
                 for &group in &order {
                     done[group] = true;

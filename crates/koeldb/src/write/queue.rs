@@ -25,8 +25,8 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
 use super::apply::{Part, SharedApply};
-use super::commit::{ActiveFamily, CommitState};
-use super::pipeline::{Pipeline, Place};
+use super::commit::{ColumnFamilyMemtable, CommitState};
+use super::pipeline::{Pipeline, PipelineSlot};
 use crate::options::DbOptions;
 
 /// The number of spins of a thread that waits for a group of a small batch without log.
@@ -41,7 +41,7 @@ const SMALL_BYTES: usize = 4 << 10;
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// The operations that a write queue needs: the log, the memtables, the readers.
-pub(crate) trait Engine: Send + Sync + 'static {
+pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Makes room for a group and writes it to the log; called by the leader.
     ///
     /// The group gets the sequence numbers from the returned one to the resulting `last_seqno`.
@@ -50,25 +50,30 @@ pub(crate) trait Engine: Send + Sync + 'static {
         commit: &mut CommitState,
         records: &[u8],
         count: u32,
-        how: CommitHow,
+        mode: CommitMode,
     ) -> Result<SeqNo>;
 
     /// Counts a group that is in the log, or needs none.
-    fn count_committed(&self, batches: usize, bytes: usize, how: CommitHow);
+    fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode);
 
     /// Inserts operations, numbered from `first`, into the memtables of their column families.
     ///
     /// Returns whether a memtable has reached its check size.
-    fn insert(&self, families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool>;
+    fn insert(
+        &self,
+        families: &[ColumnFamilyMemtable],
+        records: &[u8],
+        first: SeqNo,
+    ) -> Result<bool>;
 
     /// Handles the result of the insertion of a group.
-    fn note_inserted(&self, inserted: Result<bool>) -> Result<()>;
+    fn handle_insertion(&self, inserted: Result<bool>) -> Result<()>;
 
     /// Makes everything up to `seqno` visible.
     fn publish(&self, seqno: SeqNo);
 
     /// Returns how long a write may wait before it calls again; an error if it must not wait.
-    fn may_wait(&self, how: CommitHow) -> Result<Duration>;
+    fn may_wait(&self, mode: CommitMode) -> Result<Duration>;
 }
 
 /// The operations of one or several writers, to be committed as one log record.
@@ -76,31 +81,31 @@ pub(crate) trait Engine: Send + Sync + 'static {
 pub(crate) struct GroupRecords {
     pub(crate) records: Vec<u8>,
     pub(crate) count: u32,
-    pub(crate) how: CommitHow,
+    pub(crate) mode: CommitMode,
     /// The parts, one for each member.
     pub(crate) parts: Vec<Part>,
 }
 
 /// The write options that the members of a group have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CommitHow {
+pub(crate) struct CommitMode {
     pub(crate) sync: bool,
     pub(crate) disable_wal: bool,
     pub(crate) no_slowdown: bool,
-    pub(crate) patience: Option<Patience>,
+    pub(crate) stall_timeout: Option<StallTimeout>,
 }
 
 /// The time limit of a write that waits in a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct StallTimeout {
     limit: Duration,
     /// The end of the limit.
     until: Duration,
 }
 
-impl Patience {
+impl StallTimeout {
     pub(crate) fn new(limit: Duration, clock: &dyn Clock) -> Self {
-        Patience {
+        StallTimeout {
             limit,
             until: clock.now().saturating_add(limit),
         }
@@ -112,10 +117,10 @@ impl Patience {
     }
 }
 
-impl CommitHow {
+impl CommitMode {
     /// Whether a writer may join an existing group without timing out much earlier than alone.
-    fn may_join(self, group: CommitHow) -> bool {
-        let agrees = match (self.patience, group.patience) {
+    fn may_join(self, group: CommitMode) -> bool {
+        let agrees = match (self.stall_timeout, group.stall_timeout) {
             (Some(own), Some(other)) => {
                 own.limit == other.limit && own.until.saturating_sub(other.until) <= own.limit / 4
             }
@@ -174,7 +179,7 @@ impl Ticket {
     }
 
     /// Sets the result and wakes the waiting members.
-    pub(crate) fn settle(&self, outcome: Result<()>) {
+    pub(crate) fn finish(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
             let _ = self.failure.set(error);
         }
@@ -197,11 +202,11 @@ impl Ticket {
 
     fn wait_until(&self, state: u8, spinning: &AtomicUsize, spinners_max: usize) {
         // Without a time limit the wait does not fail.
-        let _ = self.wait_while_patient(state, spinning, spinners_max, || Ok(Duration::MAX));
+        let _ = self.wait_until_timeout(state, spinning, spinners_max, || Ok(Duration::MAX));
     }
 
     /// Waits as long as `left` permits.
-    fn wait_while_patient(
+    fn wait_until_timeout(
         &self,
         state: u8,
         spinning: &AtomicUsize,
@@ -241,16 +246,16 @@ impl Ticket {
 }
 
 /// Sets the result of a group on drop, in case its leader panics.
-struct Settle<'t>(&'t Ticket);
+struct FinishOnDrop<'t>(&'t Ticket);
 
-impl Settle<'_> {
+impl FinishOnDrop<'_> {
     fn done(self) {
         self.0.set(DONE);
         std::mem::forget(self);
     }
 }
 
-impl Drop for Settle<'_> {
+impl Drop for FinishOnDrop<'_> {
     fn drop(&mut self) {
         let _ = self.0.failure.set(
             Error::with_kind(ErrorKind::Aborted, "the leader of the write group panicked")
@@ -267,7 +272,7 @@ struct Group {
 }
 
 #[derive(Default)]
-struct Line {
+struct QueueState {
     is_led: bool,
     groups: VecDeque<Group>,
 }
@@ -301,7 +306,7 @@ impl Insertion {
 
 /// The queue of writers, and the state of the leader.
 pub(crate) struct WriteQueue {
-    line: Mutex<Line>,
+    state: Mutex<QueueState>,
     commit: Mutex<CommitState>,
     /// The approximate number of queued groups and turns.
     waiting: AtomicUsize,
@@ -317,17 +322,17 @@ pub(crate) struct WriteQueue {
 pub(crate) struct Leadership<'q> {
     // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
-    _hand_on: HandOn<'q>,
+    _hand_off: HandOff<'q>,
 }
 
-struct HandOn<'q>(&'q WriteQueue);
+struct HandOff<'q>(&'q WriteQueue);
 
-impl Drop for HandOn<'_> {
+impl Drop for HandOff<'_> {
     fn drop(&mut self) {
-        let mut line = lock(&self.0.line);
-        match line.groups.front() {
+        let mut state = lock(&self.0.state);
+        match state.groups.front() {
             Some(next) => next.ticket.set(LEADING),
-            None => line.is_led = false,
+            None => state.is_led = false,
         }
     }
 }
@@ -335,7 +340,7 @@ impl Drop for HandOn<'_> {
 impl WriteQueue {
     pub(crate) fn new(commit: CommitState, insertion: Insertion) -> Self {
         WriteQueue {
-            line: Mutex::new(Line::default()),
+            state: Mutex::new(QueueState::default()),
             commit: Mutex::new(commit),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
@@ -349,7 +354,7 @@ impl WriteQueue {
     fn leadership(&self) -> Leadership<'_> {
         Leadership {
             commit: lock(&self.commit),
-            _hand_on: HandOn(self),
+            _hand_off: HandOff(self),
         }
     }
 
@@ -357,29 +362,29 @@ impl WriteQueue {
     ///
     /// It does if others wait to lead or earlier groups are still inside.
     #[inline]
-    fn hands_on_early(&self) -> bool {
+    fn hands_off_early(&self) -> bool {
         self.is_pipelined && (self.waiting.load(Ordering::Relaxed) > 0 || !self.pipeline.is_empty())
     }
 
     /// Removes the first group from the queue.
     fn take_turn(&self) -> Option<GroupRecords> {
-        let mut line = lock(&self.line);
-        let front = line.groups.pop_front();
-        self.waiting.store(line.groups.len(), Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        let front = state.groups.pop_front();
+        self.waiting.store(state.groups.len(), Ordering::Relaxed);
         front.and_then(|group| group.records)
     }
 
     /// Completes a group with a known result, and waits for earlier ones.
     fn complete(
         &self,
-        inner: &impl Engine,
-        place: Place,
+        inner: &impl CommitEnv,
+        slot: PipelineSlot,
         inserted: Result<bool>,
         ticket: impl FnOnce() -> Arc<Ticket>,
     ) -> Result<()> {
         self.pipeline.complete(
-            place,
-            inner.note_inserted(inserted),
+            slot,
+            inner.handle_insertion(inserted),
             ticket,
             |seqno| inner.publish(seqno),
             |ticket| ticket.wait_until(DONE, &self.spinning, self.spinners_max),
@@ -389,17 +394,17 @@ impl WriteQueue {
     /// Takes leadership for an operation other than a write.
     pub(crate) fn lead(&self) -> Leadership<'_> {
         let ticket = {
-            let mut line = lock(&self.line);
-            if !line.is_led {
-                line.is_led = true;
+            let mut state = lock(&self.state);
+            if !state.is_led {
+                state.is_led = true;
                 None
             } else {
                 let ticket = Arc::new(Ticket::default());
-                line.groups.push_back(Group {
+                state.groups.push_back(Group {
                     records: None,
                     ticket: Arc::clone(&ticket),
                 });
-                self.waiting.store(line.groups.len(), Ordering::Relaxed);
+                self.waiting.store(state.groups.len(), Ordering::Relaxed);
                 Some(ticket)
             }
         };
@@ -414,24 +419,24 @@ impl WriteQueue {
     #[inline]
     pub(crate) fn write(
         &self,
-        inner: &Arc<impl Engine>,
+        inner: &Arc<impl CommitEnv>,
         records: &[u8],
         count: u32,
-        how: CommitHow,
+        mode: CommitMode,
     ) -> Result<()> {
         let joined = {
-            let mut line = lock(&self.line);
-            if line.is_led {
-                let joined = Self::join(&mut line, records, count, how);
-                self.waiting.store(line.groups.len(), Ordering::Relaxed);
+            let mut state = lock(&self.state);
+            if state.is_led {
+                let joined = Self::join(&mut state, records, count, mode);
+                self.waiting.store(state.groups.len(), Ordering::Relaxed);
                 Some(joined)
             } else {
-                line.is_led = true;
+                state.is_led = true;
                 None
             }
         };
         let Some((ticket, opened)) = joined else {
-            return self.write_alone(inner, records, count, how);
+            return self.write_alone(inner, records, count, mode);
         };
         if !opened {
             ticket.wait_until(DONE, &self.spinning, self.spinners_max);
@@ -440,10 +445,10 @@ impl WriteQueue {
                 false => ticket.outcome(),
             };
         }
-        let settle = Settle(&ticket);
-        if let Err(error) = self.wait_to_lead(&**inner, &ticket, how) {
+        let finish = FinishOnDrop(&ticket);
+        if let Err(error) = self.wait_to_lead(&**inner, &ticket, mode) {
             let _ = ticket.failure.set(error.clone());
-            settle.done();
+            finish.done();
             return Err(error);
         }
         let group = self.take_turn().unwrap_or_default();
@@ -452,7 +457,7 @@ impl WriteQueue {
         if let Err(error) = &led {
             let _ = ticket.failure.set(error.clone());
         }
-        settle.done();
+        finish.done();
         led
     }
 
@@ -460,27 +465,27 @@ impl WriteQueue {
     #[inline]
     fn write_alone(
         &self,
-        inner: &Arc<impl Engine>,
+        inner: &Arc<impl CommitEnv>,
         records: &[u8],
         count: u32,
-        how: CommitHow,
+        mode: CommitMode,
     ) -> Result<()> {
         let mut leadership = self.leadership();
         let commit = &mut *leadership.commit;
-        let first = inner.commit_group(commit, records, count, how)?;
-        inner.count_committed(1, records.len(), how);
+        let first = inner.commit_group(commit, records, count, mode)?;
+        inner.count_committed(1, records.len(), mode);
         let last = commit.last_seqno;
-        if !self.hands_on_early() {
+        if !self.hands_off_early() {
             let inserted = inner.insert(&commit.families, records, first);
-            inner.note_inserted(inserted)?;
+            inner.handle_insertion(inserted)?;
             inner.publish(last);
             return Ok(());
         }
         let families = Arc::clone(&commit.families);
-        let place = self.pipeline.enter(last, |seqno| inner.publish(seqno));
+        let slot = self.pipeline.enter(last, |seqno| inner.publish(seqno));
         drop(leadership);
         let inserted = inner.insert(&families, records, first);
-        self.complete(&**inner, place, inserted, Arc::default)
+        self.complete(&**inner, slot, inserted, Arc::default)
     }
 
     /// Waits until the group of `ticket` is first.
@@ -488,21 +493,22 @@ impl WriteQueue {
     /// Removes the group if its time limit is reached.
     fn wait_to_lead(
         &self,
-        inner: &impl Engine,
+        inner: &impl CommitEnv,
         ticket: &Arc<Ticket>,
-        how: CommitHow,
+        mode: CommitMode,
     ) -> Result<()> {
-        let left = || inner.may_wait(how);
-        let waited = ticket.wait_while_patient(LEADING, &self.spinning, self.spinners_max, left);
+        let left = || inner.may_wait(mode);
+        let waited = ticket.wait_until_timeout(LEADING, &self.spinning, self.spinners_max, left);
         if waited.is_ok() {
             return Ok(());
         }
-        let mut line = lock(&self.line);
+        let mut state = lock(&self.state);
         // Under the lock that passes on leadership: a group that has it by now continues.
         if ticket.state.load(Ordering::SeqCst) < LEADING {
-            line.groups
+            state
+                .groups
                 .retain(|group| !Arc::ptr_eq(&group.ticket, ticket));
-            self.waiting.store(line.groups.len(), Ordering::Relaxed);
+            self.waiting.store(state.groups.len(), Ordering::Relaxed);
             return waited;
         }
         Ok(())
@@ -511,7 +517,7 @@ impl WriteQueue {
     /// Commits a group; takes the leadership if it is passed on before the end.
     fn lead_group(
         &self,
-        inner: &Arc<impl Engine>,
+        inner: &Arc<impl CommitEnv>,
         leadership: &mut Option<Leadership<'_>>,
         group: GroupRecords,
         ticket: &Arc<Ticket>,
@@ -519,14 +525,14 @@ impl WriteQueue {
         let GroupRecords {
             records,
             count,
-            how,
+            mode,
             parts,
         } = group;
         let Some(Leadership { commit, .. }) = leadership else {
             return Ok(());
         };
-        let first = inner.commit_group(commit, &records, count, how)?;
-        inner.count_committed(parts.len(), records.len(), how);
+        let first = inner.commit_group(commit, &records, count, mode)?;
+        inner.count_committed(parts.len(), records.len(), mode);
         let last = commit.last_seqno;
         let families = Arc::clone(&commit.families);
         let insert_group = || {
@@ -543,24 +549,29 @@ impl WriteQueue {
             shared.help();
             shared.wait()
         };
-        if !self.hands_on_early() {
-            inner.note_inserted(insert_group())?;
+        if !self.hands_off_early() {
+            inner.handle_insertion(insert_group())?;
             inner.publish(last);
             return Ok(());
         }
-        let place = self.pipeline.enter(last, |seqno| inner.publish(seqno));
+        let slot = self.pipeline.enter(last, |seqno| inner.publish(seqno));
         drop(leadership.take());
-        self.complete(&**inner, place, insert_group(), || Arc::clone(ticket))
+        self.complete(&**inner, slot, insert_group(), || Arc::clone(ticket))
     }
 
     /// Adds the operations to the last group, or to a new one; returns whether a new one was
     /// created.
-    fn join(line: &mut Line, records: &[u8], count: u32, how: CommitHow) -> (Arc<Ticket>, bool) {
+    fn join(
+        state: &mut QueueState,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> (Arc<Ticket>, bool) {
         if let Some(Group {
             records: Some(group),
             ticket,
-        }) = line.groups.back_mut()
-            && how.may_join(group.how)
+        }) = state.groups.back_mut()
+            && mode.may_join(group.mode)
             && group.records.len() + records.len() <= GROUP_BYTES_MAX
         {
             let from = group.records.len();
@@ -570,17 +581,17 @@ impl WriteQueue {
                 first: SeqNo::from(group.count),
             });
             group.count += count;
-            group.how.sync |= how.sync;
+            group.mode.sync |= mode.sync;
             return (Arc::clone(ticket), false);
         }
-        let is_short = how.disable_wal && records.len() <= SMALL_BYTES;
+        let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
         let spins = if is_short { SPINS_SMALL } else { SPINS };
         let ticket = Arc::new(Ticket::new(spins));
-        line.groups.push_back(Group {
+        state.groups.push_back(Group {
             records: Some(GroupRecords {
                 records: records.to_vec(),
                 count,
-                how,
+                mode,
                 parts: vec![Part {
                     records: 0..records.len(),
                     first: 0,

@@ -17,8 +17,8 @@ use koeldb::{
     FifoCompactionOptions, FlushOptions, IteratorMode, Options, ReverseBytewiseComparator,
     Severity, WriteBatch,
 };
-use koeldb_lsm::TableCache;
-use koeldb_lsm::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
+use koeldb_lsm::TableOpener;
+use koeldb_lsm::version::{ColumnFamilySpec, VersionSet, VersionSetOptions};
 use koeldb_table::reader::TableReadContext;
 
 use crate::scratch::ScratchDir;
@@ -620,10 +620,10 @@ fn ages(fs: &Arc<MemoryFileSystem>) -> Vec<[u64; 4]> {
         ..VersionSetOptions::default()
     };
     let directory = Path::new("/db");
-    let families = [FamilyDescriptor::new("default")];
+    let families = [ColumnFamilySpec::new("default")];
     let (set, _) = VersionSet::recover(fs.clone(), directory, &families, options).unwrap();
     let version = set.family(0).unwrap().current();
-    let tables = TableCache::new(
+    let tables = TableOpener::new(
         fs.clone(),
         directory,
         OpenOptions::default(),

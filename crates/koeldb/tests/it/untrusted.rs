@@ -11,7 +11,7 @@ use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SystemClock, WriteOption
 use koeldb::{ConfigOptions, Db, Env, ErrorKind, Options};
 use koeldb_log::{RecordWriter, RecordWriterOptions};
 use koeldb_lsm::version::VersionEdit;
-use koeldb_lsm::version::edit::FamilyChange;
+use koeldb_lsm::version::edit::ColumnFamilyChange;
 
 use crate::scratch::ScratchDir;
 
@@ -107,7 +107,7 @@ fn families_are_bounded_and_read_in_linear_time() {
     }
     for id in 1..=1_u32 << 16 {
         let mut edit = VersionEdit::of(id);
-        edit.family_change = Some(FamilyChange::Add(format!("family {id}")));
+        edit.family_change = Some(ColumnFamilyChange::Add(format!("family {id}")));
         record(&edit);
     }
     writer.sync().unwrap();

@@ -96,7 +96,7 @@ fn every_field_survives_and_stands_in_rocksdbs_order() {
             synced_bytes: Some(77),
         }],
         wal_deletion: Some(4),
-        family_change: Some(FamilyChange::Add("name".to_owned())),
+        family_change: Some(ColumnFamilyChange::Add("name".to_owned())),
         remaining_in_group: Some(2),
         full_history_ts_low: Some(b"ts".to_vec()),
         persist_timestamps: Some(true),

@@ -18,10 +18,10 @@ fn directory() -> &'static Path {
     Path::new(DIRECTORY)
 }
 
-fn descriptors(names: &[&str]) -> Vec<FamilyDescriptor> {
+fn descriptors(names: &[&str]) -> Vec<ColumnFamilySpec> {
     names
         .iter()
-        .map(|&name| FamilyDescriptor::new(name))
+        .map(|&name| ColumnFamilySpec::new(name))
         .collect()
 }
 
@@ -121,8 +121,8 @@ fn a_new_database_opens_empty_and_its_files_have_rocksdbs_bytes() {
 fn what_was_committed_is_there_after_reopening() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
-    let alpha = set.add_family(&FamilyDescriptor::new("alpha"), 3).unwrap();
-    let beta = set.add_family(&FamilyDescriptor::new("beta"), 3).unwrap();
+    let alpha = set.add_family(&ColumnFamilySpec::new("alpha"), 3).unwrap();
+    let beta = set.add_family(&ColumnFamilySpec::new("beta"), 3).unwrap();
     assert_eq!((alpha, beta), (1, 2));
     let both = vec![flush(&set, 0, "a"), flush(&set, alpha, "b")];
     let installed = set.log_and_apply(both).unwrap();
@@ -157,7 +157,7 @@ fn what_was_committed_is_there_after_reopening() {
         ["default", "alpha"]
     );
     let mut set = recover(fs, &["default", "alpha"]).unwrap();
-    let gamma = set.add_family(&FamilyDescriptor::new("gamma"), 3).unwrap();
+    let gamma = set.add_family(&ColumnFamilySpec::new("gamma"), 3).unwrap();
     assert_eq!(gamma, 3, "ids are never used again");
 }
 
@@ -165,15 +165,15 @@ fn what_was_committed_is_there_after_reopening() {
 fn families_must_be_the_ones_that_exist() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
-    set.add_family(&FamilyDescriptor::new("a"), 3).unwrap();
-    let reverse = FamilyDescriptor {
+    set.add_family(&ColumnFamilySpec::new("a"), 3).unwrap();
+    let reverse = ColumnFamilySpec {
         order: KeyOrder::ReverseBytewise,
-        ..FamilyDescriptor::new("b")
+        ..ColumnFamilySpec::new("b")
     };
     set.add_family(&reverse, 3).unwrap();
     let error = set.add_family(&reverse, 3).unwrap_err();
     assert!(error.message().contains("already exists"), "{error}");
-    assert!(set.add_family(&FamilyDescriptor::new(""), 3).is_err());
+    assert!(set.add_family(&ColumnFamilySpec::new(""), 3).is_err());
     assert!(set.drop_family(0).is_err());
     let error = set.drop_family(9).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped);
@@ -213,10 +213,10 @@ fn ascending_table(set: &VersionSet) -> Arc<FileMeta> {
     Arc::new(file.with_epoch(number))
 }
 
-fn reversed(name: &str) -> FamilyDescriptor {
-    FamilyDescriptor {
+fn reversed(name: &str) -> ColumnFamilySpec {
+    ColumnFamilySpec {
         order: KeyOrder::ReverseBytewise,
-        ..FamilyDescriptor::new(name)
+        ..ColumnFamilySpec::new(name)
     }
 }
 
@@ -224,10 +224,10 @@ fn reversed(name: &str) -> FamilyDescriptor {
 fn a_name_used_again_with_another_comparator_begins_a_manifest_that_rocksdb_reads() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
-    let first = set.add_family(&FamilyDescriptor::new("a"), 3).unwrap();
+    let first = set.add_family(&ColumnFamilySpec::new("a"), 3).unwrap();
     set.drop_family(first).unwrap();
     let number = set.manifest_number();
-    let second = set.add_family(&FamilyDescriptor::new("a"), 3).unwrap();
+    let second = set.add_family(&ColumnFamilySpec::new("a"), 3).unwrap();
     set.drop_family(second).unwrap();
     assert_eq!(set.manifest_number(), number, "the same comparator");
     set.add_family(&reversed("a"), 3).unwrap();
@@ -238,7 +238,7 @@ fn a_name_used_again_with_another_comparator_begins_a_manifest_that_rocksdb_read
         comparators.extend(recorded.filter_map(|edit| edit.comparator));
     }
     assert_eq!(comparators, [KeyOrder::ReverseBytewise.name()]);
-    let families = [FamilyDescriptor::new("default"), reversed("a")];
+    let families = [ColumnFamilySpec::new("default"), reversed("a")];
     VersionSet::recover(fs, directory(), &families, VersionSetOptions::default()).unwrap();
 }
 
@@ -247,7 +247,7 @@ fn comparators_are_compared_for_the_families_that_survive() {
     let fs = created();
     let set = recover(fs.clone(), &["default"]).unwrap();
     let add = |id, order: KeyOrder| VersionEdit {
-        family_change: Some(FamilyChange::Add("a".to_owned())),
+        family_change: Some(ColumnFamilyChange::Add("a".to_owned())),
         comparator: Some(order.name().to_owned()),
         ..VersionEdit::of(id)
     };
@@ -258,7 +258,7 @@ fn comparators_are_compared_for_the_families_that_survive() {
             ..VersionEdit::of(1)
         },
         VersionEdit {
-            family_change: Some(FamilyChange::Drop),
+            family_change: Some(ColumnFamilyChange::Drop),
             ..VersionEdit::of(1)
         },
         add(2, KeyOrder::ReverseBytewise),
@@ -273,7 +273,7 @@ fn comparators_are_compared_for_the_families_that_survive() {
     let snapshot = ManifestSnapshot::default();
     manifest::write(&*fs, directory(), number, &snapshot, &edits).unwrap();
     write_current(&*fs, directory(), number).unwrap();
-    let families = [FamilyDescriptor::new("default"), reversed("a")];
+    let families = [ColumnFamilySpec::new("default"), reversed("a")];
     let options = VersionSetOptions::default();
     let (set, _) = VersionSet::recover(fs.clone(), directory(), &families, options).unwrap();
     assert_eq!(set.family_named("a").unwrap().id(), 2);
@@ -293,7 +293,7 @@ fn blob_files_are_refused_by_name_unless_read_only() {
     };
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
-    let large = set.add_family(&FamilyDescriptor::new("large"), 3).unwrap();
+    let large = set.add_family(&ColumnFamilySpec::new("large"), 3).unwrap();
     let stray = directory().join("000077.blob");
     let unlisted = fs.create(&stray, &koeldb_fs::WriteOptions::default());
     unlisted.unwrap().close().unwrap();
@@ -354,7 +354,7 @@ fn a_bad_edit_changes_nothing() {
 fn logs_are_needed_until_every_family_is_past_them() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
-    let alpha = set.add_family(&FamilyDescriptor::new("alpha"), 4).unwrap();
+    let alpha = set.add_family(&ColumnFamilySpec::new("alpha"), 4).unwrap();
     let past = |family, log_number| VersionEdit {
         log_number: Some(log_number),
         ..VersionEdit::of(family)
@@ -413,7 +413,7 @@ fn tracked_logs_come_and_go() {
 fn the_deletion_of_tracked_logs_is_an_edit_of_its_own() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
-    let alpha = set.add_family(&FamilyDescriptor::new("alpha"), 4).unwrap();
+    let alpha = set.add_family(&ColumnFamilySpec::new("alpha"), 4).unwrap();
     let past = |family, log_number| VersionEdit {
         log_number: Some(log_number),
         ..flush(&set, family, "a")
@@ -548,15 +548,17 @@ fn a_wrong_current_is_named() {
 
 /// A step of a scripted run; `false` once the file system fails.
 fn step(set: &mut VersionSet, index: u32) -> bool {
-    let alpha = set.family_named("alpha").map_or(1, Family::id);
-    let beta = set.family_named("beta").map_or(2, Family::id);
+    let alpha = set
+        .family_named("alpha")
+        .map_or(1, ColumnFamilyVersions::id);
+    let beta = set.family_named("beta").map_or(2, ColumnFamilyVersions::id);
     let done = match index {
-        0 => set.add_family(&FamilyDescriptor::new("alpha"), 3).map(drop),
+        0 => set.add_family(&ColumnFamilySpec::new("alpha"), 3).map(drop),
         1 | 4 => {
             let edits = vec![flush(set, 0, "a"), flush(set, alpha, &"long ".repeat(300))];
             set.log_and_apply(edits).map(drop)
         }
-        3 => set.add_family(&FamilyDescriptor::new("beta"), 3).map(drop),
+        3 => set.add_family(&ColumnFamilySpec::new("beta"), 3).map(drop),
         5 => set.drop_family(beta),
         _ => {
             let edit = flush(set, 0, &format!("key {index}"));
@@ -781,7 +783,7 @@ fn a_flipped_bit_is_an_error_wherever_it_is() {
     for length in (1..512).step_by(73) {
         let fs = created();
         let mut set = recover(fs.clone(), &["default"]).unwrap();
-        let alpha = set.add_family(&FamilyDescriptor::new("alpha"), 3).unwrap();
+        let alpha = set.add_family(&ColumnFamilySpec::new("alpha"), 3).unwrap();
         let first = flush(&set, 0, &"k".repeat(length));
         set.log_and_apply(vec![first]).unwrap();
         let group = vec![flush(&set, 0, "a"), flush(&set, alpha, "b")];
@@ -845,7 +847,7 @@ fn what_a_manifest_must_say_is_missed() {
         family_change: Some(change),
         ..VersionEdit::of(id)
     };
-    let add = |id, name: &str| change(id, FamilyChange::Add(name.to_owned()));
+    let add = |id, name: &str| change(id, ColumnFamilyChange::Add(name.to_owned()));
     let file = FileMeta::new(
         10,
         1,
@@ -877,8 +879,14 @@ fn what_a_manifest_must_say_is_missed() {
         (vec![VersionEdit::of(5)], "unknown column family 5"),
         (vec![add(1, "a"), add(1, "b")], "a second time"),
         (vec![add(1, "a"), add(2, "a")], "a second time"),
-        (vec![change(1, FamilyChange::Drop)], "drops column family 1"),
-        (vec![change(0, FamilyChange::Drop)], "drops column family 0"),
+        (
+            vec![change(1, ColumnFamilyChange::Drop)],
+            "drops column family 1",
+        ),
+        (
+            vec![change(0, ColumnFamilyChange::Drop)],
+            "drops column family 0",
+        ),
         (
             vec![counters.clone(), from_the_future],
             "next file number is 10",
@@ -969,17 +977,17 @@ fn rocksdbs_tool_reads_what_is_written() {
 }
 
 /// The families of a RocksDB database, with the comparators that its MANIFEST records.
-fn stored_families(fs: &dyn FileSystem, directory: &Path) -> Vec<FamilyDescriptor> {
-    let mut families = BTreeMap::from([(0, FamilyDescriptor::new("default"))]);
+fn stored_families(fs: &dyn FileSystem, directory: &Path) -> Vec<ColumnFamilySpec> {
+    let mut families = BTreeMap::from([(0, ColumnFamilySpec::new("default"))]);
     let number = read_current(fs, directory).unwrap();
     let mut reader = ManifestReader::open(fs, directory, number).unwrap();
     while let Some(edits) = reader.next_edits().unwrap() {
         for edit in edits {
             match edit.family_change {
-                Some(FamilyChange::Add(name)) => {
-                    families.insert(edit.family, FamilyDescriptor::new(name));
+                Some(ColumnFamilyChange::Add(name)) => {
+                    families.insert(edit.family, ColumnFamilySpec::new(name));
                 }
-                Some(FamilyChange::Drop) => {
+                Some(ColumnFamilyChange::Drop) => {
                     families.remove(&edit.family);
                 }
                 None => {}
@@ -1038,7 +1046,7 @@ fn rocksdbs_manifests_are_read_and_written_anew_without_loss() {
         let (again, _) = open();
         assert_eq!(state(&again), expected, "{}", entry.name);
         for (family, found) in set.families().zip(again.families()) {
-            let debug = |family: &Family| format!("{:?}", family.current());
+            let debug = |family: &ColumnFamilyVersions| format!("{:?}", family.current());
             assert_eq!(debug(found), debug(family), "{}", entry.name);
         }
     }

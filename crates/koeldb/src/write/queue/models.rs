@@ -30,13 +30,13 @@ struct Model {
     logged: AtomicU64,
 }
 
-impl Engine for Model {
+impl CommitEnv for Model {
     fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
         records: &[u8],
         count: u32,
-        _how: CommitHow,
+        _how: CommitMode,
     ) -> Result<SeqNo> {
         if self.is_closing.load(Ordering::Acquire) {
             return Err(Error::with_kind(ErrorKind::ShutdownInProgress, "closed"));
@@ -62,9 +62,14 @@ impl Engine for Model {
         Ok(first)
     }
 
-    fn count_committed(&self, _batches: usize, _bytes: usize, _how: CommitHow) {}
+    fn count_committed(&self, _batches: usize, _bytes: usize, _how: CommitMode) {}
 
-    fn insert(&self, _families: &[ActiveFamily], records: &[u8], first: SeqNo) -> Result<bool> {
+    fn insert(
+        &self,
+        _families: &[ColumnFamilyMemtable],
+        records: &[u8],
+        first: SeqNo,
+    ) -> Result<bool> {
         for (at, &number) in records.iter().enumerate() {
             if self.fault.insert == Some(number) {
                 return Err(Error::invalid_argument("a record that cannot be inserted"));
@@ -76,7 +81,7 @@ impl Engine for Model {
         Ok(false)
     }
 
-    fn note_inserted(&self, inserted: Result<bool>) -> Result<()> {
+    fn handle_insertion(&self, inserted: Result<bool>) -> Result<()> {
         inserted
             .map(|_| ())
             .inspect_err(|error| self.failures.store(error))
@@ -91,7 +96,7 @@ impl Engine for Model {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    fn may_wait(&self, _how: CommitHow) -> Result<Duration> {
+    fn may_wait(&self, _how: CommitMode) -> Result<Duration> {
         Ok(Duration::MAX)
     }
 }
@@ -116,7 +121,7 @@ impl Model {
     }
 
     fn write(self: &Arc<Self>, number: u8) -> Result<()> {
-        let written = self.queue.write(self, &[number], 1, CommitHow::default());
+        let written = self.queue.write(self, &[number], 1, CommitMode::default());
         if written.is_ok() {
             assert_eq!(
                 self.inserted_up_to_visible(number),

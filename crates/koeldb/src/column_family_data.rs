@@ -13,18 +13,18 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
-use koeldb_lsm::{TableCache, Version};
+use koeldb_lsm::{TableOpener, Version};
 
-use crate::counters::FamilyCounters;
-use crate::memtables::{LoggedMemtable, MemtableMaker, Standby, write_buffer_bytes};
+use crate::counters::ColumnFamilyCounters;
+use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes};
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell};
-use crate::tables::pick_settings;
+use crate::table_files::pick_settings;
 use crate::write::stall::{self, StallCondition, StallInputs};
 
 /// State under the mutex of the column family.
 #[derive(Debug)]
-pub(crate) struct FamilyState {
+pub(crate) struct ColumnFamilyState {
     /// The memtable for writes.
     pub(crate) active: LoggedMemtable,
     /// Sealed memtables, oldest first.
@@ -43,28 +43,28 @@ pub(crate) struct FamilyState {
 }
 
 /// One column family.
-pub(crate) struct FamilyData {
+pub(crate) struct ColumnFamilyData {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) order: KeyOrder,
-    pub(crate) tables: Arc<TableCache>,
+    pub(crate) tables: Arc<TableOpener>,
     pub(crate) maker: MemtableMaker,
-    pub(crate) standby: Standby,
+    pub(crate) standby: StandbyMemtable,
     pub(crate) super_version: SuperVersionCell,
     pub(crate) dropped: AtomicBool,
     /// Allocates the epochs of its tables.
     pub(crate) epochs: Epochs,
     /// The number of running manual compactions, during which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
-    pub(crate) counters: FamilyCounters,
-    state: Mutex<FamilyState>,
+    pub(crate) counters: ColumnFamilyCounters,
+    state: Mutex<ColumnFamilyState>,
 }
 
-impl FamilyData {
+impl ColumnFamilyData {
     pub(crate) fn new(
-        family: &koeldb_lsm::version::Family,
+        family: &koeldb_lsm::version::ColumnFamilyVersions,
         options: ColumnFamilyOptions,
-        tables: Arc<TableCache>,
+        tables: Arc<TableOpener>,
         maker: MemtableMaker,
         log: FileNumber,
     ) -> Self {
@@ -73,7 +73,7 @@ impl FamilyData {
         let options = Arc::new(options);
         let mut active = maker.make(&order, &options);
         active.first_log = log;
-        let state = FamilyState {
+        let state = ColumnFamilyState {
             active,
             sealed: Vec::new(),
             version,
@@ -85,36 +85,36 @@ impl FamilyData {
             announced: StallCondition::Normal,
         };
         state.active.activate();
-        let data = FamilyData {
+        let data = ColumnFamilyData {
             id: family.id(),
             name: family.name().to_owned(),
             order,
             maker,
-            standby: Standby::default(),
+            standby: StandbyMemtable::default(),
             super_version: SuperVersionCell::new(state.super_version(&tables)),
             tables,
             dropped: AtomicBool::new(false),
             epochs: family.epochs().clone(),
             manual_compactions: AtomicU32::new(0),
-            counters: FamilyCounters::default(),
+            counters: ColumnFamilyCounters::default(),
             state: Mutex::new(state),
         };
-        data.look_at_active();
+        data.set_first_check();
         data
     }
 
     /// Sets when the active memtable is looked at first.
-    fn look_at_active(&self) {
+    fn set_first_check(&self) {
         let (bytes, limit) = self.read(|state| {
             let bytes = state.active.memtable.filled_bytes();
             (bytes, write_buffer_bytes(&state.options))
         });
-        self.look_later(bytes, limit);
+        self.set_next_check(bytes, limit);
     }
 
     /// Replaces the active memtable by an empty one, after log replay has written it to a table.
     pub(crate) fn renew_memtable(&self) {
-        self.change(0, |state| {
+        self.update_and_install(0, |state| {
             let next = self.maker.make(&self.order, &state.options);
             next.activate();
             state.active = LoggedMemtable {
@@ -126,7 +126,7 @@ impl FamilyData {
 
     /// Creates the column family with the recovered version and a new log.
     pub(crate) fn restart(&self, version: Arc<Version>, log: FileNumber) {
-        self.change(0, |state| {
+        self.update_and_install(0, |state| {
             state.version = version;
             state.active.first_log = log;
         });
@@ -145,17 +145,17 @@ impl FamilyData {
     }
 
     /// Reads the state.
-    pub(crate) fn read<R>(&self, read: impl FnOnce(&FamilyState) -> R) -> R {
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&ColumnFamilyState) -> R) -> R {
         read(&lock(&self.state))
     }
 
     /// Changes the state and makes the change visible to readers.
-    pub(crate) fn change<R>(
+    pub(crate) fn update_and_install<R>(
         &self,
         delayed_write_rate: u64,
-        change: impl FnOnce(&mut FamilyState) -> R,
+        change: impl FnOnce(&mut ColumnFamilyState) -> R,
     ) -> R {
-        self.change_and(delayed_write_rate, |state| {
+        self.install_after(delayed_write_rate, |state| {
             let result = change(state);
             state.estimate();
             result
@@ -164,21 +164,21 @@ impl FamilyData {
 
     /// Seals the active memtable and makes `next` the active one.
     pub(crate) fn seal_active(&self, delayed_write_rate: u64, next: LoggedMemtable) {
-        self.change_and(delayed_write_rate, |state| {
+        self.install_after(delayed_write_rate, |state| {
             state
                 .sealed
                 .push(std::mem::replace(&mut state.active, next));
         });
     }
 
-    fn change_and<R>(
+    fn install_after<R>(
         &self,
         delayed_write_rate: u64,
-        change: impl FnOnce(&mut FamilyState) -> R,
+        change: impl FnOnce(&mut ColumnFamilyState) -> R,
     ) -> R {
         let mut state = lock(&self.state);
         let result = change(&mut state);
-        self.judge(&mut state, delayed_write_rate);
+        self.update_stall_condition(&mut state, delayed_write_rate);
         let next = state.super_version(&self.tables);
         // Installed under the mutex, so that readers never see an older state after a newer one.
         let replaced = self.super_version.install(next);
@@ -188,12 +188,12 @@ impl FamilyData {
     }
 
     /// Changes state that readers do not see.
-    pub(crate) fn note<R>(&self, change: impl FnOnce(&mut FamilyState) -> R) -> R {
+    pub(crate) fn update<R>(&self, change: impl FnOnce(&mut ColumnFamilyState) -> R) -> R {
         change(&mut lock(&self.state))
     }
 
     /// Updates the stall condition from the state.
-    fn judge(&self, state: &mut FamilyState, delayed_write_rate: u64) {
+    fn update_stall_condition(&self, state: &mut ColumnFamilyState, delayed_write_rate: u64) {
         let options = &state.options;
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
         let level0_files = match options.compaction_style {
@@ -274,9 +274,9 @@ impl FamilyData {
     }
 }
 
-impl FamilyState {
+impl ColumnFamilyState {
     /// Returns the super-version of the state.
-    fn super_version(&self, tables: &Arc<TableCache>) -> SuperVersion {
+    fn super_version(&self, tables: &Arc<TableOpener>) -> SuperVersion {
         let newest_first = self.sealed.iter().rev();
         SuperVersion {
             memtable: Arc::clone(&self.active.memtable),
@@ -302,8 +302,8 @@ impl FamilyState {
     }
 }
 
-impl std::fmt::Debug for FamilyData {
+impl std::fmt::Debug for ColumnFamilyData {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FamilyData({} {:?})", self.id, self.name)
+        write!(f, "ColumnFamilyData({} {:?})", self.id, self.name)
     }
 }

@@ -10,15 +10,15 @@ use koeldb_base::{Cursor, Fault, PinnedSlice};
 use koeldb_table::block_based::scan_reads::{Awaited, ScanReads};
 
 /// A cursor that never suspends, over one that may.
-pub(super) struct Awaiting<C> {
+pub(super) struct BlockingCursor<C> {
     inner: C,
     /// Records the needs of the sources; `None` if they wait in place.
     reads: Option<Arc<ScanReads>>,
 }
 
-impl<C: Cursor<Suspend = Awaited>> Awaiting<C> {
+impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
     pub(super) fn new(inner: C, reads: Option<Arc<ScanReads>>) -> Self {
-        Awaiting { inner, reads }
+        BlockingCursor { inner, reads }
     }
 
     /// Waits and repeats a suspended call until it completes.
@@ -57,7 +57,7 @@ impl<C: Cursor<Suspend = Awaited>> Awaiting<C> {
     }
 }
 
-impl<C: Cursor<Suspend = Awaited>> Cursor for Awaiting<C> {
+impl<C: Cursor<Suspend = Awaited>> Cursor for BlockingCursor<C> {
     type Suspend = Blocking;
 
     #[inline]

@@ -8,7 +8,7 @@ use koeldb_base::range_del::union_of;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Limits, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
-use koeldb_lsm::TableCache;
+use koeldb_lsm::TableOpener;
 use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
 use koeldb_lsm::pick::{PickSettings, fifo, universal};
 use koeldb_lsm::version::FileNumbers;
@@ -16,15 +16,15 @@ use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::reader::TableReadContext;
 
+use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
-use crate::family::FamilyData;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, CompactionStopStyle, DbOptions};
 
 /// The common properties of the tables written in one session, and the memtables they come from.
 #[derive(Clone)]
-pub(crate) struct TableFactory {
+pub(crate) struct TableFiles {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) directory: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct TableFactory {
     pub(crate) untrusted: bool,
 }
 
-impl TableFactory {
+impl TableFiles {
     pub(crate) fn open_options(db: &DbOptions) -> OpenOptions {
         OpenOptions {
             purpose: Purpose::Read,
@@ -57,11 +57,11 @@ impl TableFactory {
     }
 
     /// Creates the table cache of a column family.
-    pub(crate) fn table_cache(
+    pub(crate) fn table_opener(
         &self,
         order: &KeyOrder,
         options: &ColumnFamilyOptions,
-    ) -> Arc<TableCache> {
+    ) -> Arc<TableOpener> {
         let context = TableReadContext {
             order: order.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
@@ -81,7 +81,7 @@ impl TableFactory {
             ..TableReadContext::default()
         };
         let fs = Arc::clone(&self.fs);
-        let mut tables = TableCache::new(fs, &self.directory, self.open_options, context);
+        let mut tables = TableOpener::new(fs, &self.directory, self.open_options, context);
         tables.set_examines(self.untrusted);
         Arc::new(tables)
     }
@@ -101,9 +101,9 @@ impl TableFactory {
     /// Returns the build context of a table of `family` on `level`.
     pub(crate) fn build_context(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         options: &ColumnFamilyOptions,
-        place: Place,
+        place: TableDestination,
     ) -> TableBuildContext {
         let (compression, compression_options) =
             options.compression_at(place.level, place.base_level, place.bottommost);
@@ -137,7 +137,7 @@ impl TableFactory {
     /// Writes memtables, oldest first, into one table of level 0.
     pub(crate) fn flush(
         &self,
-        family: &FamilyData,
+        family: &ColumnFamilyData,
         memtables: &[Arc<Memtable>],
         snapshots: &[SeqNo],
         epoch: u64,
@@ -155,7 +155,7 @@ impl TableFactory {
         let context = self.build_context(
             family,
             &options,
-            Place {
+            TableDestination {
                 level: 0,
                 base_level: 0,
                 bottommost: false,
@@ -215,7 +215,7 @@ pub(crate) fn limits(untrusted: bool) -> Limits {
 
 /// The place of a table, and the reason for its creation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TableDestination {
     pub(crate) level: u32,
     pub(crate) base_level: u32,
     pub(crate) bottommost: bool,

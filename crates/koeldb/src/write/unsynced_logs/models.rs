@@ -30,32 +30,32 @@ impl ClosedLog for Log {
 
 fn model(name: &str, failures: usize) {
     explore(name, move || {
-        let owed = Arc::new(OwedLogs::default());
+        let unsynced = Arc::new(UnsyncedLogs::default());
         let durable = Arc::new(AtomicUsize::new(0));
         let log = |failures| Log {
             durable: Arc::clone(&durable),
             failures,
         };
-        owed.owe(log(failures));
+        unsynced.add(log(failures));
         let flushes = [(); 2].map(|()| {
-            let (owed, durable) = (Arc::clone(&owed), Arc::clone(&durable));
+            let (unsynced, durable) = (Arc::clone(&unsynced), Arc::clone(&durable));
             spawn(move || {
-                let synced = owed.sync(|| Ok(()));
+                let synced = unsynced.sync(|| Ok(()));
                 // Logs from before its start are durable, whichever thread synced them.
                 assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 1);
                 synced.is_err()
             })
         });
         // The leader starts a log, and then syncs a write to it.
-        owed.owe(log(0));
-        let synced = owed.sync(|| Ok(()));
+        unsynced.add(log(0));
+        let synced = unsynced.sync(|| Ok(()));
         assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 2);
         let mut failed = usize::from(synced.is_err());
         for flush in flushes {
             failed += usize::from(flush.join().unwrap());
         }
         assert_eq!(failed, failures);
-        assert!(owed.sync(|| Ok(())).is_ok());
+        assert!(unsynced.sync(|| Ok(())).is_ok());
         assert!(durable.load(Ordering::Relaxed) >= 2);
     });
 }
@@ -73,20 +73,20 @@ fn logs_whose_sync_failed_stay_owed() {
 #[test]
 fn logs_given_up_are_given_up_under_nobodys_hands() {
     explore("logs owed and given up", || {
-        let owed = Arc::new(OwedLogs::default());
+        let unsynced = Arc::new(UnsyncedLogs::default());
         let durable = Arc::new(AtomicUsize::new(0));
-        owed.owe(Log {
+        unsynced.add(Log {
             durable: Arc::clone(&durable),
             failures: 1,
         });
         let flush = {
-            let owed = Arc::clone(&owed);
-            spawn(move || owed.sync(|| Ok(())).is_err())
+            let unsynced = Arc::clone(&unsynced);
+            spawn(move || unsynced.sync(|| Ok(())).is_err())
         };
-        owed.hold().give_up();
+        unsynced.hold().give_up();
         let has_failed = flush.join().unwrap();
         // After a failure or abandonment it is no longer kept: a second sync would have succeeded.
-        assert!(owed.sync(|| Ok(())).is_ok());
+        assert!(unsynced.sync(|| Ok(())).is_ok());
         assert_eq!(durable.load(Ordering::Relaxed), 0, "{has_failed}");
     });
 }

@@ -27,66 +27,66 @@ impl ClosedLog for RecordWriter {
 }
 
 /// The logs, oldest first.
-pub(crate) struct OwedLogs<L> {
+pub(crate) struct UnsyncedLogs<L> {
     /// Taken after leadership, or without it.
     logs: Mutex<Vec<L>>,
     /// Held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
 }
 
-impl<L> Default for OwedLogs<L> {
+impl<L> Default for UnsyncedLogs<L> {
     fn default() -> Self {
-        OwedLogs {
+        UnsyncedLogs {
             logs: Mutex::new(Vec::new()),
             syncing: Mutex::new(()),
         }
     }
 }
 
-impl<L: ClosedLog> OwedLogs<L> {
+impl<L: ClosedLog> UnsyncedLogs<L> {
     /// Adds the latest log.
-    pub(crate) fn owe(&self, log: L) {
+    pub(crate) fn add(&self, log: L) {
         lock(&self.logs).push(log);
     }
 
     /// Syncs all of them, and then their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         let _only_one = lock(&self.syncing);
-        let mut owed = std::mem::take(&mut *lock(&self.logs));
-        if owed.is_empty() {
+        let mut unsynced = std::mem::take(&mut *lock(&self.logs));
+        if unsynced.is_empty() {
             return Ok(());
         }
-        let synced = owed
+        let synced = unsynced
             .iter_mut()
             .try_for_each(ClosedLog::sync)
             .and_then(|()| sync_directory());
         if let Err(error) = synced {
             // They are kept, before those that were closed in the meantime.
-            lock(&self.logs).splice(..0, owed);
+            lock(&self.logs).splice(..0, unsynced);
             return Err(error);
         }
-        owed.into_iter().try_for_each(ClosedLog::close)
+        unsynced.into_iter().try_for_each(ClosedLog::close)
     }
 
     /// Prevents syncs while the guard is held.
-    pub(crate) fn hold(&self) -> OwedLogsHeld<'_, L> {
-        OwedLogsHeld {
-            owed: self,
+    pub(crate) fn hold(&self) -> UnsyncedLogsGuard<'_, L> {
+        UnsyncedLogsGuard {
+            unsynced: self,
             _nobody_syncs: lock(&self.syncing),
         }
     }
 }
 
 /// Closed logs, while syncs are prevented.
-pub(crate) struct OwedLogsHeld<'l, L> {
-    owed: &'l OwedLogs<L>,
+pub(crate) struct UnsyncedLogsGuard<'l, L> {
+    unsynced: &'l UnsyncedLogs<L>,
     _nobody_syncs: MutexGuard<'l, ()>,
 }
 
-impl<L> OwedLogsHeld<'_, L> {
+impl<L> UnsyncedLogsGuard<'_, L> {
     /// Removes all of them: their entries will be in tables before anything relies on them.
     pub(crate) fn give_up(self) {
-        lock(&self.owed.logs).clear();
+        lock(&self.unsynced.logs).clear();
     }
 }
 

@@ -18,7 +18,7 @@ use crate::version::FileMeta;
 
 /// Opens the tables of a family, with its settings.
 #[derive(Debug)]
-pub struct TableCache {
+pub struct TableOpener {
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
     open_options: OpenOptions,
@@ -27,7 +27,7 @@ pub struct TableCache {
     examines: bool,
 }
 
-impl TableCache {
+impl TableOpener {
     /// Creates an opener for tables in `directory`.
     ///
     /// The per-file fields of `context` are filled in for each file.
@@ -38,7 +38,7 @@ impl TableCache {
         open_options: OpenOptions,
         context: TableReadContext,
     ) -> Self {
-        TableCache {
+        TableOpener {
             fs,
             directory: directory.to_owned(),
             open_options,

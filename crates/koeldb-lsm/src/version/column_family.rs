@@ -13,7 +13,7 @@ pub const DEFAULT_FAMILY: &str = "default";
 
 /// The parameters for opening a family.
 #[derive(Clone, Debug)]
-pub struct FamilyDescriptor {
+pub struct ColumnFamilySpec {
     /// Its name.
     pub name: String,
     /// The key order.
@@ -22,10 +22,10 @@ pub struct FamilyDescriptor {
     pub level_count: usize,
 }
 
-impl FamilyDescriptor {
+impl ColumnFamilySpec {
     /// Creates a descriptor with bytewise order and seven levels.
     pub fn new(name: impl Into<String>) -> Self {
-        FamilyDescriptor {
+        ColumnFamilySpec {
             name: name.into(),
             order: KeyOrder::Bytewise,
             level_count: 7,
@@ -35,7 +35,7 @@ impl FamilyDescriptor {
 
 /// An open family.
 #[derive(Debug)]
-pub struct Family {
+pub struct ColumnFamilyVersions {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) log_number: FileNumber,
@@ -45,9 +45,9 @@ pub struct Family {
     pub(super) current: Arc<Version>,
 }
 
-impl Family {
+impl ColumnFamilyVersions {
     pub(super) fn new(id: u32, name: String, log_number: FileNumber, current: Version) -> Self {
-        Family {
+        ColumnFamilyVersions {
             id,
             name,
             log_number,
