@@ -624,7 +624,7 @@ impl Db {
     /// # Errors
     /// If the cause still exists, or the error needs a reopen; `Busy` during another attempt.
     pub fn resume(&self) -> Result<()> {
-        self.inner().background.hasten();
+        self.inner().background.retry_immediately();
         let resumed = self.inner().resume();
         self.inner().report_failures();
         resumed

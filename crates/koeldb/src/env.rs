@@ -60,11 +60,11 @@ struct PoolShared {
     queues: Mutex<Queues>,
     work: Condvar,
     /// Instead of threads.
-    steps: Option<Steps>,
+    steps: Option<SteppedPool>,
 }
 
 /// Jobs that run in the threads that wait for them, one at a time in each.
-struct Steps {
+struct SteppedPool {
     clock: Arc<dyn Clock>,
     /// The state of the multiplicative generator that chooses the next job.
     state: AtomicU64,
@@ -72,7 +72,7 @@ struct Steps {
     running: Mutex<Vec<ThreadId>>,
 }
 
-impl Steps {
+impl SteppedPool {
     /// Records that this thread runs a job; `false` if it already does.
     fn enter(&self) -> bool {
         let me = std::thread::current().id();
@@ -207,7 +207,7 @@ impl Pool {
 
     fn stepped(clock: Arc<dyn Clock>, seed: u64) -> Self {
         let shared = PoolShared {
-            steps: Some(Steps {
+            steps: Some(SteppedPool {
                 clock,
                 state: AtomicU64::new(seed.wrapping_mul(2) | 1),
                 running: Mutex::default(),

@@ -33,7 +33,7 @@ pub(crate) struct InfoLog {
     level: LogLevel,
 }
 
-fn rank(level: LogLevel) -> u8 {
+fn severity(level: LogLevel) -> u8 {
     match level {
         LogLevel::Debug => 0,
         LogLevel::Info => 1,
@@ -94,7 +94,7 @@ impl InfoLog {
     }
 
     pub(crate) fn log(&self, level: LogLevel, message: fmt::Arguments<'_>) {
-        if rank(level) < rank(self.level) {
+        if severity(level) < severity(self.level) {
             return;
         }
         match &self.sink {

@@ -313,11 +313,11 @@ impl DbInner {
         if !self.read_only && !self.failures.is_any() {
             return Ok(());
         }
-        Err(self.why_not_writable())
+        Err(self.write_refusal())
     }
 
     #[cold]
-    fn why_not_writable(&self) -> Error {
+    fn write_refusal(&self) -> Error {
         if self.read_only {
             return Error::not_supported("the database was opened read-only")
                 .with_outcome(WriteOutcome::NotApplied);

@@ -31,7 +31,7 @@ pub(crate) struct LoggedMemtable {
 
 impl LoggedMemtable {
     /// Updates the memory charge.
-    pub(crate) fn recharge(&self) {
+    pub(crate) fn update_charge(&self) {
         if let Some(charge) = &self.charge {
             charge.set(self.memtable.memory_bytes());
         }
@@ -45,7 +45,7 @@ impl LoggedMemtable {
     }
 
     /// The memory that sealing it can free.
-    pub(crate) fn gain(&self) -> u64 {
+    pub(crate) fn freeable_bytes(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
             _ => 0,
@@ -127,7 +127,7 @@ impl MemtableMaker {
             first_log: 0,
             memtable,
         };
-        logged.recharge();
+        logged.update_charge();
         logged
     }
 
@@ -273,11 +273,11 @@ impl DbInner {
     }
 
     /// The maximum memory that sealing one memtable of this database frees.
-    pub(crate) fn largest_gain(&self) -> u64 {
+    pub(crate) fn freeable_bytes_max(&self) -> u64 {
         let families = self.all_families();
         let gains = families
             .iter()
-            .map(|family| family.read(|state| state.active.gain()));
+            .map(|family| family.read(|state| state.active.freeable_bytes()));
         gains.max().unwrap_or(0)
     }
 

@@ -109,7 +109,7 @@ impl Opening {
         };
         let info_log = self.info_log();
         let identity = self.create_or_check()?;
-        let mut to_create = self.settle_families()?;
+        let mut to_create = self.resolve_families()?;
         let (mut versions, manifest_report) = VersionSet::recover(
             Arc::clone(&self.fs),
             &self.path,
@@ -122,7 +122,7 @@ impl Opening {
             },
         )?;
         self.check_logs(&versions)?;
-        let identity = self.settle_identity(&mut versions, identity.as_deref())?;
+        let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
         let table_files = TableFiles {
             fs: Arc::clone(&self.fs),

@@ -44,13 +44,13 @@ pub(crate) struct SuperVersion {
 }
 
 /// A super-version and the install number it was current at.
-type Held = (u64, Arc<SuperVersion>);
+type CachedSuperVersion = (u64, Arc<SuperVersion>);
 
 /// The slot of this thread in the cell of one column family.
 struct Slot {
     cell: u64,
     /// `None` while a read borrows it.
-    held: Cell<Option<Owner<Held>>>,
+    held: Cell<Option<Owner<CachedSuperVersion>>>,
 }
 
 thread_local! {
@@ -70,7 +70,7 @@ pub(crate) struct SuperVersionCell {
     installed: AtomicU64,
     current: Mutex<Arc<SuperVersion>>,
     /// Locked during a sweep.
-    slots: Mutex<Vec<Taker<Held>>>,
+    slots: Mutex<Vec<Taker<CachedSuperVersion>>>,
 }
 
 impl SuperVersionCell {
@@ -123,7 +123,7 @@ impl SuperVersionCell {
     #[inline(always)]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
         if SLOTS.try_with(|_| ()).is_err() {
-            return self.with_none(read);
+            return self.with_no_slot(read);
         }
         // Unlike `with`, `try_with` reaches this point, too.
         let done = SLOTS.try_with(|slots| {
@@ -187,14 +187,14 @@ impl SuperVersionCell {
     /// value.
     #[cold]
     #[inline(never)]
-    fn with_none<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
+    fn with_no_slot<R>(&self, read: impl FnOnce(&Arc<SuperVersion>) -> R) -> R {
         read(&self.load())
     }
 
     /// Stores the current super-version in a slot, unless a sweep turns its thread away.
     ///
     /// The previous contents may be what the sweep skipped.
-    fn refill(&self, slot: &mut Owner<Held>) -> Arc<SuperVersion> {
+    fn refill(&self, slot: &mut Owner<CachedSuperVersion>) -> Arc<SuperVersion> {
         let Some(mut held) = slot.enter() else {
             self.empty(slot);
             return self.load();
@@ -246,7 +246,7 @@ impl SuperVersionCell {
     ///
     /// The sweep that turned it away may have skipped the slot.
     #[cold]
-    fn empty(&self, slot: &mut Owner<Held>) {
+    fn empty(&self, slot: &mut Owner<CachedSuperVersion>) {
         let no_sweep = sync::lock(&self.slots);
         let stale = slot.enter().and_then(|mut held| {
             let installed = self.installed.load(Ordering::SeqCst);

@@ -28,7 +28,7 @@ impl DbInner {
         family: &Arc<ColumnFamilyData>,
         plan: CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let outcome = self.guarded(|| self.try_compact(family, &plan));
+        let outcome = self.catch_panics(|| self.try_compact(family, &plan));
         plan.mark(false);
         drop(plan);
         self.background.notify();

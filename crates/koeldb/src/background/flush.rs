@@ -22,7 +22,7 @@ use crate::options::FlushOptions;
 
 impl DbInner {
     /// Returns a column family whose sealed memtables are due for a flush.
-    pub(super) fn flush_due(&self) -> Option<Arc<ColumnFamilyData>> {
+    pub(super) fn family_to_flush(&self) -> Option<Arc<ColumnFamilyData>> {
         self.all_families().into_iter().find(|family| {
             !family.is_dropped()
                 && family.read(|state| {
@@ -45,7 +45,7 @@ impl DbInner {
             state.flushing = state.sealed.len();
             state.flush_requested = false;
             for sealed in &state.sealed {
-                sealed.recharge();
+                sealed.update_charge();
             }
             state
                 .sealed
@@ -56,7 +56,7 @@ impl DbInner {
         if taken.is_empty() {
             return Ok(false);
         }
-        let outcome = self.guarded(|| self.flush_memtables(family, &taken));
+        let outcome = self.catch_panics(|| self.flush_memtables(family, &taken));
         if outcome.is_err() {
             family.update(|state| state.flushing = 0);
         }
@@ -65,7 +65,10 @@ impl DbInner {
     }
 
     /// Flushes all sealed memtables of `family`, and waits for flushes of other threads.
-    pub(crate) fn flush_to_the_end(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<()> {
+    pub(crate) fn flush_until_empty(
+        self: &Arc<Self>,
+        family: &Arc<ColumnFamilyData>,
+    ) -> Result<()> {
         while family.read(|state| !state.sealed.is_empty()) {
             if family.is_dropped() {
                 return Ok(());
@@ -197,7 +200,7 @@ impl DbInner {
             });
             taken.push((family, memtables));
         }
-        let outcome = self.guarded(|| self.flush_as_one(&taken));
+        let outcome = self.catch_panics(|| self.flush_as_one(&taken));
         if outcome.is_err() {
             for (family, _) in &taken {
                 family.update(|state| state.flushing = 0);
@@ -410,7 +413,7 @@ impl DbInner {
             unlogged
         };
         for family in unlogged {
-            self.flush_to_the_end(&family)?;
+            self.flush_until_empty(&family)?;
         }
         Ok(())
     }

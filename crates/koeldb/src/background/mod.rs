@@ -190,7 +190,7 @@ impl DbInner {
     }
 
     fn start_flush(self: &Arc<Self>, running: &mut RunningJobs, slots: u32) {
-        if running.flushes < slots && self.flush_due().is_some() {
+        if running.flushes < slots && self.family_to_flush().is_some() {
             running.flushes += 1;
             let inner = Arc::clone(self);
             self.env
@@ -232,7 +232,7 @@ impl DbInner {
         };
         let mut progress = false;
         while !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
-            let Some(family) = self.flush_due() else {
+            let Some(family) = self.family_to_flush() else {
                 break;
             };
             match self.flush_sealed(&family) {
@@ -271,7 +271,7 @@ impl DbInner {
                         .background
                         .failed_compactions
                         .store(0, Ordering::Relaxed),
-                    Err(error) if may_pass(&error) => self.compact_later(&error),
+                    Err(error) if is_transient(&error) => self.retry_compaction_later(&error),
                     Err(error) => self.compaction_failed(error),
                 }
                 break;
@@ -291,7 +291,7 @@ impl DbInner {
     /// only its caller is affected. Any other failure stops writes.
     fn compaction_failed(&self, error: Error) {
         let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
-        if !is_given_up && !may_pass(&error) {
+        if !is_given_up && !is_transient(&error) {
             self.background_error("compaction", error);
         }
     }
@@ -299,7 +299,7 @@ impl DbInner {
     /// Schedules a retry of a compaction after an I/O error.
     ///
     /// Its inputs are unchanged, and there is a pause before the retry.
-    fn compact_later(self: &Arc<Self>, error: &Error) {
+    fn retry_compaction_later(self: &Arc<Self>, error: &Error) {
         let background = &self.background;
         let calls = background.resume_calls.load(Ordering::Acquire);
         *lock(&background.compaction_failure) = Some(error.clone());
@@ -313,7 +313,7 @@ impl DbInner {
         self.notify(&Event::BackgroundError(error));
         self.count(Ticker::ErrorHandlerBgErrorCount, 1);
         let interval = Duration::from_micros(self.db_options.bgerror_resume_retry_interval);
-        self.background.pause_unless_hastened(
+        self.background.pause_before_retry(
             self,
             interval.saturating_mul(failures.min(resume::BACKOFF_MAX)),
             Some(calls),
@@ -322,7 +322,7 @@ impl DbInner {
     }
 
     /// Runs a job; a panic in it becomes a fatal error.
-    pub(crate) fn guarded<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn catch_panics<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<&str>()
@@ -353,7 +353,7 @@ impl DbInner {
         let severity = match error.kind() {
             ErrorKind::Corruption => Severity::Unrecoverable,
             // Memtables and logs are unchanged: a resume writes another table.
-            _ if may_pass(&error) => Severity::Hard,
+            _ if is_transient(&error) => Severity::Hard,
             _ => Severity::Fatal,
         };
         self.fail_writes(error.context(what).with_severity(severity));
@@ -387,7 +387,7 @@ impl DbInner {
             self.schedule();
             let running = lock(&self.background.running);
             if running.flushes + running.compactions == 0
-                && self.flush_due().is_none()
+                && self.family_to_flush().is_none()
                 && !self.compaction_may_be_due()
             {
                 return Ok(());
@@ -404,7 +404,7 @@ impl DbInner {
 }
 
 /// Whether a failed job may be retried: the error is an I/O error and has not stopped writes.
-fn may_pass(error: &Error) -> bool {
+fn is_transient(error: &Error) -> bool {
     error.kind() == ErrorKind::IoError
         && error.severity() == Severity::None
         && error.detail() != Some(ErrorDetail::PluginPanicked)

@@ -30,7 +30,7 @@ pub(super) const BACKOFF_MAX: u32 = 4;
 
 impl Background {
     /// Ends the pause after a failed compaction, when the user calls `Db::resume`.
-    pub(crate) fn hasten(&self) {
+    pub(crate) fn retry_immediately(&self) {
         *lock(&self.compaction_failure) = None;
         self.resume_calls.fetch_add(1, Ordering::AcqRel);
         self.notify();
@@ -38,13 +38,13 @@ impl Background {
 
     /// Waits; `false` if the database closes.
     pub(crate) fn pause(&self, inner: &DbInner, time: Duration) -> bool {
-        self.pause_unless_hastened(inner, time, None)
+        self.pause_before_retry(inner, time, None)
     }
 
     /// Waits for a time, or until the number of `Db::resume` calls exceeds `calls`.
     ///
     /// Returns `false` if the database closes.
-    pub(super) fn pause_unless_hastened(
+    pub(super) fn pause_before_retry(
         &self,
         inner: &DbInner,
         time: Duration,
@@ -70,7 +70,9 @@ impl Background {
 impl DbInner {
     /// Starts automatic resume, if there is a recoverable failure and none is running.
     pub(crate) fn begin_resuming(self: &Arc<Self>) {
-        if self.is_hopeless() || self.is_closing() || self.db_options.max_bgerror_resume_count <= 0
+        if self.is_beyond_resuming()
+            || self.is_closing()
+            || self.db_options.max_bgerror_resume_count <= 0
         {
             return;
         }
@@ -90,7 +92,7 @@ impl DbInner {
     }
 
     /// Whether there is no failure, or one that requires a reopen.
-    fn is_hopeless(&self) -> bool {
+    fn is_beyond_resuming(&self) -> bool {
         self.failure()
             .is_none_or(|failure| failure.severity() > Severity::Hard)
     }
@@ -98,7 +100,7 @@ impl DbInner {
     fn run_resuming(self: &Arc<Self>) {
         // A close waits for this job.
         let slot = self.background.enter();
-        let has_given_up = slot.is_err() || !self.keep_resuming();
+        let has_given_up = slot.is_err() || !self.resume_until_writable();
         self.background.is_resuming.store(false, Ordering::Release);
         drop(slot);
         if !has_given_up {
@@ -111,7 +113,7 @@ impl DbInner {
     ///
     /// If there is only one thread, it tries once and returns, since other jobs in that thread may
     /// free space.
-    fn keep_resuming(self: &Arc<Self>) -> bool {
+    fn resume_until_writable(self: &Arc<Self>) -> bool {
         self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
         let attempts_max =
             u32::try_from(self.db_options.max_bgerror_resume_count).unwrap_or(u32::MAX);
@@ -120,7 +122,7 @@ impl DbInner {
         let mut space_poll = SPACE_POLL_MIN;
         let mut pause = interval;
         while self.background.pause(self, pause) {
-            if self.is_hopeless() {
+            if self.is_beyond_resuming() {
                 return self.failure().is_none();
             }
             if !self.has_space() {

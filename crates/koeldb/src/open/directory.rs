@@ -65,7 +65,7 @@ impl Opening {
     }
 
     /// The identity: that in the MANIFEST, or in the directory, or a new one.
-    pub(super) fn settle_identity(
+    pub(super) fn resolve_identity(
         &self,
         versions: &mut VersionSet,
         recorded: Option<&str>,

@@ -40,7 +40,7 @@ pub(super) fn family_list(builder: &DbBuilder) -> Vec<ColumnFamilyToOpen> {
 
 impl Opening {
     /// Adds the existing column families that were not named, and removes those to be created.
-    pub(super) fn settle_families(&mut self) -> Result<Vec<ColumnFamilyToOpen>> {
+    pub(super) fn resolve_families(&mut self) -> Result<Vec<ColumnFamilyToOpen>> {
         let existing = VersionSet::list_families(&*self.fs, &self.path)?;
         let most = limits(self.untrusted).family_count;
         if existing.len() > most {

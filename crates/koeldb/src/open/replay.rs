@@ -251,7 +251,7 @@ impl Replay<'_> {
                                 self.stopped_in = Some(before);
                                 self.gap = Some((before, number));
                             }
-                            Ok(Taken::Gap)
+                            Ok(RecordOutcome::Gap)
                         }
                         (Some(before), RecoveryMode::AbsoluteConsistency) => {
                             let error = Error::corruption(missing_before(before));
@@ -259,11 +259,11 @@ impl Replay<'_> {
                         }
                         (gap, _) => {
                             log.problem = gap.map(missing_before);
-                            self.take(record, number, &mut log)
+                            self.replay_record(record, number, &mut log)
                         }
                     }
                 }
-                None => Ok(Taken::End),
+                None => Ok(RecordOutcome::End),
             };
             if let Some(problem) = reader.take_problem() {
                 log.problem_offset.get_or_insert(problem.offset);
@@ -283,9 +283,9 @@ impl Replay<'_> {
                 }
             }
             match outcome {
-                Ok(Taken::Applied) => {}
-                Ok(Taken::End) => break,
-                Ok(Taken::Gap) => {
+                Ok(RecordOutcome::Applied) => {}
+                Ok(RecordOutcome::End) => break,
+                Ok(RecordOutcome::Gap) => {
                     self.check_gap(&mut reader)?;
                     log.ignored = true;
                     log.dropped_bytes = log.bytes;
@@ -341,7 +341,7 @@ impl Replay<'_> {
         let continues = self.next_seqno == Some(first);
         match Link::decode(record) {
             Some(link) if link.before < self.oldest_needed => self.stopped_in,
-            Some(link) if self.is_early(link) => self.stopped_in,
+            Some(link) if self.is_link_of_early_version(link) => self.stopped_in,
             Some(link) => (!continues).then_some(link.before),
             None => self.stopped_in.filter(|_| !continues),
         }
@@ -351,7 +351,7 @@ impl Replay<'_> {
     /// read.
     ///
     /// The linked log is empty, or it was removed without a record because no family needed it.
-    fn is_early(&self, link: Link) -> bool {
+    fn is_link_of_early_version(&self, link: Link) -> bool {
         let is_gone = self.lacks_oldest || self.announcement == Some(link.before);
         link.kind == LinkKind::Early && self.next_seqno.is_none() && is_gone
     }
@@ -382,7 +382,12 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn take(&mut self, record: &[u8], number: FileNumber, log: &mut LogReport) -> Result<Taken> {
+    fn replay_record(
+        &mut self,
+        record: &[u8],
+        number: FileNumber,
+        log: &mut LogReport,
+    ) -> Result<RecordOutcome> {
         let (first, _) = batch::header(record)?;
         let count = batch::check(record)?;
         if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
@@ -406,7 +411,7 @@ impl Replay<'_> {
             self.last_seqno = self.last_seqno.max(last);
             log.last_seqno = last;
         }
-        Ok(Taken::Applied)
+        Ok(RecordOutcome::Applied)
     }
 
     fn apply(&mut self, records: &[u8], first: SeqNo, number: FileNumber) -> Result<()> {
@@ -496,7 +501,7 @@ impl Replay<'_> {
     }
 }
 
-enum Taken {
+enum RecordOutcome {
     Applied,
     End,
     /// The record does not continue the previous log.

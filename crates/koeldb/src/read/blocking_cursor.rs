@@ -23,7 +23,7 @@ impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
 
     /// Waits and repeats a suspended call until it completes.
     #[cold]
-    fn go_on(
+    fn wait_and_retry(
         &mut self,
         call: impl Fn(&mut C) -> Result<(), Fault<Awaited>>,
     ) -> Result<(), Fault<Blocking>> {
@@ -52,7 +52,7 @@ impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
         match call(&mut self.inner) {
             Ok(()) => Ok(()),
             Err(Fault::Error(error)) => Err(Fault::Error(error)),
-            Err(Fault::Suspend(Awaited)) => self.go_on(call),
+            Err(Fault::Suspend(Awaited)) => self.wait_and_retry(call),
         }
     }
 }

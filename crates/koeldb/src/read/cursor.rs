@@ -473,7 +473,7 @@ impl DbCursor {
     }
 
     /// Creates a cursor with the same state and bounds, without position.
-    pub(super) fn twin(&self) -> DbCursor {
+    pub(super) fn unpositioned_copy(&self) -> DbCursor {
         DbCursor {
             family: self.family.clone(),
             options: self.options.clone(),

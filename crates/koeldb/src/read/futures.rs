@@ -22,7 +22,7 @@ use koeldb_table::probe::{NeedId, ProbeSource};
 
 use super::get::{cuckoo_alone, search_memtables, search_memtables_batch};
 use super::multi_get::PinnedSlices;
-use super::overlap::{NEEDS_MAX, WINDOW, too_late};
+use super::overlap::{NEEDS_MAX, WINDOW, deadline_passed};
 use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
@@ -221,10 +221,10 @@ impl PolledLookups {
             gather.abandon();
         }
         for wait in self.waits.drain(..) {
-            fail(wait.index, too_late());
+            fail(wait.index, deadline_passed());
         }
         for index in std::mem::replace(&mut self.next, count)..count {
-            fail(index, too_late());
+            fail(index, deadline_passed());
         }
     }
 }

@@ -245,7 +245,7 @@ pub(crate) fn search_memtables(
         lookup.checkpoint();
     }
     if options.read_tier == ReadTier::Memtable && !lookup.is_settled() {
-        return Err(undecided());
+        return Err(needs_io());
     }
     Ok(())
 }
@@ -272,14 +272,14 @@ pub(crate) fn search_memtables_batch(
     if options.read_tier == ReadTier::Memtable {
         for (index, lookup) in lookups.iter().enumerate() {
             if !lookup.is_settled() {
-                fail(index, undecided());
+                fail(index, needs_io());
             }
         }
     }
 }
 
 #[cold]
-fn undecided() -> Error {
+fn needs_io() -> Error {
     Error::with_kind(
         ErrorKind::Incomplete,
         "the key is not decided by memtables alone",

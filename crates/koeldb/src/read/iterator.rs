@@ -86,11 +86,11 @@ impl DbIterator {
     /// With `prefix_same_as_start` it must determine the prefix of the iteration: that of the
     /// start, whichever end is used first.
     fn opposite_end(&self) -> Result<DbCursor> {
-        let mut opposite = self.front.twin();
+        let mut opposite = self.front.unpositioned_copy();
         if !self.front.stays_in_prefixes() {
             return Ok(opposite);
         }
-        let mut start = self.front.twin();
+        let mut start = self.front.unpositioned_copy();
         match (self.reversed, &self.start) {
             (false, Some(key)) => start.seek(key)?,
             (false, None) => start.seek_to_first()?,
@@ -166,7 +166,7 @@ impl DbIterator {
         }
         let back = match self.back.take() {
             Some(back) => back,
-            None if self.reversed => Box::new(self.front.twin()),
+            None if self.reversed => Box::new(self.front.unpositioned_copy()),
             None => match self.opposite_end() {
                 Ok(back) => Box::new(back),
                 Err(error) => return self.fail(error),

@@ -17,7 +17,7 @@ use koeldb_lsm::version::Batch;
 use koeldb_table::source::BlockingSource;
 
 use super::get::{cuckoo_alone, search_memtables_batch};
-use super::overlap::{Overlap, too_late};
+use super::overlap::{Overlap, deadline_passed};
 use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
@@ -252,7 +252,7 @@ impl DbInner {
             let seqno = self.read_seqno(options)?;
             let deadline = options.deadline.map(|at| self.clock.time_of(at));
             if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
-                return Err(too_late());
+                return Err(deadline_passed());
             }
             if options.read_tier != ReadTier::Memtable
                 && let Some(level) = cuckoo_alone(super_version)

@@ -217,7 +217,7 @@ impl<'b> Overlap<'b> {
             gather.abandon();
         }
         for wait in std::mem::take(&mut self.waits) {
-            self.fail(wait.index, too_late());
+            self.fail(wait.index, deadline_passed());
         }
     }
 
@@ -254,7 +254,7 @@ fn window_is_not_last(first: usize, count: usize) -> bool {
 }
 
 #[cold]
-pub(super) fn too_late() -> Error {
+pub(super) fn deadline_passed() -> Error {
     Error::with_kind(
         ErrorKind::TimedOut,
         "the key was not found before the deadline of the read",

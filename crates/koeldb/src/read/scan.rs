@@ -160,7 +160,7 @@ impl<C: Cursor> Scan<C> {
     }
 
     /// Moves the inner cursor to the first entry within the bounds.
-    fn place_first(&mut self) -> Step<C> {
+    fn move_to_first(&mut self) -> Step<C> {
         match &self.bounds.lower {
             Bound::Unbounded => self.inner.seek_to_first(),
             Bound::Included(lower) | Bound::Excluded(lower) => {
@@ -171,7 +171,7 @@ impl<C: Cursor> Scan<C> {
     }
 
     /// Moves the inner cursor to the last entry within the bounds.
-    fn place_last(&mut self) -> Step<C> {
+    fn move_to_last(&mut self) -> Step<C> {
         match &self.bounds.upper {
             Bound::Unbounded => self.inner.seek_to_last(),
             Bound::Included(upper) => {
@@ -201,8 +201,8 @@ impl<C: Cursor> Scan<C> {
             Bound::Unbounded => self.start_prefix(None),
             Bound::Included(lower) | Bound::Excluded(lower) => self.start_prefix(Some(&lower)),
         }
-        self.place_first()?;
-        self.settle_forward(false)?;
+        self.move_to_first()?;
+        self.find_visible_forward(false)?;
         self.keep_prefix();
         Ok(())
     }
@@ -211,19 +211,19 @@ impl<C: Cursor> Scan<C> {
         self.at = Position::Nowhere;
         self.start_prefix(Some(key));
         if self.bounds.is_before(&self.view.order, key) {
-            self.place_first()?;
+            self.move_to_first()?;
         } else {
             encode_into(&mut self.target, key, self.view.seqno, ValueType::FOR_SEEK);
             self.inner.seek(&self.target)?;
         }
-        self.settle_forward(false)
+        self.find_visible_forward(false)
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Step<C> {
         self.at = Position::Nowhere;
         self.start_prefix(None);
-        self.place_last()?;
-        self.settle_backward()?;
+        self.move_to_last()?;
+        self.find_visible_backward()?;
         self.keep_prefix();
         Ok(())
     }
@@ -232,12 +232,12 @@ impl<C: Cursor> Scan<C> {
         self.at = Position::Nowhere;
         self.start_prefix(Some(key));
         if self.bounds.is_behind(&self.view.order, key) {
-            self.place_last()?;
+            self.move_to_last()?;
         } else {
             encode_into(&mut self.target, key, 0, ValueType::Deletion);
             self.inner.seek_for_prev(&self.target)?;
         }
-        self.settle_backward()
+        self.find_visible_backward()
     }
 
     #[inline]
@@ -255,7 +255,7 @@ impl<C: Cursor> Scan<C> {
                 self.inner.seek(&self.target)?;
             }
         }
-        self.settle_forward(true)
+        self.find_visible_forward(true)
     }
 
     pub(crate) fn prev(&mut self) -> Step<C> {
@@ -268,14 +268,14 @@ impl<C: Cursor> Scan<C> {
                 self.inner.seek_for_prev(&self.target)?;
             }
         }
-        self.settle_backward()
+        self.find_visible_backward()
     }
 
     /// Advances to the first visible entry at or after the inner cursor.
     ///
     /// With `skipping`, its key must differ from the current one.
     #[inline]
-    fn settle_forward(&mut self, mut skipping: bool) -> Step<C> {
+    fn find_visible_forward(&mut self, mut skipping: bool) -> Step<C> {
         let mut skips = 0;
         while self.inner.valid() {
             let order = &self.view.order;
@@ -386,7 +386,7 @@ impl<C: Cursor> Scan<C> {
     }
 
     /// Moves back to the last key with a visible value at or before the inner cursor.
-    fn settle_backward(&mut self) -> Step<C> {
+    fn find_visible_backward(&mut self) -> Step<C> {
         while self.inner.valid() {
             self.key.clear();
             self.key.extend_from_slice(user_key(self.inner.key()));

@@ -96,7 +96,7 @@ impl RebuiltColumnFamilies {
         }
         for (id, family) in &mut families.families {
             if let Some(past) = history.families.get(id) {
-                family.believe(past, lost)?;
+                family.apply_history(past, lost)?;
             }
         }
         Ok(families)
@@ -254,7 +254,11 @@ impl RebuiltColumnFamily {
     ///
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
     /// logs before its log number; otherwise they may hold the only copy.
-    fn believe(&mut self, past: &ColumnFamilyHistory, lost: &mut LostFiles<'_>) -> Result<()> {
+    fn apply_history(
+        &mut self,
+        past: &ColumnFamilyHistory,
+        lost: &mut LostFiles<'_>,
+    ) -> Result<()> {
         let there: BTreeSet<FileNumber> =
             self.tables.iter().map(|table| table.file.number).collect();
         if !past.live.keys().all(|table| there.contains(table)) {

@@ -63,7 +63,7 @@ impl Logs {
     }
 
     /// The logs from `first` on.
-    pub(super) fn behind(&self, first: FileNumber) -> Vec<FileNumber> {
+    pub(super) fn logs_from(&self, first: FileNumber) -> Vec<FileNumber> {
         self.logs
             .iter()
             .map(|log| log.number)

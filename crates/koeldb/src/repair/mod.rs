@@ -108,7 +108,7 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     };
     families.describe(&mut snapshot, &logs, number, &mut report);
     let log_numbers = snapshot.families.iter().map(|family| family.log_number);
-    report.logs = logs.behind(log_numbers.min().unwrap_or(number));
+    report.logs = logs.logs_from(log_numbers.min().unwrap_or(number));
     for &table in &report.tables {
         make_durable(fs, &file_name::table(path, table))?;
     }

@@ -68,7 +68,7 @@ pub(super) fn arrange(
         others.extend(placed);
     }
     let mut untangled = Vec::new();
-    for cluster in clusters(order, others) {
+    for cluster in interleaving_groups(order, others) {
         match cluster.len() {
             1 => untangled.extend(cluster),
             _ => untangled.extend(merge(cluster)?),
@@ -114,7 +114,7 @@ impl Extent {
         self.last_seqno < other.first_seqno
     }
 
-    fn is_tangled_with(&self, other: &Extent, order: &KeyOrder) -> bool {
+    fn interleaves(&self, other: &Extent, order: &KeyOrder) -> bool {
         !self.is_older(other) && !other.is_older(self) && self.shares_keys(other, order)
     }
 
@@ -131,14 +131,14 @@ impl Extent {
 }
 
 /// Groups tangled tables. What a group is merged into is tangled with no other group, either.
-fn clusters(order: &KeyOrder, tables: Vec<FoundTable>) -> Vec<Vec<FoundTable>> {
+fn interleaving_groups(order: &KeyOrder, tables: Vec<FoundTable>) -> Vec<Vec<FoundTable>> {
     let mut done: Vec<(Extent, Vec<FoundTable>)> = Vec::new();
     for table in tables {
         let mut extent = Extent::of(&table);
         let mut members = vec![table];
         // A group that grows may become tangled with one that it was not tangled with before.
         while let Some(at) = done.iter().position(|(other, _)| {
-            other.is_tangled_with(&extent, order) && !is_on(Sabotage::RepairedTablesTangled)
+            other.interleaves(&extent, order) && !is_on(Sabotage::RepairedTablesTangled)
         }) {
             let (other, others) = done.swap_remove(at);
             extent.include(other, order);

@@ -16,7 +16,7 @@ use super::batch::{BatchEntry, BatchIter};
 use super::commit::ColumnFamilyMemtable;
 
 /// The number of entries of a column family inserted as a batch.
-const TOGETHER: usize = 16;
+const BATCH_MAX: usize = 16;
 
 /// The entries of one member of a group.
 #[derive(Clone, Debug)]
@@ -136,11 +136,11 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
         if next.is_some_and(|(next_cf, ..)| next_cf == cf) {
             // Further entries of the column family are inserted in small batches, to overlap cache
             // misses.
-            let mut some = [entry; TOGETHER];
+            let mut some = [entry; BATCH_MAX];
             let mut count = 1;
             while let Some((_, value_type, key, value)) =
                 next.filter(|(next_cf, ..)| *next_cf == cf)
-                && count < TOGETHER
+                && count < BATCH_MAX
             {
                 some[count] = MemtableEntry {
                     seqno,

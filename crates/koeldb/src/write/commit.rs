@@ -96,7 +96,7 @@ impl ColumnFamilyMemtable {
     }
 
     /// The memory that sealing its memtable can free.
-    fn gain(&self) -> u64 {
+    fn freeable_bytes(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
             _ => 0,
@@ -206,7 +206,7 @@ impl CommitEnv for DbInner {
         self.publish(seqno);
     }
 
-    fn may_wait(&self, mode: CommitMode) -> Result<Duration> {
+    fn remaining_wait(&self, mode: CommitMode) -> Result<Duration> {
         // Queued writers are not woken when a stall begins.
         const SLICE: Duration = Duration::from_millis(5);
         let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
@@ -318,12 +318,12 @@ impl DbInner {
 
     #[cold]
     fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
-        self.may_wait(mode)?;
+        self.remaining_wait(mode)?;
         let begun = self.clock.now();
         while self.stall.is_stopped() {
             self.schedule();
             self.update_stall();
-            let left = self.may_wait(mode)?;
+            let left = self.remaining_wait(mode)?;
             let slice = left.min(Duration::from_millis(100));
             if !self.env.pool.wait(slice) {
                 self.stall.wait(slice);
@@ -331,7 +331,7 @@ impl DbInner {
             self.check_writable()?;
         }
         self.stall.delay(&*self.clock, bytes, || {
-            self.may_wait(mode)?;
+            self.remaining_wait(mode)?;
             self.check_writable()
         })?;
         self.record_stall(begun);
@@ -364,10 +364,10 @@ impl DbInner {
         };
         let begun = self.clock.now();
         while manager.should_stall() {
-            let left = self.may_wait(mode)?;
+            let left = self.remaining_wait(mode)?;
             let mut is_flushing = false;
             for database in manager.databases() {
-                is_flushing |= database.flush_everything_sealed();
+                is_flushing |= database.flush_all_sealed();
             }
             if !is_flushing && !self.seal_largest_of_all(commit)? {
                 break;
@@ -383,7 +383,7 @@ impl DbInner {
     }
 
     /// Requests a flush of all sealed memtables, however small; returns whether there are any.
-    fn flush_everything_sealed(self: &Arc<Self>) -> bool {
+    fn flush_all_sealed(self: &Arc<Self>) -> bool {
         if self.check_writable().is_err() {
             return false;
         }
@@ -405,12 +405,16 @@ impl DbInner {
         let databases = self.write_buffers.iter().flat_map(|m| m.databases());
         let other = databases
             .filter(|other| other.id != self.id && other.check_writable().is_ok())
-            .map(|other| (other.largest_gain(), other))
-            .max_by_key(|(gain, _)| *gain);
-        let own = commit.families.iter().map(ColumnFamilyMemtable::gain).max();
+            .map(|other| (other.freeable_bytes_max(), other))
+            .max_by_key(|(freeable_bytes, _)| *freeable_bytes);
+        let own = commit
+            .families
+            .iter()
+            .map(ColumnFamilyMemtable::freeable_bytes)
+            .max();
         match other {
-            Some((gain, other))
-                if gain > own.unwrap_or(0) && !self.env.pool.is_short_of_threads() =>
+            Some((freeable_bytes, other))
+                if freeable_bytes > own.unwrap_or(0) && !self.env.pool.is_short_of_threads() =>
             {
                 other.seal_largest_later();
                 Ok(true)
@@ -421,8 +425,13 @@ impl DbInner {
 
     /// Seals the largest memtable; `false` if there is none.
     pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
-        let gains = commit.families.iter().map(ColumnFamilyMemtable::gain);
-        let largest = gains.enumerate().max_by_key(|(_, gain)| *gain);
+        let gains = commit
+            .families
+            .iter()
+            .map(ColumnFamilyMemtable::freeable_bytes);
+        let largest = gains
+            .enumerate()
+            .max_by_key(|(_, freeable_bytes)| *freeable_bytes);
         let Some((index, 1..)) = largest else {
             return Ok(false);
         };
@@ -578,7 +587,7 @@ impl DbInner {
     ///
     /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
-        let unsynced = self.unsynced_logs.hold();
+        let unsynced = self.unsynced_logs.block_syncs();
         let next_seqno = commit.last_seqno + 1;
         let wal = commit.wal()?;
         // The numbers of a batch that was written but not synced are reused for the next one.
@@ -587,7 +596,7 @@ impl DbInner {
         // whether its name is durable.
         self.forget_log();
         if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
-            unsynced.give_up();
+            unsynced.discard();
             return Ok(());
         }
         let (number, writer) = self.begin_log()?;
@@ -603,7 +612,7 @@ impl DbInner {
         wal.unconfirmed = None;
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
-        unsynced.give_up();
+        unsynced.discard();
         Ok(())
     }
 

@@ -73,7 +73,7 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
     fn publish(&self, seqno: SeqNo);
 
     /// Returns how long a write may wait before it calls again; an error if it must not wait.
-    fn may_wait(&self, mode: CommitMode) -> Result<Duration>;
+    fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
 }
 
 /// The operations of one or several writers, to be committed as one log record.
@@ -497,7 +497,7 @@ impl WriteQueue {
         ticket: &Arc<Ticket>,
         mode: CommitMode,
     ) -> Result<()> {
-        let left = || inner.may_wait(mode);
+        let left = || inner.remaining_wait(mode);
         let waited = ticket.wait_until_timeout(LEADING, &self.spinning, self.spinners_max, left);
         if waited.is_ok() {
             return Ok(());

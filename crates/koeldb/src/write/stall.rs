@@ -159,7 +159,7 @@ struct Account {
 
 impl Account {
     /// Returns the account after a write of this cost.
-    fn booked(self, now: Duration, cost: Duration) -> Self {
+    fn charged(self, now: Duration, cost: Duration) -> Self {
         Account {
             next_free: self.next_free.max(now) + cost.saturating_sub(self.credit),
             credit: self.credit.saturating_sub(cost),
@@ -262,7 +262,7 @@ impl WriteStall {
         let begun = clock.now();
         let cost = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate);
         let before = *lock(&self.account);
-        let after = before.booked(begun, cost);
+        let after = before.charged(begun, cost);
         *lock(&self.account) = after;
         // Short debts are carried over: a sleep takes at least 50 us, however short.
         if after.next_free.saturating_sub(begun) < Duration::from_millis(1) {

@@ -117,7 +117,7 @@ impl DbInner {
     }
 
     fn prepare_log(self: &Arc<Self>) {
-        let made = self.guarded(|| self.new_log_file());
+        let made = self.catch_panics(|| self.new_log_file());
         let (log, failure) = match made {
             Ok(log) => (Some(log), None),
             Err(error) => (None, Some(error)),

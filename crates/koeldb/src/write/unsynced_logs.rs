@@ -69,7 +69,7 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
     }
 
     /// Prevents syncs while the guard is held.
-    pub(crate) fn hold(&self) -> UnsyncedLogsGuard<'_, L> {
+    pub(crate) fn block_syncs(&self) -> UnsyncedLogsGuard<'_, L> {
         UnsyncedLogsGuard {
             unsynced: self,
             _nobody_syncs: lock(&self.syncing),
@@ -85,7 +85,7 @@ pub(crate) struct UnsyncedLogsGuard<'l, L> {
 
 impl<L> UnsyncedLogsGuard<'_, L> {
     /// Removes all of them: their entries will be in tables before anything relies on them.
-    pub(crate) fn give_up(self) {
+    pub(crate) fn discard(self) {
         lock(&self.unsynced.logs).clear();
     }
 }

@@ -96,7 +96,7 @@ impl CommitEnv for Model {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    fn may_wait(&self, _how: CommitMode) -> Result<Duration> {
+    fn remaining_wait(&self, _how: CommitMode) -> Result<Duration> {
         Ok(Duration::MAX)
     }
 }

@@ -83,7 +83,7 @@ fn logs_given_up_are_given_up_under_nobodys_hands() {
             let unsynced = Arc::clone(&unsynced);
             spawn(move || unsynced.sync(|| Ok(())).is_err())
         };
-        unsynced.hold().give_up();
+        unsynced.block_syncs().discard();
         let has_failed = flush.join().unwrap();
         // After a failure or abandonment it is no longer kept: a second sync would have succeeded.
         assert!(unsynced.sync(|| Ok(())).is_ok());
