@@ -40,6 +40,72 @@ pub(crate) struct Recovered {
     pub(crate) archive: Vec<FileNumber>,
 }
 
+/// An irregularity that replay meets.
+#[derive(Clone, Copy, Debug)]
+enum Irregularity {
+    /// A damaged record, or an intact record with a damaged batch.
+    Damage,
+    /// A missing or short log without damage, found by the link of the next log.
+    Gap,
+}
+
+/// The action of replay on an irregularity.
+#[derive(Clone, Copy, Debug)]
+enum Verdict {
+    /// The open fails.
+    Fail,
+    /// Nothing behind it is replayed, except logs that continue exactly there.
+    Stop,
+    /// Replay continues behind it.
+    Continue,
+}
+
+impl Verdict {
+    fn of(what: Irregularity, mode: RecoveryMode) -> Verdict {
+        use Irregularity::{Damage, Gap};
+        use RecoveryMode::{
+            AbsoluteConsistency, PointInTime, SkipAnyCorruptedRecords, TolerateCorruptedTailRecords,
+        };
+        match (what, mode) {
+            (Damage, TolerateCorruptedTailRecords) => Verdict::Fail,
+            (Gap, TolerateCorruptedTailRecords) => Verdict::Continue,
+            (Damage | Gap, AbsoluteConsistency) => Verdict::Fail,
+            (Damage | Gap, PointInTime) => Verdict::Stop,
+            (Damage | Gap, SkipAnyCorruptedRecords) => Verdict::Continue,
+        }
+    }
+}
+
+/// The place where replay stopped.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    /// At damage in this log.
+    Damage { log: FileNumber },
+    /// At a gap without damage: the log that is missing or ends early, and the next one.
+    Gap {
+        before: FileNumber,
+        after: FileNumber,
+    },
+}
+
+impl Stop {
+    /// The log that replay did not get past.
+    fn log(self) -> FileNumber {
+        match self {
+            Stop::Damage { log } => log,
+            Stop::Gap { before, .. } => before,
+        }
+    }
+}
+
+/// The effect of one record.
+enum RecordOutcome {
+    Applied,
+    End,
+    /// The record does not continue the previous log.
+    Gap,
+}
+
 struct Replay<'a> {
     mode: RecoveryMode,
     families: &'a BTreeMap<u32, Arc<ColumnFamilyData>>,
@@ -55,10 +121,8 @@ struct Replay<'a> {
     lacks_oldest: bool,
     /// The last intact log without batches that has an announcement of compression.
     announcement: Option<FileNumber>,
-    /// The log at whose damage replay stopped.
-    stopped_in: Option<FileNumber>,
-    /// A gap without damage: the log that ends early, and the next one.
-    gap: Option<(FileNumber, FileNumber)>,
+    /// The place where replay stopped, in point-in-time mode.
+    stop: Option<Stop>,
     flushed: Vec<(u32, Arc<FileMeta>)>,
 }
 
@@ -94,8 +158,7 @@ pub(crate) fn replay_logs(
         oldest_needed,
         lacks_oldest: !fs.exists(&file_name::wal(directory, oldest_needed))?,
         announcement: None,
-        stopped_in: None,
-        gap: None,
+        stop: None,
         flushed: Vec::new(),
     };
     let mut report = RecoveryReport::default();
@@ -126,7 +189,7 @@ pub(crate) fn replay_logs(
         report,
         last_seqno: replay.last_seqno,
         next_seqno: replay.next_seqno.unwrap_or(replay.last_seqno + 1),
-        stopped_early: replay.stopped_in.is_some(),
+        stopped_early: replay.stop.is_some(),
         flushed: replay.flushed,
         archive,
     })
@@ -221,12 +284,12 @@ fn needed_logs(
 }
 
 impl Replay<'_> {
+    /// Replays one log and reports its damage.
     fn replay(
         &mut self,
         file: &Arc<dyn RandomAccessFile>,
         number: FileNumber,
     ) -> Result<LogReport> {
-        let path = file.path();
         let mut reader = RecordReader::new(Arc::clone(file), number, self.mode);
         reader.set_record_bytes_max(limits(self.table_files.untrusted).record_bytes);
         let mut log = LogReport {
@@ -234,99 +297,106 @@ impl Replay<'_> {
             bytes: file.len(),
             ..LogReport::default()
         };
-        let follows_damage = self.stopped_in.is_some();
-        let mut is_first = true;
-        loop {
-            let outcome = match reader.next_record()? {
-                Some(record) => {
-                    let gap = if is_first {
-                        self.gap_before(record)
-                    } else {
-                        None
-                    };
-                    is_first = false;
-                    match (gap, self.mode) {
-                        (Some(before), RecoveryMode::PointInTime) => {
-                            if self.stopped_in.is_none() {
-                                self.stopped_in = Some(before);
-                                self.gap = Some((before, number));
-                            }
-                            Ok(RecordOutcome::Gap)
-                        }
-                        (Some(before), RecoveryMode::AbsoluteConsistency) => {
-                            let error = Error::corruption(missing_before(before));
-                            return Err(error.in_file(path, Some(0), "replay"));
-                        }
-                        (gap, _) => {
-                            log.problem = gap.map(missing_before);
-                            self.replay_record(record, number, &mut log)
-                        }
-                    }
-                }
-                None => Ok(RecordOutcome::End),
-            };
-            if let Some(problem) = reader.take_problem() {
-                log.problem_offset.get_or_insert(problem.offset);
-                log.problem
-                    .get_or_insert_with(|| problem.to_error(&**file).to_string());
-                log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
-                match self.mode {
-                    RecoveryMode::TolerateCorruptedTailRecords
-                    | RecoveryMode::AbsoluteConsistency => {
-                        return Err(problem.to_error(&**file));
-                    }
-                    RecoveryMode::PointInTime => {
-                        self.stopped_in = Some(number);
-                        return Ok(log);
-                    }
-                    RecoveryMode::SkipAnyCorruptedRecords => {}
-                }
-            }
-            match outcome {
-                Ok(RecordOutcome::Applied) => {}
-                Ok(RecordOutcome::End) => break,
-                Ok(RecordOutcome::Gap) => {
-                    self.check_gap(&mut reader)?;
-                    log.ignored = true;
-                    log.dropped_bytes = log.bytes;
-                    return Ok(log);
-                }
-                Err(error) => {
-                    let error = error.in_file(path, Some(reader.last_record().start), "replay");
-                    let is_newer_than_us = error.kind() == ErrorKind::NotSupported;
-                    if is_newer_than_us || !error.is_corruption() {
-                        return Err(error);
-                    }
-                    log.problem_offset.get_or_insert(reader.last_record().start);
-                    log.problem.get_or_insert_with(|| error.to_string());
-                    match self.mode {
-                        RecoveryMode::SkipAnyCorruptedRecords => {}
-                        RecoveryMode::PointInTime => {
-                            log.dropped_bytes =
-                                log.bytes.saturating_sub(reader.last_record().start);
-                            self.stopped_in = Some(number);
-                            return Ok(log);
-                        }
-                        _ => return Err(error),
-                    }
-                }
-            }
+        let follows_stop = self.stop.is_some();
+        if !self.replay_records(&mut reader, &mut log)? {
+            return Ok(log);
         }
         if let Some(tail) = reader.tolerated_tail() {
-            log.problem_offset.get_or_insert(tail.offset);
-            log.problem
-                .get_or_insert_with(|| tail.to_error(&**file).to_string());
+            log.add_problem(tail.offset, || tail.to_error(&**file).to_string());
             log.dropped_bytes = log.dropped_bytes.max(tail.dropped_bytes);
         }
-        if follows_damage && log.batches > 0 {
-            // The log continues exactly where the damaged one broke off: nothing is missing.
-            self.stopped_in = None;
-            self.gap = None;
+        if follows_stop && log.batches > 0 {
+            // The log continues exactly where replay stopped: nothing is missing.
+            self.stop = None;
         }
         if log.batches == 0 && log.problem.is_none() && reader.is_compression_announced() {
             self.announcement = Some(number);
         }
         Ok(log)
+    }
+
+    /// Replays records until the end of the log or a stop; returns whether it reached the end.
+    fn replay_records(&mut self, reader: &mut RecordReader, log: &mut LogReport) -> Result<bool> {
+        let file = Arc::clone(reader.file());
+        let mut is_first = true;
+        loop {
+            let outcome = match reader.next_record()? {
+                None => Ok(RecordOutcome::End),
+                Some(record) if std::mem::take(&mut is_first) => {
+                    self.replay_first_record(record, &*file, log)
+                }
+                Some(record) => self.replay_record(record, log),
+            };
+            if let Some(problem) = reader.take_problem() {
+                let error = problem.to_error(&*file);
+                log.add_problem(problem.offset, || error.to_string());
+                log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
+                if !self.passes_damage(log.number, error)? {
+                    return Ok(false);
+                }
+            }
+            match outcome {
+                Ok(RecordOutcome::Applied) => {}
+                Ok(RecordOutcome::End) => return Ok(true),
+                Ok(RecordOutcome::Gap) => {
+                    self.check_gap(reader)?;
+                    log.ignored = true;
+                    log.dropped_bytes = log.bytes;
+                    return Ok(false);
+                }
+                Err(error) if error.is_corruption() => {
+                    let start = reader.last_record().start;
+                    let error = error.in_file(file.path(), Some(start), "replay");
+                    log.add_problem(start, || error.to_string());
+                    if !self.passes_damage(log.number, error)? {
+                        log.dropped_bytes = log.bytes.saturating_sub(start);
+                        return Ok(false);
+                    }
+                }
+                Err(error) => {
+                    let start = reader.last_record().start;
+                    return Err(error.in_file(file.path(), Some(start), "replay"));
+                }
+            }
+        }
+    }
+
+    /// Applies the verdict on damage in a log; returns whether replay continues behind it.
+    fn passes_damage(&mut self, log: FileNumber, error: Error) -> Result<bool> {
+        match Verdict::of(Irregularity::Damage, self.mode) {
+            Verdict::Continue => Ok(true),
+            Verdict::Fail => Err(error),
+            Verdict::Stop => {
+                self.stop = Some(Stop::Damage { log });
+                Ok(false)
+            }
+        }
+    }
+
+    /// Applies the first batch of a log, unless the verdict on a gap before it prevents that.
+    fn replay_first_record(
+        &mut self,
+        record: &[u8],
+        file: &dyn RandomAccessFile,
+        log: &mut LogReport,
+    ) -> Result<RecordOutcome> {
+        if let Some(before) = self.gap_before(record) {
+            let what = format!("the end of log {before:06} is missing, which this log continues");
+            match Verdict::of(Irregularity::Gap, self.mode) {
+                Verdict::Continue => log.problem = Some(what),
+                Verdict::Fail => {
+                    return Err(Error::corruption(what).in_file(file.path(), Some(0), "replay"));
+                }
+                Verdict::Stop => {
+                    self.stop.get_or_insert(Stop::Gap {
+                        before,
+                        after: log.number,
+                    });
+                    return Ok(RecordOutcome::Gap);
+                }
+            }
+        }
+        self.replay_record(record, log)
     }
 
     /// Returns the log before a gap in front of a log that begins with `record`, if there is a gap.
@@ -340,11 +410,16 @@ impl Replay<'_> {
         let (first, _) = batch::header(record).ok()?;
         let continues = self.next_seqno == Some(first);
         match Link::decode(record) {
-            Some(link) if link.before < self.oldest_needed => self.stopped_in,
-            Some(link) if self.is_link_of_early_version(link) => self.stopped_in,
+            Some(link) if link.before < self.oldest_needed => self.stopped_in(),
+            Some(link) if self.is_link_of_early_version(link) => self.stopped_in(),
             Some(link) => (!continues).then_some(link.before),
-            None => self.stopped_in.filter(|_| !continues),
+            None => self.stopped_in().filter(|_| !continues),
         }
+    }
+
+    /// The log at whose end or damage replay stopped.
+    fn stopped_in(&self) -> Option<FileNumber> {
+        self.stop.map(Stop::log)
     }
 
     /// Whether a link of an early version proves that nothing is missing, although no batch was
@@ -361,7 +436,7 @@ impl Replay<'_> {
     ///
     /// This is one of the logs after the gap, read from its second record. No crash explains that.
     fn check_gap(&self, reader: &mut RecordReader) -> Result<()> {
-        let Some((before, after)) = self.gap else {
+        let Some(Stop::Gap { before, after }) = self.stop else {
             return Ok(());
         };
         if is_on(Sabotage::GapArchived) {
@@ -382,12 +457,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn replay_record(
-        &mut self,
-        record: &[u8],
-        number: FileNumber,
-        log: &mut LogReport,
-    ) -> Result<RecordOutcome> {
+    /// Applies a batch.
+    fn replay_record(&mut self, record: &[u8], log: &mut LogReport) -> Result<RecordOutcome> {
         let (first, _) = batch::header(record)?;
         let count = batch::check(record)?;
         if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
@@ -402,7 +473,7 @@ impl Replay<'_> {
                 "batch that goes back to sequence number {first}"
             )));
         }
-        self.apply(&record[HEADER_BYTES..], first, number)?;
+        self.apply(&record[HEADER_BYTES..], first, log.number)?;
         log.batches += 1;
         let end = first + SeqNo::from(count);
         self.next_seqno = Some(end);
@@ -481,7 +552,7 @@ impl Replay<'_> {
 
     /// Checks that no column family has tables from after the point where replay stopped (W1).
     fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
-        let Some(stopped_in) = self.stopped_in else {
+        let Some(stopped_in) = self.stopped_in() else {
             return Ok(());
         };
         if is_on(Sabotage::InconsistencyAccepted) {
@@ -499,17 +570,6 @@ impl Replay<'_> {
         }
         Ok(())
     }
-}
-
-enum RecordOutcome {
-    Applied,
-    End,
-    /// The record does not continue the previous log.
-    Gap,
-}
-
-fn missing_before(before: FileNumber) -> String {
-    format!("the end of log {before:06} is missing, which this log continues")
 }
 
 fn flush(

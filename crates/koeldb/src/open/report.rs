@@ -32,6 +32,14 @@ pub struct LogReport {
     pub ignored: bool,
 }
 
+impl LogReport {
+    /// Records a problem, unless an earlier one is recorded.
+    pub(super) fn add_problem(&mut self, offset: u64, what: impl FnOnce() -> String) {
+        self.problem_offset.get_or_insert(offset);
+        self.problem.get_or_insert_with(what);
+    }
+}
+
 /// The findings and actions of an open.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]

@@ -117,3 +117,26 @@ fn a_gap_is_an_error_only_in_front_of_logs_that_were_synced() {
     let db = open(&synced, RecoveryMode::SkipAnyCorruptedRecords).unwrap();
     assert!(has(&db, "a") && has(&db, "b"));
 }
+
+#[test]
+fn a_gap_that_replay_continues_behind_stays_in_the_report() {
+    let (fs, last) = with_one_key(true);
+    let path = file_name::wal(Path::new(DIRECTORY), last);
+    fs.remove_file(&path).unwrap();
+    let mut records = second_key(last, LinkKind::Follows);
+    let mut batch = WriteBatch::new().put("c", "value").clone().into_data();
+    batch[0] = 3;
+    records.push(batch);
+    write_log(&fs, last + 20, WalCompression::None, &records);
+    for mode in [
+        RecoveryMode::TolerateCorruptedTailRecords,
+        RecoveryMode::SkipAnyCorruptedRecords,
+    ] {
+        let fs = fs.crash_image(SurvivalPolicy::Generous, 0);
+        let db = open(&fs, mode).unwrap();
+        let report = db.recovery_report();
+        assert!(has(&db, "b") && has(&db, "c"), "{report}");
+        let problem = report.logs[0].problem.as_deref().unwrap_or_default();
+        assert!(problem.contains("is missing"), "{mode:?}: {report}");
+    }
+}
