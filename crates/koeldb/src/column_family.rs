@@ -48,7 +48,7 @@ impl ColumnFamily {
     }
 
     pub(crate) fn database_id(&self) -> u64 {
-        self.inner().id
+        self.inner().context.id
     }
 
     /// The name of the column family.

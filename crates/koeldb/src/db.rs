@@ -41,11 +41,14 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.inner.is_forked() {
+        if self.inner.context.is_forked() {
             return;
         }
         if let Err(error) = self.inner.close() {
-            self.inner.info_log.warn(format_args!("closing: {error}"));
+            self.inner
+                .context
+                .info_log
+                .warn(format_args!("closing: {error}"));
         }
     }
 }
@@ -169,13 +172,13 @@ impl Db {
     /// The directory of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.inner().path
+        &self.inner().context.path
     }
 
     /// The identity recorded in the directory.
     #[must_use]
     pub fn identity(&self) -> &str {
-        &self.inner().identity
+        &self.inner().context.identity
     }
 
     /// The current options of the database and of the default column family.
@@ -183,13 +186,14 @@ impl Db {
     pub fn options(&self) -> Options {
         let mutable = self
             .inner()
+            .context
             .mutable
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         Options {
             db: mutable.clone(),
             cf: self.default.options(),
-            plugins: self.inner().plugins.clone(),
+            plugins: self.inner().context.plugins.clone(),
             mended: Vec::new(),
         }
     }
@@ -610,7 +614,7 @@ impl Db {
     /// The current counters; all zero unless the options have statistics.
     #[must_use]
     pub fn statistics(&self) -> StatisticsSnapshot {
-        match &self.inner().statistics {
+        match &self.inner().context.statistics {
             Some(statistics) => statistics.snapshot(),
             None => Statistics::new().snapshot(),
         }
@@ -760,6 +764,6 @@ impl MemoryReport {
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Db({:?})", self.inner().path)
+        write!(f, "Db({:?})", self.inner().context.path)
     }
 }

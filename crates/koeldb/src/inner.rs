@@ -7,36 +7,31 @@
 //! others. Readers take none of them. Listeners and loggers are called without locks.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
 
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
+use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_fs::FileLock;
 use koeldb_fs::read_driver::AsyncReads;
-use koeldb_fs::{Clock, FileLock, FileSystem};
 use koeldb_log::RecordWriter;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::block_based::scan_reads::{ENGINE_BYTES, ScanEngine};
 
 use crate::background::Background;
 use crate::column_family_data::ColumnFamilyData;
+use crate::context::Context;
 use crate::counters::WriteCounters;
-use crate::env::Env;
 use crate::failures::Failures;
-use crate::info_log::InfoLog;
-use crate::listener::{Event, EventListener};
+use crate::listener::Event;
 use crate::open::RecoveryReport;
-use crate::options::{DbOptions, WriteOptions};
-use crate::plugins::Plugins;
+use crate::options::WriteOptions;
 use crate::purge::Purge;
 use crate::snapshot::SnapshotList;
-use crate::table_files::TableFiles;
 use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
 use crate::write::queue::{CommitMode, Insertion, StallTimeout, WriteQueue};
@@ -55,29 +50,12 @@ const CLOSED: u8 = 2;
 /// State shared by all parts of an open database.
 pub(crate) struct DbInner {
     // Constant after open.
-    /// Unique in this process.
-    pub(crate) id: u64,
-    pub(crate) env: Env,
-    pub(crate) fs: Arc<dyn FileSystem>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) path: PathBuf,
-    pub(crate) wal_dir: PathBuf,
-    pub(crate) identity: String,
-    pub(crate) read_only: bool,
-    pub(crate) db_options: DbOptions,
-    pub(crate) statistics: Option<Statistics>,
-    pub(crate) listeners: Vec<Arc<dyn EventListener>>,
-    pub(crate) plugins: Plugins,
-    pub(crate) info_log: InfoLog,
+    pub(crate) context: Arc<Context>,
     pub(crate) recovery_report: RecoveryReport,
-    pub(crate) table_files: TableFiles,
     /// The engine and the limits of asynchronous reads.
     pub(crate) async_reads: AsyncReads,
     /// The engine for the readahead of scans.
     pub(crate) scan_engine: Arc<ScanEngine>,
-    /// The time of opening, on the clock of the database.
-    pub(crate) opened: Duration,
-    pub(crate) seqno_at_open: SeqNo,
     // Fields with internal synchronization.
     pub(crate) families: RwLock<BTreeMap<u32, Arc<ColumnFamilyData>>>,
     pub(crate) queue: WriteQueue,
@@ -99,16 +77,12 @@ pub(crate) struct DbInner {
     /// Logs that are no longer written and not yet removed, with their sizes.
     pub(crate) closed_logs: Mutex<Vec<(FileNumber, u64)>>,
     life: AtomicU8,
-    /// The id of the process that opened it.
-    pub(crate) process: u32,
     failures: Failures,
     resuming: Mutex<()>,
     /// A resume has abandoned logs whose data is not in tables yet.
     gave_up_logs: AtomicBool,
     /// Held while the OPTIONS file is rewritten.
     pub(crate) options_file: Mutex<()>,
-    /// The mutable options of the database.
-    pub(crate) mutable: RwLock<DbOptions>,
     // Fields under their own mutex.
     /// Held while the MANIFEST is written; readers and writers are not blocked.
     pub(crate) versions: Mutex<VersionSet>,
@@ -117,16 +91,8 @@ pub(crate) struct DbInner {
 
 /// The components of a `DbInner`, for `open`.
 pub(crate) struct Parts {
-    pub(crate) env: Env,
-    pub(crate) path: PathBuf,
-    pub(crate) wal_dir: PathBuf,
-    pub(crate) identity: String,
-    pub(crate) read_only: bool,
-    pub(crate) db_options: DbOptions,
-    pub(crate) plugins: Plugins,
-    pub(crate) info_log: InfoLog,
+    pub(crate) context: Context,
     pub(crate) recovery_report: RecoveryReport,
-    pub(crate) table_files: TableFiles,
     pub(crate) async_reads: AsyncReads,
     pub(crate) families: BTreeMap<u32, Arc<ColumnFamilyData>>,
     pub(crate) commit: crate::write::commit::CommitState,
@@ -135,30 +101,14 @@ pub(crate) struct Parts {
 }
 
 impl DbInner {
-    pub(crate) fn new(id: u64, parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let last_seqno = parts.commit.last_seqno;
-        let insertion = Insertion::of(&parts.db_options);
-        let write_buffers = parts.table_files.memtables.write_buffers.clone();
+        let insertion = Insertion::of(&parts.context.db_options);
+        let write_buffers = parts.context.table_files.memtables.write_buffers.clone();
         DbInner {
-            id,
-            opened: parts.env.clock.now(),
-            seqno_at_open: last_seqno,
-            fs: Arc::clone(&parts.env.fs),
-            clock: Arc::clone(&parts.env.clock),
-            background: Background::new(parts.env.pool.clone()),
-            env: parts.env,
-            path: parts.path,
-            wal_dir: parts.wal_dir,
-            identity: parts.identity,
-            read_only: parts.read_only,
-            statistics: parts.db_options.statistics.clone(),
-            mutable: RwLock::new(parts.db_options.clone()),
-            db_options: parts.db_options,
-            listeners: parts.plugins.listeners.clone(),
-            plugins: parts.plugins,
-            info_log: parts.info_log,
+            background: Background::new(parts.context.env.pool.clone()),
+            context: Arc::new(parts.context),
             recovery_report: parts.recovery_report,
-            table_files: parts.table_files,
             scan_engine: ScanEngine::new(parts.async_reads.clone(), ENGINE_BYTES),
             async_reads: parts.async_reads,
             families: RwLock::new(parts.families),
@@ -179,7 +129,6 @@ impl DbInner {
             gave_up_logs: AtomicBool::new(false),
             options_file: Mutex::new(()),
             life: AtomicU8::new(OPEN),
-            process: std::process::id(),
             failures: Failures::default(),
             versions: Mutex::new(parts.versions),
             file_lock: Mutex::new(parts.file_lock),
@@ -196,56 +145,6 @@ impl DbInner {
     #[inline]
     pub(crate) fn publish(&self, seqno: SeqNo) {
         self.visible.store(seqno, Ordering::Release);
-    }
-
-    pub(crate) fn new_file_number(&self) -> FileNumber {
-        self.table_files.numbers.next()
-    }
-
-    #[inline]
-    pub(crate) fn count(&self, ticker: Ticker, count: u64) {
-        if let Some(statistics) = &self.statistics {
-            statistics.add(ticker, count);
-        }
-    }
-
-    pub(crate) fn record(&self, histogram: HistogramKind, value: u64) {
-        if let Some(statistics) = &self.statistics {
-            statistics.record(histogram, value);
-        }
-    }
-
-    pub(crate) fn record_elapsed(&self, histogram: HistogramKind, begun: Duration) {
-        let elapsed = self.clock.now().saturating_sub(begun);
-        self.record(
-            histogram,
-            u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-        );
-    }
-
-    pub(crate) fn notify(&self, event: &Event<'_>) {
-        for listener in &self.listeners {
-            let told =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.on_event(event)));
-            if told.is_err() {
-                self.info_log
-                    .warn(format_args!("an event listener panicked"));
-            }
-        }
-    }
-
-    /// The current mutable options.
-    pub(crate) fn mutable_options(&self) -> std::sync::RwLockReadGuard<'_, DbOptions> {
-        self.mutable
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    pub(crate) fn delayed_write_rate(&self) -> u64 {
-        match self.mutable_options().delayed_write_rate {
-            0 => 16 << 20,
-            rate => rate,
-        }
     }
 
     /// Returns all live column families, by id.
@@ -277,11 +176,11 @@ impl DbInner {
                 (!is_same).then_some(state.stall)
             });
             if let Some(condition) = changed {
-                self.info_log.info(format_args!(
+                self.context.info_log.info(format_args!(
                     "[{}] stall condition: {condition:?}",
                     family.name
                 ));
-                self.notify(&Event::StallConditionsChanged {
+                self.context.notify(&Event::StallConditionsChanged {
                     column_family: &family.name,
                     condition,
                 });
@@ -310,7 +209,7 @@ impl DbInner {
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
-        if !self.read_only && !self.failures.is_any() {
+        if !self.context.read_only && !self.failures.is_any() {
             return Ok(());
         }
         Err(self.write_refusal())
@@ -318,7 +217,7 @@ impl DbInner {
 
     #[cold]
     fn write_refusal(&self) -> Error {
-        if self.read_only {
+        if self.context.read_only {
             return Error::not_supported("the database was opened read-only")
                 .with_outcome(WriteOutcome::NotApplied);
         }
@@ -350,12 +249,12 @@ impl DbInner {
             return;
         }
         for error in self.failures.take_unreported() {
-            self.info_log.log(
+            self.context.info_log.log(
                 crate::options::LogLevel::Error,
                 format_args!("writes are refused: {error}"),
             );
-            self.notify(&Event::BackgroundError(&error));
-            self.count(Ticker::ErrorHandlerBgErrorCount, 1);
+            self.context.notify(&Event::BackgroundError(&error));
+            self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
         }
         self.begin_resuming();
     }
@@ -380,9 +279,10 @@ impl DbInner {
     /// Accepts writes again after a repair; fails if there were more than `count` failures.
     fn clear_failure(&self, count: u64) -> Result<()> {
         self.failures.clear(count)?;
-        self.info_log
+        self.context
+            .info_log
             .info(format_args!("writes are accepted again"));
-        self.notify(&Event::Resumed);
+        self.context.notify(&Event::Resumed);
         self.stall.notify();
         Ok(())
     }
@@ -432,7 +332,7 @@ impl DbInner {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
-        if !batch.belongs_to(self.id) {
+        if !batch.belongs_to(self.context.id) {
             return Err(Error::invalid_argument(
                 "the batch names a column family of another database",
             )
@@ -452,16 +352,16 @@ impl DbInner {
             no_slowdown: options.no_slowdown,
             stall_timeout: options
                 .stall_timeout
-                .map(|limit| StallTimeout::new(limit, &*self.clock)),
+                .map(|limit| StallTimeout::new(limit, &*self.context.clock)),
         };
-        let begun = self.measures().then(|| self.clock.now());
+        let begun = self.context.measures().then(|| self.context.clock.now());
         let written = self.queue.write(self, batch.records(), batch.count(), mode);
         if written.is_err() {
             self.report_failures();
         }
         written?;
         if let Some(begun) = begun {
-            self.record_elapsed(HistogramKind::DbWrite, begun);
+            self.context.record_elapsed(HistogramKind::DbWrite, begun);
         }
         Ok(())
     }
@@ -516,7 +416,7 @@ impl DbInner {
 
     pub(crate) fn flush_wal(self: &Arc<Self>, sync: bool) -> Result<()> {
         self.check_open()?;
-        if self.read_only {
+        if self.context.read_only {
             return self.check_writable();
         }
         let flushed = {
@@ -540,17 +440,12 @@ impl DbInner {
 
     // Closing.
 
-    /// Whether this process is a forked child, which has none of the threads of the database.
-    pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
-    }
-
     /// Closes the database for every handle.
     ///
     /// Later calls fail, running operations end, and the log is made durable. A forked child leaves
     /// the database to its parent.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if self.is_forked() {
+        if self.context.is_forked() {
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
                 "a forked child cannot close a database, which is its parent's",
@@ -564,7 +459,7 @@ impl DbInner {
             return Ok(());
         }
         self.stall.notify();
-        let flushed = if self.read_only || self.failures.is_any() {
+        let flushed = if self.context.read_only || self.failures.is_any() {
             Ok(())
         } else {
             self.flush_unlogged()
@@ -588,7 +483,7 @@ impl DbInner {
         self.report_failures();
         self.life.store(CLOSED, Ordering::Release);
         *lock(&self.file_lock) = None;
-        self.info_log.info(format_args!("closed"));
+        self.context.info_log.info(format_args!("closed"));
         flushed.and(synced).and(self.failure().map_or(Ok(()), Err))
     }
 }

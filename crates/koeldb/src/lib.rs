@@ -30,6 +30,7 @@
 mod background;
 mod column_family;
 mod column_family_data;
+mod context;
 mod counters;
 mod db;
 mod destroy;

@@ -24,9 +24,9 @@ impl DbInner {
         let _foreground = self.background.enter()?;
         let mut options = options.clone();
         {
-            let mut db = self.db_options.clone();
+            let mut db = self.context.db_options.clone();
             let context = sanitize::OpenContext {
-                path: Some(&self.path),
+                path: Some(&self.context.path),
                 ..sanitize::OpenContext::default()
             };
             sanitize::sanitize(&mut db, &mut [(name, &mut options)], &context)?;
@@ -37,7 +37,7 @@ impl DbInner {
             let log = leadership.commit.wal()?.number;
             let added = add_family(
                 &mut lock(&self.versions),
-                &self.table_files,
+                &self.context.table_files,
                 name,
                 options,
                 log,
@@ -61,7 +61,7 @@ impl DbInner {
             all.insert(family.id, Arc::clone(&family));
             family
         };
-        self.info_log.info(format_args!(
+        self.context.info_log.info(format_args!(
             "created column family {:?} with id {}",
             family.name, family.id
         ));
@@ -109,7 +109,8 @@ impl DbInner {
         }
         self.purge
             .retire(family.version().files().map(|(_, file)| file));
-        self.info_log
+        self.context
+            .info_log
             .info(format_args!("dropped column family {:?}", family.name));
         self.update_stall();
         self.remove_obsolete_files();
@@ -126,10 +127,10 @@ impl DbInner {
         {
             // No other change runs now, so that none is lost.
             let mut leadership = self.queue.lead();
-            let db = self.mutable_options().clone();
+            let db = self.context.mutable_options().clone();
             let current = family.options();
             let changed = Arc::new(mutable::changed_family(&family.name, &current, &db, pairs)?);
-            family.update_and_install(self.delayed_write_rate(), |state| {
+            family.update_and_install(self.context.delayed_write_rate(), |state| {
                 state.options = Arc::clone(&changed);
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
@@ -152,13 +153,14 @@ impl DbInner {
         let _foreground = self.background.enter()?;
         {
             let mut current = self
+                .context
                 .mutable
                 .write()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             *current = mutable::changed_db(&current, pairs)?;
         }
         for family in self.all_families() {
-            family.update_and_install(self.delayed_write_rate(), |_| ());
+            family.update_and_install(self.context.delayed_write_rate(), |_| ());
         }
         self.update_stall();
         self.schedule();
@@ -180,20 +182,22 @@ impl DbInner {
             .map(|(name, options)| (name.as_str(), &**options))
             .collect();
         let db = self
+            .context
             .mutable
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
         options_file::write(
-            &*self.fs,
-            &self.path,
-            self.new_file_number(),
+            &*self.context.fs,
+            &self.context.path,
+            self.context.new_file_number(),
             &db,
             &borrowed,
         )?;
         let mut numbers: Vec<(FileNumber, String)> = self
+            .context
             .fs
-            .list(&self.path)?
+            .list(&self.context.path)?
             .into_iter()
             .filter_map(|entry| match file_name::parse(&entry.name) {
                 Some(FileKind::Options(number)) => Some((number, entry.name)),
@@ -203,7 +207,7 @@ impl DbInner {
         numbers.sort();
         let surplus = numbers.len().saturating_sub(2);
         for (_, name) in numbers.into_iter().take(surplus) {
-            self.fs.remove_file(&self.path.join(name))?;
+            self.context.fs.remove_file(&self.context.path.join(name))?;
         }
         Ok(())
     }

@@ -265,7 +265,7 @@ impl DbInner {
             return;
         }
         let (inner, family) = (Arc::clone(self), Arc::clone(family));
-        self.env.pool.submit(JobPriority::High, move || {
+        self.context.env.pool.submit(JobPriority::High, move || {
             if let Ok(_foreground) = inner.background.enter() {
                 family.prepare_successor();
             }
@@ -289,7 +289,7 @@ impl DbInner {
             return;
         }
         let inner = Arc::clone(self);
-        self.env.pool.submit_waiting(move || {
+        self.context.env.pool.submit_waiting(move || {
             if let Ok(_foreground) = inner.background.enter() {
                 // The failure is stored, and later writes of this database report it.
                 let _ = inner.seal_largest(&mut inner.queue.lead().commit);

@@ -18,8 +18,8 @@ mod report;
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLock};
 
 use koeldb_base::file_name;
 use koeldb_base::sabotage::{Sabotage, is_on};
@@ -28,6 +28,7 @@ use koeldb_fs::FileSystem;
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_lsm::version::{VersionSet, VersionSetOptions};
 
+use crate::context::Context;
 use crate::db::{Db, Handle};
 use crate::env::Env;
 use crate::info_log::InfoLog;
@@ -185,25 +186,35 @@ impl Opening {
         } else {
             self.remove_orphans(&mut versions)
         };
-        let parts = Parts {
+        let context = Context {
+            id: NEXT_DATABASE.fetch_add(1, Ordering::Relaxed),
+            opened: self.env.clock.now(),
+            seqno_at_open: last_seqno,
+            process: std::process::id(),
+            fs: Arc::clone(&self.fs),
+            clock: Arc::clone(&self.env.clock),
             env: self.env.clone(),
             path: self.path.clone(),
             wal_dir: self.wal_dir.clone(),
             identity,
             read_only: self.read_only,
+            statistics: self.db.statistics.clone(),
+            mutable: RwLock::new(self.db.clone()),
             db_options: self.db.clone(),
+            listeners: self.options.plugins.listeners.clone(),
             plugins: self.options.plugins.clone(),
             info_log,
-            recovery_report: report,
             table_files,
+        };
+        let inner = Arc::new(DbInner::new(Parts {
+            context,
+            recovery_report: report,
             async_reads: self.async_reads(),
             families,
             commit,
             versions,
             file_lock,
-        };
-        let id = NEXT_DATABASE.fetch_add(1, Ordering::Relaxed);
-        let inner = Arc::new(DbInner::new(id, parts));
+        }));
         self.finish(&inner)
     }
 
@@ -247,24 +258,29 @@ impl Opening {
 
     /// Completes an open.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
-        inner.info_log.info(format_args!(
+        inner.context.info_log.info(format_args!(
             "KoelDB {} opened {} (session {})",
             env!("CARGO_PKG_VERSION"),
-            inner.path.display(),
-            inner.table_files.session_id
+            inner.context.path.display(),
+            inner.context.table_files.session_id
         ));
         let wal_dir = &self.db.wal_dir;
         inner
+            .context
             .info_log
             .info(format_args!("{}{wal_dir}", log_home::WAL_DIR_LINE));
         for mended in &self.options.mended {
-            inner.info_log.warn(format_args!("OPTIONS file: {mended}"));
+            inner
+                .context
+                .info_log
+                .warn(format_args!("OPTIONS file: {mended}"));
         }
         for line in inner.recovery_report.to_string().lines() {
-            inner.info_log.info(format_args!("{line}"));
+            inner.context.info_log.info(format_args!("{line}"));
         }
         let engine = inner.async_io_engine();
         inner
+            .context
             .info_log
             .info(format_args!("async_io_engine: {engine}"));
         let database = Arc::downgrade(inner);
@@ -272,11 +288,14 @@ impl Opening {
             if let Some(inner) = database.upgrade() {
                 let engine = inner.async_io_engine();
                 inner
+                    .context
                     .info_log
                     .warn(format_args!("async_io_engine: {engine}"));
             }
         });
-        inner.notify(&Event::Recovered(&inner.recovery_report));
+        inner
+            .context
+            .notify(&Event::Recovered(&inner.recovery_report));
         let families = inner.all_families();
         let default = families
             .iter()
@@ -286,7 +305,7 @@ impl Opening {
         if !self.read_only {
             inner.write_options_file()?;
             for family in &families {
-                family.update_and_install(inner.delayed_write_rate(), |_| ());
+                family.update_and_install(inner.context.delayed_write_rate(), |_| ());
             }
             inner.update_stall();
             inner.schedule();

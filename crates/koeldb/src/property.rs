@@ -49,7 +49,7 @@ impl DbInner {
             "dbstats" => Some(self.database_stats()),
             "levelstats" => Some(level_stats(&family.version())),
             "sstables" => Some(tables(&family.version())),
-            "options-statistics" => self.statistics.as_ref().map(ToString::to_string),
+            "options-statistics" => self.context.statistics.as_ref().map(ToString::to_string),
             "compression-ratio-at-level0" => None,
             _ => None,
         };
@@ -88,7 +88,7 @@ impl DbInner {
             "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
             "num-running-flushes" => u64::from(flushes),
             "compaction-pending" => {
-                u64::from(family.is_compaction_due(self.table_files.unix_secs()))
+                u64::from(family.is_compaction_due(self.context.table_files.unix_secs()))
             }
             "num-running-compactions" => u64::from(compactions),
             "background-errors" => u64::from(self.failure().is_some()),

@@ -58,9 +58,9 @@ impl DbInner {
     ///
     /// The database may be idle from then on.
     pub(crate) fn begin_purging(self: &Arc<Self>) {
-        let (inner, pool) = (Arc::downgrade(self), self.env.pool.clone());
+        let (inner, pool) = (Arc::downgrade(self), self.context.env.pool.clone());
         let is_requested = Arc::new(AtomicBool::new(false));
-        let process = self.process;
+        let process = self.context.process;
         let on_unused = move || {
             // A forked child has no background threads and leaves the directory alone.
             if std::process::id() != process {
@@ -85,7 +85,7 @@ impl DbInner {
     ///
     /// A file that cannot be removed is an orphan that the next open removes.
     pub(crate) fn remove_obsolete_files(&self) {
-        if self.read_only {
+        if self.context.read_only {
             return;
         }
         let (is_uncertain, manifest) = {
@@ -97,10 +97,11 @@ impl DbInner {
             return;
         }
         for number in self.purge.take_unused() {
-            let path = file_name::table(self.table_files.directory(), number);
-            match self.fs.remove_file(&path) {
-                Ok(()) => self.notify(&Event::TableFileDeleted(number)),
+            let path = file_name::table(self.context.table_files.directory(), number);
+            match self.context.fs.remove_file(&path) {
+                Ok(()) => self.context.notify(&Event::TableFileDeleted(number)),
                 Err(error) => self
+                    .context
                     .info_log
                     .warn(format_args!("removing {}: {error}", path.display())),
             }
@@ -118,8 +119,9 @@ impl DbInner {
         for number in old_manifests {
             // Already removed if it was never the current one.
             let _ = self
+                .context
                 .fs
-                .remove_file(&file_name::manifest(&self.path, number));
+                .remove_file(&file_name::manifest(&self.context.path, number));
         }
     }
 
@@ -149,9 +151,10 @@ impl DbInner {
             old
         };
         for (number, _) in obsolete {
-            let path = file_name::wal(&self.wal_dir, number);
-            if let Err(error) = self.fs.remove_file(&path) {
-                self.info_log
+            let path = file_name::wal(&self.context.wal_dir, number);
+            if let Err(error) = self.context.fs.remove_file(&path) {
+                self.context
+                    .info_log
                     .warn(format_args!("removing {}: {error}", path.display()));
             }
         }

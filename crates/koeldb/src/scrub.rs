@@ -84,14 +84,14 @@ impl DbInner {
     pub(crate) fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
         // A close waits for the table that is being read.
         let _foreground = self.background.enter()?;
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         let mut report = ScrubReport::default();
         let mut bytes = 0;
         let mut pace = |more: u64| {
             bytes += more;
             if bytes_per_sec > 0 && !self.is_closing() {
                 let due = Duration::from_secs_f64(seconds(bytes, bytes_per_sec));
-                let ahead = due.saturating_sub(self.clock.now().saturating_sub(begun));
+                let ahead = due.saturating_sub(self.context.clock.now().saturating_sub(begun));
                 // Short pauses would cost more than they give back.
                 if ahead >= Duration::from_millis(1) {
                     self.background.pause(self, ahead);
@@ -111,36 +111,36 @@ impl DbInner {
             match compared {
                 Ok(compared) => report.file_checksums += u64::from(compared),
                 Err(error) => {
-                    self.info_log.warn(format_args!("scrub: {error}"));
-                    self.notify(&Event::DamageFound(&error));
+                    self.context.info_log.warn(format_args!("scrub: {error}"));
+                    self.context.notify(&Event::DamageFound(&error));
                     report.damaged.push((file.number, error));
                 }
             }
             Ok(())
         })?;
         report.bytes = bytes;
-        report.elapsed = self.clock.now().saturating_sub(begun);
-        self.info_log.info(format_args!(
+        report.elapsed = self.context.clock.now().saturating_sub(begun);
+        self.context.info_log.info(format_args!(
             "scrub: {} tables, {} bytes, {} damaged",
             report.tables,
             report.bytes,
             report.damaged.len()
         ));
-        self.notify(&Event::ScrubCompleted(&report));
+        self.context.notify(&Event::ScrubCompleted(&report));
         Ok(report)
     }
 
     /// Runs scrubs periodically, if enabled, until the database is closed.
     pub(crate) fn begin_scrubbing(self: &Arc<Self>) {
-        let Some(options) = self.plugins.scrub.clone() else {
+        let Some(options) = self.context.plugins.scrub.clone() else {
             return;
         };
         let inner = Arc::clone(self);
-        self.env.pool.submit_waiting(move || {
+        self.context.env.pool.submit_waiting(move || {
             while inner.background.pause(&inner, options.interval) {
                 match inner.scrub(options.bytes_per_sec) {
                     Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
-                        inner.info_log.warn(format_args!("scrub: {error}"));
+                        inner.context.info_log.warn(format_args!("scrub: {error}"));
                     }
                     _ => {}
                 }

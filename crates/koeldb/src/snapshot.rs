@@ -89,7 +89,7 @@ impl Snapshot {
     }
 
     pub(crate) fn database_id(&self) -> u64 {
-        self.inner.db.inner().id
+        self.inner.db.inner().context.id
     }
 
     fn options(&self) -> ReadOptions {

@@ -280,7 +280,9 @@ fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
 impl DbInner {
     /// Returns the part of the text for one column family.
     pub(crate) fn family_stats(&self, family: &ColumnFamilyData) -> String {
-        let since = family.counters.report(self.opened, self.clock.now());
+        let since = family
+            .counters
+            .report(self.context.opened, self.context.clock.now());
         let mut text = String::new();
         levels(&mut text, family, &since);
         priorities(&mut text, &family.name, &since.now);
@@ -311,12 +313,14 @@ impl DbInner {
 
     /// Returns the part of the text for the database.
     pub(crate) fn database_stats(&self) -> String {
-        let keys = self.visible_seqno().saturating_sub(self.seqno_at_open);
+        let keys = self
+            .visible_seqno()
+            .saturating_sub(self.context.seqno_at_open);
         let since = self.write_counters.report(
             keys,
             batch::HEADER_BYTES as u64,
-            self.opened,
-            self.clock.now(),
+            self.context.opened,
+            self.context.clock.now(),
         );
         let mut text = String::from("\n** DB Stats **\n");
         uptime(&mut text, &since);

@@ -43,7 +43,7 @@ impl DbInner {
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         let mut edit = VersionEdit::of(family.id);
         edit.deleted_files = plan
             .files()
@@ -97,7 +97,7 @@ impl DbInner {
             self.purge.retire(plan.files().map(|(_, file)| file));
         }
         self.notify_fallbacks(family, fallbacks);
-        self.count(
+        self.context.count(
             Ticker::CompactReadBytes,
             if plan.trivial_move {
                 0
@@ -105,8 +105,9 @@ impl DbInner {
                 plan.input_bytes()
             },
         );
-        self.count(Ticker::CompactWriteBytes, output_bytes);
-        self.record_elapsed(HistogramKind::CompactionTime, begun);
+        self.context.count(Ticker::CompactWriteBytes, output_bytes);
+        self.context
+            .record_elapsed(HistogramKind::CompactionTime, begun);
         let info = CompactionJobInfo {
             column_family: family.name.clone(),
             reason: plan.reason,
@@ -118,9 +119,9 @@ impl DbInner {
             output_level: plan.output_level,
             input_bytes: plan.input_bytes(),
             output_bytes,
-            elapsed: self.clock.now().saturating_sub(begun),
+            elapsed: self.context.clock.now().saturating_sub(begun),
         };
-        self.info_log.info(format_args!(
+        self.context.info_log.info(format_args!(
             "[{}] compacted {} files, {} bytes, to {} files, {} bytes, on level {} in {:?} ({:?})",
             family.name,
             info.inputs.len(),
@@ -131,7 +132,7 @@ impl DbInner {
             info.elapsed,
             info.reason
         ));
-        self.notify(&Event::CompactionCompleted(&info));
+        self.context.notify(&Event::CompactionCompleted(&info));
         // A trivial move creates no files.
         Ok(if plan.trivial_move {
             Vec::new()
@@ -157,7 +158,7 @@ impl DbInner {
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
         // After the plan was made, so that the list has every snapshot that could see an input.
         let snapshots = self.snapshots.all();
-        let context = self.table_files.build_context(
+        let context = self.context.table_files.build_context(
             family,
             &options,
             TableDestination {
@@ -168,7 +169,7 @@ impl DbInner {
                 target_file_bytes,
             },
         );
-        let readahead = self.mutable_options().compaction_readahead_size;
+        let readahead = self.context.mutable_options().compaction_readahead_size;
         let source = BlockingSource::new(BlockReadOptions {
             fill_cache: false,
             readahead_bytes: readahead,
@@ -180,7 +181,7 @@ impl DbInner {
             family.id,
             level(plan.output_level),
         );
-        let next_file_number = || -> FileNumber { self.table_files.numbers.next() };
+        let next_file_number = || -> FileNumber { self.context.table_files.numbers.next() };
         let epoch = plan
             .files()
             .map(|(_, file)| file.epoch)
@@ -200,9 +201,9 @@ impl DbInner {
             merge_operator: options.merge_operator.as_deref(),
             filter: filtering.new_compaction_filter(&filter_context),
             output: OutputSpec {
-                fs: &*self.fs,
-                directory: self.table_files.directory(),
-                write_options: self.table_files.write_options(Purpose::Compaction),
+                fs: &*self.context.fs,
+                directory: self.context.table_files.directory(),
+                write_options: self.context.table_files.write_options(Purpose::Compaction),
                 context,
                 next_file_number: &next_file_number,
                 target_file_bytes,
@@ -211,12 +212,12 @@ impl DbInner {
                 snapshots: &snapshots,
                 bottommost: plan.bottommost,
                 epoch,
-                file_checksums: self.table_files.file_checksums,
+                file_checksums: self.context.table_files.file_checksums,
             },
             cancelled: &self.background.cancelled,
-            verify_record_count: self.db_options.compaction_verify_record_count,
+            verify_record_count: self.context.db_options.compaction_verify_record_count,
         };
-        let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
+        let (begun, cpu) = (self.context.clock.now(), self.context.clock.thread_cpu());
         let result = job.run()?;
         let read_there = plan
             .files()
@@ -227,8 +228,8 @@ impl DbInner {
             plan.output_level,
             JobTotals {
                 count: 1,
-                elapsed: self.clock.now().saturating_sub(begun),
-                cpu: self.clock.thread_cpu().saturating_sub(cpu),
+                elapsed: self.context.clock.now().saturating_sub(begun),
+                cpu: self.context.clock.thread_cpu().saturating_sub(cpu),
                 read_above: plan.input_bytes().saturating_sub(read_there),
                 read_there,
                 written: result.output.files.iter().map(|file| file.bytes).sum(),
@@ -238,13 +239,16 @@ impl DbInner {
                 ..JobTotals::default()
             },
         );
-        self.count(Ticker::CompactionKeyDropNewerEntry, result.drops.hidden);
-        self.count(Ticker::CompactionKeyDropObsolete, result.drops.obsolete);
-        self.count(
+        self.context
+            .count(Ticker::CompactionKeyDropNewerEntry, result.drops.hidden);
+        self.context
+            .count(Ticker::CompactionKeyDropObsolete, result.drops.obsolete);
+        self.context.count(
             Ticker::CompactionKeyDropRangeDel,
             result.drops.range_deleted,
         );
-        self.count(Ticker::CompactionKeyDropUser, result.drops.filtered);
+        self.context
+            .count(Ticker::CompactionKeyDropUser, result.drops.filtered);
         Ok(result.output)
     }
 }

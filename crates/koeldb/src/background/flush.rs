@@ -86,9 +86,9 @@ impl DbInner {
         family: &Arc<ColumnFamilyData>,
         taken: &[Arc<Memtable>],
     ) -> Result<()> {
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         let epoch = family.epochs.next();
-        let flush = self.table_files.flush(
+        let flush = self.context.table_files.flush(
             family,
             taken,
             &self.snapshots.all(),
@@ -132,7 +132,7 @@ impl DbInner {
         };
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
-            family.update_and_install(self.delayed_write_rate(), |state| {
+            family.update_and_install(self.context.delayed_write_rate(), |state| {
                 if is_on(Sabotage::DroppedFamilyForgotten) {
                     state.sealed.drain(..taken.len());
                 }
@@ -157,19 +157,19 @@ impl DbInner {
         begun: Duration,
     ) {
         let bytes = file.map_or(0, |file| file.bytes);
-        self.count(Ticker::FlushWriteBytes, bytes);
-        self.record_elapsed(HistogramKind::FlushTime, begun);
+        self.context.count(Ticker::FlushWriteBytes, bytes);
+        self.context.record_elapsed(HistogramKind::FlushTime, begun);
         let info = FlushJobInfo {
             column_family: family.name.clone(),
             file: file.map(|file| file.number),
             bytes,
-            elapsed: self.clock.now().saturating_sub(begun),
+            elapsed: self.context.clock.now().saturating_sub(begun),
         };
-        self.info_log.info(format_args!(
+        self.context.info_log.info(format_args!(
             "[{}] flushed {memtable_count} memtables to table {:?}: {bytes} bytes in {:?}",
             family.name, info.file, info.elapsed
         ));
-        self.notify(&Event::FlushCompleted(&info));
+        self.context.notify(&Event::FlushCompleted(&info));
     }
 
     /// Waits for running flushes. While writes are stopped, no new one starts.
@@ -211,14 +211,18 @@ impl DbInner {
     }
 
     fn flush_as_one(&self, taken: &[(Arc<ColumnFamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         let snapshots = self.snapshots.all();
         let mut files = Vec::new();
         for (family, memtables) in taken {
             let epoch = family.epochs.next();
-            let written =
-                self.table_files
-                    .flush(family, memtables, &snapshots, epoch, TableReason::Flush);
+            let written = self.context.table_files.flush(
+                family,
+                memtables,
+                &snapshots,
+                epoch,
+                TableReason::Flush,
+            );
             match written {
                 Ok(flush) => {
                     self.notify_fallbacks(family, flush.fallback);
@@ -259,7 +263,7 @@ impl DbInner {
                 .map_err(|error| self.manifest_failed(error))?;
             for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
                 let version = installed.iter().find(|(id, _)| *id == family.id);
-                family.update_and_install(self.delayed_write_rate(), |state| {
+                family.update_and_install(self.context.delayed_write_rate(), |state| {
                     if is_live {
                         state.sealed.drain(..memtables.len());
                     }
@@ -289,8 +293,9 @@ impl DbInner {
     pub(super) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
-            let path = koeldb_base::file_name::table(self.table_files.directory(), file.number);
-            let _ = self.fs.remove_file(&path);
+            let path =
+                koeldb_base::file_name::table(self.context.table_files.directory(), file.number);
+            let _ = self.context.fs.remove_file(&path);
         }
     }
 
@@ -311,7 +316,7 @@ impl DbInner {
         let installed = versions
             .log_and_apply(vec![edit])
             .map_err(|error| self.manifest_failed(error))?;
-        family.update_and_install(self.delayed_write_rate(), |state| {
+        family.update_and_install(self.context.delayed_write_rate(), |state| {
             // An edit without files creates no version.
             if let Some((_, version)) = installed.into_iter().next() {
                 state.version = version;
@@ -392,7 +397,7 @@ impl DbInner {
 
     /// Flushes data that no log contains, when the database is closed.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
-        if self.mutable_options().avoid_flush_during_shutdown {
+        if self.context.mutable_options().avoid_flush_during_shutdown {
             return Ok(());
         }
         let unlogged: Vec<Arc<ColumnFamilyData>> = {

@@ -65,7 +65,7 @@ impl DbInner {
             }
             CompactionStyle::Fifo => {
                 self.compact_planned(family, |version, settings| {
-                    pick::fifo::pick(version, settings, self.table_files.unix_secs())
+                    pick::fifo::pick(version, settings, self.context.table_files.unix_secs())
                 })?;
                 Ok(())
             }
@@ -183,7 +183,7 @@ impl DbInner {
         family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
         self.schedule();
         let path = |file: &Arc<FileMeta>| {
-            koeldb_base::file_name::table(self.table_files.directory(), file.number)
+            koeldb_base::file_name::table(self.context.table_files.directory(), file.number)
         };
         Ok(made?.iter().map(path).collect())
     }

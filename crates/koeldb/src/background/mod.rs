@@ -151,12 +151,12 @@ impl Background {
 
 impl DbInner {
     fn slots(&self) -> (u32, u32) {
-        sanitize::background_slots(&self.mutable_options())
+        sanitize::background_slots(&self.context.mutable_options())
     }
 
     /// Starts due background work for which there are free slots.
     pub(crate) fn schedule(self: &Arc<Self>) {
-        if self.is_closing() || self.read_only || self.failure().is_some() {
+        if self.is_closing() || self.context.read_only || self.failure().is_some() {
             return;
         }
         let (flush_slots, compaction_slots) = self.slots();
@@ -169,7 +169,8 @@ impl DbInner {
         if running.compactions < compaction_slots && !is_paused && self.compaction_may_be_due() {
             running.compactions += 1;
             let inner = Arc::clone(self);
-            self.env
+            self.context
+                .env
                 .pool
                 .submit(JobPriority::Low, move || inner.run_compaction());
         }
@@ -179,7 +180,7 @@ impl DbInner {
     ///
     /// Used by the leader of the write queue after sealing a memtable.
     pub(crate) fn schedule_flushes(self: &Arc<Self>) {
-        if self.is_closing() || self.read_only || self.failure().is_some() {
+        if self.is_closing() || self.context.read_only || self.failure().is_some() {
             return;
         }
         let (flush_slots, _) = self.slots();
@@ -193,7 +194,8 @@ impl DbInner {
         if running.flushes < slots && self.family_to_flush().is_some() {
             running.flushes += 1;
             let inner = Arc::clone(self);
-            self.env
+            self.context
+                .env
                 .pool
                 .submit(JobPriority::High, move || inner.run_flush());
         }
@@ -206,15 +208,16 @@ impl DbInner {
         fallbacks: impl IntoIterator<Item = Fallback>,
     ) {
         for Fallback { number, reason } in fallbacks {
-            self.info_log.warn(format_args!(
+            self.context.info_log.warn(format_args!(
                 "[{}] table {number:06}.sst is block-based: {reason}",
                 family.name
             ));
-            self.notify(&Event::TableFellBack(&TableFallbackInfo {
-                column_family: family.name.clone(),
-                file: number,
-                reason,
-            }));
+            self.context
+                .notify(&Event::TableFellBack(&TableFallbackInfo {
+                    column_family: family.name.clone(),
+                    file: number,
+                    reason,
+                }));
         }
     }
 
@@ -222,7 +225,7 @@ impl DbInner {
     fn compaction_may_be_due(&self) -> bool {
         self.all_families()
             .iter()
-            .any(|family| family.is_compaction_due(self.table_files.unix_secs()))
+            .any(|family| family.is_compaction_due(self.context.table_files.unix_secs()))
     }
 
     fn run_flush(self: &Arc<Self>) {
@@ -258,7 +261,7 @@ impl DbInner {
         };
         let mut picked = false;
         if !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
-            let now = self.table_files.unix_secs();
+            let now = self.context.table_files.unix_secs();
             for family in self.all_families() {
                 let Some(plan) = family.pick_compaction(now) else {
                     continue;
@@ -308,11 +311,12 @@ impl DbInner {
             .failed_compactions
             .fetch_add(1, Ordering::Relaxed)
             + 1;
-        self.info_log
+        self.context
+            .info_log
             .warn(format_args!("a compaction is tried again later: {error}"));
-        self.notify(&Event::BackgroundError(error));
-        self.count(Ticker::ErrorHandlerBgErrorCount, 1);
-        let interval = Duration::from_micros(self.db_options.bgerror_resume_retry_interval);
+        self.context.notify(&Event::BackgroundError(error));
+        self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        let interval = Duration::from_micros(self.context.db_options.bgerror_resume_retry_interval);
         self.background.pause_before_retry(
             self,
             interval.saturating_mul(failures.min(resume::BACKOFF_MAX)),
@@ -377,7 +381,7 @@ impl DbInner {
 
     /// Waits until no background work is running or due.
     pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
-        let deadline = timeout.map(|timeout| self.clock.now() + timeout);
+        let deadline = timeout.map(|timeout| self.context.clock.now() + timeout);
         loop {
             self.check_open()?;
             let failure = self.failure();
@@ -392,7 +396,7 @@ impl DbInner {
             {
                 return Ok(());
             }
-            if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
+            if deadline.is_some_and(|deadline| self.context.clock.now() >= deadline) {
                 return Err(Error::with_kind(
                     ErrorKind::TimedOut,
                     "background work goes on",

@@ -50,13 +50,13 @@ impl Background {
         time: Duration,
         calls: Option<u64>,
     ) -> bool {
-        let until = inner.clock.now().saturating_add(time);
+        let until = inner.context.clock.now().saturating_add(time);
         let mut running = lock(&self.running);
         loop {
             if running.shut_down || inner.is_closing() {
                 return false;
             }
-            let left = until.saturating_sub(inner.clock.now());
+            let left = until.saturating_sub(inner.context.clock.now());
             let is_hastened =
                 calls.is_some_and(|calls| self.resume_calls.load(Ordering::Acquire) != calls);
             if left.is_zero() || is_hastened {
@@ -72,19 +72,19 @@ impl DbInner {
     pub(crate) fn begin_resuming(self: &Arc<Self>) {
         if self.is_beyond_resuming()
             || self.is_closing()
-            || self.db_options.max_bgerror_resume_count <= 0
+            || self.context.db_options.max_bgerror_resume_count <= 0
         {
             return;
         }
         if self.background.is_resuming.swap(true, Ordering::AcqRel) {
             // The job may still be queued because the system refused a thread: tries to start one
             // again.
-            self.env.pool.is_short_of_threads();
+            self.context.env.pool.is_short_of_threads();
             return;
         }
         // A waiting job must not keep a dropped database alive.
         let inner = Arc::downgrade(self);
-        self.env.pool.submit_waiting(move || {
+        self.context.env.pool.submit_waiting(move || {
             if let Some(inner) = inner.upgrade() {
                 inner.run_resuming();
             }
@@ -114,10 +114,10 @@ impl DbInner {
     /// If there is only one thread, it tries once and returns, since other jobs in that thread may
     /// free space.
     fn resume_until_writable(self: &Arc<Self>) -> bool {
-        self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
+        self.context.count(Ticker::ErrorHandlerAutoresumeCount, 1);
         let attempts_max =
-            u32::try_from(self.db_options.max_bgerror_resume_count).unwrap_or(u32::MAX);
-        let interval = Duration::from_micros(self.db_options.bgerror_resume_retry_interval);
+            u32::try_from(self.context.db_options.max_bgerror_resume_count).unwrap_or(u32::MAX);
+        let interval = Duration::from_micros(self.context.db_options.bgerror_resume_retry_interval);
         let mut attempts = 0;
         let mut space_poll = SPACE_POLL_MIN;
         let mut pause = interval;
@@ -134,16 +134,18 @@ impl DbInner {
                 continue;
             }
             attempts += 1;
-            self.count(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
+            self.context
+                .count(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
             match self.resume() {
                 Ok(()) => {
-                    self.count(Ticker::ErrorHandlerAutoresumeSuccessCount, 1);
+                    self.context
+                        .count(Ticker::ErrorHandlerAutoresumeSuccessCount, 1);
                     return true;
                 }
                 Err(error) => self.resume_failed(attempts, &error),
             }
             if attempts >= attempts_max {
-                self.info_log.warn(format_args!(
+                self.context.info_log.warn(format_args!(
                     "resuming is given up after {attempts} attempts"
                 ));
                 return false;
@@ -163,9 +165,10 @@ impl DbInner {
         ) {
             return;
         }
-        self.info_log
+        self.context
+            .info_log
             .warn(format_args!("attempt {attempts} to resume: {error}"));
-        self.notify(&Event::ResumeFailed(error));
+        self.context.notify(&Event::ResumeFailed(error));
     }
 
     /// Whether there is space for the writes of a resume, if the failure was a full disk.
@@ -187,10 +190,12 @@ impl DbInner {
                 })
             })
             .sum();
-        [&self.path, &self.wal_dir].into_iter().all(|directory| {
-            // If the free space is unknown, the attempt will show.
-            let free: Result<u64> = self.fs.free_space(directory);
-            free.map_or(true, |free| free >= unflushed + SPACE_RESERVE)
-        })
+        [&self.context.path, &self.context.wal_dir]
+            .into_iter()
+            .all(|directory| {
+                // If the free space is unknown, the attempt will show.
+                let free: Result<u64> = self.context.fs.free_space(directory);
+                free.map_or(true, |free| free >= unflushed + SPACE_RESERVE)
+            })
     }
 }

@@ -139,7 +139,9 @@ impl DbCursor {
             family: family.clone(),
             bounds: KeyBounds::default(),
             time_limits: TimeLimits {
-                deadline: options.deadline.map(|at| family.inner().clock.time_of(at)),
+                deadline: options
+                    .deadline
+                    .map(|at| family.inner().context.clock.time_of(at)),
                 io_timeout: options.io_timeout,
             },
             options: options.clone(),
@@ -246,7 +248,7 @@ impl DbCursor {
         let wanted = match self.options.async_io {
             Switch::On => true,
             Switch::Off => false,
-            Switch::Auto => inner.db_options.use_direct_reads,
+            Switch::Auto => inner.context.db_options.use_direct_reads,
         };
         let engine = &inner.scan_engine;
         let blocks = self.options.block_read_options();
@@ -334,12 +336,14 @@ impl DbCursor {
         }
         let family = self.family.clone();
         let inner = family.inner();
-        let begun = inner.measures().then(|| inner.clock.now());
+        let begun = inner.context.measures().then(|| inner.context.clock.now());
         let found = self.step(true, run)?;
         if let Some(begun) = begun {
-            inner.count(Ticker::NumberDbSeek, 1);
-            inner.count(Ticker::NumberDbSeekFound, u64::from(found));
-            inner.record_elapsed(HistogramKind::DbSeek, begun);
+            inner.context.count(Ticker::NumberDbSeek, 1);
+            inner
+                .context
+                .count(Ticker::NumberDbSeekFound, u64::from(found));
+            inner.context.record_elapsed(HistogramKind::DbSeek, begun);
         }
         Ok(found)
     }
@@ -446,7 +450,7 @@ impl DbCursor {
 
     /// The background threads of the database's environment.
     pub(super) fn pool(&self) -> Pool {
-        self.family.inner().env.pool.clone()
+        self.family.inner().context.env.pool.clone()
     }
 
     /// Returns the error of the last step again.

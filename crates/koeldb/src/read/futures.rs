@@ -95,7 +95,7 @@ impl PolledLookups {
             source: ProbeSource::new(options.block_read_options()),
             waits: Vec::new(),
             gather: None,
-            deadline: options.deadline.map(|at| db.clock.time_of(at)),
+            deadline: options.deadline.map(|at| db.context.clock.time_of(at)),
             next: 0,
         }
     }
@@ -110,7 +110,8 @@ impl PolledLookups {
     ) -> Poll<()> {
         let mut resumed = 0;
         loop {
-            let is_late = (self.deadline).is_some_and(|deadline| place.db.clock.now() >= deadline);
+            let is_late =
+                (self.deadline).is_some_and(|deadline| place.db.context.clock.now() >= deadline);
             if is_late {
                 self.give_up(lookups.len(), fail);
                 return Poll::Ready(());
@@ -257,7 +258,7 @@ impl DbInner {
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
         self.check_open()?;
-        let begun = self.measures().then(|| self.clock.now());
+        let begun = self.context.measures().then(|| self.context.clock.now());
         let found = match self.begin_get(family, key, options)? {
             First::Done(found) => found,
             First::Suspended(mut get) => {
@@ -344,7 +345,7 @@ impl DbInner {
         keys: &[K],
         options: &ReadOptions,
     ) -> PinnedSlices {
-        let begun = self.measures().then(|| self.clock.now());
+        let begun = self.context.measures().then(|| self.context.clock.now());
         let mut values = PinnedSlices::with_capacity(keys.len());
         values.begin(keys.len());
         match self.begin_multi_get(family, keys, options, &mut values) {

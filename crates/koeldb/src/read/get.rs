@@ -23,7 +23,9 @@ impl DbInner {
     pub(crate) fn read_seqno(&self, options: &ReadOptions) -> Result<SeqNo> {
         match options.get_snapshot() {
             None => Ok(self.visible_seqno()),
-            Some(snapshot) if snapshot.database_id() == self.id => Ok(snapshot.sequence_number()),
+            Some(snapshot) if snapshot.database_id() == self.context.id => {
+                Ok(snapshot.sequence_number())
+            }
             Some(_) => Err(Error::invalid_argument(
                 "the snapshot belongs to another database",
             )),
@@ -41,7 +43,7 @@ impl DbInner {
         // All paths construct the result in the caller's memory: each hand-over, in pieces of other
         // sizes than it was stored in, would wait until all earlier instructions are done.
         let mut found = Ok(None);
-        if self.measures() {
+        if self.context.measures() {
             self.get_measured(family, key, options, &mut found);
         } else {
             self.get_to(family, key, options, &mut found);
@@ -57,7 +59,7 @@ impl DbInner {
         options: &ReadOptions,
         found: &mut Result<Option<PinnedSlice>>,
     ) {
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         self.get_to(family, key, options, found);
         if let Ok(found) = found {
             self.record_get(found.as_ref(), begun);
@@ -107,7 +109,7 @@ impl DbInner {
         options: &ReadOptions,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        if self.measures() {
+        if self.context.measures() {
             let found = self.get(family, key, options)?;
             return Ok(found.map(|value| read(&value)));
         }
@@ -149,7 +151,7 @@ impl DbInner {
         seqno: SeqNo,
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        let deadline = options.deadline.map(|at| self.clock.time_of(at));
+        let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
         let mut lookup = Lookup::new(key, seqno);
         search_memtables(self, super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
@@ -187,20 +189,15 @@ impl DbInner {
         lookup.finish(super_version.options.merge_operator.as_deref())
     }
 
-    /// Whether clocks and per-read counters are enabled.
-    #[inline]
-    pub(crate) fn measures(&self) -> bool {
-        self.statistics.is_some()
-    }
-
     #[cold]
     pub(super) fn record_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
-        self.count(Ticker::NumberKeysRead, 1);
+        self.context.count(Ticker::NumberKeysRead, 1);
         if let Some(value) = found {
-            self.count(Ticker::BytesRead, value.len() as u64);
-            self.record(HistogramKind::BytesPerRead, value.len() as u64);
+            self.context.count(Ticker::BytesRead, value.len() as u64);
+            self.context
+                .record(HistogramKind::BytesPerRead, value.len() as u64);
         }
-        self.record_elapsed(HistogramKind::DbGet, begun);
+        self.context.record_elapsed(HistogramKind::DbGet, begun);
     }
 }
 

@@ -229,7 +229,7 @@ impl DbInner {
         options: &ReadOptions,
         values: &mut PinnedSlices,
     ) {
-        let begun = self.measures().then(|| self.clock.now());
+        let begun = self.context.measures().then(|| self.context.clock.now());
         values.begin(keys.len());
         if let Err(error) = self.try_multi_get(family, keys, options, values) {
             values.answers.fill(Err(error));
@@ -250,8 +250,8 @@ impl DbInner {
         let by_itself = self.async_reads.engine() == ActiveEngine::Uring;
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
-            let deadline = options.deadline.map(|at| self.clock.time_of(at));
-            if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
+            let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
+            if deadline.is_some_and(|deadline| self.context.clock.now() >= deadline) {
                 return Err(deadline_passed());
             }
             if options.read_tier != ReadTier::Memtable
@@ -294,10 +294,14 @@ impl DbInner {
 
     #[cold]
     pub(super) fn note_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
-        self.count(Ticker::NumberMultigetCalls, 1);
-        self.count(Ticker::NumberMultigetKeysRead, key_count as u64);
-        self.count(Ticker::NumberMultigetBytesRead, value_bytes);
-        self.record(HistogramKind::BytesPerMultiget, value_bytes);
-        self.record_elapsed(HistogramKind::DbMultiget, begun);
+        self.context.count(Ticker::NumberMultigetCalls, 1);
+        self.context
+            .count(Ticker::NumberMultigetKeysRead, key_count as u64);
+        self.context
+            .count(Ticker::NumberMultigetBytesRead, value_bytes);
+        self.context
+            .record(HistogramKind::BytesPerMultiget, value_bytes);
+        self.context
+            .record_elapsed(HistogramKind::DbMultiget, begun);
     }
 }

@@ -137,7 +137,7 @@ impl MultiGetStream {
     /// Searches for all keys as far as no device is needed.
     fn begin(&mut self, keys: &[Vec<u8>]) {
         let inner = self.family.inner();
-        self.begun = inner.measures().then(|| inner.clock.now());
+        self.begun = inner.context.measures().then(|| inner.context.clock.now());
         let mut values = PinnedSlices::with_capacity(keys.len());
         values.begin(keys.len());
         let data = self.family.data();

@@ -222,7 +222,7 @@ impl<'b> Overlap<'b> {
     }
 
     fn record_levels(&mut self, lookups: &[Lookup], first: usize) {
-        if self.db.statistics.is_none() {
+        if self.db.context.statistics.is_none() {
             return;
         }
         let first_level_runs = self.super_version.version.levels[0].files.len();
@@ -239,12 +239,16 @@ impl<'b> Overlap<'b> {
             return;
         }
         for &begun in &self.begun {
-            self.db.record(HistogramKind::MultigetIoBatchSize, begun);
+            self.db
+                .context
+                .record(HistogramKind::MultigetIoBatchSize, begun);
         }
         self.db
+            .context
             .record(HistogramKind::MultigetDeviceRounds, self.rounds);
         let levels = u64::from(self.levels.count_ones());
         self.db
+            .context
             .record(HistogramKind::NumLevelReadPerMultiget, levels);
     }
 }

@@ -66,11 +66,11 @@ impl Wal {
             self.has_unsynced = false;
         }
         if !self.is_entry_synced && !is_on(Sabotage::UnsyncedDirectoryOfLog) {
-            inner.fs.sync_dir(&inner.wal_dir)?;
+            inner.context.fs.sync_dir(&inner.context.wal_dir)?;
             self.is_entry_synced = true;
         }
         inner.write_counters.log_synced();
-        inner.count(Ticker::WalFileSynced, 1);
+        inner.context.count(Ticker::WalFileSynced, 1);
         Ok(())
     }
 }
@@ -158,10 +158,12 @@ impl CommitEnv for DbInner {
             }
         }
         commit.last_seqno = first - 1 + SeqNo::from(count);
-        if self.statistics.is_some() {
-            self.count(Ticker::NumberKeysWritten, u64::from(count));
-            self.count(Ticker::BytesWritten, records.len() as u64);
-            self.count(Ticker::WriteDoneBySelf, 1);
+        if self.context.statistics.is_some() {
+            self.context
+                .count(Ticker::NumberKeysWritten, u64::from(count));
+            self.context
+                .count(Ticker::BytesWritten, records.len() as u64);
+            self.context.count(Ticker::WriteDoneBySelf, 1);
         }
         Ok(first)
     }
@@ -217,7 +219,7 @@ impl CommitEnv for DbInner {
             )));
         }
         let left = match mode.stall_timeout {
-            Some(stall_timeout) => stall_timeout.left(&*self.clock),
+            Some(stall_timeout) => stall_timeout.left(&*self.context.clock),
             None => Duration::MAX,
         };
         if left.is_zero() && is_stalled {
@@ -246,7 +248,7 @@ impl DbInner {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&first.to_le_bytes());
         header[8..].copy_from_slice(&count.to_le_bytes());
-        let manual_flush = self.db_options.manual_wal_flush;
+        let manual_flush = self.context.db_options.manual_wal_flush;
         let written = (|| {
             let wal = commit.wal()?;
             wal.has_unsynced = true;
@@ -266,9 +268,10 @@ impl DbInner {
                 wal.writer.flush()
             }
         })();
-        if self.statistics.is_some() {
-            self.count(Ticker::WalFileBytes, (records.len() + HEADER_BYTES) as u64);
-            self.count(Ticker::WriteWithWal, 1);
+        if self.context.statistics.is_some() {
+            self.context
+                .count(Ticker::WalFileBytes, (records.len() + HEADER_BYTES) as u64);
+            self.context.count(Ticker::WriteWithWal, 1);
         }
         written.map_err(|error| {
             let severity = if manual_flush {
@@ -319,18 +322,18 @@ impl DbInner {
     #[cold]
     fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
         self.remaining_wait(mode)?;
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         while self.stall.is_stopped() {
             self.schedule();
             self.update_stall();
             let left = self.remaining_wait(mode)?;
             let slice = left.min(Duration::from_millis(100));
-            if !self.env.pool.wait(slice) {
+            if !self.context.env.pool.wait(slice) {
                 self.stall.wait(slice);
             }
             self.check_writable()?;
         }
-        self.stall.delay(&*self.clock, bytes, || {
+        self.stall.delay(&*self.context.clock, bytes, || {
             self.remaining_wait(mode)?;
             self.check_writable()
         })?;
@@ -339,9 +342,9 @@ impl DbInner {
     }
 
     fn record_stall(&self, begun: Duration) {
-        let waited = self.clock.now().saturating_sub(begun);
+        let waited = self.context.clock.now().saturating_sub(begun);
         self.write_counters.stalled(waited);
-        self.count(
+        self.context.count(
             Ticker::StallMicros,
             u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
         );
@@ -362,7 +365,7 @@ impl DbInner {
         let Some(manager) = &self.write_buffers else {
             return Ok(());
         };
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         while manager.should_stall() {
             let left = self.remaining_wait(mode)?;
             let mut is_flushing = false;
@@ -373,7 +376,7 @@ impl DbInner {
                 break;
             }
             let slice = left.min(Duration::from_millis(100));
-            if !self.env.pool.wait(slice) {
+            if !self.context.env.pool.wait(slice) {
                 manager.wait(slice);
             }
             self.check_writable()?;
@@ -404,7 +407,7 @@ impl DbInner {
     fn seal_largest_of_all(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let databases = self.write_buffers.iter().flat_map(|m| m.databases());
         let other = databases
-            .filter(|other| other.id != self.id && other.check_writable().is_ok())
+            .filter(|other| other.context.id != self.context.id && other.check_writable().is_ok())
             .map(|other| (other.freeable_bytes_max(), other))
             .max_by_key(|(freeable_bytes, _)| *freeable_bytes);
         let own = commit
@@ -414,7 +417,8 @@ impl DbInner {
             .max();
         match other {
             Some((freeable_bytes, other))
-                if freeable_bytes > own.unwrap_or(0) && !self.env.pool.is_short_of_threads() =>
+                if freeable_bytes > own.unwrap_or(0)
+                    && !self.context.env.pool.is_short_of_threads() =>
             {
                 other.seal_largest_later();
                 Ok(true)
@@ -498,7 +502,7 @@ impl DbInner {
         if commit.families.len() < 2 {
             return false;
         }
-        let limit = match self.mutable_options().max_total_wal_size {
+        let limit = match self.context.mutable_options().max_total_wal_size {
             0 => commit
                 .families
                 .iter()
@@ -554,7 +558,7 @@ impl DbInner {
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
         family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
-        family.seal_active(self.delayed_write_rate(), next);
+        family.seal_active(self.context.delayed_write_rate(), next);
         self.update_stall();
         Ok(())
     }
@@ -580,7 +584,8 @@ impl DbInner {
 
     /// Syncs the logs that are no longer written, with their directory entries.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
-        self.unsynced_logs.sync(|| self.fs.sync_dir(&self.wal_dir))
+        self.unsynced_logs
+            .sync(|| self.context.fs.sync_dir(&self.context.wal_dir))
     }
 
     /// Abandons a log that failed or may have a failed batch, and starts a new one.
@@ -647,7 +652,9 @@ impl DbInner {
         if !is_durable {
             self.unsynced_logs.add(previous);
         } else if let Err(error) = previous.close() {
-            self.info_log.warn(format_args!("closing a log: {error}"));
+            self.context
+                .info_log
+                .warn(format_args!("closing a log: {error}"));
         }
         // A column family without unflushed data needs no older log.
         for active in commit.families.iter() {

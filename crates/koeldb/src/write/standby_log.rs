@@ -109,7 +109,7 @@ impl DbInner {
             return;
         }
         let inner = Arc::clone(self);
-        self.env.pool.submit(JobPriority::High, move || {
+        self.context.env.pool.submit(JobPriority::High, move || {
             if let Ok(_foreground) = inner.background.enter() {
                 inner.prepare_log();
             }
@@ -132,15 +132,21 @@ impl DbInner {
             return;
         }
         // The leader will create one itself, and report the error if it persists.
-        self.info_log
+        self.context
+            .info_log
             .warn(format_args!("making a log ahead: {error}"));
-        self.notify(&Event::BackgroundError(&error));
-        self.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        self.context.notify(&Event::BackgroundError(&error));
+        self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
     }
 
     fn new_log_file(&self) -> Result<EmptyLog> {
-        let number = self.new_file_number();
-        let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db_options)?;
+        let number = self.context.new_file_number();
+        let file = new_wal_file(
+            &*self.context.fs,
+            &self.context.wal_dir,
+            number,
+            &self.context.db_options,
+        )?;
         Ok(EmptyLog { number, file })
     }
 
@@ -150,7 +156,7 @@ impl DbInner {
             Some(log) => log,
             None => self.new_log_file()?,
         };
-        Ok((number, wal_writer(file, &self.db_options)?))
+        Ok((number, wal_writer(file, &self.context.db_options)?))
     }
 
     /// Removes the standby log; one that is being created will be late.
@@ -166,9 +172,10 @@ impl DbInner {
 
     /// Removes a closed log without records. If that fails, the next open removes it.
     pub(crate) fn remove_empty_log(&self, number: FileNumber, closed: Result<()>) {
-        let path = file_name::wal(&self.wal_dir, number);
-        if let Err(error) = closed.and_then(|()| self.fs.remove_file(&path)) {
-            self.info_log
+        let path = file_name::wal(&self.context.wal_dir, number);
+        if let Err(error) = closed.and_then(|()| self.context.fs.remove_file(&path)) {
+            self.context
+                .info_log
                 .warn(format_args!("removing {}: {error}", path.display()));
         }
     }

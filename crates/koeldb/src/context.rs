@@ -1,0 +1,108 @@
+//! The surroundings of an open database: file system, clock, paths, options, log, listeners.
+//!
+//! All of it is fixed at open, except the mutable options, which synchronize themselves.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use koeldb_base::SeqNo;
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
+use koeldb_fs::{Clock, FileSystem};
+
+use crate::env::Env;
+use crate::info_log::InfoLog;
+use crate::listener::{Event, EventListener};
+use crate::options::DbOptions;
+use crate::plugins::Plugins;
+use crate::table_files::TableFiles;
+
+/// The parts of an open database that are fixed at open.
+pub(crate) struct Context {
+    /// Unique in this process.
+    pub(crate) id: u64,
+    pub(crate) env: Env,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    pub(crate) identity: String,
+    pub(crate) read_only: bool,
+    /// The options at open; see [`Context::mutable_options`].
+    pub(crate) db_options: DbOptions,
+    pub(crate) statistics: Option<Statistics>,
+    pub(crate) listeners: Vec<Arc<dyn EventListener>>,
+    pub(crate) plugins: Plugins,
+    pub(crate) info_log: InfoLog,
+    pub(crate) table_files: TableFiles,
+    /// The time of opening, on the clock of the database.
+    pub(crate) opened: Duration,
+    pub(crate) seqno_at_open: SeqNo,
+    /// The id of the process that opened it.
+    pub(crate) process: u32,
+    /// The mutable options of the database.
+    pub(crate) mutable: RwLock<DbOptions>,
+}
+
+impl Context {
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        self.table_files.numbers.next()
+    }
+
+    /// Whether clocks and per-operation counters are enabled.
+    #[inline]
+    pub(crate) fn measures(&self) -> bool {
+        self.statistics.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, ticker: Ticker, count: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.add(ticker, count);
+        }
+    }
+
+    pub(crate) fn record(&self, histogram: HistogramKind, value: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.record(histogram, value);
+        }
+    }
+
+    pub(crate) fn record_elapsed(&self, histogram: HistogramKind, begun: Duration) {
+        let elapsed = self.clock.now().saturating_sub(begun);
+        self.record(
+            histogram,
+            u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+        );
+    }
+
+    /// Reports an event to listeners; must be called without locks.
+    pub(crate) fn notify(&self, event: &Event<'_>) {
+        for listener in &self.listeners {
+            let told =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.on_event(event)));
+            if told.is_err() {
+                self.info_log
+                    .warn(format_args!("an event listener panicked"));
+            }
+        }
+    }
+
+    /// The current mutable options.
+    pub(crate) fn mutable_options(&self) -> RwLockReadGuard<'_, DbOptions> {
+        self.mutable.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn delayed_write_rate(&self) -> u64 {
+        match self.mutable_options().delayed_write_rate {
+            0 => 16 << 20,
+            rate => rate,
+        }
+    }
+
+    /// Whether this process is a forked child, which has none of the threads of the database.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+}
