@@ -36,6 +36,7 @@ mod db;
 mod destroy;
 mod env;
 mod failures;
+mod indexed_batch;
 mod info_log;
 mod inner;
 pub mod listener;
@@ -76,6 +77,7 @@ pub use koeldb_lsm::job::{
 pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
 pub use db::{Db, LiveFile, MemoryReport};
 pub use env::Env;
+pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use info_log::Logger;
 pub use listener::{Event, EventListener, TableFallbackInfo};
 pub use open::{DbBuilder, LogReport, RecoveryReport};

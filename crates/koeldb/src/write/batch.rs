@@ -110,6 +110,19 @@ pub enum BatchEntry<'a> {
 }
 
 impl BatchEntry<'_> {
+    /// The id of the column family; `None` for log data.
+    pub(crate) fn family(&self) -> Option<u32> {
+        match *self {
+            BatchEntry::Put { cf, .. }
+            | BatchEntry::PutEntity { cf, .. }
+            | BatchEntry::Delete { cf, .. }
+            | BatchEntry::SingleDelete { cf, .. }
+            | BatchEntry::Merge { cf, .. }
+            | BatchEntry::DeleteRange { cf, .. } => Some(cf),
+            BatchEntry::LogData(_) => None,
+        }
+    }
+
     /// Whether the operation has a sequence number.
     fn counts(&self) -> bool {
         !matches!(self, BatchEntry::LogData(_))
@@ -416,16 +429,22 @@ impl WriteBatch {
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let point = self.save_points.pop().ok_or_else(|| {
-            Error::with_kind(
-                koeldb_base::ErrorKind::NotFound,
-                "the batch has no save point",
-            )
-        })?;
+        let point = self.save_points.pop().ok_or_else(no_save_point)?;
         self.rep.truncate(point.bytes);
         self.set_count(point.count);
         self.is_too_large = point.is_too_large;
         Ok(())
+    }
+
+    /// Removes the last save point and keeps the operations since.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        match self.save_points.pop() {
+            Some(_) => Ok(()),
+            None => Err(no_save_point()),
+        }
     }
 
     /// RocksDB's serialised form.
@@ -488,6 +507,13 @@ impl WriteBatch {
     pub fn iter(&self) -> BatchIter<'_> {
         BatchIter::new(self.records())
     }
+}
+
+fn no_save_point() -> Error {
+    Error::with_kind(
+        koeldb_base::ErrorKind::NotFound,
+        "the batch has no save point",
+    )
 }
 
 impl<'a> IntoIterator for &'a WriteBatch {
@@ -597,6 +623,13 @@ impl<'a> Iterator for BatchIter<'a> {
         }
         None
     }
+}
+
+/// Returns the operation at an offset of a serialized batch.
+///
+/// `None` if there is no operation, which does not happen at the offset of one.
+pub(crate) fn entry_at(rep: &[u8], offset: usize) -> Option<BatchEntry<'_>> {
+    BatchIter::new(rep.get(offset..)?).next()?.ok()
 }
 
 /// The header of a serialised batch: sequence number and count.

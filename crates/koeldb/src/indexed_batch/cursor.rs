@@ -1,0 +1,380 @@
+//! A cursor over a column family as if a batch was written.
+//!
+//! Both sources stand at or behind the entry, in the direction of travel; a change of direction
+//! seeks both by the current key. On equal keys the batch decides.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use koeldb_base::{Error, PinnedSlice, Result};
+
+use super::batch::merge;
+use super::view::{Effect, View};
+use crate::column_family::ColumnFamily;
+use crate::options::ReadOptions;
+use crate::read::{DbCursor, Direction, KeyBounds};
+
+/// Where the current entry is.
+enum At {
+    Nowhere,
+    Database,
+    /// In the batch, which sets its value.
+    Batch,
+    /// The key is in the batch, and the value was merged.
+    Merged(Vec<u8>),
+}
+
+/// A position among the entries of a column family, with the operations of a batch applied.
+///
+/// It is owned and `Send`, and shows the batch as it was when the cursor was created. Keys and values
+/// are lent until the next move.
+pub struct BatchCursor {
+    family: ColumnFamily,
+    options: ReadOptions,
+    bounds: KeyBounds,
+    database: DbCursor,
+    view: Arc<View>,
+    /// The number of keys of the batch before the position; backward, up to and including it.
+    next: usize,
+    /// The keys of the batch within the bounds and the prefix of the last seek.
+    visible: std::ops::Range<usize>,
+    direction: Direction,
+    at: At,
+    failure: Option<Error>,
+}
+
+impl BatchCursor {
+    pub(super) fn new(family: &ColumnFamily, options: &ReadOptions, view: Arc<View>) -> Self {
+        BatchCursor {
+            family: family.clone(),
+            options: options.clone(),
+            bounds: options.bounds(),
+            database: family.cursor_opt(options),
+            visible: 0..view.len(),
+            view,
+            next: 0,
+            direction: Direction::Forward,
+            at: At::Nowhere,
+            failure: None,
+        }
+    }
+
+    /// Moves to the present operations of `batch` and the latest state of the database.
+    ///
+    /// The cursor then has no position. A snapshot in its options still limits the database.
+    ///
+    /// # Errors
+    /// See [`DbCursor::refresh`].
+    pub fn refresh(&mut self, batch: &super::WriteBatchWithIndex) -> Result<()> {
+        self.view = batch.view(&self.family);
+        self.at = At::Nowhere;
+        self.failure = None;
+        self.visible = 0..0;
+        self.database.refresh()
+    }
+
+    /// Determines the keys of the batch that may be shown; `sought` is the key of a seek.
+    fn limit(&mut self, sought: Option<&[u8]>) {
+        let order = &self.family.data().order;
+        let (bounds, view) = (&self.bounds, &self.view);
+        let mut first = view.partition_point(|key| bounds.is_before(order, key));
+        let mut end = view.partition_point(|key| !bounds.is_behind(order, key));
+        if let Some(sought) = sought.filter(|_| self.options.prefix_same_as_start)
+            && let Some(extractor) = &self.family.data().options().prefix_extractor
+            && let Some(prefix) = extractor.prefix(sought)
+        {
+            let is_in = |index: &usize| extractor.prefix(view.key(*index)) == Some(prefix);
+            let at = view.lower_bound(order, sought);
+            first = first.max(at - (0..at).rev().take_while(is_in).count());
+            end = end.min(at + (at..view.len()).take_while(is_in).count());
+        }
+        self.visible = first..end.max(first);
+    }
+
+    /// Runs a move; after an error the cursor has no entry and repeats the error until a seek.
+    fn run(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<bool> {
+        match step(self) {
+            Ok(()) => Ok(self.valid()),
+            Err(error) => {
+                self.at = At::Nowhere;
+                self.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn begin_seek(&mut self, direction: Direction, sought: Option<&[u8]>) {
+        self.failure = None;
+        self.at = At::Nowhere;
+        self.direction = direction;
+        self.limit(sought);
+    }
+
+    /// Moves to the first entry at or after `key`; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.begin_seek(Direction::Forward, Some(key));
+        self.run(|cursor| {
+            cursor.place_forward(key)?;
+            cursor.settle_forward()
+        })
+    }
+
+    /// Moves to the last entry at or before `key`; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.begin_seek(Direction::Reverse, Some(key));
+        self.run(|cursor| {
+            cursor.place_backward(key)?;
+            cursor.settle_backward()
+        })
+    }
+
+    /// Moves to the first entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.begin_seek(Direction::Forward, None);
+        self.run(|cursor| {
+            cursor.next = cursor.visible.start;
+            cursor.database.seek_to_first()?;
+            cursor.settle_forward()
+        })
+    }
+
+    /// Moves to the last entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.begin_seek(Direction::Reverse, None);
+        self.run(|cursor| {
+            cursor.next = cursor.visible.end;
+            cursor.database.seek_to_last()?;
+            cursor.settle_backward()
+        })
+    }
+
+    /// Moves to the next entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends, an iterator gives"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        self.step(Direction::Forward)
+    }
+
+    /// Moves to the previous entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.step(Direction::Reverse)
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let Some(key) = self.key().map(<[u8]>::to_vec) else {
+            return Ok(false);
+        };
+        let turns = self.direction != direction;
+        self.direction = direction;
+        self.run(|cursor| {
+            if direction == Direction::Forward {
+                if turns {
+                    cursor.place_forward(&key)?;
+                }
+                cursor.leave_forward(&key)?;
+                cursor.settle_forward()
+            } else {
+                if turns {
+                    cursor.place_backward(&key)?;
+                }
+                cursor.leave_backward(&key)?;
+                cursor.settle_backward()
+            }
+        })
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.family.data().order.compare(a, b)
+    }
+
+    /// Places both sources at their first entry at or after `key`.
+    fn place_forward(&mut self, key: &[u8]) -> Result<()> {
+        let at = self.view.lower_bound(&self.family.data().order, key);
+        self.next = at.clamp(self.visible.start, self.visible.end);
+        self.database.seek(key)?;
+        Ok(())
+    }
+
+    /// Places both sources at their last entry at or before `key`.
+    fn place_backward(&mut self, key: &[u8]) -> Result<()> {
+        let order = &self.family.data().order;
+        let at = self
+            .view
+            .partition_point(|other| order.compare(other, key).is_le());
+        self.next = at.clamp(self.visible.start, self.visible.end);
+        self.database.seek_for_prev(key)?;
+        Ok(())
+    }
+
+    /// The index of the next key of the batch in the direction of travel.
+    fn candidate(&self) -> Option<usize> {
+        match self.direction {
+            Direction::Forward => (self.next < self.visible.end).then_some(self.next),
+            Direction::Reverse => (self.next > self.visible.start).then(|| self.next - 1),
+        }
+    }
+
+    fn is_database_at(&self, key: &[u8]) -> bool {
+        self.database
+            .key()
+            .is_some_and(|other| self.compare(other, key).is_eq())
+    }
+
+    fn is_batch_at(&self, key: &[u8]) -> bool {
+        self.candidate()
+            .is_some_and(|index| self.compare(self.view.key(index), key).is_eq())
+    }
+
+    fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_database_at(key) {
+            self.database.next()?;
+        }
+        self.next += usize::from(self.is_batch_at(key));
+        Ok(())
+    }
+
+    fn leave_backward(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_database_at(key) {
+            self.database.prev()?;
+        }
+        self.next -= usize::from(self.is_batch_at(key));
+        Ok(())
+    }
+
+    fn settle_forward(&mut self) -> Result<()> {
+        self.settle(Ordering::Less, |cursor, key| cursor.leave_forward(key))
+    }
+
+    fn settle_backward(&mut self) -> Result<()> {
+        self.settle(Ordering::Greater, |cursor, key| cursor.leave_backward(key))
+    }
+
+    /// Finds the entry at the position; `first` is how a key compares that comes before another.
+    fn settle(
+        &mut self,
+        first: Ordering,
+        leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.at = At::Nowhere;
+        loop {
+            let view = Arc::clone(&self.view);
+            let Some(index) = self.candidate() else {
+                if self.database.valid() {
+                    self.at = At::Database;
+                }
+                return Ok(());
+            };
+            let key = view.key(index);
+            let stored = match self.database.key().map(|other| self.compare(other, key)) {
+                Some(order) if order == first => {
+                    self.at = At::Database;
+                    return Ok(());
+                }
+                Some(Ordering::Equal) => self.database.value(),
+                _ => None,
+            };
+            match view.effect(index) {
+                Effect::Value(_) => self.at = At::Batch,
+                Effect::Operands(operands, base) => {
+                    let merged = merge(&self.family, key, base, stored, &operands)?;
+                    self.at = At::Merged(merged);
+                }
+                Effect::Deleted => {
+                    leave(self, key)?;
+                    continue;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Whether the cursor is positioned on an entry.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        !matches!(self.at, At::Nowhere)
+    }
+
+    /// The key of the current entry.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        match self.at {
+            At::Nowhere => None,
+            At::Database => self.database.key(),
+            At::Batch | At::Merged(_) => Some(self.view.key(self.candidate()?)),
+        }
+    }
+
+    /// The value of the current entry.
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        match &self.at {
+            At::Nowhere => None,
+            At::Database => self.database.value(),
+            At::Merged(value) => Some(value),
+            At::Batch => match self.view.effect(self.candidate()?) {
+                Effect::Value(value) => Some(value),
+                _ => None,
+            },
+        }
+    }
+
+    /// The key and value of the current entry.
+    #[must_use]
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        Some((self.key()?, self.value()?))
+    }
+
+    /// An owned key and value of the current entry.
+    #[must_use]
+    pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
+        match self.at {
+            At::Database => self.database.pinned_entry(),
+            _ => {
+                let (key, value) = self.entry()?;
+                Some((PinnedSlice::copy_of(key), PinnedSlice::copy_of(value)))
+            }
+        }
+    }
+
+    /// Returns the error of the last step again.
+    ///
+    /// # Errors
+    /// The error of the last step.
+    pub fn status(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl fmt::Debug for BatchCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchCursor")
+            .field("key", &self.key())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,143 @@
+//! An immutable, sorted view of the operations of a batch on one column family.
+
+use koeldb_base::KeyOrder;
+
+use super::index::{Index, NONE};
+use crate::write::batch::{BatchEntry, entry_at};
+
+/// The effect of a batch on one key.
+#[derive(Debug)]
+pub(super) enum Effect<'a> {
+    Value(&'a [u8]),
+    Deleted,
+    /// Merge operands, newest first, and the value beneath them if the batch decides it.
+    Operands(Vec<&'a [u8]>, Base<'a>),
+}
+
+/// The value beneath the merge operands of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Base<'a> {
+    /// That of the database.
+    Unknown,
+    Value(&'a [u8]),
+    /// The key was deleted.
+    None,
+}
+
+/// Computes the effect of operations on one key, given newest first.
+pub(super) fn effect<'a>(newest_first: impl Iterator<Item = BatchEntry<'a>>) -> Effect<'a> {
+    let mut operands = Vec::new();
+    let mut base = Base::Unknown;
+    for entry in newest_first {
+        base = match entry {
+            BatchEntry::Merge { operand, .. } => {
+                operands.push(operand);
+                continue;
+            }
+            BatchEntry::Put { value, .. } => Base::Value(value),
+            _ => Base::None,
+        };
+        break;
+    }
+    match base {
+        _ if !operands.is_empty() => Effect::Operands(operands, base),
+        Base::Value(value) => Effect::Value(value),
+        Base::None | Base::Unknown => Effect::Deleted,
+    }
+}
+
+/// Returns the key of an operation on a single key.
+pub(super) fn key_of<'a>(entry: &BatchEntry<'a>) -> &'a [u8] {
+    match *entry {
+        BatchEntry::Put { key, .. }
+        | BatchEntry::PutEntity { key, .. }
+        | BatchEntry::Delete { key, .. }
+        | BatchEntry::SingleDelete { key, .. }
+        | BatchEntry::Merge { key, .. } => key,
+        BatchEntry::DeleteRange { from, .. } => from,
+        BatchEntry::LogData(note) => note,
+    }
+}
+
+/// The operations of one column family, by ascending key and newest first.
+#[derive(Debug)]
+pub(super) struct View {
+    /// The number of bytes of the batch when the view was made.
+    pub(super) batch_bytes: usize,
+    rep: Vec<u8>,
+    /// The offsets of the records, those of a key together.
+    offsets: Vec<usize>,
+    /// For each key, the index of its first offset; one more at the end.
+    keys: Vec<usize>,
+}
+
+impl View {
+    /// Copies and sorts the operations on family `cf`.
+    pub(super) fn new(rep: &[u8], index: &Index, cf: u32, order: &KeyOrder) -> Self {
+        let operations = index.operations();
+        let mut newest: Vec<(u32, &[u8])> = index
+            .keys()
+            .filter_map(|number| {
+                let entry = entry_at(rep, operations[number as usize].offset)?;
+                (entry.family() == Some(cf)).then(|| (number, key_of(&entry)))
+            })
+            .collect();
+        newest.sort_unstable_by(|(_, a), (_, b)| order.compare(a, b));
+        let mut offsets = Vec::with_capacity(newest.len());
+        let mut keys = Vec::with_capacity(newest.len() + 1);
+        for (mut number, _) in newest {
+            keys.push(offsets.len());
+            while number != NONE {
+                let operation = operations[number as usize];
+                offsets.push(operation.offset);
+                number = operation.previous;
+            }
+        }
+        keys.push(offsets.len());
+        View {
+            batch_bytes: rep.len(),
+            rep: rep.to_vec(),
+            offsets,
+            keys,
+        }
+    }
+
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len() - 1
+    }
+
+    /// The operations on the key at `index`, newest first.
+    pub(super) fn operations(&self, index: usize) -> impl Iterator<Item = BatchEntry<'_>> {
+        let offsets = &self.offsets[self.keys[index]..self.keys[index + 1]];
+        offsets
+            .iter()
+            .filter_map(|&offset| entry_at(&self.rep, offset))
+    }
+
+    pub(super) fn key(&self, index: usize) -> &[u8] {
+        entry_at(&self.rep, self.offsets[self.keys[index]]).map_or(&[], |entry| key_of(&entry))
+    }
+
+    pub(super) fn effect(&self, index: usize) -> Effect<'_> {
+        effect(self.operations(index))
+    }
+
+    /// The number of keys before `key`.
+    pub(super) fn lower_bound(&self, order: &KeyOrder, key: &[u8]) -> usize {
+        self.partition_point(|other| order.compare(other, key).is_lt())
+    }
+
+    /// The number of leading keys for which `is_before` holds.
+    pub(super) fn partition_point(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_before(self.key(middle)) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+}
