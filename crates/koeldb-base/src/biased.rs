@@ -2,20 +2,20 @@
 //!
 //! A locked instruction waits for all preceding loads. A read that begins with one cannot overlap
 //! the read before it, and a lookup that misses the CPU caches then pays its full latency. Here the
-//! owner stores a flag, checks whether a taker has announced itself, and uses the value. A taker
+//! owner stores a flag, checks whether a revoker has announced itself, and uses the value. A revoker
 //! announces itself, makes every thread of the process execute a memory barrier (`membarrier`,
 //! Linux 4.14), and then takes the value if the owner is not using it. The rare side thus pays for
 //! the expensive half of the usual pair of barriers (Dekker's algorithm with asymmetric barriers,
 //! as in userspace RCU). Where the system has no such call, the owner executes a fence.
 //!
-//! Invariants, with `busy` stored by the owner alone and `wanted` by takers alone:
+//! Invariants, with `busy` stored by the owner alone and `wanted` by revokers alone:
 //!
 //! - The owner touches the value only between storing `busy` and clearing it, having seen `wanted`
 //!   clear after a barrier that follows the store.
-//! - A taker touches the value only after it stored `wanted`, executed a barrier on all threads and
+//! - A revoker touches the value only after it stored `wanted`, executed a barrier on all threads and
 //!   saw `busy` clear; and only until it clears `wanted`. So if the owner missed `wanted`, the
-//!   taker sees `busy`.
-//! - There is one owner. The owner and each taker hold their ends exclusively: entering borrows the
+//!   revoker sees `busy`.
+//! - There is one owner. The owner and each revoker hold their ends exclusively: entering borrows the
 //!   end mutably.
 
 use std::fmt;
@@ -59,20 +59,20 @@ fn all_threads_pass_a_barrier() -> bool {
 struct Shared<T> {
     /// The owner is using the value. Only the owner stores it.
     busy: AtomicBool,
-    /// A taker is using the value, or has announced itself.
+    /// A revoker is using the value, or has announced itself.
     wanted: AtomicBool,
-    /// Takers execute a barrier on all threads, so the owner needs none.
+    /// Revokers execute a barrier on all threads, so the owner needs none.
     asymmetric: bool,
     value: UnsafeCell<Option<T>>,
 }
 
 #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
-// SAFETY: the owner or a taker accesses the value, never both concurrently (the module's
+// SAFETY: the owner or a revoker accesses the value, never both concurrently (the module's
 // invariants), and the value moves between threads in between, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// The owner's half of the pair of barriers: a compiler fence if takers use `membarrier`.
+    /// The owner's half of the pair of barriers: a compiler fence if revokers use `membarrier`.
     #[inline]
     fn light_barrier(&self) {
         if self.asymmetric {
@@ -88,14 +88,14 @@ pub struct Owner<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The takers' end, for threads that rarely need the value.
-pub struct Taker<T> {
+/// The revokers' end, for threads that rarely need the value.
+pub struct Revoker<T> {
     shared: Arc<Shared<T>>,
 }
 
 /// Creates an empty cell and returns both of its ends.
 #[must_use]
-pub fn biased<T>() -> (Owner<T>, Taker<T>) {
+pub fn biased<T>() -> (Owner<T>, Revoker<T>) {
     let shared = Arc::new(Shared {
         busy: AtomicBool::new(false),
         wanted: AtomicBool::new(false),
@@ -105,32 +105,32 @@ pub fn biased<T>() -> (Owner<T>, Taker<T>) {
     let owner = Owner {
         shared: Arc::clone(&shared),
     };
-    (owner, Taker { shared })
+    (owner, Revoker { shared })
 }
 
 impl<T> Owner<T> {
-    /// Whether the takers' end was dropped.
+    /// Whether the revokers' end was dropped.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Enters, unless a taker is inside.
+    /// Enters, unless a revoker is inside.
     ///
-    /// A taker may leave the value with an owner that it turned away; the owner then still has its
+    /// A revoker may leave the value with an owner that it turned away; the owner then still has its
     /// value.
     #[inline]
     #[must_use]
-    pub fn enter(&mut self) -> Option<Entered<'_, T>> {
+    pub fn enter(&mut self) -> Option<Guard<'_, T>> {
         let shared = &*self.shared;
         shared.busy.store(true, Ordering::Relaxed);
         shared.light_barrier();
-        // Acquires what the last taker stored.
+        // Acquires what the last revoker stored.
         if shared.wanted.load(Ordering::Acquire) {
             shared.busy.store(false, Ordering::Release);
             return None;
         }
-        Some(Entered {
+        Some(Guard {
             owner: self,
             _value: PhantomData,
         })
@@ -138,43 +138,43 @@ impl<T> Owner<T> {
 }
 
 /// The owner's exclusive access to the value; dropping it leaves the cell.
-pub struct Entered<'o, T> {
+pub struct Guard<'o, T> {
     owner: &'o mut Owner<T>,
     /// Sharing this between threads shares the value, so it must be as `Sync` as the value.
     _value: PhantomData<&'o mut Option<T>>,
 }
 
-impl<T> Deref for Entered<'_, T> {
+impl<T> Deref for Guard<'_, T> {
     type Target = Option<T>;
 
     #[inline]
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref(&self) -> &Option<T> {
         self.owner.shared.value.with_mut(|value| {
-            // SAFETY: `Owner::enter` created this guard, which borrows the only owner, and no taker
+            // SAFETY: `Owner::enter` created this guard, which borrows the only owner, and no revoker
             // enters before the guard is dropped.
             unsafe { &*value }
         })
     }
 }
 
-impl<T> DerefMut for Entered<'_, T> {
+impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref_mut(&mut self) -> &mut Option<T> {
         self.owner.shared.value.with_mut(|value| {
-            // SAFETY: as in `deref`; the reference borrows the only `Entered`.
+            // SAFETY: as in `deref`; the reference borrows the only `Guard`.
             unsafe { &mut *value }
         })
     }
 }
 
-impl<T> Drop for Entered<'_, T> {
+impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let shared = &*self.owner.shared;
         shared.busy.store(false, Ordering::Release);
-        // The owner's next loads are not older than the stores of a taker that still saw it inside.
+        // The owner's next loads are not older than the stores of a revoker that still saw it inside.
         shared.light_barrier();
     }
 }
@@ -183,38 +183,38 @@ impl<T> Drop for Entered<'_, T> {
 ///
 /// After an owner that is inside leaves, it sees everything that was done before this call.
 #[must_use]
-pub fn take_idle<T>(takers: &mut [Taker<T>]) -> Vec<T> {
-    for taker in takers.iter() {
-        taker.shared.wanted.store(true, Ordering::Relaxed);
+pub fn revoke_idle<T>(revokers: &mut [Revoker<T>]) -> Vec<T> {
+    for revoker in revokers.iter() {
+        revoker.shared.wanted.store(true, Ordering::Relaxed);
     }
-    let is_asymmetric = takers.iter().any(|taker| taker.shared.asymmetric);
+    let is_asymmetric = revokers.iter().any(|revoker| revoker.shared.asymmetric);
     fence(Ordering::SeqCst);
-    let passed = !is_asymmetric || takers.is_empty() || all_threads_pass_a_barrier();
+    let passed = !is_asymmetric || revokers.is_empty() || all_threads_pass_a_barrier();
     let mut taken = Vec::new();
-    for taker in takers.iter_mut() {
+    for revoker in revokers.iter_mut() {
         // Without a barrier the owner's state is unknown: it keeps its value until it returns.
-        if passed && !taker.shared.busy.load(Ordering::Acquire) {
-            taken.extend(taker.take());
+        if passed && !revoker.shared.busy.load(Ordering::Acquire) {
+            taken.extend(revoker.take());
         }
-        taker.shared.wanted.store(false, Ordering::Release);
+        revoker.shared.wanted.store(false, Ordering::Release);
     }
     taken
 }
 
-impl<T> Taker<T> {
+impl<T> Revoker<T> {
     /// Whether the owner's end was dropped.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the value. Only [`take_idle`] may call this, after it made sure that the owner is not
+    /// Takes the value. Only [`revoke_idle`] may call this, after it made sure that the owner is not
     /// inside.
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn take(&mut self) -> Option<T> {
         self.shared.value.with_mut(|value| {
             // SAFETY: `wanted` is stored and `busy` was seen clear after a barrier on all threads,
-            // so the owner stays outside; this end is borrowed exclusively, so no other taker is
+            // so the owner stays outside; this end is borrowed exclusively, so no other revoker is
             // inside.
             unsafe { &mut *value }.take()
         })
@@ -227,15 +227,15 @@ impl<T> fmt::Debug for Owner<T> {
     }
 }
 
-impl<T> fmt::Debug for Taker<T> {
+impl<T> fmt::Debug for Revoker<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Taker").finish_non_exhaustive()
+        f.debug_struct("Revoker").finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for Entered<'_, T> {
+impl<T> fmt::Debug for Guard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entered").finish_non_exhaustive()
+        f.debug_struct("Guard").finish_non_exhaustive()
     }
 }
 
@@ -251,28 +251,28 @@ mod tests {
 
     #[test]
     fn takers_find_what_the_owner_left_and_nothing_while_it_is_inside() {
-        let (mut owner, taker) = biased();
-        let mut takers = [taker];
+        let (mut owner, revoker) = biased();
+        let mut revokers = [revoker];
         let mut inside = owner.enter().unwrap();
         assert!(inside.is_none());
         *inside = Some(1);
-        assert!(take_idle(&mut takers).is_empty());
+        assert!(revoke_idle(&mut revokers).is_empty());
         drop(inside);
         assert_eq!(*owner.enter().unwrap(), Some(1));
-        assert_eq!(take_idle(&mut takers), [1]);
+        assert_eq!(revoke_idle(&mut revokers), [1]);
         assert_eq!(*owner.enter().unwrap(), None);
-        assert!(!takers[0].is_orphaned());
+        assert!(!revokers[0].is_orphaned());
         drop(owner);
-        assert!(takers[0].is_orphaned());
+        assert!(revokers[0].is_orphaned());
     }
 
-    /// Owners store numbers and count them as they remove them; takers take them. Each is counted
+    /// Owners store numbers and count them as they remove them; revokers take them. Each is counted
     /// once.
     #[test]
     fn nothing_is_taken_twice_or_from_under_an_owner() {
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 100_000 };
         let counted = AtomicU64::new(0);
-        let (owners, mut takers): (Vec<_>, Vec<_>) = (0..2).map(|_| biased::<Box<u64>>()).unzip();
+        let (owners, mut revokers): (Vec<_>, Vec<_>) = (0..2).map(|_| biased::<Box<u64>>()).unzip();
         std::thread::scope(|scope| {
             for mut owner in owners {
                 let counted = &counted;
@@ -293,26 +293,26 @@ mod tests {
                     }
                 });
             }
-            while !takers.iter().all(Taker::is_orphaned) {
-                for number in take_idle(&mut takers) {
+            while !revokers.iter().all(Revoker::is_orphaned) {
+                for number in revoke_idle(&mut revokers) {
                     counted.fetch_add(*number, Ordering::Relaxed);
                 }
                 std::thread::yield_now();
             }
         });
-        for number in take_idle(&mut takers) {
+        for number in revoke_idle(&mut revokers) {
             counted.fetch_add(*number, Ordering::Relaxed);
         }
         assert_eq!(counted.into_inner(), ROUNDS * (ROUNDS - 1));
     }
 
-    /// After an owner that a taker found inside leaves, it sees what the taker announced.
+    /// After an owner that a revoker found inside leaves, it sees what the revoker announced.
     #[test]
     fn an_owner_that_was_passed_over_knows_afterwards() {
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 50_000 };
         let announced = AtomicU64::new(0);
-        let (mut owner, taker) = biased::<u64>();
-        let mut takers = [taker];
+        let (mut owner, revoker) = biased::<u64>();
+        let mut revokers = [revoker];
         std::thread::scope(|scope| {
             let announced = &announced;
             scope.spawn(move || {
@@ -333,11 +333,15 @@ mod tests {
             });
             for number in 1..=ROUNDS {
                 announced.store(number, Ordering::SeqCst);
-                for left in take_idle(&mut takers) {
+                for left in revoke_idle(&mut revokers) {
                     assert!(left <= number);
                 }
             }
         });
-        assert!(take_idle(&mut takers).iter().all(|&left| left == ROUNDS));
+        assert!(
+            revoke_idle(&mut revokers)
+                .iter()
+                .all(|&left| left == ROUNDS)
+        );
     }
 }

@@ -88,7 +88,7 @@ impl SeekKey {
 }
 
 #[derive(Debug)]
-enum State {
+enum LookupState {
     /// Only merge operands were found so far.
     Searching,
     /// A value ends the search.
@@ -97,13 +97,13 @@ enum State {
     Deleted,
 }
 
-impl State {
+impl LookupState {
     /// The value that ended the search, if any.
     #[inline]
     fn value(self) -> Option<PinnedSlice> {
         match self {
-            State::Found(value) => Some(value),
-            State::Deleted | State::Searching => None,
+            LookupState::Found(value) => Some(value),
+            LookupState::Deleted | LookupState::Searching => None,
         }
     }
 }
@@ -115,7 +115,7 @@ pub struct Lookup {
     snapshot: SeqNo,
     filter_hash: Cell<Option<u64>>,
     tombstone_seqno: SeqNo,
-    state: State,
+    state: LookupState,
     operands: Vec<PinnedSlice>,
     operands_at_checkpoint: usize,
     runs_searched: usize,
@@ -131,7 +131,7 @@ impl Lookup {
             snapshot,
             filter_hash: Cell::new(None),
             tombstone_seqno: 0,
-            state: State::Searching,
+            state: LookupState::Searching,
             operands: Vec::new(),
             operands_at_checkpoint: 0,
             runs_searched: 0,
@@ -145,7 +145,7 @@ impl Lookup {
         self.snapshot = snapshot;
         self.filter_hash.set(None);
         self.tombstone_seqno = 0;
-        self.state = State::Searching;
+        self.state = LookupState::Searching;
         self.operands.clear();
         self.operands_at_checkpoint = 0;
         self.runs_searched = 0;
@@ -208,11 +208,11 @@ impl Lookup {
     ) -> Result<bool> {
         debug_assert!(seqno <= self.snapshot);
         if seqno < self.tombstone_seqno {
-            self.state = State::Deleted;
+            self.state = LookupState::Deleted;
             return Ok(true);
         }
         if value_type == ValueType::Value {
-            self.state = State::Found(pin());
+            self.state = LookupState::Found(pin());
             return Ok(true);
         }
         self.offer_other(value_type, pin)
@@ -226,17 +226,17 @@ impl Lookup {
         pin: impl FnOnce() -> PinnedSlice,
     ) -> Result<bool> {
         match value_type {
-            ValueType::Value => self.state = State::Found(pin()),
+            ValueType::Value => self.state = LookupState::Found(pin()),
             ValueType::Merge => {
                 self.operands.push(pin());
                 return Ok(false);
             }
             ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
-                self.state = State::Deleted;
+                self.state = LookupState::Deleted;
             }
-            ValueType::WideColumnEntity => self.state = State::Found(default_column(&pin())?),
+            ValueType::WideColumnEntity => self.state = LookupState::Found(default_column(&pin())?),
             ValueType::ValuePreferredSeqno => {
-                self.state = State::Found(without_preferred_seqno(&pin())?);
+                self.state = LookupState::Found(without_preferred_seqno(&pin())?);
             }
             ValueType::BlobIndex => {
                 return Err(blob_not_supported());
@@ -252,7 +252,7 @@ impl Lookup {
     #[inline]
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        !matches!(self.state, State::Searching)
+        !matches!(self.state, LookupState::Searching)
     }
 
     /// Marks the current run as fully searched.
@@ -274,7 +274,7 @@ impl Lookup {
     /// Discards the entries of a suspended run, which will be searched again.
     pub fn rewind(&mut self) {
         self.operands.truncate(self.operands_at_checkpoint);
-        self.state = State::Searching;
+        self.state = LookupState::Searching;
     }
 
     /// The number of fully searched runs.
@@ -312,7 +312,7 @@ impl Lookup {
         &mut self,
         operator: Option<&dyn MergeOperator>,
     ) -> Result<Option<PinnedSlice>> {
-        let state = std::mem::replace(&mut self.state, State::Searching);
+        let state = std::mem::replace(&mut self.state, LookupState::Searching);
         if self.operands.is_empty() {
             return Ok(state.value());
         }
@@ -329,7 +329,7 @@ impl Lookup {
 #[inline(never)]
 fn merged(
     key: SeekKey,
-    state: State,
+    state: LookupState,
     operands: Vec<PinnedSlice>,
     operator: Option<&dyn MergeOperator>,
 ) -> Result<Option<PinnedSlice>> {

@@ -54,7 +54,7 @@ pub enum CachePolicy {
     Lru,
     /// S3-FIFO, which resists scans: a scan does not evict entries in repeated use. The default.
     #[default]
-    Clock,
+    S3Fifo,
 }
 
 /// The settings of a cache.

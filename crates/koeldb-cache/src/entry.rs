@@ -6,10 +6,10 @@ use crate::cache::{CacheKey, Priority};
 use crate::sync::Arc;
 
 /// The slot of an entry in its shard.
-pub(crate) type Place = u32;
+pub(crate) type SlotIndex = u32;
 
 /// No slot.
-pub(crate) const NOWHERE: Place = u32::MAX;
+pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
 /// An entry with its policy state.
 pub(crate) struct Entry<T> {
@@ -20,9 +20,9 @@ pub(crate) struct Entry<T> {
     /// The part of the hash by which the index finds the entry.
     pub(crate) tag: u32,
     /// The neighbour towards the head of the list.
-    pub(crate) newer: Place,
+    pub(crate) newer: SlotIndex,
     /// The neighbour towards the tail of the list; in a free slot, the next free one.
-    pub(crate) older: Place,
+    pub(crate) older: SlotIndex,
     /// The list that contains the entry, as numbered by the policy.
     pub(crate) list: u8,
     /// S3-FIFO: the number of hits, up to 3. LRU: whether the entry was hit.
@@ -42,15 +42,15 @@ impl<T> Entry<T> {
 
 /// All entries of a shard.
 pub(crate) struct Entries<T> {
-    places: Vec<Entry<T>>,
-    free: Place,
+    slots: Vec<Entry<T>>,
+    free: SlotIndex,
     len: usize,
 }
 
 impl<T> Entries<T> {
     pub(crate) fn new() -> Self {
         Entries {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: NOWHERE,
             len: 0,
         }
@@ -61,52 +61,52 @@ impl<T> Entries<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
-        self.places.iter().filter(|entry| entry.value.is_some())
+        self.slots.iter().filter(|entry| entry.value.is_some())
     }
 
     /// Stores an entry in a free slot; `None` if there are too many.
-    pub(crate) fn put(&mut self, entry: Entry<T>) -> Option<Place> {
-        let place = if self.free == NOWHERE {
-            let place = u32::try_from(self.places.len()).ok()?;
-            if place == NOWHERE {
+    pub(crate) fn put(&mut self, entry: Entry<T>) -> Option<SlotIndex> {
+        let slot = if self.free == NOWHERE {
+            let slot = u32::try_from(self.slots.len()).ok()?;
+            if slot == NOWHERE {
                 return None;
             }
-            self.places.push(entry);
-            place
+            self.slots.push(entry);
+            slot
         } else {
-            let place = self.free;
-            self.free = self[place].older;
-            self[place] = entry;
-            place
+            let slot = self.free;
+            self.free = self[slot].older;
+            self[slot] = entry;
+            slot
         };
         self.len += 1;
-        Some(place)
+        Some(slot)
     }
 
     /// Frees a slot; the caller drops the value outside the lock.
-    pub(crate) fn take(&mut self, place: Place) -> Option<Arc<T>> {
+    pub(crate) fn take(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
         let free = self.free;
-        let entry = &mut self[place];
+        let entry = &mut self[slot];
         entry.older = free;
         let value = entry.value.take();
-        self.free = place;
+        self.free = slot;
         self.len -= 1;
         value
     }
 }
 
-impl<T> Index<Place> for Entries<T> {
+impl<T> Index<SlotIndex> for Entries<T> {
     type Output = Entry<T>;
 
     #[inline]
-    fn index(&self, place: Place) -> &Entry<T> {
-        &self.places[place as usize]
+    fn index(&self, slot: SlotIndex) -> &Entry<T> {
+        &self.slots[slot as usize]
     }
 }
 
-impl<T> IndexMut<Place> for Entries<T> {
+impl<T> IndexMut<SlotIndex> for Entries<T> {
     #[inline]
-    fn index_mut(&mut self, place: Place) -> &mut Entry<T> {
-        &mut self.places[place as usize]
+    fn index_mut(&mut self, slot: SlotIndex) -> &mut Entry<T> {
+        &mut self.slots[slot as usize]
     }
 }

@@ -5,7 +5,7 @@
 //! shifts later buckets back, so there are no tombstones and a search ends at the first empty
 //! bucket.
 
-use crate::entry::Place;
+use crate::entry::SlotIndex;
 
 const BUCKETS_MIN: usize = 16;
 
@@ -23,8 +23,8 @@ pub(crate) fn tag_of(hash: u64) -> u32 {
 }
 
 #[inline]
-fn bucket(tag: u32, place: Place) -> u64 {
-    u64::from(tag) << 32 | (u64::from(place) + 1)
+fn bucket(tag: u32, slot: SlotIndex) -> u64 {
+    u64::from(tag) << 32 | (u64::from(slot) + 1)
 }
 
 #[inline]
@@ -37,7 +37,7 @@ fn tag(bucket: u64) -> u32 {
     clippy::cast_possible_truncation,
     reason = "the low half, which is not 0"
 )]
-fn place(bucket: u64) -> Place {
+fn slot(bucket: u64) -> SlotIndex {
     bucket as u32 - 1
 }
 
@@ -55,7 +55,7 @@ impl Index {
 
     /// The slot with tag `wanted` that satisfies `is_it`.
     #[inline]
-    pub(crate) fn find(&self, wanted: u32, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+    pub(crate) fn find(&self, wanted: u32, is_it: impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         let mask = self.buckets.len() - 1;
         let mut at = wanted as usize & mask;
         loop {
@@ -63,30 +63,30 @@ impl Index {
             if bucket == 0 {
                 return None;
             }
-            if tag(bucket) == wanted && is_it(place(bucket)) {
-                return Some(place(bucket));
+            if tag(bucket) == wanted && is_it(slot(bucket)) {
+                return Some(slot(bucket));
             }
             at = (at + 1) & mask;
         }
     }
 
     /// Adds a slot that is not in the index; returns true if the number of buckets grew.
-    pub(crate) fn insert(&mut self, tag: u32, place: Place) -> bool {
+    pub(crate) fn insert(&mut self, tag: u32, slot: SlotIndex) -> bool {
         let grows = (self.len + 1) * 4 > self.buckets.len() * 3;
         if grows {
             let twice = vec![0; self.buckets.len() * 2];
             for old in std::mem::replace(&mut self.buckets, twice) {
                 if old != 0 {
-                    self.place_bucket(old);
+                    self.insert_bucket(old);
                 }
             }
         }
-        self.place_bucket(bucket(tag, place));
+        self.insert_bucket(bucket(tag, slot));
         self.len += 1;
         grows
     }
 
-    fn place_bucket(&mut self, bucket: u64) {
+    fn insert_bucket(&mut self, bucket: u64) {
         let mask = self.buckets.len() - 1;
         let mut at = tag(bucket) as usize & mask;
         while self.buckets[at] != 0 {
@@ -96,10 +96,10 @@ impl Index {
     }
 
     /// Removes a slot that is in the index.
-    pub(crate) fn remove(&mut self, tag_of_place: u32, place_removed: Place) {
-        let wanted = bucket(tag_of_place, place_removed);
+    pub(crate) fn remove(&mut self, tag_of_removed: u32, removed: SlotIndex) {
+        let wanted = bucket(tag_of_removed, removed);
         let mask = self.buckets.len() - 1;
-        let mut hole = tag_of_place as usize & mask;
+        let mut hole = tag_of_removed as usize & mask;
         while self.buckets[hole] != wanted {
             debug_assert!(self.buckets[hole] != 0, "the place is in the index");
             hole = (hole + 1) & mask;
@@ -133,22 +133,22 @@ mod tests {
         #[test]
         fn finds_what_a_map_finds(steps in prop::collection::vec((any::<bool>(), 0..40_u32, 0..64_u32), 0..400)) {
             let mut index = Index::new();
-            let mut model: HashMap<Place, u32> = HashMap::new();
-            for (insert, tag, place) in steps {
+            let mut model: HashMap<SlotIndex, u32> = HashMap::new();
+            for (insert, tag, slot) in steps {
                 // Few homes, so that probe sequences collide and wrap around.
                 let tag = tag % 5 * 7 + 13;
                 if insert {
-                    model.entry(place).or_insert_with(|| {
-                        index.insert(tag, place);
+                    model.entry(slot).or_insert_with(|| {
+                        index.insert(tag, slot);
                         tag
                     });
-                } else if let Some(tag) = model.remove(&place) {
-                    index.remove(tag, place);
+                } else if let Some(tag) = model.remove(&slot) {
+                    index.remove(tag, slot);
                 }
-                for place in 0..64 {
+                for slot in 0..64 {
                     for tag in [13, 20, 27, 34, 41] {
-                        let found = index.find(tag, |candidate| candidate == place);
-                        prop_assert_eq!(found.is_some(), model.get(&place) == Some(&tag));
+                        let found = index.find(tag, |candidate| candidate == slot);
+                        prop_assert_eq!(found.is_some(), model.get(&slot) == Some(&tag));
                     }
                 }
             }

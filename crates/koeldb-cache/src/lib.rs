@@ -16,13 +16,13 @@
 //! its bytes keep counting.
 
 mod cache;
-mod clock;
 mod entry;
 mod ghost;
 mod index;
 mod list;
 mod lru;
 mod policy;
+mod s3_fifo;
 mod shard;
 mod sync;
 

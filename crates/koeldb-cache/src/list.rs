@@ -1,13 +1,13 @@
 //! Intrusive doubly linked lists of entries.
 
-use crate::entry::{Entries, NOWHERE, Place};
+use crate::entry::{Entries, NOWHERE, SlotIndex};
 
 /// A list from the newest entry at its head to the oldest at its tail.
 pub(crate) struct List {
     /// The list number stored in its entries.
     id: u8,
-    head: Place,
-    tail: Place,
+    head: SlotIndex,
+    tail: SlotIndex,
     len: usize,
     bytes: u64,
 }
@@ -33,28 +33,28 @@ impl List {
     }
 
     /// The oldest entry.
-    pub(crate) fn tail(&self) -> Option<Place> {
+    pub(crate) fn tail(&self) -> Option<SlotIndex> {
         (self.tail != NOWHERE).then_some(self.tail)
     }
 
-    pub(crate) fn push<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        let entry = &mut entries[place];
+    pub(crate) fn push<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        let entry = &mut entries[slot];
         entry.list = self.id;
         entry.newer = NOWHERE;
         entry.older = self.head;
         self.bytes += entry.charge;
         if self.head == NOWHERE {
-            self.tail = place;
+            self.tail = slot;
         } else {
-            entries[self.head].newer = place;
+            entries[self.head].newer = slot;
         }
-        self.head = place;
+        self.head = slot;
         self.len += 1;
     }
 
     /// Removes an entry of this list.
-    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        let entry = &entries[place];
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        let entry = &entries[slot];
         debug_assert_eq!(entry.list, self.id, "the entry is in this list");
         let (newer, older) = (entry.newer, entry.older);
         self.bytes -= entry.charge;
@@ -72,10 +72,10 @@ impl List {
     }
 
     /// Moves an entry of this list to its head.
-    pub(crate) fn renew<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        if self.head != place {
-            self.unlink(entries, place);
-            self.push(entries, place);
+    pub(crate) fn renew<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        if self.head != slot {
+            self.unlink(entries, slot);
+            self.push(entries, slot);
         }
     }
 }

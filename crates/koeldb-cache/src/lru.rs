@@ -7,9 +7,9 @@
 //! one for the bottom (RocksDB `cache/lru_cache.cc`).
 
 use crate::cache::Priority;
-use crate::entry::{Entries, Place};
+use crate::entry::{Entries, SlotIndex};
 use crate::list::List;
-use crate::policy::Patience;
+use crate::policy::PinnedSkips;
 
 const HIGH: usize = 0;
 const LOW: usize = 1;
@@ -47,49 +47,49 @@ impl Lru {
         self.high_bytes_max = (capacity as f64 * self.high_ratio.clamp(0.0, 1.0)) as u64;
     }
 
-    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        let pool = match entries[place].priority {
+    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        let pool = match entries[slot].priority {
             Priority::High if self.high_bytes_max > 0 => HIGH,
             Priority::High | Priority::Low => LOW,
             Priority::Bottom => BOTTOM,
         };
-        self.pools[pool].push(entries, place);
+        self.pools[pool].push(entries, slot);
         self.overflow(entries);
     }
 
-    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        let from = usize::from(entries[place].list);
+    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        let from = usize::from(entries[slot].list);
         let to = if self.high_bytes_max > 0 { HIGH } else { LOW };
         if from == to {
-            self.pools[to].renew(entries, place);
+            self.pools[to].renew(entries, slot);
         } else {
-            self.pools[from].unlink(entries, place);
-            self.pools[to].push(entries, place);
+            self.pools[from].unlink(entries, slot);
+            self.pools[to].push(entries, slot);
             self.overflow(entries);
         }
     }
 
-    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        let pool = usize::from(entries[place].list);
-        self.pools[pool].unlink(entries, place);
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        let pool = usize::from(entries[slot].list);
+        self.pools[pool].unlink(entries, slot);
     }
 
     /// Removes the next victim from its pool; `None` if all are pinned, or too many.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
-        patience: &mut Patience,
-    ) -> Option<Place> {
+        pinned_skips: &mut PinnedSkips,
+    ) -> Option<SlotIndex> {
         for pool in self.pools.iter_mut().rev() {
             for _ in 0..pool.len() {
-                let place = pool.tail()?;
-                if !entries[place].is_pinned() {
-                    pool.unlink(entries, place);
-                    return Some(place);
+                let slot = pool.tail()?;
+                if !entries[slot].is_pinned() {
+                    pool.unlink(entries, slot);
+                    return Some(slot);
                 }
                 // It is in use, so it counts as most recently used.
-                pool.renew(entries, place);
-                patience.lose()?;
+                pool.renew(entries, slot);
+                pinned_skips.skip()?;
             }
         }
         None
@@ -98,11 +98,11 @@ impl Lru {
     /// Moves the excess of the high pool to the low pool.
     fn overflow<T>(&mut self, entries: &mut Entries<T>) {
         while self.pools[HIGH].bytes() > self.high_bytes_max {
-            let Some(place) = self.pools[HIGH].tail() else {
+            let Some(slot) = self.pools[HIGH].tail() else {
                 break;
             };
-            self.pools[HIGH].unlink(entries, place);
-            self.pools[LOW].push(entries, place);
+            self.pools[HIGH].unlink(entries, slot);
+            self.pools[LOW].push(entries, slot);
         }
     }
 }

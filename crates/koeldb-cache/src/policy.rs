@@ -1,9 +1,9 @@
 //! The eviction policy of a shard: S3-FIFO or LRU.
 
 use crate::cache::{CacheOptions, CachePolicy};
-use crate::clock::Clock;
-use crate::entry::{Entries, Place};
+use crate::entry::{Entries, SlotIndex};
 use crate::lru::Lru;
+use crate::s3_fifo::S3Fifo;
 
 /// The number of pinned entries that one insertion skips before it gives up.
 ///
@@ -11,15 +11,15 @@ use crate::lru::Lru;
 const PATIENCE: u32 = 1024;
 
 /// The remaining number of pinned entries that an eviction may skip.
-pub(crate) struct Patience(u32);
+pub(crate) struct PinnedSkips(u32);
 
-impl Patience {
+impl PinnedSkips {
     pub(crate) fn new() -> Self {
-        Patience(PATIENCE)
+        PinnedSkips(PATIENCE)
     }
 
     /// Counts a skipped pinned entry; `None` once the budget is exhausted.
-    pub(crate) fn lose(&mut self) -> Option<()> {
+    pub(crate) fn skip(&mut self) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
         Some(())
     }
@@ -27,61 +27,61 @@ impl Patience {
 
 pub(crate) enum Policy {
     Lru(Lru),
-    Clock(Clock),
+    S3Fifo(S3Fifo),
 }
 
 impl Policy {
     pub(crate) fn new(capacity: u64, options: &CacheOptions) -> Self {
         match options.policy {
             CachePolicy::Lru => Policy::Lru(Lru::new(capacity, options.high_priority_ratio)),
-            CachePolicy::Clock => Policy::Clock(Clock::new(capacity)),
+            CachePolicy::S3Fifo => Policy::S3Fifo(S3Fifo::new(capacity)),
         }
     }
 
     pub(crate) fn set_capacity<T>(&mut self, entries: &mut Entries<T>, capacity: u64) {
         match self {
             Policy::Lru(lru) => lru.set_capacity(entries, capacity),
-            Policy::Clock(clock) => clock.set_capacity(capacity),
+            Policy::S3Fifo(s3_fifo) => s3_fifo.set_capacity(capacity),
         }
     }
 
     pub(crate) fn resize(&mut self, bucket_count: usize) {
         match self {
             Policy::Lru(_) => {}
-            Policy::Clock(clock) => clock.resize(bucket_count),
+            Policy::S3Fifo(s3_fifo) => s3_fifo.resize(bucket_count),
         }
     }
 
-    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
-            Policy::Lru(lru) => lru.insert(entries, place),
-            Policy::Clock(clock) => clock.insert(entries, place),
+            Policy::Lru(lru) => lru.insert(entries, slot),
+            Policy::S3Fifo(s3_fifo) => s3_fifo.insert(entries, slot),
         }
     }
 
     #[inline]
-    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
-            Policy::Lru(lru) => lru.hit(entries, place),
-            Policy::Clock(_) => Clock::hit(entries, place),
+            Policy::Lru(lru) => lru.hit(entries, slot),
+            Policy::S3Fifo(_) => S3Fifo::hit(entries, slot),
         }
     }
 
-    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
-            Policy::Lru(lru) => lru.unlink(entries, place),
-            Policy::Clock(clock) => clock.unlink(entries, place),
+            Policy::Lru(lru) => lru.unlink(entries, slot),
+            Policy::S3Fifo(s3_fifo) => s3_fifo.unlink(entries, slot),
         }
     }
 
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
-        patience: &mut Patience,
-    ) -> Option<Place> {
+        pinned_skips: &mut PinnedSkips,
+    ) -> Option<SlotIndex> {
         match self {
-            Policy::Lru(lru) => lru.evict(entries, patience),
-            Policy::Clock(clock) => clock.evict(entries, patience),
+            Policy::Lru(lru) => lru.evict(entries, pinned_skips),
+            Policy::S3Fifo(s3_fifo) => s3_fifo.evict(entries, pinned_skips),
         }
     }
 }

@@ -4,9 +4,9 @@
 //! it.
 
 use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
-use crate::entry::{Entries, Entry, NOWHERE, Place};
+use crate::entry::{Entries, Entry, NOWHERE, SlotIndex};
 use crate::index::{Index, tag_of};
-use crate::policy::{Patience, Policy};
+use crate::policy::{PinnedSkips, Policy};
 use crate::sync::Arc;
 
 /// A shard has room while more than this fraction of it (1/16) is free.
@@ -72,13 +72,13 @@ impl<T> Shard<T> {
 
     #[inline]
     pub(crate) fn get(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
-        let Some(place) = self.find(key, hash) else {
+        let Some(slot) = self.find(key, hash) else {
             self.counts.misses += 1;
             return None;
         };
         self.counts.hits += 1;
-        self.policy.hit(&mut self.entries, place);
-        self.entries[place].value.clone()
+        self.policy.hit(&mut self.entries, slot);
+        self.entries[slot].value.clone()
     }
 
     /// Inserts an entry, or refuses it.
@@ -117,15 +117,15 @@ impl<T> Shard<T> {
             heat: 0,
             priority,
         };
-        let Some(place) = self.entries.put(entry) else {
+        let Some(slot) = self.entries.put(entry) else {
             return (evicted, Err(Refused));
         };
-        if self.index.insert(tag, place) {
+        if self.index.insert(tag, slot) {
             self.policy.resize(self.index.bucket_count());
         }
         self.usage += charge;
         self.counts.inserts += 1;
-        self.policy.insert(&mut self.entries, place);
+        self.policy.insert(&mut self.entries, slot);
         (evicted, Ok(()))
     }
 
@@ -140,9 +140,9 @@ impl<T> Shard<T> {
     }
 
     pub(crate) fn remove(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
-        let place = self.find(key, hash)?;
-        self.policy.unlink(&mut self.entries, place);
-        self.release(place)
+        let slot = self.find(key, hash)?;
+        self.policy.unlink(&mut self.entries, slot);
+        self.release(slot)
     }
 
     pub(crate) fn set_capacity(&mut self, capacity: u64) -> Evicted<T> {
@@ -171,28 +171,28 @@ impl<T> Shard<T> {
     }
 
     #[inline]
-    fn find(&self, key: &CacheKey, hash: u64) -> Option<Place> {
+    fn find(&self, key: &CacheKey, hash: u64) -> Option<SlotIndex> {
         self.index
-            .find(tag_of(hash), |place| self.entries[place].key == *key)
+            .find(tag_of(hash), |slot| self.entries[slot].key == *key)
     }
 
     /// Evicts until `bytes` more fit, or nothing can be evicted.
     fn make_room(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
-        let mut patience = Patience::new();
+        let mut pinned_skips = PinnedSkips::new();
         while self.usage.saturating_add(bytes) > self.capacity {
-            let Some(place) = self.policy.evict(&mut self.entries, &mut patience) else {
+            let Some(slot) = self.policy.evict(&mut self.entries, &mut pinned_skips) else {
                 break;
             };
             self.counts.evictions += 1;
-            evicted.push(self.release(place));
+            evicted.push(self.release(slot));
         }
     }
 
     /// Frees the slot of an entry that is in no list any more.
-    fn release(&mut self, place: Place) -> Option<Arc<T>> {
-        let entry = &self.entries[place];
+    fn release(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
+        let entry = &self.entries[slot];
         self.usage -= entry.charge;
-        self.index.remove(entry.tag, place);
-        self.entries.take(place)
+        self.index.remove(entry.tag, slot);
+        self.entries.take(slot)
     }
 }

@@ -289,18 +289,18 @@ impl FaultRule {
         self
     }
 
-    fn is_about(&self, call: &Call<'_>) -> bool {
+    fn matches(&self, call: &Call<'_>) -> bool {
         (self.operations.is_empty() || self.operations.contains(&call.operation))
             && self.action.suits(call.operation)
             && (self.purpose.is_none() || self.purpose == call.purpose)
-            && (self.is_about_path(call.path) || call.to.is_some_and(|to| self.is_about_path(to)))
+            && (self.matches_path(call.path) || call.to.is_some_and(|to| self.matches_path(to)))
             && self
                 .active
                 .as_ref()
                 .is_none_or(|flag| flag.load(Ordering::Acquire))
     }
 
-    fn is_about_path(&self, path: &Path) -> bool {
+    fn matches_path(&self, path: &Path) -> bool {
         let suffix = self
             .suffix
             .as_ref()
@@ -343,7 +343,7 @@ struct ActiveRule {
 }
 
 #[derive(Debug)]
-struct RuleBook {
+struct RuleSet {
     rules: BTreeMap<RuleId, ActiveRule>,
     next_rule: u64,
     random: Random,
@@ -355,7 +355,7 @@ struct RuleBook {
 #[derive(Debug)]
 pub struct Faults {
     clock: Arc<dyn Clock>,
-    book: Mutex<RuleBook>,
+    book: Mutex<RuleSet>,
 }
 
 impl FaultFileSystem {
@@ -371,7 +371,7 @@ impl FaultFileSystem {
             below,
             Faults {
                 clock,
-                book: Mutex::new(RuleBook {
+                book: Mutex::new(RuleSet {
                     rules: BTreeMap::new(),
                     next_rule: 0,
                     random: Random::new(seed),
@@ -427,12 +427,12 @@ impl FaultFileSystem {
     }
 }
 
-impl RuleBook {
+impl RuleSet {
     /// The injections for a call: any number of delays and functions, and at most one other, last.
-    fn strike(&mut self, call: &Call<'_>) -> Vec<Injection> {
+    fn inject(&mut self, call: &Call<'_>) -> Vec<Injection> {
         let mut struck = Vec::new();
         for (&id, active) in &mut self.rules {
-            if !active.rule.is_about(call) {
+            if !active.rule.matches(call) {
                 continue;
             }
             active.matches += 1;
@@ -483,18 +483,18 @@ impl Injection {
 }
 
 impl Faults {
-    fn book(&self) -> MutexGuard<'_, RuleBook> {
+    fn book(&self) -> MutexGuard<'_, RuleSet> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Performs delays, functions, panics and failures; returns the action that the caller must
     /// perform.
-    fn strike(&self, call: &Call<'_>) -> Result<Option<Injection>> {
+    fn inject(&self, call: &Call<'_>) -> Result<Option<Injection>> {
         // Advice cannot fail, and counting it would only shift the count of calls that can.
         if call.operation == Operation::Prefetch {
             return Ok(None);
         }
-        let struck = self.book().strike(call);
+        let struck = self.book().inject(call);
         for injection in struck {
             match &injection.action {
                 FaultAction::Delay(delay) => self.clock.sleep(*delay),
@@ -534,7 +534,7 @@ fn fail_after<T>(injection: Option<&Injection>, call: &Call<'_>, result: Result<
 
 impl Layer for Faults {
     fn around<T>(&self, call: &Call<'_>, proceed: impl FnOnce() -> Result<T>) -> Result<T> {
-        let injection = self.strike(call)?;
+        let injection = self.inject(call)?;
         fail_after(injection.as_ref(), call, proceed())
     }
 
@@ -544,7 +544,7 @@ impl Layer for Faults {
         buffer: &mut [u8],
         below: &dyn RandomAccessFile,
     ) -> Result<usize> {
-        let injection = self.strike(call)?;
+        let injection = self.inject(call)?;
         match injection.as_ref().map(|injection| &injection.action) {
             Some(FaultAction::ShortRead) => {
                 let len = self.below(buffer.len());
@@ -565,7 +565,7 @@ impl Layer for Faults {
     }
 
     fn append(&self, call: &Call<'_>, bytes: &[u8], below: &mut dyn WritableFile) -> Result<()> {
-        let injection = self.strike(call)?;
+        let injection = self.inject(call)?;
         let Some(struck) = &injection else {
             return below.append(bytes);
         };
@@ -586,7 +586,7 @@ impl Layer for Faults {
     }
 
     fn sync_file(&self, call: &Call<'_>, below: &mut dyn WritableFile) -> Result<()> {
-        let injection = self.strike(call)?;
+        let injection = self.inject(call)?;
         if let Some(FaultAction::DropSync) = injection.as_ref().map(|injection| &injection.action) {
             return below.flush();
         }
@@ -598,7 +598,7 @@ impl Layer for Faults {
     }
 
     fn sync_dir(&self, call: &Call<'_>, below: &dyn FileSystem) -> Result<()> {
-        let injection = self.strike(call)?;
+        let injection = self.inject(call)?;
         if let Some(FaultAction::DropSync) = injection.as_ref().map(|injection| &injection.action) {
             return Ok(());
         }

@@ -66,7 +66,7 @@ const HALF_WAIT: Duration = Duration::from_millis(2);
 
 /// An in-flight read.
 #[derive(Debug)]
-struct Flight {
+struct InFlightRead {
     id: OpId,
     read: PlannedRead,
     /// Whether it repeats a read that returned a damaged block.
@@ -83,7 +83,7 @@ pub struct Gather<D> {
     blocks: BlockReadOptions,
     /// Planned reads, and whether each repeats a read that returned a damaged block.
     queue: VecDeque<(PlannedRead, bool)>,
-    flights: Vec<Flight>,
+    flights: Vec<InFlightRead>,
     flying_bytes: u64,
     counts: GatherCounts,
 }
@@ -149,7 +149,7 @@ impl<D: ReadDriver> Gather<D> {
             self.flying_bytes = bytes;
             self.counts.reads = self.counts.reads.saturating_add(1);
             self.counts.bytes = self.counts.bytes.saturating_add(read.bytes);
-            self.flights.push(Flight {
+            self.flights.push(InFlightRead {
                 id: self.driver.push(op),
                 read,
                 is_again,
@@ -227,7 +227,7 @@ impl<D: ReadDriver> Gather<D> {
             return false;
         };
         let flight = self.flights.swap_remove(at);
-        let Flight { read, is_again, .. } = flight;
+        let InFlightRead { read, is_again, .. } = flight;
         self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes);
         if let Some(statistics) = &read.file.statistics {
             let micros = u64::try_from(outcome.latency.as_micros()).unwrap_or(u64::MAX);
@@ -292,7 +292,7 @@ impl<D: ReadDriver> Gather<D> {
                 at = at.saturating_add(1);
                 continue;
             }
-            let Flight { id, read, .. } = self.flights.swap_remove(at);
+            let InFlightRead { id, read, .. } = self.flights.swap_remove(at);
             self.driver.orphan(id, true);
             self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes);
             for &id in &read.needs {

@@ -15,9 +15,9 @@ use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_fs::RandomAccessFile;
 
 use crate::block_based::block::{Block, BlockBytes};
-use crate::block_based::cursor::ScanPlace;
+use crate::block_based::cursor::ScanPosition;
 use crate::block_based::format::{BlockHandle, ChecksumContext};
-use crate::block_based::index::{IndexPreparation, Shortcut};
+use crate::block_based::index::{IndexPreparation, PreparedIndex};
 use crate::filter::FilterReader;
 use crate::reader::{TableReadContext, TableReader};
 use crate::span_checksums::SpanChecksums;
@@ -71,11 +71,11 @@ impl CachedBlock {
     #[must_use]
     pub fn charge(&self) -> u64 {
         const OVERHEAD: usize = size_of::<CachedBlock>() + 2 * size_of::<usize>();
-        let shortcut = match self {
-            CachedBlock::Entries(block) => block.shortcut().map_or(0, Shortcut::heap_bytes),
+        let prepared = match self {
+            CachedBlock::Entries(block) => block.prepared().map_or(0, PreparedIndex::heap_bytes),
             CachedBlock::Filter(_) | CachedBlock::Raw(_) => 0,
         };
-        (OVERHEAD + self.bytes().heap_bytes() + shortcut) as u64
+        (OVERHEAD + self.bytes().heap_bytes() + prepared) as u64
     }
 
     /// The uncompressed bytes.
@@ -192,7 +192,7 @@ impl TableFile {
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// Ascending keys.
     Forward,
     /// Descending keys.
@@ -225,7 +225,7 @@ pub trait BlockSource {
     #[inline]
     fn scanned_block(
         &mut self,
-        place: &ScanPlace<'_>,
+        place: &ScanPosition<'_>,
         handle: BlockHandle,
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>> {
         self.block(place.file(), handle, BlockKind::Data)
@@ -245,7 +245,8 @@ pub trait TableLevel: Send + Sync {
     ///
     /// # Errors
     /// If the table cannot be opened.
-    fn neighbour(&self, number: u64, way: Way) -> Result<Option<(Arc<TableReader>, Vec<u8>)>>;
+    fn neighbour(&self, number: u64, way: Direction)
+    -> Result<Option<(Arc<TableReader>, Vec<u8>)>>;
 }
 
 /// The options of block reads.

@@ -119,7 +119,7 @@ impl Tree {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MonitorState {
     files: BTreeMap<PathBuf, Watched>,
     /// MANIFESTs that CURRENT may name, the certain one first.
     in_force: Vec<FileNumber>,
@@ -136,7 +136,7 @@ struct State {
 /// The layer of an [`OrderingMonitor`].
 pub struct Monitor {
     below: Arc<dyn FileSystem>,
-    state: Mutex<State>,
+    state: Mutex<MonitorState>,
 }
 
 impl fmt::Debug for Monitor {
@@ -150,16 +150,16 @@ impl fmt::Debug for Monitor {
 pub fn watch(below: Arc<dyn FileSystem>, directory: &Path) -> OrderingMonitor {
     let layer = Monitor {
         below: Arc::clone(&below),
-        state: Mutex::new(State {
+        state: Mutex::new(MonitorState {
             directory: directory.to_owned(),
-            ..State::default()
+            ..MonitorState::default()
         }),
     };
     Layered::with_layer(below, layer)
 }
 
 impl Monitor {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MonitorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -172,10 +172,10 @@ impl Monitor {
     /// Resets the state, after the files were changed from outside.
     pub fn forget(&self) {
         let mut state = self.state();
-        *state = State {
+        *state = MonitorState {
             directory: std::mem::take(&mut state.directory),
             violations: std::mem::take(&mut state.violations),
-            ..State::default()
+            ..MonitorState::default()
         };
     }
 
@@ -248,7 +248,7 @@ fn tree(bytes: &[u8]) -> Tree {
 /// The bytes of a log that announces its compression and holds no batch.
 const ANNOUNCEMENT_BYTES: u64 = 11;
 
-impl State {
+impl MonitorState {
     fn report(&mut self, text: String) {
         if self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(text);

@@ -78,7 +78,7 @@ enum Life {
 }
 
 #[derive(Clone, Debug)]
-struct Family {
+struct ColumnFamilyModel {
     name: String,
     life: Life,
     /// The changes written to it without the log, in order.
@@ -88,9 +88,9 @@ struct Family {
     unlogged_owed: usize,
 }
 
-impl Family {
+impl ColumnFamilyModel {
     fn new(name: &str, life: Life) -> Self {
-        Family {
+        ColumnFamilyModel {
             name: name.to_owned(),
             life,
             unlogged: Vec::new(),
@@ -102,9 +102,9 @@ impl Family {
 }
 
 #[derive(Debug)]
-struct State {
+struct OracleState {
     batches: Vec<Batch>,
-    families: Vec<Family>,
+    families: Vec<ColumnFamilyModel>,
     /// Batches below this are acknowledged, except failed ones.
     acknowledged: usize,
     /// Batches below this were passed to the operating system.
@@ -116,7 +116,7 @@ struct State {
 /// The requests to a database and their results.
 #[derive(Debug)]
 pub struct History {
-    state: Mutex<State>,
+    state: Mutex<OracleState>,
 }
 
 /// The owed and possible changes of a family.
@@ -164,9 +164,9 @@ impl History {
     #[must_use]
     pub fn new() -> Self {
         History {
-            state: Mutex::new(State {
+            state: Mutex::new(OracleState {
                 batches: Vec::new(),
-                families: vec![Family::new("default", Life::Created)],
+                families: vec![ColumnFamilyModel::new("default", Life::Created)],
                 acknowledged: 0,
                 handed: 0,
                 durable: 0,
@@ -174,14 +174,16 @@ impl History {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OracleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that a family is about to be created.
     pub fn begin_create(&self, name: &str) -> FamilyId {
         let mut state = self.state();
-        state.families.push(Family::new(name, Life::CreateBegun));
+        state
+            .families
+            .push(ColumnFamilyModel::new(name, Life::CreateBegun));
         FamilyId(state.families.len() - 1)
     }
 
@@ -455,7 +457,7 @@ impl History {
 
 /// The family of each name in the content.
 fn match_families<'c>(
-    state: &State,
+    state: &OracleState,
     content: &'c Content,
     bounds: &Bounds,
 ) -> Result<BTreeMap<FamilyId, &'c Entries>, String> {
@@ -491,7 +493,7 @@ fn split_unlogged(entries: &Entries) -> (Entries, Entries) {
 
 /// The number of unlogged changes present.
 fn judge_unlogged(
-    family: &Family,
+    family: &ColumnFamilyModel,
     found: &Entries,
     bounds: &FamilyBounds,
 ) -> Result<usize, String> {
@@ -528,7 +530,7 @@ fn judge_unlogged(
 const ALTERNATIVES_MAX: usize = 1024;
 
 fn judge_prefix(
-    state: &State,
+    state: &OracleState,
     found: &BTreeMap<FamilyId, Entries>,
     bounds: &Bounds,
     legality: Legality,
@@ -603,7 +605,7 @@ fn differences_under(legality: Legality, found: &Entries, expected: &Entries) ->
 }
 
 fn describe(
-    state: &State,
+    state: &OracleState,
     found: &BTreeMap<FamilyId, Entries>,
     expected: &BTreeMap<FamilyId, Entries>,
 ) -> String {
@@ -620,7 +622,7 @@ fn describe(
 }
 
 fn judge_whole_batches(
-    state: &State,
+    state: &OracleState,
     found: &BTreeMap<FamilyId, Entries>,
     bounds: &Bounds,
 ) -> Result<usize, String> {

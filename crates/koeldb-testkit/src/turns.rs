@@ -63,7 +63,7 @@ enum Standing {
     Done,
 }
 
-struct State {
+struct TurnsState {
     random: Random,
     standings: Vec<Standing>,
     turn: Option<usize>,
@@ -85,7 +85,7 @@ struct Watched {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
     changed: Condvar,
     actors: Vec<Watched>,
     /// A switch happens at one point in so many.
@@ -117,7 +117,7 @@ impl Turns {
     /// A run fails after `points_max` points.
     #[must_use]
     pub fn new(seed: u64, actors: usize, switch_one_in: u64, nanos: u64, points_max: u64) -> Self {
-        let state = State {
+        let state = TurnsState {
             random: Random::new(seed),
             standings: vec![Standing::Ready; actors],
             turn: None,
@@ -234,7 +234,7 @@ impl Turns {
     }
 
     /// Waits for the turn.
-    fn park(&self, mut state: MutexGuard<'_, State>, me: usize) {
+    fn park(&self, mut state: MutexGuard<'_, TurnsState>, me: usize) {
         while state.turn != Some(me) {
             let waited = self.shared.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -280,7 +280,7 @@ impl Turns {
     }
 
     /// Chooses who goes on. `me` is at a point with the turn.
-    fn hand_on(&self, state: &mut State, me: Option<usize>) {
+    fn hand_on(&self, state: &mut TurnsState, me: Option<usize>) {
         let next = match state.is_over {
             true => None,
             false => self.choose(state, me),
@@ -297,8 +297,8 @@ impl Turns {
         state.serial += 1;
     }
 
-    fn choose(&self, state: &mut State, me: Option<usize>) -> Option<usize> {
-        let of = |state: &State, wanted: fn(Standing) -> bool| -> Vec<usize> {
+    fn choose(&self, state: &mut TurnsState, me: Option<usize>) -> Option<usize> {
+        let of = |state: &TurnsState, wanted: fn(Standing) -> bool| -> Vec<usize> {
             let all = state.standings.iter().enumerate();
             all.filter(|(index, standing)| Some(*index) != me && wanted(**standing))
                 .map(|(index, _)| index)
@@ -310,7 +310,7 @@ impl Turns {
         if mine == Some(Standing::Ready) && !state.random.chance(1, self.shared.switch_one_in) {
             return me;
         }
-        let pick = |state: &mut State, among: &[usize]| {
+        let pick = |state: &mut TurnsState, among: &[usize]| {
             let count = among.len() as u64;
             let index = usize::try_from(state.random.below(count)).unwrap_or(0);
             among.get(index).copied()
@@ -391,7 +391,7 @@ impl Turns {
         }
     }
 
-    fn describe(&self, state: &State) -> String {
+    fn describe(&self, state: &TurnsState) -> String {
         let actors: Vec<String> = (0..)
             .zip(&state.standings)
             .zip(&self.shared.actors)

@@ -35,7 +35,7 @@ use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::resident::resident_copy;
 use koeldb_fs::{FileSystem, MappedPages, OpenOptions};
 use koeldb_table::TableReader;
-use koeldb_table::cuckoo::hash::{Family, SlotHash};
+use koeldb_table::cuckoo::hash::{HashFamily, SlotHash};
 use koeldb_table::reader::TableReadContext;
 
 const SLOT: usize = 12;
@@ -191,7 +191,7 @@ impl RawTable {
             slots: bytes.as_chunks().0,
             smallest: 0,
             hash: SlotHash::new(
-                Family::Murmur64A,
+                HashFamily::Murmur64A,
                 layout.identity_first,
                 layout.use_module,
                 layout.table_size,

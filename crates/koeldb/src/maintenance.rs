@@ -87,7 +87,7 @@ impl DbInner {
             let mut leadership = self.queue.lead();
             let mut versions = lock(&self.versions);
             for (empty, first) in self.empty_families() {
-                versions.note_needed_from(empty, first);
+                versions.set_needed_from(empty, first);
             }
             let dropped = versions.drop_family(family.id);
             drop(versions);

@@ -10,7 +10,7 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_fs::huge_pages::HugePages;
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
-use koeldb_table::cuckoo::residency::Place;
+use koeldb_table::cuckoo::residency::EffectiveResidency;
 
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::inner::DbInner;
@@ -221,7 +221,7 @@ impl DbInner {
 /// Describes the residency of the open cuckoo tables of a version: a line for each kind.
 fn cuckoo_residency(version: &Version) -> String {
     let pages = HugePages::of_this_process();
-    let mut places: BTreeMap<Place, (u64, u64, u64)> = BTreeMap::new();
+    let mut places: BTreeMap<EffectiveResidency, (u64, u64, u64)> = BTreeMap::new();
     let tables = version.files().filter_map(|(_, file)| file.reader.get());
     for resident in tables.filter_map(|table| table.cuckoo_resident()) {
         let (tables, bytes, huge_bytes) = places.entry(resident.place).or_default();
@@ -235,7 +235,7 @@ fn cuckoo_residency(version: &Version) -> String {
     for (place, (tables, bytes, huge_bytes)) in places {
         let _ = write!(text, "{}: {tables} tables, {bytes} bytes", place.name());
         let _ = match (place, &pages) {
-            (Place::Mapped | Place::Copied, Some(_)) => {
+            (EffectiveResidency::Mapped | EffectiveResidency::Copied, Some(_)) => {
                 writeln!(text, ", at most {huge_bytes} of them in huge pages")
             }
             _ => writeln!(text),

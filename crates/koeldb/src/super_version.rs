@@ -20,7 +20,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use koeldb_base::biased::{Owner, Taker, biased, take_idle};
+use koeldb_base::biased::{Owner, Revoker, biased, revoke_idle};
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableOpener, Version};
@@ -70,7 +70,7 @@ pub(crate) struct SuperVersionCell {
     installed: AtomicU64,
     current: Mutex<Arc<SuperVersion>>,
     /// Locked during a sweep.
-    slots: Mutex<Vec<Taker<CachedSuperVersion>>>,
+    slots: Mutex<Vec<Revoker<CachedSuperVersion>>>,
 }
 
 impl SuperVersionCell {
@@ -107,7 +107,7 @@ impl SuperVersionCell {
     /// Empties the slots of threads that are not reading.
     fn sweep(&self) -> Vec<Arc<SuperVersion>> {
         let mut slots = sync::lock(&self.slots);
-        let held = take_idle(&mut slots);
+        let held = revoke_idle(&mut slots);
         slots.retain(|slot| !slot.is_orphaned());
         held.into_iter()
             .map(|(_, super_version)| super_version)
@@ -226,15 +226,15 @@ impl SuperVersionCell {
             is_live
         });
         if !has_own {
-            let (held, taker) = biased();
-            let mut takers = sync::lock(&self.slots);
-            if takers.len() == takers.capacity() && !is_on(Sabotage::SlotsOfEndedThreadsKept) {
+            let (held, revoker) = biased();
+            let mut revokers = sync::lock(&self.slots);
+            if revokers.len() == revokers.capacity() && !is_on(Sabotage::SlotsOfEndedThreadsKept) {
                 // An idle column family is never swept; the slots of ended threads must not
                 // accumulate.
-                takers.retain(|taker| !taker.is_orphaned());
+                revokers.retain(|revoker| !revoker.is_orphaned());
             }
-            takers.push(taker);
-            drop(takers);
+            revokers.push(revoker);
+            drop(revokers);
             slots.push(Slot {
                 cell: self.id,
                 held: Cell::new(Some(held)),

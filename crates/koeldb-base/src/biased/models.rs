@@ -1,4 +1,4 @@
-//! Loom models of an owner and takers. Both barriers are fences: Loom does not model `membarrier`.
+//! Loom models of an owner and revokers. Both barriers are fences: Loom does not model `membarrier`.
 
 use super::*;
 use crate::sync::{AtomicU64, Mutex, explore, lock, spawn};
@@ -6,11 +6,11 @@ use crate::sync::{AtomicU64, Mutex, explore, lock, spawn};
 #[test]
 fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
     explore("biased", || {
-        let (mut owner, taker) = biased();
+        let (mut owner, revoker) = biased();
         *owner.enter().expect("nobody else is there") = Some(Box::new(1));
         let sweeper = spawn(move || {
-            let mut takers = [taker];
-            (take_idle(&mut takers), takers)
+            let mut revokers = [revoker];
+            (revoke_idle(&mut revokers), revokers)
         });
         let mut counted = 0;
         for number in [10, 100] {
@@ -20,9 +20,9 @@ fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
                 counted += number;
             }
         }
-        let (taken, mut takers) = sweeper.join().unwrap();
+        let (taken, mut revokers) = sweeper.join().unwrap();
         counted += taken.into_iter().map(|left| *left).sum::<u64>();
-        counted += take_idle(&mut takers)
+        counted += revoke_idle(&mut revokers)
             .into_iter()
             .map(|left| *left)
             .sum::<u64>();
@@ -35,30 +35,30 @@ fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
 fn announce(name: &str, waits: bool) {
     explore(name, move || {
         let announced = Arc::new(AtomicU64::new(1));
-        let (mut owner, taker) = biased();
+        let (mut owner, revoker) = biased();
         *owner.enter().expect("nobody else is there") = Some(1);
-        let takers = Arc::new(Mutex::new(vec![taker]));
+        let revokers = Arc::new(Mutex::new(vec![revoker]));
         let sweeper = {
-            let (announced, takers) = (Arc::clone(&announced), Arc::clone(&takers));
+            let (announced, revokers) = (Arc::clone(&announced), Arc::clone(&revokers));
             spawn(move || {
                 for number in [2, 3] {
                     announced.store(number, Ordering::Release);
-                    for left in take_idle(&mut lock(&takers)) {
+                    for left in revoke_idle(&mut lock(&revokers)) {
                         assert!(left <= number);
                     }
                 }
             })
         };
         let mut inside = |act: &mut dyn FnMut(&mut Option<u64>)| {
-            let mut entered = owner.enter();
-            let no_sweep = (waits && entered.is_none()).then(|| lock(&takers));
+            let mut guard = owner.enter();
+            let no_sweep = (waits && guard.is_none()).then(|| lock(&revokers));
             if no_sweep.is_some() {
-                drop(entered);
-                entered = owner.enter();
+                drop(guard);
+                guard = owner.enter();
             }
             drop(no_sweep);
-            if let Some(entered) = &mut entered {
-                act(entered);
+            if let Some(guard) = &mut guard {
+                act(guard);
             }
         };
         let mut seen = None;

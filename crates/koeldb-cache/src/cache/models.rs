@@ -25,7 +25,7 @@ fn put(cache: &Cache<u64>, offset: u64) -> Result<()> {
     cache.insert(key(offset), Arc::new(offset), CHARGE, Priority::Low)
 }
 
-const POLICIES: [CachePolicy; 2] = [CachePolicy::Lru, CachePolicy::Clock];
+const POLICIES: [CachePolicy; 2] = [CachePolicy::Lru, CachePolicy::S3Fifo];
 
 #[test]
 fn what_is_pinned_stays_and_what_is_not_makes_room() {
@@ -83,7 +83,7 @@ fn entries_under_one_key_replace_each_other_whole() {
 #[test]
 fn a_removed_entry_lives_as_long_as_it_is_held() {
     explore("cache, remove against pin", || {
-        let cache = cache(2, CachePolicy::Clock, false);
+        let cache = cache(2, CachePolicy::S3Fifo, false);
         put(&cache, 1).unwrap();
         let threads = [true, false].map(|removes| {
             let cache = cache.clone();

@@ -37,7 +37,7 @@ fn has(cache: &Cache<u64>, offset: u64) -> bool {
 
 #[test]
 fn of_what_passes_by_a_full_cache_takes_one_in_sixty_four() {
-    let cache = small(CachePolicy::Clock, 128, false, 0.0);
+    let cache = small(CachePolicy::S3Fifo, 128, false, 0.0);
     for offset in 0..120 {
         assert!(cache.admits_passing(&key(offset)), "there is room");
         put(&cache, offset, Priority::Low);
@@ -87,7 +87,7 @@ proptest! {
         ratio in prop_oneof![Just(0.0), Just(0.5), Just(1.0)],
         steps in prop::collection::vec(step(), 0..120),
     ) {
-        let policy = if lru { CachePolicy::Lru } else { CachePolicy::Clock };
+        let policy = if lru { CachePolicy::Lru } else { CachePolicy::S3Fifo };
         let cache = Cache::new(&CacheOptions {
             capacity_bytes: 600,
             shard_bits: Some(0),
@@ -182,7 +182,7 @@ fn lru_keeps_high_priorities_within_their_share() {
 
 #[test]
 fn a_scan_leaves_what_is_asked_for_again() {
-    let cache = small(CachePolicy::Clock, 100, false, 0.0);
+    let cache = small(CachePolicy::S3Fifo, 100, false, 0.0);
     for round in 0..4 {
         for offset in (0..50).chain(0..50) {
             if !has(&cache, offset) {
@@ -199,7 +199,7 @@ fn a_scan_leaves_what_is_asked_for_again() {
 
 #[test]
 fn the_clock_keeps_high_priorities_through_a_scan() {
-    let cache = small(CachePolicy::Clock, 100, false, 0.0);
+    let cache = small(CachePolicy::S3Fifo, 100, false, 0.0);
     for offset in 0..20 {
         put(&cache, offset, Priority::High);
     }
@@ -211,7 +211,7 @@ fn the_clock_keeps_high_priorities_through_a_scan() {
 
 #[test]
 fn pinned_entries_stay_and_may_exceed_the_capacity() {
-    for policy in [CachePolicy::Lru, CachePolicy::Clock] {
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
         let cache = small(policy, 2, false, 0.5);
         put(&cache, 1, Priority::Low);
         put(&cache, 2, Priority::Low);
@@ -229,7 +229,7 @@ fn pinned_entries_stay_and_may_exceed_the_capacity() {
 
 #[test]
 fn a_strict_capacity_refuses() {
-    for policy in [CachePolicy::Lru, CachePolicy::Clock] {
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
         let cache = small(policy, 2, true, 0.5);
         put(&cache, 1, Priority::Low);
         put(&cache, 2, Priority::Low);
@@ -251,7 +251,7 @@ fn a_strict_capacity_refuses() {
 
 #[test]
 fn an_entry_larger_than_a_shard_replaces_the_older_and_is_not_kept() {
-    let cache = small(CachePolicy::Clock, 2, false, 0.5);
+    let cache = small(CachePolicy::S3Fifo, 2, false, 0.5);
     put(&cache, 1, Priority::Low);
     cache
         .insert(key(1), Arc::new(9), u64::MAX, Priority::Low)
@@ -261,7 +261,7 @@ fn an_entry_larger_than_a_shard_replaces_the_older_and_is_not_kept() {
 
 #[test]
 fn counts_and_ids() {
-    let cache = small(CachePolicy::Clock, 2, false, 0.5);
+    let cache = small(CachePolicy::S3Fifo, 2, false, 0.5);
     for offset in 1..=3 {
         put(&cache, offset, Priority::Low);
     }
@@ -335,7 +335,7 @@ impl Drop for Probe {
 
 #[test]
 fn threads_at_once_find_what_they_put_and_lose_nothing() {
-    for policy in [CachePolicy::Lru, CachePolicy::Clock] {
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
         let alive = Arc::new(AtomicUsize::new(0));
         let cache: Cache<Probe> = Cache::new(&CacheOptions {
             capacity_bytes: 64 * (20 + OVERHEAD),

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use koeldb_base::coding::to_usize;
 
 use super::content::{Change, Content, MemoryFile, put};
-use super::tree::{Directory, Node, ROOT, State};
+use super::tree::{Directory, Node, ROOT, TreeState};
 use crate::random::Random;
 
 /// Selects the unsynced bytes and directory operations that survive a crash.
@@ -99,7 +99,7 @@ struct Survival {
 }
 
 impl Survival {
-    fn new(state: &State, policy: SurvivalPolicy, seed: u64) -> Self {
+    fn new(state: &TreeState, policy: SurvivalPolicy, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let files = dirty_files(state);
         let torn_at = {
@@ -169,7 +169,7 @@ impl Survival {
 }
 
 /// Files with unsynced bytes that have, had, or may get a name.
-fn dirty_files(state: &State) -> BTreeMap<u64, Arc<MemoryFile>> {
+fn dirty_files(state: &TreeState) -> BTreeMap<u64, Arc<MemoryFile>> {
     let named = state
         .directories
         .values()
@@ -252,7 +252,7 @@ fn pages(content: &Content, unit: u64, percent: u64, random: &mut Random) -> Vec
 
 /// The surviving entries of all directories, including unreachable ones.
 fn surviving_entries(
-    state: &State,
+    state: &TreeState,
     survival: &mut Survival,
 ) -> BTreeMap<u64, BTreeMap<OsString, Node>> {
     let mut entries: BTreeMap<_, _> = state
@@ -272,10 +272,10 @@ fn surviving_entries(
 }
 
 /// Builds the file-system state after a power cut: fully synced, without handles or locks.
-pub(super) fn image(state: &State, policy: SurvivalPolicy, seed: u64) -> State {
+pub(super) fn image(state: &TreeState, policy: SurvivalPolicy, seed: u64) -> TreeState {
     let mut survival = Survival::new(state, policy, seed);
     let entries = surviving_entries(state, &mut survival);
-    let mut image = State::new();
+    let mut image = TreeState::new();
     image.next_id = state.next_id;
     image.byte_budget = state.byte_budget;
     image.file_budget = state.file_budget;

@@ -12,7 +12,7 @@ use koeldb_base::{Buffer, Error, ErrorKind, Result};
 use super::content::{Change, MemoryFile};
 use super::crash::{self, SurvivalPolicy};
 use super::handle::{Handle, MemoryLock, MemoryRandomAccessFile, MemorySink};
-use super::tree::{Directory, Node, State, components, failed};
+use super::tree::{Directory, Node, TreeState, components, failed};
 use crate::aligned::DIRECT_ALIGNMENT;
 use crate::clock::{Clock, SystemClock};
 use crate::file::{
@@ -37,7 +37,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     /// Set under the lock; readers load it without the lock.
     crashed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TreeState>,
 }
 
 fn crashed(operation: &'static str, path: &Path) -> Error {
@@ -58,10 +58,10 @@ impl MemoryFileSystem {
     /// Creates an empty file system with time stamps from `clock`.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self::with_state(clock, State::new())
+        Self::with_state(clock, TreeState::new())
     }
 
-    fn with_state(clock: Arc<dyn Clock>, state: State) -> Self {
+    fn with_state(clock: Arc<dyn Clock>, state: TreeState) -> Self {
         MemoryFileSystem {
             shared: Arc::new(Shared {
                 clock,
@@ -134,7 +134,7 @@ impl MemoryFileSystem {
         self.state().bytes_used
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, TreeState> {
         self.shared
             .state
             .lock()
@@ -148,7 +148,7 @@ impl MemoryFileSystem {
         Ok(())
     }
 
-    fn inspect(&self, operation: &'static str, path: &Path) -> Result<MutexGuard<'_, State>> {
+    fn inspect(&self, operation: &'static str, path: &Path) -> Result<MutexGuard<'_, TreeState>> {
         let state = self.state();
         self.check(operation, path)?;
         Ok(state)
@@ -159,7 +159,7 @@ impl MemoryFileSystem {
         &self,
         operation: &'static str,
         path: &Path,
-    ) -> Result<MutexGuard<'_, State>> {
+    ) -> Result<MutexGuard<'_, TreeState>> {
         let mut state = self.inspect(operation, path)?;
         if state
             .crash_at

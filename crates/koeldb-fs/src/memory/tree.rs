@@ -24,7 +24,7 @@ const UNLIMITED_BYTES: u64 = 1 << 50;
 pub(super) type Observer = Arc<dyn Fn(&MemoryFileSystem, u64) + Send + Sync>;
 
 /// The state of the file system except the bytes of files.
-pub(super) struct State {
+pub(super) struct TreeState {
     pub(super) directories: BTreeMap<u64, Directory>,
     /// Entry changes that no directory sync has covered, oldest first.
     pub(super) pending: Vec<PendingEntries>,
@@ -90,12 +90,12 @@ impl EntryChange {
 }
 
 /// The location of a name: its directory and last component.
-pub(super) struct Place {
+pub(super) struct EntryName {
     directory: u64,
     name: OsString,
 }
 
-impl Place {
+impl EntryName {
     pub(super) fn to(&self, target: Option<Node>) -> EntryChange {
         EntryChange {
             directory: self.directory,
@@ -123,9 +123,9 @@ pub(super) fn components(path: &Path) -> Vec<&OsStr> {
     names
 }
 
-impl State {
+impl TreeState {
     pub(super) fn new() -> Self {
-        State {
+        TreeState {
             directories: BTreeMap::from([(ROOT, Directory::default())]),
             pending: Vec::new(),
             next_id: ROOT + 1,
@@ -151,7 +151,7 @@ impl State {
         self.next_id - 1
     }
 
-    pub(super) fn entry(&self, place: &Place) -> Option<&Node> {
+    pub(super) fn entry(&self, place: &EntryName) -> Option<&Node> {
         self.directories
             .get(&place.directory)?
             .entries
@@ -198,13 +198,13 @@ impl State {
     }
 
     /// The location of a path's last component, which need not exist.
-    pub(super) fn place(&self, path: &Path, operation: &'static str) -> Result<Place> {
+    pub(super) fn place(&self, path: &Path, operation: &'static str) -> Result<EntryName> {
         let names = components(path);
         let Some((&name, above)) = names.split_last() else {
             return Err(failed(io::ErrorKind::InvalidInput, operation, path));
         };
         match self.walk(above) {
-            Ok(Node::Directory(directory)) => Ok(Place {
+            Ok(Node::Directory(directory)) => Ok(EntryName {
                 directory,
                 name: name.to_owned(),
             }),
@@ -241,7 +241,7 @@ impl State {
 
     pub(super) fn create_file(
         &mut self,
-        place: &Place,
+        place: &EntryName,
         path: &Path,
         clock: &dyn Clock,
     ) -> Result<Arc<MemoryFile>> {

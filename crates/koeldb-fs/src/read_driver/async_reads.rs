@@ -327,7 +327,7 @@ impl AsyncReads {
         OpId(self.inner.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(super) fn note_round(&self) {
+    pub(super) fn count_round(&self) {
         let counts = &self.inner.shared.counts;
         counts.rounds.fetch_add(1, Ordering::Relaxed);
         if let Some(rings) = &self.inner.rings {

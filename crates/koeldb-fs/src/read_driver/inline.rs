@@ -68,8 +68,8 @@ impl ReadDriver for InlineReads {
         match &mut self.ring {
             Some(ring) if has_descriptor(&request) => {
                 let this_thread = thread::current().id();
-                let joins = &self.session.reads().shared_state().joins;
-                if let Some(request) = joins.admit(request, Some(this_thread)) {
+                let in_flight_reads = &self.session.reads().shared_state().in_flight_reads;
+                if let Some(request) = in_flight_reads.admit(request, Some(this_thread)) {
                     ring.push(request);
                 }
             }
@@ -83,7 +83,7 @@ impl ReadDriver for InlineReads {
         let begun = self.turn(0, None);
         let handed_over = self.session.submit_queued();
         if begun || handed_over {
-            self.session.reads().note_round();
+            self.session.reads().count_round();
         }
     }
 

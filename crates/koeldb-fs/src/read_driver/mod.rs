@@ -25,7 +25,7 @@
 //! - An in-flight range is not read again: a second request for a part of it, from any driver, gets
 //!   a copy of the bytes.
 //!
-//! `request`: one in-flight read. `buffer`: its memory. `joins`: requests that wait for the read of
+//! `request`: one in-flight read. `buffer`: its memory. `in_flight_reads`: requests that wait for the read of
 //! another. `session`: the reads of one operation. `inline`: those of one call. `uring`: reads by
 //! io_uring. `pool`: reads by threads. `sim`: reads in a seeded order, for tests.
 //!
@@ -63,8 +63,8 @@
 
 mod async_reads;
 mod buffer;
+mod in_flight_reads;
 mod inline;
-mod joins;
 mod pool;
 mod request;
 mod session;
@@ -85,8 +85,8 @@ use koeldb_base::Result;
 
 pub use async_reads::{ActiveEngine, AsyncReadOptions, AsyncReads, ReadCounts, ReadEngine};
 pub use buffer::ReadBuffer;
+pub use in_flight_reads::JOINED_WITHIN;
 pub use inline::InlineReads;
-pub use joins::JOINED_WITHIN;
 pub use request::{Advanced, Request};
 pub use session::ReadSession;
 pub use sim::{SimAttempt, SimReads};

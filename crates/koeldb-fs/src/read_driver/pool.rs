@@ -23,13 +23,13 @@ pub(super) struct ReadPool {
 
 #[derive(Debug)]
 struct Work {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     more: Condvar,
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     queue: VecDeque<Request>,
     threads: Vec<JoinHandle<()>>,
     alive: usize,
@@ -101,7 +101,7 @@ impl ReadBackend for ReadPool {
 }
 
 impl Work {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -17,7 +17,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::buffer::ReadBuffer;
-use super::joins::Joins;
+use super::in_flight_reads::InFlightReads;
 use super::pool::InPlace;
 use super::session::Mailbox;
 use super::{OpId, Outcome, ReadBackend, ReadOp};
@@ -51,7 +51,7 @@ pub(super) struct Counts {
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Counts,
-    pub(super) joins: Joins,
+    pub(super) in_flight_reads: InFlightReads,
     /// Executes reads that waited for a failed one.
     again: Weak<dyn ReadBackend>,
 }
@@ -61,7 +61,7 @@ impl Shared {
         Shared {
             clock,
             counts: Counts::default(),
-            joins: Joins::default(),
+            in_flight_reads: InFlightReads::default(),
             again,
         }
     }
@@ -253,7 +253,11 @@ impl Request {
     }
 
     fn is_joined(&self) -> bool {
-        self.is_listed && self.shared.joins.is_joined(&self.file, self.start)
+        self.is_listed
+            && self
+                .shared
+                .in_flight_reads
+                .is_joined(&self.file, self.start)
     }
 
     /// Processes the result of an attempt: a number of bytes, 0 at the end of the file, or an
@@ -370,7 +374,7 @@ impl Request {
     fn answer_waiting(&mut self, read: bool) {
         self.is_listed = false;
         let shared = Arc::clone(&self.shared);
-        let waiting = shared.joins.close(&self.file, self.start);
+        let waiting = shared.in_flight_reads.close(&self.file, self.start);
         if waiting.is_empty() {
             return;
         }

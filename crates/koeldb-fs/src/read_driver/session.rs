@@ -178,9 +178,11 @@ impl ReadSession {
     /// remain.
     pub(super) fn submit_queued(&mut self) -> bool {
         if !self.queued.is_empty() && !self.reads.is_forked() {
-            let joins = &self.reads.shared_state().joins;
+            let in_flight_reads = &self.reads.shared_state().in_flight_reads;
             let queued = std::mem::take(&mut self.queued);
-            let admitted = queued.into_iter().filter_map(|one| joins.admit(one, None));
+            let admitted = queued
+                .into_iter()
+                .filter_map(|one| in_flight_reads.admit(one, None));
             self.queued = admitted.collect();
         }
         let has_some = !self.queued.is_empty();
@@ -259,7 +261,7 @@ impl ReadDriver for ReadSession {
 
     fn flush(&mut self) {
         if self.submit_queued() {
-            self.reads.note_round();
+            self.reads.count_round();
         }
     }
 

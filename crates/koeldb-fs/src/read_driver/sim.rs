@@ -36,11 +36,11 @@ type Script = Box<dyn FnMut(&Request) -> SimAttempt + Send>;
 /// A simulated backend; clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct SimReads {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     clock: ManualClock,
 }
 
-struct State {
+struct SimState {
     random: Random,
     held: Vec<Request>,
     script: Script,
@@ -54,7 +54,7 @@ impl SimReads {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         SimReads {
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(SimState {
                 random: Random::new(seed),
                 held: Vec::new(),
                 script: Box::new(|_| SimAttempt::Read),
@@ -127,7 +127,7 @@ impl SimReads {
         while self.step() {}
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,7 +195,7 @@ impl Layer for SimReads {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for SimState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("held", &self.held)

@@ -684,7 +684,7 @@ fn reads_joined_and_left_at_random_are_right_and_leave_nothing() {
         }
         sim.run();
         assert_eq!((sim.held(), reads.counts().under_way), (0, 0));
-        assert!(reads.shared_state().joins.is_empty());
+        assert!(reads.shared_state().in_flight_reads.is_empty());
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use koeldb_base::key::user_key;
 use koeldb_base::{Cursor, Fault, PinnedSlice, Result};
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReader};
-use koeldb_table::source::{BlockSource, TableLevel, Way};
+use koeldb_table::source::{BlockSource, Direction, TableLevel};
 
 use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Version};
@@ -27,18 +27,22 @@ impl Files {
 }
 
 impl TableLevel for Files {
-    fn neighbour(&self, number: u64, way: Way) -> Result<Option<(Arc<TableReader>, Vec<u8>)>> {
+    fn neighbour(
+        &self,
+        number: u64,
+        direction: Direction,
+    ) -> Result<Option<(Arc<TableReader>, Vec<u8>)>> {
         let at = self.all().iter().position(|file| file.number == number);
-        let next = match way {
-            Way::Forward => at.and_then(|at| at.checked_add(1)),
-            Way::Backward => at.and_then(|at| at.checked_sub(1)),
+        let next = match direction {
+            Direction::Forward => at.and_then(|at| at.checked_add(1)),
+            Direction::Backward => at.and_then(|at| at.checked_sub(1)),
         };
         let Some(file) = next.and_then(|next| self.all().get(next)) else {
             return Ok(None);
         };
-        let edge = match way {
-            Way::Forward => &file.smallest,
-            Way::Backward => &file.largest,
+        let edge = match direction {
+            Direction::Forward => &file.smallest,
+            Direction::Backward => &file.largest,
         };
         let reader = self.tables.reader(file, self.level)?;
         Ok(Some((Arc::clone(reader), user_key(edge).to_vec())))

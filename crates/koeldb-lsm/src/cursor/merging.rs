@@ -24,7 +24,7 @@ enum Direction {
 
 /// A child in the heap.
 #[derive(Clone, Copy)]
-struct Place {
+struct HeapChild {
     /// The head of its key; going backward its complement, so that the smaller one comes first in
     /// both directions.
     head: u64,
@@ -35,7 +35,7 @@ struct Place {
 pub struct MergingCursor<C> {
     order: KeyOrder,
     children: Vec<C>,
-    heap: Vec<Place>,
+    heap: Vec<HeapChild>,
     direction: Direction,
     pivot: Vec<u8>,
     /// The suspended positioning call, and the children that it has not positioned.
@@ -71,18 +71,18 @@ impl<C: Cursor> MergingCursor<C> {
 
     /// The heap entry of a child that is positioned on an entry.
     #[inline]
-    fn place(&self, child: usize) -> Place {
+    fn heap_child(&self, child: usize) -> HeapChild {
         let head = self.order.head(user_key(self.children[child].key()));
         let head = match self.direction {
             Direction::Forward => head,
             Direction::Backward => !head,
         };
-        Place { head, child }
+        HeapChild { head, child }
     }
 
     /// Whether child `a` comes before child `b` in the current direction.
     #[inline]
-    fn precedes(&self, a: Place, b: Place) -> bool {
+    fn precedes(&self, a: HeapChild, b: HeapChild) -> bool {
         if a.head != b.head {
             return a.head < b.head;
         }
@@ -117,7 +117,7 @@ impl<C: Cursor> MergingCursor<C> {
         self.heap.clear();
         for child in 0..self.children.len() {
             if self.children[child].valid() {
-                self.heap.push(self.place(child));
+                self.heap.push(self.heap_child(child));
             }
         }
         for at in (0..self.heap.len() / 2).rev() {
@@ -132,7 +132,7 @@ impl<C: Cursor> MergingCursor<C> {
         direction: Direction,
         target: &[u8],
     ) -> Result<(), Fault<C::Suspend>> {
-        let place = |child: &mut C| match (call, direction) {
+        let position_child = |child: &mut C| match (call, direction) {
             (Call::First, _) => child.seek_to_first(),
             (Call::Last, _) => child.seek_to_last(),
             (Call::Seek, _) | (Call::Turn, Direction::Forward) => child.seek(target),
@@ -149,7 +149,7 @@ impl<C: Cursor> MergingCursor<C> {
             if resumes && !before.contains(&index) {
                 continue;
             }
-            match place(child) {
+            match position_child(child) {
                 Ok(()) => {}
                 Err(Fault::Error(error)) => {
                     self.suspended.clear();
@@ -192,7 +192,7 @@ impl<C: Cursor> MergingCursor<C> {
         let top = self.heap[0].child;
         if self.children[top].valid() {
             if self.heap.len() > 1 {
-                self.heap[0] = self.place(top);
+                self.heap[0] = self.heap_child(top);
                 self.sift_down(0);
             }
         } else {

@@ -112,12 +112,12 @@ impl Cursor for InputCursor {
 }
 
 /// Tells whether a user key may exist on a level below the output; queried with ascending keys.
-struct Below<'v> {
+struct LevelsBelow<'v> {
     order: &'v KeyOrder,
     levels: Vec<(&'v Level, usize)>,
 }
 
-impl Below<'_> {
+impl LevelsBelow<'_> {
     fn may_hold(&mut self, user_key: &[u8]) -> bool {
         for (level, at) in &mut self.levels {
             while let Some(file) = level.files.get(*at) {
@@ -157,7 +157,7 @@ impl CompactionJob<'_> {
         }
         let expected = self.expected_records();
         let output_level = self.plan.output_level;
-        let mut below = Below {
+        let mut below = LevelsBelow {
             order: &self.version.order,
             levels: self
                 .version

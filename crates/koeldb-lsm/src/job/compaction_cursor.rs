@@ -79,7 +79,7 @@ impl DropCounts {
     }
 }
 
-enum Out {
+enum OutputEntry {
     /// The value under the input cursor.
     Input,
     /// A value computed here.
@@ -87,7 +87,7 @@ enum Out {
 }
 
 /// The entry below merge operands.
-enum Base {
+enum MergeBase {
     /// The key is deleted, or has no older entry.
     None,
     Value(PinnedSlice),
@@ -95,19 +95,19 @@ enum Base {
     Entity(PinnedSlice),
 }
 
-impl Base {
+impl MergeBase {
     /// Returns the base of a non-operand entry.
     ///
     /// # Errors
     /// `NotSupported` for a value in a blob file; `Corruption` for a malformed value.
     fn of(value_type: ValueType, value: &PinnedSlice) -> Result<Self> {
         match value_type {
-            ValueType::Value => Ok(Base::Value(value.clone())),
-            ValueType::WideColumnEntity => Ok(Base::Entity(value.clone())),
+            ValueType::Value => Ok(MergeBase::Value(value.clone())),
+            ValueType::WideColumnEntity => Ok(MergeBase::Entity(value.clone())),
             ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
-                Ok(Base::None)
+                Ok(MergeBase::None)
             }
-            ValueType::ValuePreferredSeqno => Ok(Base::Value(without_preferred_seqno(value)?)),
+            ValueType::ValuePreferredSeqno => Ok(MergeBase::Value(without_preferred_seqno(value)?)),
             ValueType::BlobIndex => Err(blob_not_supported()),
             ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
                 "a {value_type:?} as the base of a merge"
@@ -118,20 +118,22 @@ impl Base {
     /// Returns the value that operands apply to.
     fn value(&self) -> Result<Option<PinnedSlice>> {
         match self {
-            Base::None => Ok(None),
-            Base::Value(value) => Ok(Some(value.clone())),
-            Base::Entity(entity) => default_column(entity).map(Some),
+            MergeBase::None => Ok(None),
+            MergeBase::Value(value) => Ok(Some(value.clone())),
+            MergeBase::Entity(entity) => default_column(entity).map(Some),
         }
     }
 
     /// Returns the entry with `merged` as its value.
     fn with_value(&self, merged: Vec<u8>) -> Result<(ValueType, Vec<u8>)> {
         match self {
-            Base::Entity(entity) if !is_on(Sabotage::MergeDropsColumns) => {
+            MergeBase::Entity(entity) if !is_on(Sabotage::MergeDropsColumns) => {
                 let entity = with_default_column(entity, &merged)?;
                 Ok((ValueType::WideColumnEntity, entity))
             }
-            Base::None | Base::Value(_) | Base::Entity(_) => Ok((ValueType::Value, merged)),
+            MergeBase::None | MergeBase::Value(_) | MergeBase::Entity(_) => {
+                Ok((ValueType::Value, merged))
+            }
         }
     }
 }
@@ -149,8 +151,8 @@ pub struct CompactionCursor<'a, C> {
     /// Whether every entry of the stripe so far was a removed single deletion.
     ///
     /// Such entries, removed with or without their values, do not hide older ones.
-    hides_nothing: bool,
-    out: Out,
+    only_single_deletions: bool,
+    out: OutputEntry,
     queue: VecDeque<(SeqNo, ValueType, Vec<u8>)>,
     advance: bool,
     entries_read: u64,
@@ -171,8 +173,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             user_len: 0,
             has_key: false,
             stripe: None,
-            hides_nothing: true,
-            out: Out::Input,
+            only_single_deletions: true,
+            out: OutputEntry::Input,
             queue: VecDeque::new(),
             advance: false,
             entries_read: 0,
@@ -196,8 +198,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     #[must_use]
     pub fn value(&self) -> &[u8] {
         match &self.out {
-            Out::Input => self.input.value(),
-            Out::Owned(value) => value,
+            OutputEntry::Input => self.input.value(),
+            OutputEntry::Owned(value) => value,
         }
     }
 
@@ -254,7 +256,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         match self.queue.pop_front() {
             Some((seqno, value_type, value)) => {
                 self.set_output(seqno, value_type);
-                self.out = Out::Owned(value);
+                self.out = OutputEntry::Owned(value);
                 true
             }
             None => false,
@@ -304,12 +306,12 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         let stripe = self.stripe_of(seqno);
         self.advance = true;
         let is_hidden = self.stripe == Some(stripe);
-        self.hides_nothing |= !is_hidden;
+        self.only_single_deletions |= !is_hidden;
         let matters_below = match value_type {
             // The newer entry may vanish with a single deletion of its own: this one is for an
             // older value.
             ValueType::SingleDeletion => !is_on(Sabotage::LostSingleDeletion),
-            ValueType::Deletion | ValueType::DeletionWithTimestamp => self.hides_nothing,
+            ValueType::Deletion | ValueType::DeletionWithTimestamp => self.only_single_deletions,
             _ => false,
         };
         if is_hidden && !matters_below {
@@ -321,7 +323,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.drops.range_deleted += 1;
             return Ok(false);
         }
-        self.hides_nothing &= value_type == ValueType::SingleDeletion;
+        self.only_single_deletions &= value_type == ValueType::SingleDeletion;
         match value_type {
             ValueType::Merge => {
                 self.collect_merge(stripe)?;
@@ -334,7 +336,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                     return Ok(false);
                 }
                 self.set_output(seqno, value_type);
-                self.out = Out::Input;
+                self.out = OutputEntry::Input;
                 Ok(true)
             }
             ValueType::BlobIndex => Err(blob_files_not_supported(
@@ -405,14 +407,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.drops.obsolete += 1;
             return Ok(false);
         }
-        self.hides_nothing = false;
+        self.only_single_deletions = false;
         self.set_output(seqno, ValueType::SingleDeletion);
-        self.out = Out::Owned(Vec::new());
+        self.out = OutputEntry::Owned(Vec::new());
         Ok(true)
     }
 
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
-        self.out = Out::Input;
+        self.out = OutputEntry::Input;
         let mut kept_type = value_type;
         if is_first && value_type == ValueType::Value && self.is_filterable(seqno) {
             let level = self.rules.output_level;
@@ -425,9 +427,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                             return Ok(false);
                         }
                         kept_type = ValueType::Deletion;
-                        self.out = Out::Owned(Vec::new());
+                        self.out = OutputEntry::Owned(Vec::new());
                     }
-                    Decision::Change(value) => self.out = Out::Owned(value),
+                    Decision::Change(value) => self.out = OutputEntry::Owned(value),
                 }
             }
         }
@@ -471,14 +473,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.entries_read += 1;
             if self.is_range_deleted(entry.seqno, stripe) {
                 self.drops.range_deleted += 1;
-                base = Some(Base::None);
+                base = Some(MergeBase::None);
                 self.advance = true;
                 break;
             }
             match entry.value_type {
                 ValueType::Merge => operands.push((entry.seqno, self.input.value().to_vec())),
                 value_type => {
-                    base = Some(Base::of(value_type, &self.input.pinned_value())?);
+                    base = Some(MergeBase::of(value_type, &self.input.pinned_value())?);
                     self.advance = true;
                     break;
                 }
@@ -489,7 +491,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             && self.is_visible_to_all(newest)
             && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]));
         if base.is_none() && is_whole_history {
-            base = Some(Base::None);
+            base = Some(MergeBase::None);
         }
         let values: Vec<&[u8]> = operands.iter().map(|(_, value)| value.as_slice()).collect();
         let operator = self.rules.merge_operator;

@@ -70,7 +70,7 @@ pub struct Outputs {
     pub raw_bytes: u64,
 }
 
-struct Current {
+struct OpenOutput {
     builder: TableBuilder,
     number: FileNumber,
     /// The checksum of the whole file, if requested.
@@ -86,7 +86,7 @@ struct Current {
 pub struct TableOutputs<'a> {
     spec: OutputSpec<'a>,
     order: KeyOrder,
-    current: Option<Current>,
+    current: Option<OpenOutput>,
     finished: Outputs,
     /// The start of the current table's part; `None` for the beginning of all keys.
     part_from: Option<Vec<u8>>,
@@ -167,7 +167,7 @@ impl<'a> TableOutputs<'a> {
         bytes
     }
 
-    fn open(&mut self) -> Result<Current> {
+    fn open(&mut self) -> Result<OpenOutput> {
         let number = (self.spec.next_file_number)();
         self.made.push(number);
         let path = file_name::table(self.spec.directory, number);
@@ -178,7 +178,7 @@ impl<'a> TableOutputs<'a> {
             (file, sum) = (Box::new(summed), Some(its_sum));
         }
         self.spec.context.file_number = number;
-        Ok(Current {
+        Ok(OpenOutput {
             builder: TableBuilder::create(file, &self.spec.context)?,
             number,
             sum,

@@ -32,7 +32,7 @@ pub enum MissingEpochs {
 
 /// The location of a file while edits are applied.
 #[derive(Debug)]
-struct Place {
+struct FileLocation {
     /// Its level in the base.
     base_level: Option<usize>,
     /// Its current level, unless it was removed.
@@ -43,7 +43,7 @@ struct Place {
 #[derive(Debug)]
 pub struct VersionBuilder {
     base: Arc<Version>,
-    places: HashMap<FileNumber, Place>,
+    locations: HashMap<FileNumber, FileLocation>,
     /// Files added to each level; some may have been removed again.
     added: BTreeMap<usize, Vec<FileNumber>>,
     /// Levels of the base that lost a file or have another one with the same number.
@@ -55,18 +55,18 @@ impl VersionBuilder {
     /// Creates a builder on `base`.
     #[must_use]
     pub fn new(base: Arc<Version>) -> Self {
-        let places = base
+        let locations = base
             .files()
             .map(|(level, file)| {
-                let place = Place {
+                let location = FileLocation {
                     base_level: Some(level),
                     now: Some((level, Arc::clone(file))),
                 };
-                (file.number, place)
+                (file.number, location)
             })
             .collect();
         VersionBuilder {
-            places,
+            locations,
             added: BTreeMap::new(),
             touched: vec![false; base.levels.len()],
             blob_files: base.blob_files.clone(),
@@ -104,15 +104,15 @@ impl VersionBuilder {
     }
 
     fn delete(&mut self, level: usize, number: FileNumber) -> Result<()> {
-        let place = self.places.get_mut(&number);
-        let found = place
+        let location = self.locations.get_mut(&number);
+        let found = location
             .as_ref()
-            .and_then(|place| place.now.as_ref())
+            .and_then(|location| location.now.as_ref())
             .map(|&(found, _)| found);
-        match place {
-            Some(place) if found == Some(level) => {
-                place.now = None;
-                if place.base_level == Some(level)
+        match location {
+            Some(location) if found == Some(level) => {
+                location.now = None;
+                if location.base_level == Some(level)
                     && let Some(touched) = self.touched.get_mut(level)
                 {
                     *touched = true;
@@ -140,17 +140,17 @@ impl VersionBuilder {
                 "table file #{number} has bounds in the wrong order"
             )));
         }
-        let place = self.places.entry(number).or_insert(Place {
+        let location = self.locations.entry(number).or_insert(FileLocation {
             base_level: None,
             now: None,
         });
-        if let Some((found, _)) = &place.now {
+        if let Some((found, _)) = &location.now {
             return Err(Error::corruption(format!(
                 "Cannot add table file #{number} to level {level} since it is already in the LSM tree on level {found}"
             )));
         }
-        place.now = Some((level, Arc::clone(file)));
-        if place.base_level == Some(level) {
+        location.now = Some((level, Arc::clone(file)));
+        if location.base_level == Some(level) {
             if let Some(touched) = self.touched.get_mut(level) {
                 *touched = true;
             }
@@ -199,7 +199,7 @@ impl VersionBuilder {
             }
             let files = base.files.iter().map(|file| file.number).chain(added);
             let mut files: Vec<Arc<FileMeta>> = files
-                .filter_map(|number| match &self.places.get(&number)?.now {
+                .filter_map(|number| match &self.locations.get(&number)?.now {
                     Some((now, file)) if *now == level => Some(Arc::clone(file)),
                     _ => None,
                 })
@@ -231,7 +231,10 @@ impl VersionBuilder {
     fn refuse_deeper_levels(&self, level_count: usize) -> Result<()> {
         for (&level, numbers) in self.added.range(level_count..) {
             for number in numbers {
-                let now = self.places.get(number).and_then(|place| place.now.as_ref());
+                let now = self
+                    .locations
+                    .get(number)
+                    .and_then(|location| location.now.as_ref());
                 if now.is_some_and(|&(now, _)| now == level) {
                     return Err(Error::invalid_argument(format!(
                         "table file #{number} is on level {level}, but the column family has {level_count} levels"

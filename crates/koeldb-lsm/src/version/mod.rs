@@ -17,6 +17,6 @@ pub mod version;
 
 pub use column_family::{ColumnFamilySpec, ColumnFamilyVersions, Epochs, FileNumbers};
 pub use edit::VersionEdit;
-pub use search::Batch;
+pub use search::BatchVisitor;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
 pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};

@@ -147,7 +147,7 @@ struct Replayed {
 #[derive(Debug)]
 struct Replay<'a> {
     /// The families to open; `None` for their names only.
-    descriptors: Option<HashMap<&'a str, &'a ColumnFamilySpec>>,
+    specs: Option<HashMap<&'a str, &'a ColumnFamilySpec>>,
     families: BTreeMap<u32, Replayed>,
     names: HashSet<String>,
     counters: Counters,
@@ -160,10 +160,10 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(descriptors: Option<&'a [ColumnFamilySpec]>) -> Self {
+    fn new(specs: Option<&'a [ColumnFamilySpec]>) -> Self {
         let mut replay = Replay {
-            descriptors: descriptors.map(|descriptors| {
-                let named = descriptors.iter().map(|family| (&*family.name, family));
+            specs: specs.map(|specs| {
+                let named = specs.iter().map(|family| (&*family.name, family));
                 named.collect()
             }),
             families: BTreeMap::new(),
@@ -185,16 +185,16 @@ impl<'a> Replay<'a> {
         Replayed {
             name: name.to_owned(),
             log_number: 0,
-            builder: self.descriptor(name).map(|descriptor| {
-                let order = descriptor.order.clone();
-                VersionBuilder::new(Arc::new(Version::empty(order, descriptor.level_count)))
+            builder: self.spec(name).map(|spec| {
+                let order = spec.order.clone();
+                VersionBuilder::new(Arc::new(Version::empty(order, spec.level_count)))
             }),
             mismatch: None,
         }
     }
 
-    fn descriptor(&self, name: &str) -> Option<&'a ColumnFamilySpec> {
-        self.descriptors.as_ref()?.get(name).copied()
+    fn spec(&self, name: &str) -> Option<&'a ColumnFamilySpec> {
+        self.specs.as_ref()?.get(name).copied()
     }
 
     fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
@@ -236,14 +236,14 @@ impl<'a> Replay<'a> {
             family.log_number = family.log_number.max(log_number);
         }
         if let Some(stored) = &edit.comparator
-            && let Some(descriptors) = &self.descriptors
-            && let Some(descriptor) = descriptors.get(&*family.name)
-            && descriptor.order.name() != stored
+            && let Some(specs) = &self.specs
+            && let Some(spec) = specs.get(&*family.name)
+            && spec.order.name() != stored
         {
             family.mismatch = Some(format!(
                 "column family '{}': {}: does not match existing comparator {stored}",
                 family.name,
-                descriptor.order.name()
+                spec.order.name()
             ));
             if is_on(Sabotage::DroppedComparatorCompared) {
                 return self.check_comparators();

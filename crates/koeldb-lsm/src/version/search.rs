@@ -19,7 +19,7 @@ use super::version::{FileMeta, Version};
 use crate::table_opener::TableOpener;
 
 /// Receives events of a batch of point reads as it goes through the runs of a version.
-pub trait Batch<S: BlockSource> {
+pub trait BatchVisitor<S: BlockSource> {
     /// A lookup failed or suspended. It is not searched further.
     fn fault(&mut self, index: usize, fault: Fault<S::Suspend>);
 
@@ -200,7 +200,7 @@ impl Version {
         lookups: &mut [Lookup],
         source: &mut S,
         mut run: usize,
-        batch: &mut impl Batch<S>,
+        batch: &mut impl BatchVisitor<S>,
     ) {
         let mut done: Vec<bool> = lookups.iter().map(Lookup::is_settled).collect();
         for (level, files) in self.levels.iter().enumerate() {
@@ -277,7 +277,7 @@ impl Version {
         lookups: &mut [Lookup],
         source: &mut S,
         done: &mut [bool],
-        batch: &mut impl Batch<S>,
+        batch: &mut impl BatchVisitor<S>,
     ) {
         let Visit { file, level, run } = visit;
         let mut indices = Vec::with_capacity(range.len());

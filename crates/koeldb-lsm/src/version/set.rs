@@ -362,7 +362,7 @@ impl VersionSet {
     ///
     /// This is the case if its memtables are empty at the beginning of a log. The next edit that
     /// advances log numbers includes it in [`VersionSet::min_log_number_to_keep`].
-    pub fn note_needed_from(&mut self, family: u32, log: FileNumber) {
+    pub fn set_needed_from(&mut self, family: u32, log: FileNumber) {
         if let Some(family) = self.families.get_mut(&family) {
             family.needed_from = family.needed_from.max(log);
         }
@@ -373,12 +373,8 @@ impl VersionSet {
     /// # Errors
     /// `InvalidArgument` for a name that is taken, empty or too long; otherwise see
     /// [`VersionSet::log_and_apply`].
-    pub fn add_family(
-        &mut self,
-        descriptor: &ColumnFamilySpec,
-        log_number: FileNumber,
-    ) -> Result<u32> {
-        let name = &descriptor.name;
+    pub fn add_family(&mut self, spec: &ColumnFamilySpec, log_number: FileNumber) -> Result<u32> {
+        let name = &spec.name;
         if self.family_named(name).is_some() {
             return Err(Error::invalid_argument(format!(
                 "Column family already exists: {name}"
@@ -397,15 +393,15 @@ impl VersionSet {
         self.max_column_family = id;
         let edit = VersionEdit {
             family_change: Some(ColumnFamilyChange::Add(name.clone())),
-            comparator: Some(descriptor.order.name().to_owned()),
+            comparator: Some(spec.order.name().to_owned()),
             persist_timestamps: Some(true),
             log_number: Some(log_number),
             ..VersionEdit::of(id)
         };
-        let version = Version::empty(descriptor.order.clone(), descriptor.level_count);
+        let version = Version::empty(spec.order.clone(), spec.level_count);
         let family = ColumnFamilyVersions::new(id, name.clone(), log_number, version);
         let dropped = self.dropped_comparators.get(name);
-        if dropped.is_some_and(|comparator| comparator != descriptor.order.name()) {
+        if dropped.is_some_and(|comparator| comparator != spec.order.name()) {
             // COMPAT: RocksDB compares the comparators of all families with that name in a
             // MANIFEST, including dropped ones, so this one must not be in the same MANIFEST.
             self.manifest = None;

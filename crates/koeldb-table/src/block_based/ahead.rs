@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use koeldb_base::{Buffer, Fault, KeyOrder, Result};
 
 use super::block::prefetch_block;
-use super::cursor::{IndexPath, ScanPlace};
+use super::cursor::{IndexPath, ScanPosition};
 use super::format::BlockHandle;
 use super::reader::BlockBasedReader;
 use super::scan_reads::{PieceBytes, PieceRead};
 use crate::reader::TableReader;
-use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, TableLevel, Way};
+use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile, TableLevel};
 
 /// The largest gap of cached blocks between missing ones that is read in vain to join their reads.
 const GAP_MAX: u64 = 16 << 10;
@@ -83,15 +83,19 @@ impl ScanLimits {
 
     /// Whether a scan that passes `separator` leaves the limits: after its block forwards, before
     /// it backwards.
-    fn end_at(&self, order: &KeyOrder, separator: &[u8], way: Way) -> bool {
+    fn end_at(&self, order: &KeyOrder, separator: &[u8], direction: Direction) -> bool {
         let range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((lower, upper)) = &*range else {
             return false;
         };
-        match (way, lower, upper) {
-            (Way::Forward, _, Bound::Excluded(upper)) => order.compare(separator, upper).is_ge(),
-            (Way::Forward, _, Bound::Included(upper)) => order.compare(separator, upper).is_gt(),
-            (Way::Backward, Bound::Included(lower) | Bound::Excluded(lower), _) => {
+        match (direction, lower, upper) {
+            (Direction::Forward, _, Bound::Excluded(upper)) => {
+                order.compare(separator, upper).is_ge()
+            }
+            (Direction::Forward, _, Bound::Included(upper)) => {
+                order.compare(separator, upper).is_gt()
+            }
+            (Direction::Backward, Bound::Included(lower) | Bound::Excluded(lower), _) => {
                 order.compare(separator, lower).is_lt()
             }
             _ => false,
@@ -115,7 +119,7 @@ pub(super) struct Lookahead {
     /// The level, to continue in the next table.
     level: Option<Arc<dyn TableLevel>>,
     index: IndexPath,
-    way: Way,
+    direction: Direction,
     /// The index is positioned on a block that was not returned yet.
     fresh: bool,
     ended: bool,
@@ -127,12 +131,12 @@ pub(super) struct Lookahead {
 
 impl Lookahead {
     /// Begins with the block that a scan enters.
-    pub(super) fn new(place: &ScanPlace<'_>, level: Option<Arc<dyn TableLevel>>) -> Self {
+    pub(super) fn new(place: &ScanPosition<'_>, level: Option<Arc<dyn TableLevel>>) -> Self {
         Lookahead {
             table: Arc::clone(place.table),
             level,
             index: place.index.clone(),
-            way: place.way,
+            direction: place.direction,
             fresh: true,
             ended: false,
             held: None,
@@ -167,7 +171,7 @@ impl Lookahead {
         self.ended = true;
         let is_first = std::mem::take(&mut self.fresh);
         if !is_first && !self.index.is_behind() {
-            let moved = self.index.step(self.way, &self.table, source);
+            let moved = self.index.step(self.direction, &self.table, source);
             self.unless_suspended(moved)?;
         }
         while !self.index.valid() {
@@ -178,10 +182,14 @@ impl Lookahead {
         let end = handle.end_within(table.file.blocks_end).ok()?;
         let keys = &table.index_format.keys;
         let leaves = limits.is_some_and(|limits| {
-            limits.end_at(&keys.order, keys.user_part(self.index.key()), self.way)
+            limits.end_at(
+                &keys.order,
+                keys.user_part(self.index.key()),
+                self.direction,
+            )
         });
-        match self.way {
-            Way::Backward if leaves && !is_first => return None,
+        match self.direction {
+            Direction::Backward if leaves && !is_first => return None,
             _ => self.ended = leaves,
         }
         Some(Upcoming {
@@ -200,15 +208,17 @@ impl Lookahead {
     /// Moves on to the neighbouring table.
     fn cross<S: BlockSource>(&mut self, source: &mut S, limits: Option<&ScanLimits>) -> Option<()> {
         let level = self.level.as_ref()?;
-        let (table, edge) = level.neighbour(self.table.file.number, self.way).ok()??;
+        let (table, edge) = level
+            .neighbour(self.table.file.number, self.direction)
+            .ok()??;
         let TableReader::BlockBased(table) = &*table else {
             return None;
         };
-        if limits.is_some_and(|limits| limits.end_at(&table.order, &edge, self.way)) {
+        if limits.is_some_and(|limits| limits.end_at(&table.order, &edge, self.direction)) {
             return None;
         }
         let mut index = IndexPath::default();
-        let entered = index.enter(self.way, table, source);
+        let entered = index.enter(self.direction, table, source);
         self.unless_suspended(entered)?;
         self.table = Arc::clone(table);
         self.index = index;
@@ -271,7 +281,7 @@ impl Lookahead {
             });
             let is_far = seen
                 .as_ref()
-                .is_some_and(|seen| !follows(seen, &own, self.way));
+                .is_some_and(|seen| !follows(seen, &own, self.direction));
             if length(&all) > first_bytes.saturating_add(bytes)
                 || is_far
                 || (seen.is_some() && length(&own) > BLOCK_AHEAD_MAX)
@@ -310,10 +320,10 @@ fn length(range: &Range<u64>) -> u64 {
 
 /// Whether a block is adjacent to the previous one in scan direction; blocks may be padded to an
 /// alignment.
-fn follows(seen: &Range<u64>, block: &Range<u64>, way: Way) -> bool {
-    let gap = match way {
-        Way::Forward => block.start.checked_sub(seen.end),
-        Way::Backward => seen.start.checked_sub(block.end),
+fn follows(seen: &Range<u64>, block: &Range<u64>, direction: Direction) -> bool {
+    let gap = match direction {
+        Direction::Forward => block.start.checked_sub(seen.end),
+        Direction::Backward => seen.start.checked_sub(block.end),
     };
     gap.is_some_and(|gap| gap <= GAP_MAX)
 }
@@ -322,7 +332,7 @@ impl fmt::Debug for Lookahead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookahead")
             .field("table", &self.table)
-            .field("way", &self.way)
+            .field("direction", &self.direction)
             .field("ended", &self.ended())
             .finish_non_exhaustive()
     }

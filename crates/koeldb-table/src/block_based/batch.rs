@@ -11,7 +11,7 @@ use koeldb_base::stats::Ticker;
 use koeldb_base::{Fault, Lookup};
 
 use super::block::{Block, prefetch_item};
-use super::index::{INDEX_BATCH, IndexPlace};
+use super::index::{INDEX_BATCH, IndexSearchResult};
 use super::reader::BlockBasedReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock};
 
@@ -93,7 +93,7 @@ impl BlockBasedReader {
         outcome: &mut impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
         let filtered = self.knows_whole_keys();
-        let mut places = [IndexPlace::Unknown; INDEX_BATCH];
+        let mut places = [IndexSearchResult::Unknown; INDEX_BATCH];
         let mut targets: [&[u8]; INDEX_BATCH] = [&[]; INDEX_BATCH];
         for (target, &index) in targets.iter_mut().zip(indices) {
             *target = lookups[index].seek_key();
@@ -102,7 +102,7 @@ impl BlockBasedReader {
         let found = self.index_format.find_blocks(root, targets, &mut places);
         if found.is_err() {
             // Only lookups that need the damaged entry meet the error again.
-            places.fill(IndexPlace::Unknown);
+            places.fill(IndexSearchResult::Unknown);
         }
         let mut failed = [false; INDEX_BATCH];
         if self.partitioned_index {
@@ -113,7 +113,7 @@ impl BlockBasedReader {
         }
         let mut blocks: [Option<Arc<CachedBlock>>; INDEX_BATCH] = [const { None }; INDEX_BATCH];
         for at in 0..indices.len() {
-            let IndexPlace::Block(handle) = places[at] else {
+            let IndexSearchResult::Block(handle) = places[at] else {
                 continue;
             };
             if failed[at] {
@@ -145,7 +145,7 @@ impl BlockBasedReader {
             }
             let lookup = &mut *lookups[index];
             let result = match (places[at], &blocks[at]) {
-                (IndexPlace::Unknown, _) => self.search_entries(lookup, source, filtered),
+                (IndexSearchResult::Unknown, _) => self.search_entries(lookup, source, filtered),
                 (_, block) => self
                     .search_one(block.as_deref(), lookup, filtered)
                     .map_err(Fault::Error),
@@ -160,19 +160,19 @@ impl BlockBasedReader {
     fn enter_partitions<S: BlockSource>(
         &self,
         targets: &[&[u8]],
-        places: &mut [IndexPlace],
+        places: &mut [IndexSearchResult],
         source: &mut S,
         mut fail: impl FnMut(usize, Fault<S::Suspend>),
     ) {
         let mut at = 0;
         while at < targets.len() {
-            let IndexPlace::Block(handle) = places[at] else {
+            let IndexSearchResult::Block(handle) = places[at] else {
                 at += 1;
                 continue;
             };
             let same = places[at..targets.len()]
                 .iter()
-                .take_while(|place| **place == IndexPlace::Block(handle))
+                .take_while(|place| **place == IndexSearchResult::Block(handle))
                 .count();
             let partition = match source.block(&self.file, handle, BlockKind::Index) {
                 Ok(partition) => partition,
@@ -188,7 +188,7 @@ impl BlockBasedReader {
                 .entries()
                 .and_then(|partition| self.index_format.find_blocks(partition, targets, places));
             if found.is_err() {
-                places.fill(IndexPlace::Unknown);
+                places.fill(IndexSearchResult::Unknown);
             }
             at += same;
         }

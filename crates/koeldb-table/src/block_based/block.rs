@@ -41,7 +41,7 @@ use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
 use super::format::PackedFooter;
-use super::index::{DecodedIndex, IndexPreparation, Shortcut};
+use super::index::{DecodedIndex, IndexPreparation, PreparedIndex};
 
 pub use bytes::BlockBytes;
 pub(crate) use bytes::{prefetch, prefetch_block, prefetch_item};
@@ -116,7 +116,7 @@ pub struct Block {
     /// search touches.
     few_restarts: [[u8; WORD]; FEW_RESTARTS],
     /// A structure that speeds up searches of an index block.
-    shortcut: Option<Arc<Shortcut>>,
+    prepared: Option<Arc<PreparedIndex>>,
 }
 
 impl Block {
@@ -162,7 +162,7 @@ impl Block {
             separated: packed.separated,
             uniform: packed.uniform,
             few_restarts: [[0; WORD]; FEW_RESTARTS],
-            shortcut: None,
+            prepared: None,
             bytes,
         };
         block.check_restarts()?;
@@ -212,22 +212,22 @@ impl Block {
 
     /// Builds the structure that speeds up searches of an index block.
     pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
-        self.shortcut = preparation.shortcut(self).map(Arc::new);
+        self.prepared = preparation.prepared(self).map(Arc::new);
     }
 
     /// The structure that speeds up searches of an index block, if there is one.
     #[inline]
     #[must_use]
-    pub fn shortcut(&self) -> Option<&Shortcut> {
-        self.shortcut.as_deref()
+    pub fn prepared(&self) -> Option<&PreparedIndex> {
+        self.prepared.as_deref()
     }
 
     /// The decoded entries, if there are any.
     #[inline]
     #[must_use]
     pub fn decoded(&self) -> Option<&DecodedIndex> {
-        match self.shortcut() {
-            Some(Shortcut::Decoded(decoded)) => Some(decoded),
+        match self.prepared() {
+            Some(PreparedIndex::Decoded(decoded)) => Some(decoded),
             _ => None,
         }
     }
@@ -268,7 +268,7 @@ impl Block {
 }
 
 /// The sections of a block as slices, for one search.
-pub(super) struct View<'b> {
+pub(super) struct BlockSlices<'b> {
     contents: &'b [u8],
     pub(super) entries: &'b [u8],
     restarts: &'b [[u8; WORD]],
@@ -286,12 +286,12 @@ impl Start {
     }
 }
 
-impl<'b> View<'b> {
+impl<'b> BlockSlices<'b> {
     #[inline]
     pub(super) fn new(block: &'b Block, layout: EntryLayout) -> Self {
         let contents = block.bytes.as_slice();
         let few = block.few_restarts.get(..block.restart_count as usize);
-        View {
+        BlockSlices {
             contents,
             entries: contents
                 .get(..block.entries_end as usize)

@@ -21,7 +21,7 @@ use koeldb_fs::WritableFile;
 
 use super::block_builder::BlockBuilder;
 use super::block_writer::{BlockSink, BlockWriter};
-use super::dictionary::HeldBlocks;
+use super::dictionary::BufferedBlocks;
 use super::filter_builder::TableFilterBuilder;
 use super::format::{
     BLOCK_TRAILER_BYTES, BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, Footer, TableKind,
@@ -54,7 +54,7 @@ pub struct BlockBasedTableBuilder {
     // State accumulated from preceding blocks.
     index: IndexBuilder,
     filter: Option<TableFilterBuilder>,
-    held: Option<HeldBlocks>,
+    buffered: Option<BufferedBlocks>,
     dictionary: Vec<u8>,
     compressor: Option<Compressor>,
     codec_used: bool,
@@ -101,7 +101,7 @@ impl BlockBasedTableBuilder {
             last_key: Vec::new(),
             index: format.index_builder(context),
             filter: format.filter_builder(context),
-            held: HeldBlocks::new(
+            buffered: BufferedBlocks::new(
                 context.compression,
                 &context.compression_options,
                 context.target_file_bytes,
@@ -172,7 +172,7 @@ impl BlockBasedTableBuilder {
     /// The size of the file so far.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        self.writer.offset() + self.held.as_ref().map_or(0, HeldBlocks::bytes)
+        self.writer.offset() + self.buffered.as_ref().map_or(0, BufferedBlocks::bytes)
     }
 
     /// The number of entries so far, including tombstones.
@@ -193,14 +193,14 @@ impl BlockBasedTableBuilder {
         self.index.add_block(&self.first_key, &self.last_key, next);
         self.properties.data_block_count += 1;
         let mut block = self.block.finish(false)?;
-        let Some(held) = &mut self.held else {
+        let Some(buffered) = &mut self.buffered else {
             self.write_data_block(&mut block)?;
             self.block.reset(block);
             return Ok(());
         };
-        held.push(block);
+        buffered.push(block);
         self.block.reset(Vec::new());
-        if held.is_full() {
+        if buffered.is_full() {
             self.release_held()?;
         }
         Ok(())
@@ -233,10 +233,10 @@ impl BlockBasedTableBuilder {
 
     /// Builds the dictionary from the buffered blocks, and writes them.
     fn release_held(&mut self) -> Result<()> {
-        let Some(held) = self.held.take() else {
+        let Some(buffered) = self.buffered.take() else {
             return Ok(());
         };
-        self.dictionary = held.dictionary(self.compression, &self.compression_options);
+        self.dictionary = buffered.dictionary(self.compression, &self.compression_options);
         if !self.dictionary.is_empty() {
             self.compressor = Some(Compressor::new(
                 self.compression,
@@ -244,7 +244,7 @@ impl BlockBasedTableBuilder {
                 Some(&self.dictionary),
             )?);
         }
-        for mut block in held.into_blocks() {
+        for mut block in buffered.into_blocks() {
             self.write_data_block(&mut block)?;
         }
         Ok(())

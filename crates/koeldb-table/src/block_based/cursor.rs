@@ -15,18 +15,18 @@ use super::format::BlockHandle;
 use super::index::IndexCursor;
 use super::reader::BlockBasedReader;
 use crate::reader::TableCursorOptions;
-use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile, Way};
+use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile};
 
 /// The position and direction of a scan in a table.
 #[derive(Clone, Copy, Debug)]
-pub struct ScanPlace<'c> {
+pub struct ScanPosition<'c> {
     pub(super) table: &'c Arc<BlockBasedReader>,
     /// Positioned on the entry of the block that is entered.
     pub(super) index: &'c IndexPath,
-    pub(super) way: Way,
+    pub(super) direction: Direction,
 }
 
-impl ScanPlace<'_> {
+impl ScanPosition<'_> {
     /// The file of the table.
     #[inline]
     #[must_use]
@@ -41,7 +41,7 @@ pub(super) struct IndexPath {
     top: Option<IndexCursor>,
     leaf: Option<IndexCursor>,
     /// The top level has moved in this direction, and its current partition is not loaded.
-    unloaded: Option<Way>,
+    unloaded: Option<Direction>,
 }
 
 impl IndexPath {
@@ -85,7 +85,7 @@ impl IndexPath {
         if let Some(leaf) = &mut self.leaf {
             leaf.seek(target)?;
             if !leaf.valid() && self.top.is_some() {
-                return self.leave(Way::Forward, table, source);
+                return self.leave(Direction::Forward, table, source);
             }
         }
         Ok(())
@@ -94,16 +94,19 @@ impl IndexPath {
     /// Moves to the first entry in the given direction.
     pub(super) fn enter<S: BlockSource>(
         &mut self,
-        way: Way,
+        direction: Direction,
         table: &BlockBasedReader,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         match self.begin(table, source)? {
             Some(top) => {
-                top.enter(way)?;
-                self.arrive(way, table, source)
+                top.enter(direction)?;
+                self.arrive(direction, table, source)
             }
-            None => Ok(self.leaf.as_mut().map_or(Ok(()), |leaf| leaf.enter(way))?),
+            None => Ok(self
+                .leaf
+                .as_mut()
+                .map_or(Ok(()), |leaf| leaf.enter(direction))?),
         }
     }
 
@@ -113,23 +116,23 @@ impl IndexPath {
         table: &BlockBasedReader,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
-        self.step(Way::Forward, table, source)
+        self.step(Direction::Forward, table, source)
     }
 
     /// Moves one entry, or completes a suspended move.
     pub(super) fn step<S: BlockSource>(
         &mut self,
-        way: Way,
+        direction: Direction,
         table: &BlockBasedReader,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         if self.unloaded.is_some() {
-            return self.arrive(way, table, source);
+            return self.arrive(direction, table, source);
         }
         if let Some(leaf) = &mut self.leaf {
-            leaf.step(way)?;
+            leaf.step(direction)?;
             if !leaf.valid() && self.top.is_some() {
-                return self.leave(way, table, source);
+                return self.leave(direction, table, source);
             }
         }
         Ok(())
@@ -158,25 +161,25 @@ impl IndexPath {
     /// Moves the top level to the next partition, and enters it.
     fn leave<S: BlockSource>(
         &mut self,
-        way: Way,
+        direction: Direction,
         table: &BlockBasedReader,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         if let Some(top) = &mut self.top {
-            top.step(way)?;
+            top.step(direction)?;
         }
-        self.arrive(way, table, source)
+        self.arrive(direction, table, source)
     }
 
     /// Loads and enters the current partition of the top level, skipping empty ones.
     fn arrive<S: BlockSource>(
         &mut self,
-        way: Way,
+        direction: Direction,
         table: &BlockBasedReader,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
         loop {
-            self.unloaded = Some(way);
+            self.unloaded = Some(direction);
             let loaded = self.load_partition(table, source)?;
             self.unloaded = None;
             if !loaded {
@@ -185,11 +188,11 @@ impl IndexPath {
             let (Some(leaf), Some(top)) = (&mut self.leaf, &mut self.top) else {
                 return Ok(());
             };
-            leaf.enter(way)?;
+            leaf.enter(direction)?;
             if leaf.valid() {
                 return Ok(());
             }
-            top.step(way)?;
+            top.step(direction)?;
         }
     }
 
@@ -215,11 +218,11 @@ impl IndexPath {
 
 /// The remaining work of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending {
+enum PendingStep {
     /// Move the index.
-    Index(Way),
+    Index(Direction),
     /// Load and enter the data block at the index position.
-    Block(Way),
+    Block(Direction),
 }
 
 /// The data block being scanned, and its cached block.
@@ -239,7 +242,7 @@ pub struct BlockBasedCursor<S> {
     index: IndexPath,
     data: Option<DataBlock>,
     on_entry: bool,
-    pending: Option<Pending>,
+    pending: Option<PendingStep>,
 }
 
 impl<S: BlockSource> BlockBasedCursor<S> {
@@ -266,16 +269,19 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     }
 
     /// Loads the data block at the index position, unless it is current; `None` if there is none.
-    fn load(&mut self, way: Way) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
+    fn load(
+        &mut self,
+        direction: Direction,
+    ) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
         if !self.index.valid() {
             return Ok(None);
         }
         let handle = self.index.handle()?;
         if self.data.as_ref().is_none_or(|data| data.handle != handle) {
-            let place = ScanPlace {
+            let place = ScanPosition {
                 table: &self.table,
                 index: &self.index,
-                way,
+                direction,
             };
             let pin = self.source.scanned_block(&place, handle)?;
             let block = pin.entries()?.clone();
@@ -302,21 +308,21 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     fn finish(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(pending) = self.pending {
             match pending {
-                Pending::Index(way) => {
-                    self.index.step(way, &self.table, &mut self.source)?;
-                    self.pending = Some(Pending::Block(way));
+                PendingStep::Index(direction) => {
+                    self.index.step(direction, &self.table, &mut self.source)?;
+                    self.pending = Some(PendingStep::Block(direction));
                 }
-                Pending::Block(way) => {
-                    let Some(cursor) = self.load(way)? else {
+                PendingStep::Block(direction) => {
+                    let Some(cursor) = self.load(direction)? else {
                         self.pending = None;
                         return Ok(());
                     };
-                    match way {
-                        Way::Forward => cursor.seek_to_first()?,
-                        Way::Backward => cursor.seek_to_last()?,
+                    match direction {
+                        Direction::Forward => cursor.seek_to_first()?,
+                        Direction::Backward => cursor.seek_to_last()?,
                     }
                     self.on_entry = cursor.valid();
-                    self.pending = (!self.on_entry).then_some(Pending::Index(way));
+                    self.pending = (!self.on_entry).then_some(PendingStep::Index(direction));
                 }
             }
         }
@@ -324,21 +330,21 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     }
 
     /// Moves one entry, or completes a suspended move; does nothing if unpositioned.
-    fn step(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
+    fn step(&mut self, direction: Direction) -> Result<(), Fault<S::Suspend>> {
         if self.pending.is_none() {
             let Some(data) = self.data.as_mut().filter(|_| self.on_entry) else {
                 return Ok(());
             };
             self.on_entry = false;
-            match way {
-                Way::Forward => data.cursor.advance()?,
-                Way::Backward => data.cursor.retreat()?,
+            match direction {
+                Direction::Forward => data.cursor.advance()?,
+                Direction::Backward => data.cursor.retreat()?,
             }
             if data.cursor.valid() {
                 self.on_entry = true;
                 return Ok(());
             }
-            self.pending = Some(Pending::Index(way));
+            self.pending = Some(PendingStep::Index(direction));
         }
         let done = self.finish();
         self.settle(done)
@@ -362,31 +368,31 @@ impl<S: BlockSource> BlockBasedCursor<S> {
             return Ok(());
         }
         self.index.seek(target, &self.table, &mut self.source)?;
-        let Some(cursor) = self.load(Way::Forward)? else {
+        let Some(cursor) = self.load(Direction::Forward)? else {
             return Ok(());
         };
         cursor.seek(target)?;
         self.on_entry = cursor.valid();
         if !self.on_entry {
-            self.pending = Some(Pending::Index(Way::Forward));
+            self.pending = Some(PendingStep::Index(Direction::Forward));
             return self.finish();
         }
         Ok(())
     }
 
-    fn seek_to_end(&mut self, way: Way) -> Result<(), Fault<S::Suspend>> {
-        self.index.enter(way, &self.table, &mut self.source)?;
-        self.pending = Some(Pending::Block(way));
+    fn seek_to_end(&mut self, direction: Direction) -> Result<(), Fault<S::Suspend>> {
+        self.index.enter(direction, &self.table, &mut self.source)?;
+        self.pending = Some(PendingStep::Block(direction));
         self.finish()
     }
 
     fn seek_for_prev_inner(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         self.seek_inner(target)?;
         if !self.on_entry {
-            return self.seek_to_end(Way::Backward);
+            return self.seek_to_end(Direction::Backward);
         }
         if self.key() != target {
-            return self.step(Way::Backward);
+            return self.step(Direction::Backward);
         }
         Ok(())
     }
@@ -415,11 +421,11 @@ impl<S: BlockSource> Cursor for BlockBasedCursor<S> {
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<S::Suspend>> {
-        self.afresh(|cursor| cursor.seek_to_end(Way::Forward))
+        self.afresh(|cursor| cursor.seek_to_end(Direction::Forward))
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<S::Suspend>> {
-        self.afresh(|cursor| cursor.seek_to_end(Way::Backward))
+        self.afresh(|cursor| cursor.seek_to_end(Direction::Backward))
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
@@ -440,12 +446,12 @@ impl<S: BlockSource> Cursor for BlockBasedCursor<S> {
 
     #[inline]
     fn next(&mut self) -> Result<(), Fault<S::Suspend>> {
-        self.step(Way::Forward)
+        self.step(Direction::Forward)
     }
 
     #[inline]
     fn prev(&mut self) -> Result<(), Fault<S::Suspend>> {
-        self.step(Way::Backward)
+        self.step(Direction::Backward)
     }
 
     #[inline]

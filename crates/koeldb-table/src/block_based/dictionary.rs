@@ -4,13 +4,13 @@ use koeldb_base::codec::{Compression, CompressionOptions, train_dictionary};
 
 /// Buffered raw data blocks in order, and the limit of their size.
 #[derive(Debug)]
-pub(crate) struct HeldBlocks {
+pub(crate) struct BufferedBlocks {
     blocks: Vec<Vec<u8>>,
     bytes: u64,
     bytes_max: u64,
 }
 
-impl HeldBlocks {
+impl BufferedBlocks {
     /// Buffers blocks if the codec and the options call for a dictionary.
     ///
     /// The limit is that of the options or the target file size, where they are given.
@@ -24,7 +24,7 @@ impl HeldBlocks {
             .filter(|&limit| limit != 0)
             .min()
             .unwrap_or(u64::MAX);
-        (options.max_dict_bytes != 0 && compression.uses_dictionary()).then(|| HeldBlocks {
+        (options.max_dict_bytes != 0 && compression.uses_dictionary()).then(|| BufferedBlocks {
             blocks: Vec::new(),
             bytes: 0,
             bytes_max,
@@ -101,17 +101,17 @@ mod tests {
             max_dict_bytes: 10,
             ..CompressionOptions::default()
         };
-        let mut held = HeldBlocks::new(Compression::Lz4, &options, 0).unwrap();
+        let mut buffered = BufferedBlocks::new(Compression::Lz4, &options, 0).unwrap();
         for n in 0..7_u8 {
-            held.push(vec![n, n]);
+            buffered.push(vec![n, n]);
         }
-        let (mut samples, lens) = held.samples(100);
+        let (mut samples, lens) = buffered.samples(100);
         assert_eq!(lens, [2; 7]);
         samples.sort_unstable();
         samples.dedup();
         assert_eq!(samples, [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(held.dictionary(Compression::Lz4, &options).len(), 10);
-        assert!(HeldBlocks::new(Compression::Snappy, &options, 0).is_none());
+        assert_eq!(buffered.dictionary(Compression::Lz4, &options).len(), 10);
+        assert!(BufferedBlocks::new(Compression::Snappy, &options, 0).is_none());
     }
 
     #[test]
@@ -121,11 +121,11 @@ mod tests {
             max_dict_buffer_bytes: 5,
             ..CompressionOptions::default()
         };
-        let mut held = HeldBlocks::new(Compression::Zstd, &options, 1000).unwrap();
-        held.push(vec![0; 5]);
-        assert!(!held.is_full());
-        held.push(vec![0]);
-        assert!(held.is_full());
-        assert_eq!(held.bytes(), 6);
+        let mut buffered = BufferedBlocks::new(Compression::Zstd, &options, 1000).unwrap();
+        buffered.push(vec![0; 5]);
+        assert!(!buffered.is_full());
+        buffered.push(vec![0]);
+        assert!(buffered.is_full());
+        assert_eq!(buffered.bytes(), 6);
     }
 }

@@ -25,28 +25,29 @@ use koeldb_base::coding;
 use koeldb_base::key::user_key;
 
 use super::block::{
-    Block, BlockCursor, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, View, bad_entry, halve,
+    Block, BlockCursor, BlockSlices, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, bad_entry,
+    halve,
 };
 use super::format::BlockHandle;
-use crate::source::Way;
+use crate::source::Direction;
 
 mod decoded;
 #[cfg(test)]
 mod limit;
-mod line;
+mod linear_model;
+mod prepared;
 mod sampled;
-mod shortcut;
 
 pub use decoded::DecodedIndex;
+pub use prepared::{IndexPreparation, PreparedIndex};
 pub use sampled::SampledIndex;
-pub use shortcut::{IndexPreparation, Shortcut};
 
 /// The number of keys that are searched together.
 pub(super) const INDEX_BATCH: usize = 32;
 
 /// The result of an index search: the block that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IndexPlace {
+pub(super) enum IndexSearchResult {
     /// Only this block: its separator is after the key.
     Block(BlockHandle),
     /// No block.
@@ -120,10 +121,15 @@ impl IndexFormat {
 
     /// Finds the first separator at or after the internal key `target` among the restart points.
     #[inline]
-    fn search_restarts(&self, block: &Block, view: &View<'_>, target: &[u8]) -> Result<Start> {
-        match block.shortcut() {
-            Some(Shortcut::Decoded(decoded)) => decoded.search(view, &self.keys, target),
-            Some(Shortcut::Sampled(sampled)) => {
+    fn search_restarts(
+        &self,
+        block: &Block,
+        view: &BlockSlices<'_>,
+        target: &[u8],
+    ) -> Result<Start> {
+        match block.prepared() {
+            Some(PreparedIndex::Decoded(decoded)) => decoded.search(view, &self.keys, target),
+            Some(PreparedIndex::Sampled(sampled)) => {
                 sampled.search(|at| view.restart_key(at), &self.keys, target)
             }
             None if self.interpolates(block) => view.guess(&self.keys, target),
@@ -138,14 +144,14 @@ impl IndexFormat {
         &self,
         block: &Block,
         targets: &[&[u8]],
-        places: &mut [IndexPlace],
+        places: &mut [IndexSearchResult],
     ) -> Result<()> {
         if let Some(decoded) = block.decoded() {
             let user_keys = targets.iter().map(|target| user_key(target));
             decoded.find_blocks(&self.keys.order, user_keys, places);
             return Ok(());
         }
-        let view = View::new(block, self.layout());
+        let view = BlockSlices::new(block, self.layout());
         let mut starts = [Start::Found(0); INDEX_BATCH];
         if self.interpolates(block) {
             for (start, target) in starts.iter_mut().zip(targets) {
@@ -158,7 +164,7 @@ impl IndexFormat {
         for ((start, target), place) in starts.into_iter().zip(targets).zip(places) {
             *place = match IndexScan::seek_from(block, self, start, target)? {
                 Some(scan) => self.place_of(&scan, target),
-                None => IndexPlace::Behind,
+                None => IndexSearchResult::Behind,
             };
         }
         Ok(())
@@ -169,7 +175,7 @@ impl IndexFormat {
     /// No two searches repeat the same steps.
     fn halve_together(
         &self,
-        view: &View<'_>,
+        view: &BlockSlices<'_>,
         range: Range<usize>,
         targets: &[&[u8]],
         starts: &mut [Start],
@@ -197,15 +203,15 @@ impl IndexFormat {
     }
 
     /// The block that may hold a target's user key, given the first entry at or after the target.
-    fn place_of(&self, scan: &IndexScan<'_>, target: &[u8]) -> IndexPlace {
+    fn place_of(&self, scan: &IndexScan<'_>, target: &[u8]) -> IndexSearchResult {
         let order = &self.keys.order;
         let (wanted, first_key) = (user_key(target), scan.first_key());
         if !first_key.is_empty() && order.compare(user_key(first_key), wanted).is_gt() {
-            IndexPlace::Behind
+            IndexSearchResult::Behind
         } else if !self.keys.user_keys && order.compare(user_key(scan.key()), wanted).is_eq() {
-            IndexPlace::Unknown
+            IndexSearchResult::Unknown
         } else {
-            IndexPlace::Block(scan.handle())
+            IndexSearchResult::Block(scan.handle())
         }
     }
 
@@ -225,7 +231,7 @@ impl IndexFormat {
 
 /// A position in an index block, for the duration of one lookup.
 pub struct IndexScan<'b> {
-    view: View<'b>,
+    view: BlockSlices<'b>,
     format: &'b IndexFormat,
     next: usize,
     key_in_block: Option<&'b [u8]>,
@@ -241,7 +247,8 @@ impl<'b> IndexScan<'b> {
     /// `Corruption` if an entry is malformed.
     #[inline]
     pub fn seek(block: &'b Block, format: &'b IndexFormat, target: &[u8]) -> Result<Option<Self>> {
-        let start = format.search_restarts(block, &View::new(block, format.layout()), target)?;
+        let start =
+            format.search_restarts(block, &BlockSlices::new(block, format.layout()), target)?;
         Self::seek_from(block, format, start, target)
     }
 
@@ -253,7 +260,7 @@ impl<'b> IndexScan<'b> {
         start: Start,
         target: &[u8],
     ) -> Result<Option<Self>> {
-        let view = View::new(block, format.layout());
+        let view = BlockSlices::new(block, format.layout());
         let restart = start.restart();
         let behind = view.restart_offset(restart.saturating_add(1));
         let mut scan = Self::at_restart(view, format, restart);
@@ -281,7 +288,11 @@ impl<'b> IndexScan<'b> {
     /// `Corruption` if an entry is malformed.
     pub fn last(block: &'b Block, format: &'b IndexFormat) -> Result<Option<Self>> {
         let last_restart = (block.restart_count() as usize).saturating_sub(1);
-        let mut scan = Self::at_restart(View::new(block, format.layout()), format, last_restart);
+        let mut scan = Self::at_restart(
+            BlockSlices::new(block, format.layout()),
+            format,
+            last_restart,
+        );
         let mut found = false;
         while scan.advance()? {
             found = true;
@@ -289,7 +300,7 @@ impl<'b> IndexScan<'b> {
         Ok(found.then_some(scan))
     }
 
-    fn at_restart(view: View<'b>, format: &'b IndexFormat, restart: usize) -> Self {
+    fn at_restart(view: BlockSlices<'b>, format: &'b IndexFormat, restart: usize) -> Self {
         IndexScan {
             next: view.restart_offset(restart),
             view,
@@ -447,10 +458,10 @@ impl IndexCursor {
     ///
     /// # Errors
     /// See [`IndexCursor::seek_to_first`].
-    pub fn enter(&mut self, way: Way) -> Result<()> {
-        match way {
-            Way::Forward => self.seek_to_first(),
-            Way::Backward => self.seek_to_last(),
+    pub fn enter(&mut self, direction: Direction) -> Result<()> {
+        match direction {
+            Direction::Forward => self.seek_to_first(),
+            Direction::Backward => self.seek_to_last(),
         }
     }
 
@@ -461,7 +472,7 @@ impl IndexCursor {
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         let start = {
             let block = self.cursor.block();
-            let view = View::new(block, self.format.layout());
+            let view = BlockSlices::new(block, self.format.layout());
             self.format.search_restarts(block, &view, target)?
         };
         self.cursor.seek_from(start, target)
@@ -487,10 +498,10 @@ impl IndexCursor {
     ///
     /// # Errors
     /// See [`IndexCursor::seek_to_first`].
-    pub fn step(&mut self, way: Way) -> Result<()> {
-        match way {
-            Way::Forward => self.advance(),
-            Way::Backward => self.retreat(),
+    pub fn step(&mut self, direction: Direction) -> Result<()> {
+        match direction {
+            Direction::Forward => self.advance(),
+            Direction::Backward => self.retreat(),
         }
     }
 }

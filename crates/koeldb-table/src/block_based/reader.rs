@@ -18,12 +18,12 @@ use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, ValueType};
 use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
 use super::format::{BlockHandle, Footer};
-use super::index::{IndexCursor, IndexFormat, IndexPlace, IndexPreparation, IndexScan};
+use super::index::{IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearchResult};
 use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
 use crate::properties::TableProperties;
 use crate::source::{
-    BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, TableFile, Way,
+    BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, Direction, TableFile,
 };
 
 /// An open block-based table, shared by threads.
@@ -55,10 +55,14 @@ impl MetaBlock {
         &self,
         file: &Arc<TableFile>,
         source: &mut S,
-    ) -> Result<Held<'_>, Fault<S::Suspend>> {
+    ) -> Result<BlockRef<'_>, Fault<S::Suspend>> {
         match &self.pinned {
-            Some(block) => Ok(Held::Pinned(block)),
-            None => Ok(Held::Shared(source.block(file, self.handle, self.kind)?)),
+            Some(block) => Ok(BlockRef::Pinned(block)),
+            None => Ok(BlockRef::Shared(source.block(
+                file,
+                self.handle,
+                self.kind,
+            )?)),
         }
     }
 
@@ -78,19 +82,19 @@ impl MetaBlock {
 }
 
 /// A block for the duration of one read: a pinned one is borrowed without counting a reference.
-pub(super) enum Held<'r> {
+pub(super) enum BlockRef<'r> {
     Pinned(&'r Arc<CachedBlock>),
     Shared(Arc<CachedBlock>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for BlockRef<'_> {
     type Target = Arc<CachedBlock>;
 
     #[inline]
     fn deref(&self) -> &Arc<CachedBlock> {
         match self {
-            Held::Pinned(block) => block,
-            Held::Shared(block) => block,
+            BlockRef::Pinned(block) => block,
+            BlockRef::Shared(block) => block,
         }
     }
 }
@@ -108,14 +112,14 @@ pub(super) struct FilterPart {
 }
 
 /// Offers found entries to a lookup.
-struct Offer<'l> {
+struct LookupVisitor<'l> {
     lookup: &'l mut Lookup,
     bytes: &'l BlockBytes,
     keys: &'l KeyFormat,
     found: &'l mut bool,
 }
 
-impl PointVisitor for Offer<'_> {
+impl PointVisitor for LookupVisitor<'_> {
     #[inline]
     fn seek_key(&self) -> &[u8] {
         self.lookup.seek_key()
@@ -324,12 +328,12 @@ impl BlockBasedReader {
     ) -> Result<PointEnd, Fault<S::Suspend>> {
         if let Some(decoded) = index.decoded() {
             match decoded.find_block(&self.order, lookup.user_key()) {
-                IndexPlace::Block(handle) => {
+                IndexSearchResult::Block(handle) => {
                     self.search_block(handle, lookup, source, found)?;
                     return Ok(PointEnd::Settled);
                 }
-                IndexPlace::Behind => return Ok(PointEnd::EndOfBlock),
-                IndexPlace::Unknown => {}
+                IndexSearchResult::Behind => return Ok(PointEnd::EndOfBlock),
+                IndexSearchResult::Unknown => {}
             }
         }
         let Some(mut scan) = IndexScan::seek(index, &self.index_format, lookup.seek_key())? else {
@@ -370,7 +374,7 @@ impl BlockBasedReader {
         lookup: &mut Lookup,
         found: &mut bool,
     ) -> Result<PointEnd> {
-        let mut offer = Offer {
+        let mut offer = LookupVisitor {
             lookup,
             bytes: block.bytes(),
             keys: &self.data_keys,
@@ -490,7 +494,7 @@ impl BlockBasedReader {
         if path.valid() {
             return Ok(path.handle()?.offset);
         }
-        path.enter(Way::Backward, self, &mut source)?;
+        path.enter(Direction::Backward, self, &mut source)?;
         if path.valid() {
             return path.handle()?.end_within(self.file.blocks_end);
         }
@@ -510,7 +514,7 @@ impl BlockBasedReader {
             ..BlockReadOptions::default()
         });
         let mut path = IndexPath::default();
-        path.enter(Way::Forward, self, &mut source)?;
+        path.enter(Direction::Forward, self, &mut source)?;
         while path.valid() {
             visit(path.key(), path.handle()?)?;
             path.next(self, &mut source)?;

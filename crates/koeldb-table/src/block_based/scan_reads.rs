@@ -52,7 +52,7 @@ const SPINS: u32 = 200;
 
 /// The suspension of a scan, which waits for the needs recorded in its [`ScanReads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited;
+pub struct ScanSuspended;
 
 /// The time limits of a scan, on the clock of its reads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,13 +94,13 @@ impl Budget {
     }
 
     /// Takes `bytes` if at least `reserve` then remains.
-    fn take(self: &Arc<Self>, bytes: u64, reserve: u64) -> Option<Share> {
+    fn take(self: &Arc<Self>, bytes: u64, reserve: u64) -> Option<BudgetShare> {
         let limit = self.limit.saturating_sub(reserve);
         let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .ok()?;
-        Some(Share {
+        Some(BudgetShare {
             budget: Arc::clone(self),
             bytes,
         })
@@ -113,12 +113,12 @@ impl Budget {
 
 /// A part of a budget, returned when dropped.
 #[derive(Debug)]
-struct Share {
+struct BudgetShare {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -135,7 +135,7 @@ pub(super) struct PieceRead {
     waiting: Mutex<bool>,
     arrived: Condvar,
     engine: Arc<ScanEngine>,
-    _shares: [Share; 2],
+    _shares: [BudgetShare; 2],
 }
 
 impl PieceRead {
@@ -332,7 +332,7 @@ impl fmt::Debug for ScanEngine {
 }
 
 #[derive(Debug)]
-struct State {
+struct ScanReadsState {
     probe: ProbeSource,
     session: ReadSession,
     awaited: Vec<Arc<PieceRead>>,
@@ -350,7 +350,7 @@ pub struct ScanReads {
     /// A call is suspended; only then does the state have blocks for it.
     suspended: AtomicBool,
     /// Locked by the scan alone, and only on misses.
-    state: Mutex<State>,
+    state: Mutex<ScanReadsState>,
 }
 
 impl ScanReads {
@@ -369,7 +369,7 @@ impl ScanReads {
             budget: Budget::new(bytes),
             used: AtomicU64::new(0),
             suspended: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(ScanReadsState {
                 probe: ProbeSource::new(options),
                 session: engine.reads.shared(),
                 awaited: Vec::new(),
@@ -388,7 +388,7 @@ impl ScanReads {
         file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         lock(&self.state)
             .probe
             .block(file, handle, kind)
@@ -401,19 +401,19 @@ impl ScanReads {
         file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         lock(&self.state)
             .probe
             .missed(file, handle, kind)
             .map_err(|fault| self.awaited(fault))
     }
 
-    fn awaited<S>(&self, fault: Fault<S>) -> Fault<Awaited> {
+    fn awaited<S>(&self, fault: Fault<S>) -> Fault<ScanSuspended> {
         match fault {
             Fault::Error(error) => Fault::Error(error),
             Fault::Suspend(_) => {
                 self.suspended.store(true, Ordering::Relaxed);
-                Fault::Suspend(Awaited)
+                Fault::Suspend(ScanSuspended)
             }
         }
     }
@@ -510,10 +510,10 @@ impl ScanReads {
     }
 
     /// Makes the suspended call wait for this read too.
-    pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<Awaited> {
+    pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<ScanSuspended> {
         lock(&self.state).awaited.push(Arc::clone(read));
         self.suspended.store(true, Ordering::Relaxed);
-        Fault::Suspend(Awaited)
+        Fault::Suspend(ScanSuspended)
     }
 
     /// Begins all reads that a suspended call has missed, together, and waits for them.

@@ -21,12 +21,13 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Fault, Result};
 
 use super::ahead::{Lookahead, Piece, Planned, ScanLimits, Stored};
-use super::cursor::ScanPlace;
+use super::cursor::ScanPosition;
 use super::format::BlockHandle;
 use super::pace::Pace;
-use super::scan_reads::{Awaited, PieceBytes, ScanReads};
+use super::scan_reads::{PieceBytes, ScanReads, ScanSuspended};
 use crate::source::{
-    BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, TableLevel, Way, not_cached,
+    BlockKind, BlockReadOptions, BlockSource, CachedBlock, Direction, TableFile, TableLevel,
+    not_cached,
 };
 
 /// The readahead settings of a scan.
@@ -61,7 +62,7 @@ impl Default for ReadaheadPolicy {
 
 /// The last block entered, and the state derived from it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pattern {
+struct AccessPattern {
     cache_id: u64,
     /// The start and end of the block.
     start: u64,
@@ -93,20 +94,20 @@ const LONG_SHARE: u64 = 128;
 /// The smallest readahead that is worthwhile.
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 
-impl Pattern {
+impl AccessPattern {
     #[inline]
     fn enter(
         &mut self,
         file: &TableFile,
         handle: BlockHandle,
-        way: Way,
+        direction: Direction,
         adaptive: bool,
         limits: &ScanLimits,
     ) {
         let end = handle.offset.saturating_add(handle.size);
-        let gap = match way {
-            Way::Forward => handle.offset.wrapping_sub(self.end),
-            Way::Backward => self.start.wrapping_sub(end),
+        let gap = match direction {
+            Direction::Forward => handle.offset.wrapping_sub(self.end),
+            Direction::Backward => self.start.wrapping_sub(end),
         };
         if self.cache_id == file.cache_id && gap <= PADDING_MAX {
             self.run = self.run.saturating_add(1);
@@ -149,7 +150,7 @@ impl Pattern {
 
 /// The readahead of a scan.
 #[derive(Debug)]
-struct Plan {
+struct ReadaheadPlan {
     lookahead: Lookahead,
     /// The pieces; the first is in use.
     pieces: VecDeque<Piece>,
@@ -162,7 +163,7 @@ struct Plan {
     arrived: bool,
 }
 
-impl Plan {
+impl ReadaheadPlan {
     /// The bytes read or in flight that no block was taken from.
     fn unused_bytes(&self) -> u64 {
         let read = self.pieces.iter().filter(|piece| !piece.is_unread());
@@ -170,7 +171,7 @@ impl Plan {
     }
 }
 
-impl Drop for Plan {
+impl Drop for ReadaheadPlan {
     /// Counts unused bytes, whether the scan seeks elsewhere or ends.
     fn drop(&mut self) {
         let unused = self.unused_bytes();
@@ -191,8 +192,8 @@ pub struct ScanSource {
     /// Parallel reads, if available.
     reads: Option<Arc<ScanReads>>,
     level: Option<Arc<dyn TableLevel>>,
-    pattern: Pattern,
-    plan: Option<Box<Plan>>,
+    pattern: AccessPattern,
+    plan: Option<Box<ReadaheadPlan>>,
     pace: Pace,
     /// A block may come from elsewhere than the cache: there is a plan, or a call was suspended.
     busy: bool,
@@ -219,7 +220,7 @@ impl ScanSource {
             limits,
             reads,
             level: None,
-            pattern: Pattern::default(),
+            pattern: AccessPattern::default(),
             plan: None,
             pace: Pace::default(),
             busy: false,
@@ -250,7 +251,7 @@ impl ScanSource {
         file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         if let Some(reads) = &self.reads {
             self.busy = true;
             return reads.missed(file, handle, kind);
@@ -269,7 +270,7 @@ impl ScanSource {
         file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         match &self.reads {
             Some(reads) => reads.block(file, handle, kind),
             None => match file.cached(handle, kind) {
@@ -330,7 +331,7 @@ impl ScanSource {
         &mut self,
         file: &Arc<TableFile>,
         handle: BlockHandle,
-    ) -> Result<Option<Arc<CachedBlock>>, Fault<Awaited>> {
+    ) -> Result<Option<Arc<CachedBlock>>, Fault<ScanSuspended>> {
         let Some(mut plan) = self.plan.take() else {
             return Ok(None);
         };
@@ -381,10 +382,10 @@ impl ScanSource {
     /// Takes the next block of the current piece.
     fn take_block(
         &mut self,
-        plan: &mut Plan,
+        plan: &mut ReadaheadPlan,
         file: &Arc<TableFile>,
         handle: BlockHandle,
-    ) -> Result<Option<Arc<CachedBlock>>, Fault<Awaited>> {
+    ) -> Result<Option<Arc<CachedBlock>>, Fault<ScanSuspended>> {
         let verify = self.options.verify_checksums;
         let kept = plan.pieces.front().is_some_and(|piece| piece.kept);
         let planned = plan.pieces.front_mut().map(Piece::take);
@@ -419,7 +420,7 @@ impl ScanSource {
     }
 
     /// Records the consumption of the current piece.
-    fn finish_piece(&mut self, plan: &mut Plan) {
+    fn finish_piece(&mut self, plan: &mut ReadaheadPlan) {
         let Some(piece) = plan.pieces.pop_front() else {
             return;
         };
@@ -440,7 +441,7 @@ impl ScanSource {
     }
 
     /// Plans as many pieces as the scan needs ahead of it, and has them read.
-    fn top_up(&mut self, plan: &mut Plan) {
+    fn top_up(&mut self, plan: &mut ReadaheadPlan) {
         let Some(reads) = self.reads.clone() else {
             return;
         };
@@ -535,7 +536,7 @@ impl ScanSource {
     }
 
     /// Begins readahead with the block that is entered.
-    fn begin_plan(&mut self, place: &ScanPlace<'_>, bytes: u64) {
+    fn begin_plan(&mut self, place: &ScanPosition<'_>, bytes: u64) {
         let level = self.level.clone().filter(|_| self.reads.is_some());
         let mut lookahead = Lookahead::new(place, level);
         let room = match &self.reads {
@@ -557,10 +558,10 @@ impl ScanSource {
             if let Ok(stored) = PieceBytes::read(file, &piece.range) {
                 piece.stored = Stored::Here(stored);
                 self.count_ahead(&piece);
-                self.hint(file, &piece.range, place.way, lookahead.ended());
+                self.hint(file, &piece.range, place.direction, lookahead.ended());
             }
         }
-        let mut plan = Box::new(Plan {
+        let mut plan = Box::new(ReadaheadPlan {
             lookahead,
             pieces: VecDeque::from([piece]),
             begun,
@@ -574,17 +575,17 @@ impl ScanSource {
     }
 
     /// Advises the system to read the bytes after a piece meanwhile, if it caches reads.
-    fn hint(&self, file: &TableFile, range: &Range<u64>, way: Way, ended: bool) {
+    fn hint(&self, file: &TableFile, range: &Range<u64>, direction: Direction, ended: bool) {
         let next = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
         if ended || file.file.alignment() > 1 {
             return;
         }
-        let (from, to) = match way {
-            Way::Forward => (
+        let (from, to) = match direction {
+            Direction::Forward => (
                 range.end,
                 range.end.saturating_add(next).min(file.blocks_end),
             ),
-            Way::Backward => (range.start.saturating_sub(next), range.start),
+            Direction::Backward => (range.start.saturating_sub(next), range.start),
         };
         file.file.prefetch(from, to.saturating_sub(from));
     }
@@ -592,9 +593,9 @@ impl ScanSource {
     #[cold]
     fn fetch(
         &mut self,
-        place: &ScanPlace<'_>,
+        place: &ScanPosition<'_>,
         handle: BlockHandle,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         let file = place.file();
         if self.busy {
             let suspended = self.reads.as_ref().filter(|reads| reads.is_suspended());
@@ -641,7 +642,7 @@ impl Clone for ScanSource {
 }
 
 impl BlockSource for ScanSource {
-    type Suspend = Awaited;
+    type Suspend = ScanSuspended;
 
     #[inline]
     fn block(
@@ -649,7 +650,7 @@ impl BlockSource for ScanSource {
         file: &Arc<TableFile>,
         handle: BlockHandle,
         kind: BlockKind,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         if self.busy {
             return self.load_again(file, handle, kind);
         }
@@ -662,13 +663,13 @@ impl BlockSource for ScanSource {
     #[inline]
     fn scanned_block(
         &mut self,
-        place: &ScanPlace<'_>,
+        place: &ScanPosition<'_>,
         handle: BlockHandle,
-    ) -> Result<Arc<CachedBlock>, Fault<Awaited>> {
+    ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         let file = place.file();
         let adaptive = self.policy.adaptive;
         self.pattern
-            .enter(file, handle, place.way, adaptive, &self.limits);
+            .enter(file, handle, place.direction, adaptive, &self.limits);
         if !self.busy
             && let Some(block) = file.cached(handle, BlockKind::Data)
         {

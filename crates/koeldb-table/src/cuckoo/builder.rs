@@ -1,6 +1,6 @@
 //! Builds a cuckoo table, or a block-based table as fallback.
 //!
-//! All entries are buffered until the end (`crate::held`), because only then is the size of the
+//! All entries are buffered until the end (`crate::fallback`), because only then is the size of the
 //! table known. If versions are to be kept, the first entry that cannot have a slot because of its
 //! length, type or age makes it a table with versions (`versions`).
 
@@ -13,15 +13,15 @@ use koeldb_base::{Error, KeyOrder, Result};
 use koeldb_fs::WritableFile;
 
 use super::format::{CuckooLayout, WINDOW_SLOTS_MAX};
-use super::hash::{Family, SlotHash};
+use super::hash::{HashFamily, SlotHash};
 use super::placement::{EMPTY, Placed, Placement, place};
-use super::records::{FILLER, Obstacle, Possible, Records, SlotEntries};
+use super::records::{FILLER, FallbackReason, Possible, Records, SlotEntries};
 use super::versions::VersionedRecords;
 use crate::block_based::block_builder::BlockBuilder;
 use crate::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind};
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
-use crate::held::{Hold, State, failed};
+use crate::fallback::{BufferedEntries, BuildState, failed};
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 
@@ -142,24 +142,24 @@ impl TableSize {
 pub struct CuckooTableBuilder {
     context: Box<TableBuildContext>,
     options: CuckooWriteOptions,
-    state: State<Collected>,
+    state: BuildState<Collected>,
     tombstones: Vec<RangeTombstone>,
 }
 
 /// The entries so far, and the slots they need.
 #[derive(Debug)]
 struct Collected {
-    entries: Held,
+    entries: EntryBuffer,
     table_size: TableSize,
 }
 
-impl Hold for Collected {
-    type Obstacle = Obstacle;
+impl BufferedEntries for Collected {
+    type FallbackReason = FallbackReason;
 
     fn replay(&self, order: &KeyOrder, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         match &self.entries {
-            Held::Fixed(records) => records.replay(order, take),
-            Held::Versioned(records) => records.replay(take),
+            EntryBuffer::Fixed(records) => records.replay(order, take),
+            EntryBuffer::Versioned(records) => records.replay(take),
         }
     }
 
@@ -170,18 +170,18 @@ impl Hold for Collected {
 
 /// The entries so far.
 #[derive(Debug)]
-enum Held {
+enum EntryBuffer {
     /// Every entry has a slot.
     Fixed(Records),
     /// Every key has a slot.
     Versioned(VersionedRecords),
 }
 
-impl Held {
+impl EntryBuffer {
     fn slots(&self) -> &dyn SlotEntries {
         match self {
-            Held::Fixed(records) => records,
-            Held::Versioned(records) => records,
+            EntryBuffer::Fixed(records) => records,
+            EntryBuffer::Versioned(records) => records,
         }
     }
 
@@ -196,15 +196,15 @@ impl Held {
 
     fn add(&mut self, order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<Possible<()>> {
         match self {
-            Held::Fixed(records) => records.add(order, key, value),
-            Held::Versioned(records) => records.add(order, key, value),
+            EntryBuffer::Fixed(records) => records.add(order, key, value),
+            EntryBuffer::Versioned(records) => records.add(order, key, value),
         }
     }
 
     fn prepare(&self, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
         match self {
-            Held::Fixed(records) => prepare(records, table_size, options),
-            Held::Versioned(records) => prepare(records, table_size, options),
+            EntryBuffer::Fixed(records) => prepare(records, table_size, options),
+            EntryBuffer::Versioned(records) => prepare(records, table_size, options),
         }
     }
 }
@@ -223,10 +223,10 @@ impl CuckooTableBuilder {
         let mut builder = CuckooTableBuilder {
             context: Box::new(context.clone()),
             options: options.clone(),
-            state: State::Collecting {
+            state: BuildState::Collecting {
                 file,
-                held: Box::new(Collected {
-                    entries: Held::Fixed(Records::default()),
+                buffered: Box::new(Collected {
+                    entries: EntryBuffer::Fixed(Records::default()),
                     table_size: TableSize::SMALLEST,
                 }),
             },
@@ -234,7 +234,7 @@ impl CuckooTableBuilder {
         };
         if let KeyOrder::Custom(comparator) = &context.order {
             let name = comparator.name().to_owned();
-            builder.fall_back(Obstacle::Order(name))?;
+            builder.fall_back(FallbackReason::Order(name))?;
         }
         Ok(builder)
     }
@@ -246,16 +246,16 @@ impl CuckooTableBuilder {
     /// system.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.state {
-            State::Instead { builder, .. } => builder.add(key, value),
-            State::Failed => Err(failed()),
-            State::Collecting { held, .. } => {
+            BuildState::FellBack { builder, .. } => builder.add(key, value),
+            BuildState::Failed => Err(failed()),
+            BuildState::Collecting { buffered, .. } => {
                 let Collected {
                     entries,
                     table_size,
-                } = &mut **held;
-                if let Err(obstacle) = entries.add(&self.context.order, key, value)? {
-                    if !self.keep_versions(&obstacle)? {
-                        self.fall_back(obstacle)?;
+                } = &mut **buffered;
+                if let Err(reason) = entries.add(&self.context.order, key, value)? {
+                    if !self.keep_versions(&reason)? {
+                        self.fall_back(reason)?;
                     }
                     return self.add(key, value);
                 }
@@ -265,10 +265,10 @@ impl CuckooTableBuilder {
                     + entries.heap_bytes();
                 let user_key_bytes = entries.slots().user_keys().bytes();
                 if self.options.identity_first && user_key_bytes < 8 {
-                    return self.fall_back(Obstacle::ShortKey(user_key_bytes));
+                    return self.fall_back(FallbackReason::ShortKey(user_key_bytes));
                 }
                 if bytes >= DATA_BYTES_MAX {
-                    return self.fall_back(Obstacle::TooLarge);
+                    return self.fall_back(FallbackReason::TooLarge);
                 }
                 Ok(())
             }
@@ -276,11 +276,11 @@ impl CuckooTableBuilder {
     }
 
     /// Converts to a table with versions if configured and not done yet; returns whether it did.
-    fn keep_versions(&mut self, why: &Obstacle) -> Result<bool> {
-        let State::Collecting { held, .. } = &mut self.state else {
+    fn keep_versions(&mut self, why: &FallbackReason) -> Result<bool> {
+        let BuildState::Collecting { buffered, .. } = &mut self.state else {
             return Ok(false);
         };
-        let Held::Fixed(records) = &held.entries else {
+        let EntryBuffer::Fixed(records) = &buffered.entries else {
             return Ok(false);
         };
         if !self.options.keep_versions || !why.is_lifted_by_versions() {
@@ -294,12 +294,12 @@ impl CuckooTableBuilder {
             Ok(())
         })?;
         if has_place {
-            held.entries = Held::Versioned(versioned);
+            buffered.entries = EntryBuffer::Versioned(versioned);
         }
         Ok(has_place)
     }
 
-    fn fall_back(&mut self, why: Obstacle) -> Result<()> {
+    fn fall_back(&mut self, why: FallbackReason) -> Result<()> {
         self.state.fall_back(why, &self.context)
     }
 
@@ -312,14 +312,14 @@ impl CuckooTableBuilder {
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
-            State::Instead { builder, .. } => builder.file_bytes(),
-            State::Failed => 0,
-            State::Collecting { held, .. } if held.entries.count() == 0 => 0,
-            State::Collecting { held, .. } => {
+            BuildState::FellBack { builder, .. } => builder.file_bytes(),
+            BuildState::Failed => 0,
+            BuildState::Collecting { buffered, .. } if buffered.entries.count() == 0 => 0,
+            BuildState::Collecting { buffered, .. } => {
                 let Collected {
                     entries,
                     table_size,
-                } = &**held;
+                } = &**buffered;
                 let options = &self.options;
                 let count = entries.count();
                 // A table of a power of two doubles in one step: a job that waits until it is full
@@ -350,31 +350,35 @@ impl CuckooTableBuilder {
     /// The errors of the file system.
     pub fn finish(mut self) -> Result<FinishedTable> {
         if !self.tombstones.is_empty() {
-            self.fall_back(Obstacle::RangeDeletion)?;
+            self.fall_back(FallbackReason::RangeDeletion)?;
         }
-        if let State::Collecting { held, .. } = &self.state {
+        if let BuildState::Collecting { buffered, .. } = &self.state {
             let Collected {
                 entries,
                 table_size,
-            } = &**held;
+            } = &**buffered;
             let table_size = table_size.get(&self.options, entries.count());
             match entries.prepare(table_size, &self.options) {
                 Ok(prepared) => return self.write(&prepared),
-                Err(obstacle) => self.fall_back(obstacle)?,
+                Err(reason) => self.fall_back(reason)?,
             }
         }
         self.state.finish_instead("cuckoo", &self.tombstones)
     }
 
     fn write(self, prepared: &Prepared) -> Result<FinishedTable> {
-        let State::Collecting { mut file, held } = self.state else {
+        let BuildState::Collecting { mut file, buffered } = self.state else {
             return Err(failed());
         };
-        let entries = held.entries;
+        let entries = buffered.entries;
         let mut sums = self.options.checksums.then(SpanSums::default);
         match &entries {
-            Held::Fixed(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
-            Held::Versioned(records) => write_data(&mut *file, records, prepared, sums.as_mut())?,
+            EntryBuffer::Fixed(records) => {
+                write_data(&mut *file, records, prepared, sums.as_mut())?
+            }
+            EntryBuffer::Versioned(records) => {
+                write_data(&mut *file, records, prepared, sums.as_mut())?
+            }
         }
         let mut properties = properties(&self.context, entries.slots(), &prepared.layout);
         if sums.is_some() {
@@ -382,8 +386,8 @@ impl CuckooTableBuilder {
         }
         let tail_start = prepared.layout.data_bytes();
         let kind = match entries {
-            Held::Fixed(_) => TableKind::Cuckoo,
-            Held::Versioned(_) => TableKind::CuckooVersions,
+            EntryBuffer::Fixed(_) => TableKind::Cuckoo,
+            EntryBuffer::Versioned(_) => TableKind::CuckooVersions,
         };
         let tail = encode_tail(kind, &properties, tail_start, sums)?;
         file.append(&tail)?;
@@ -418,7 +422,7 @@ fn prepare<E: SlotEntries>(
 ) -> Possible<Prepared> {
     let user_key_bytes = records.user_keys().bytes();
     let key_bytes = user_key_bytes + if records.is_last_level() { 0 } else { 8 };
-    let number = |bytes: usize| to_u32(bytes, "entry").map_err(|_| Obstacle::TooLarge);
+    let number = |bytes: usize| to_u32(bytes, "entry").map_err(|_| FallbackReason::TooLarge);
     let mut layout = CuckooLayout {
         function_count: 2,
         table_size,
@@ -447,11 +451,11 @@ fn prepare<E: SlotEntries>(
     let slot_count = table_size + u64::from(options.window_slots) - 1;
     let heap_bytes = layout.heap_bytes.unwrap_or(0);
     if slot_count * slot_bytes(records) + heap_bytes >= DATA_BYTES_MAX {
-        return Err(Obstacle::TooLarge);
+        return Err(FallbackReason::TooLarge);
     }
-    layout.slot_count = u32::try_from(slot_count).map_err(|_| Obstacle::TooLarge)?;
+    layout.slot_count = u32::try_from(slot_count).map_err(|_| FallbackReason::TooLarge)?;
     let hash = SlotHash::new(
-        Family::Murmur64A,
+        HashFamily::Murmur64A,
         options.identity_first,
         options.use_module,
         table_size,
@@ -510,7 +514,7 @@ fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Po
             return Ok(key);
         }
     }
-    Err(Obstacle::NoUnusedKey)
+    Err(FallbackReason::NoUnusedKey)
 }
 
 /// Writes the slots and the heap after them.

@@ -63,14 +63,14 @@ struct Path {
 }
 
 #[derive(Default)]
-struct Sum {
+struct CostSum {
     searches: u64,
     windows: u64,
     slots: u64,
     lines: u64,
 }
 
-impl Sum {
+impl CostSum {
     fn add(&mut self, path: Path) {
         self.searches = self.searches.saturating_add(1);
         self.windows = self.windows.saturating_add(path.windows);
@@ -121,15 +121,15 @@ impl CuckooReader {
     }
 
     /// Finds every key; counts the costs and the functions that found it.
-    fn hits(&self) -> Result<(Vec<u64>, Sum)> {
+    fn hits(&self) -> Result<(Vec<u64>, CostSum)> {
         self.find_all()
             .map_err(|error| error.in_file(&self.path, None, "verify"))
     }
 
-    fn find_all(&self) -> Result<(Vec<u64>, Sum)> {
+    fn find_all(&self) -> Result<(Vec<u64>, CostSum)> {
         let layout = &self.layout;
         let mut found_by_function = vec![0_u64; layout.function_count as usize];
-        let mut hits = Sum::default();
+        let mut hits = CostSum::default();
         let mut entries = 0_u64;
         for slot in (0..layout.slot_count).filter(|&slot| self.is_occupied(slot)) {
             let bytes = self.slot(slot);
@@ -177,8 +177,8 @@ impl CuckooReader {
         Ok(entries)
     }
 
-    fn misses(&self) -> Sum {
-        let mut misses = Sum::default();
+    fn misses(&self) -> CostSum {
+        let mut misses = CostSum::default();
         if self.layout.slot_count == 0 {
             return misses;
         }

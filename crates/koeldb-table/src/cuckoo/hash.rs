@@ -17,7 +17,7 @@ pub const FUNCTIONS_MAX: u32 = 64;
 
 /// The Murmur variants RocksDB was compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Family {
+pub enum HashFamily {
     /// `MurmurHash64A`: on x86-64. KoelDB writes this one.
     #[default]
     Murmur64A,
@@ -25,12 +25,12 @@ pub enum Family {
     Neutral2,
 }
 
-impl Family {
+impl HashFamily {
     #[inline]
     fn hash(self, key: &[u8], seed: u32) -> u64 {
         match self {
-            Family::Murmur64A => murmur64a(key, seed),
-            Family::Neutral2 => u64::from(murmur_neutral2(key, seed)),
+            HashFamily::Murmur64A => murmur64a(key, seed),
+            HashFamily::Neutral2 => u64::from(murmur_neutral2(key, seed)),
         }
     }
 }
@@ -164,7 +164,7 @@ impl WordHash {
 /// The hash functions of one table.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotHash {
-    family: Family,
+    family: HashFamily,
     identity_first: bool,
     remainder: Remainder,
 }
@@ -177,7 +177,12 @@ impl SlotHash {
     /// # Panics
     /// If `table_size` violates this.
     #[must_use]
-    pub fn new(family: Family, identity_first: bool, use_module: bool, table_size: u64) -> Self {
+    pub fn new(
+        family: HashFamily,
+        identity_first: bool,
+        use_module: bool,
+        table_size: u64,
+    ) -> Self {
         assert!(
             table_size > 0 && (use_module || table_size.is_power_of_two()),
             "hash functions into {table_size} slots"
@@ -338,7 +343,7 @@ mod tests {
     fn keys_of_8_bytes_have_the_same_slots_as_numbers() {
         for identity_first in [false, true] {
             for table_size in [1, 1000, 1 << 20] {
-                let hash = SlotHash::new(Family::Murmur64A, identity_first, true, table_size);
+                let hash = SlotHash::new(HashFamily::Murmur64A, identity_first, true, table_size);
                 let words = WordHash::new(identity_first, table_size);
                 for number in 0..ROUNDS {
                     let word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -353,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_first_function_may_be_the_key_itself() {
-        let hash = SlotHash::new(Family::Murmur64A, true, true, 1000);
+        let hash = SlotHash::new(HashFamily::Murmur64A, true, true, 1000);
         assert_eq!(hash.slot(0, &123_456_u64.to_le_bytes()), 456);
         assert_ne!(hash.slot(1, &123_456_u64.to_le_bytes()), 456);
     }

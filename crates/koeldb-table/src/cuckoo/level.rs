@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 
+use super::fences::Fences;
 use super::reader::{CuckooReader, RING};
-use super::routes::Routes;
 use super::windows::{Found, WindowKind, Windows, find, with_windows};
 
 /// Cuckoo tables with disjoint ranges, in key order.
 #[derive(Debug)]
 pub struct CuckooLevel {
-    routes: Routes,
+    fences: Fences,
     readers: Box<[Arc<CuckooReader>]>,
     /// The window kind of all tables.
     kind: WindowKind,
@@ -29,7 +29,7 @@ pub struct CuckooLevel {
 
 /// An undecided key of a batch.
 #[derive(Clone, Copy, Default)]
-struct Waiting<W> {
+struct PendingKey<W> {
     window: W,
     /// The index of the key, counted from the first one in progress.
     key: u32,
@@ -48,10 +48,10 @@ impl CuckooLevel {
         let mut kinds = readers.iter().map(|reader| reader.kind);
         let first = kinds.next().unwrap_or(WindowKind::Any);
         let is_one = kinds.all(|kind| kind == first);
-        let routes = Routes::new(order, smallest.into());
-        let is_one = is_one && (readers.len() == 1 || routes.are_numbers());
+        let fences = Fences::new(order, smallest.into());
+        let is_one = is_one && (readers.len() == 1 || fences.are_numbers());
         CuckooLevel {
-            routes,
+            fences,
             readers: readers.into(),
             kind: if is_one { first } else { WindowKind::Any },
         }
@@ -62,7 +62,7 @@ impl CuckooLevel {
     #[inline(always)]
     fn find<W: Windows>(&self, key: &[u8]) -> Option<(&CuckooReader, W::Slot<'_>)> {
         let key = W::key(key)?;
-        let reader = &**self.readers.get(W::table(&self.routes, key) as usize)?;
+        let reader = &**self.readers.get(W::table(&self.fences, key) as usize)?;
         Some((reader, find::<W>(reader, key)?))
     }
 
@@ -114,14 +114,14 @@ impl CuckooLevel {
         snapshot: SeqNo,
         answers: &mut [Result<Option<PinnedSlice>>],
     ) {
-        let mut waiting = [Waiting::<W::Window<'_>>::default(); RING];
+        let mut waiting = [PendingKey::<W::Window<'_>>::default(); RING];
         for (keys, answers) in keys.chunks(RING).zip(answers.chunks_mut(RING)) {
             let mut count = 0_usize;
             for (at, key) in (0_u32..).zip(keys) {
                 if let Some((table, window)) = self.begin::<W>(key.as_ref())
                     && let Some(place) = waiting.get_mut(count)
                 {
-                    *place = Waiting {
+                    *place = PendingKey {
                         window,
                         key: at,
                         table,
@@ -147,7 +147,7 @@ impl CuckooLevel {
     #[inline(always)]
     fn begin<W: Windows>(&self, key: &[u8]) -> Option<(u32, W::Window<'_>)> {
         let key = W::key(key)?;
-        let table = W::table(&self.routes, key);
+        let table = W::table(&self.fences, key);
         let reader = self.readers.get(table as usize)?;
         let window = W::window(reader, 0, key)?;
         W::fetch(reader, window);
@@ -160,7 +160,7 @@ impl CuckooLevel {
     #[inline(always)]
     fn look_through<'l, W: Windows, K: AsRef<[u8]>>(
         &'l self,
-        waiting: &mut [Waiting<W::Window<'l>>],
+        waiting: &mut [PendingKey<W::Window<'l>>],
         next: u32,
         keys: &[K],
         mut found: impl FnMut(u32, &'l CuckooReader, W::Slot<'l>),
@@ -184,7 +184,7 @@ impl CuckooLevel {
                     if let Some(window) = go_on::<W>(reader, next, key)
                         && let Some(place) = waiting.get_mut(left)
                     {
-                        *place = Waiting { window, ..waiter };
+                        *place = PendingKey { window, ..waiter };
                         left = left.wrapping_add(1);
                     }
                 }

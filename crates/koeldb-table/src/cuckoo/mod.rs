@@ -13,7 +13,7 @@
 //! - [`residency`]: where a table is held. `slots`: the table in memory, mapped or copied.
 //!   [`reader`]: point reads, single and batched. `windows`: window search. `word`: keys of 8
 //!   bytes.
-//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `routes`:
+//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `fences`:
 //!   finds the table of a key. `rank`: keys as numbers. [`cursor`]: scans. [`examine`]: measures
 //!   costs and checks the invariant.
 //! - [`builder`]: builds a table, with a block-based one as fallback. `records`: its entries.
@@ -23,6 +23,7 @@
 pub mod builder;
 pub mod cursor;
 pub mod examine;
+mod fences;
 mod format;
 pub mod hash;
 pub mod level;
@@ -33,7 +34,6 @@ mod rank;
 pub mod reader;
 mod records;
 pub mod residency;
-mod routes;
 mod slots;
 mod user_keys;
 mod versions;

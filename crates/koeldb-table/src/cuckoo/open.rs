@@ -16,7 +16,7 @@ use koeldb_base::{Error, Result};
 use koeldb_fs::RandomAccessFile;
 
 use super::format::CuckooLayout;
-use super::hash::{Family, SlotHash};
+use super::hash::{HashFamily, SlotHash};
 use super::reader::CuckooReader;
 use super::slots::Slots;
 use super::versions::ENTRIES_BYTES_MAX;
@@ -121,7 +121,7 @@ impl CuckooReader {
         }
         let mut reader = CuckooReader {
             hash: SlotHash::new(
-                Family::default(),
+                HashFamily::default(),
                 layout.identity_first,
                 true,
                 layout.table_size.max(1),
@@ -155,7 +155,7 @@ impl CuckooReader {
                 "cuckoo table: entries are recorded and all slots are empty",
             ));
         }
-        for family in [Family::Murmur64A, Family::Neutral2] {
+        for family in [HashFamily::Murmur64A, HashFamily::Neutral2] {
             let layout = &self.layout;
             self.hash = SlotHash::new(
                 family,

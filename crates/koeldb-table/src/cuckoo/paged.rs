@@ -21,10 +21,10 @@ use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 
 use super::format::CuckooLayout;
-use super::hash::{Family, SlotHash};
+use super::hash::{HashFamily, SlotHash};
 use super::open::Shape;
 use super::reader::CuckooReader;
-use super::residency::{Place, Resident};
+use super::residency::{EffectiveResidency, Resident};
 use super::windows::Found;
 use crate::block_based::block::ValueRange;
 use crate::block_based::fetch::read_bytes;
@@ -93,7 +93,7 @@ impl PagedCuckoo {
         };
         let spans = table_file.spans.as_ref();
         let mut table = PagedCuckoo {
-            hash: SlotHash::new(Family::default(), layout.identity_first, true, 1),
+            hash: SlotHash::new(HashFamily::default(), layout.identity_first, true, 1),
             slot_bytes: layout.slot_bytes() as u64,
             piece_bytes: spans.map_or(PIECE_BYTES, |spans| spans.span_bytes()),
             layout,
@@ -114,7 +114,7 @@ impl PagedCuckoo {
     fn recognise_hash(&self) -> Result<SlotHash> {
         let samples = self.samples()?;
         let layout = &self.layout;
-        let families = [Family::Murmur64A, Family::Neutral2].map(|family| {
+        let families = [HashFamily::Murmur64A, HashFamily::Neutral2].map(|family| {
             SlotHash::new(
                 family,
                 layout.identity_first,
@@ -321,7 +321,7 @@ impl PagedCuckoo {
         match self.loaded() {
             Some(whole) => whole.resident(),
             None => Resident {
-                place: Place::Paged,
+                place: EffectiveResidency::Paged,
                 address: None,
                 bytes: self.layout.data_bytes(),
             },

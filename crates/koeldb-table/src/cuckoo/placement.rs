@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use super::hash::{FUNCTIONS_MAX, SlotHash};
-use super::records::{Obstacle, Possible, SlotEntries};
+use super::records::{FallbackReason, Possible, SlotEntries};
 
 /// The marker of an empty slot.
 pub(super) const EMPTY: u32 = u32::MAX;
@@ -161,7 +161,7 @@ impl<E: SlotEntries> Placer<'_, E> {
                 return Ok(());
             }
             if self.function_count == FUNCTIONS_MAX {
-                return Err(Obstacle::Collisions);
+                return Err(FallbackReason::Collisions);
             }
             self.function_count += 1;
             if self.try_window(self.function_count - 1, index) {

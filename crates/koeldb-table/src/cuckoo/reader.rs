@@ -22,7 +22,7 @@ use super::format::CuckooLayout;
 use super::hash::SlotHash;
 use super::residency::Resident;
 use super::slots::Slots;
-use super::versions::{Place, Versions};
+use super::versions::{EntryLocation, Versions};
 use super::windows::{Found, WindowKind, Windows, find, with_windows};
 use super::word::WordSearch;
 use crate::block_based::metaindex::Metaindex;
@@ -55,7 +55,7 @@ pub struct CuckooReader {
 }
 
 /// An unanswered lookup of a batch.
-struct Waiting<W> {
+struct PendingLookup<W> {
     index: usize,
     window: W,
 }
@@ -204,7 +204,7 @@ impl CuckooReader {
                 match key.and_then(|key| W::window(self, 0, key)) {
                     Some(window) => {
                         W::fetch(self, window);
-                        waiting.push(Waiting { index, window });
+                        waiting.push(PendingLookup { index, window });
                     }
                     None => outcome(index, Ok(())),
                 }
@@ -273,8 +273,8 @@ impl CuckooReader {
         let behind_key = slot.get(self.layout.key_bytes as usize..);
         let place = behind_key
             .and_then(|bytes| bytes.first_chunk())
-            .map(|bytes| Place::decode(*bytes));
-        let end = |place: &Place| place.offset.saturating_add(place.len as u64);
+            .map(|bytes| EntryLocation::decode(*bytes));
+        let end = |location: &EntryLocation| location.offset.saturating_add(location.len as u64);
         match place {
             Some(place)
                 if place.len > 0

@@ -1,7 +1,7 @@
 //! The entries of a cuckoo table under construction, and violations of the format's rules.
 //!
 //! All sizes are fixed, and there are no versions. Entries come in order and are kept in it, values
-//! separately from deletions. If the entries do not fit a cuckoo table, an [`Obstacle`] says why,
+//! separately from deletions. If the entries do not fit a cuckoo table, an [`FallbackReason`] says why,
 //! and the records are still available, in order, for another format.
 
 use std::cmp::Ordering;
@@ -21,7 +21,7 @@ pub(super) const FILLER: u8 = b'a';
 
 /// The reason that entries do not fit a cuckoo table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Obstacle {
+pub(super) enum FallbackReason {
     KeyBytes { expected: usize, found: usize },
     ValueBytes { expected: usize, found: usize },
     EmptyKey,
@@ -37,54 +37,56 @@ pub(super) enum Obstacle {
     Order(String),
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for FallbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Obstacle::KeyBytes { expected, found } => write!(
+            FallbackReason::KeyBytes { expected, found } => write!(
                 f,
                 "all keys have to be of one length, and there are keys of {expected} and {found} bytes"
             ),
-            Obstacle::ValueBytes { expected, found } => write!(
+            FallbackReason::ValueBytes { expected, found } => write!(
                 f,
                 "all values have to be of one length, and there are values of {expected} and {found} bytes"
             ),
-            Obstacle::EmptyKey => write!(f, "the empty key has no slot"),
-            Obstacle::ShortKey(bytes) => write!(
+            FallbackReason::EmptyKey => write!(f, "the empty key has no slot"),
+            FallbackReason::ShortKey(bytes) => write!(
                 f,
                 "identity_as_first_hash needs keys of 8 bytes, and there are keys of {bytes}"
             ),
-            Obstacle::Kind(kind) => write!(f, "entries of type {kind:?} have no slot"),
-            Obstacle::SecondVersion => {
+            FallbackReason::Kind(kind) => write!(f, "entries of type {kind:?} have no slot"),
+            FallbackReason::SecondVersion => {
                 write!(
                     f,
                     "a snapshot needs an older version of a key beside the newest"
                 )
             }
-            Obstacle::RangeDeletion => write!(f, "range deletions have no slot"),
-            Obstacle::TooMany => write!(f, "there are 2^31 - 2 entries"),
-            Obstacle::TooLarge => write!(f, "the table would have 4 GiB"),
-            Obstacle::Collisions => write!(f, "too many keys have the same hashes"),
-            Obstacle::NoUnusedKey => write!(f, "every possible key is used"),
-            Obstacle::TooManyVersions => write!(f, "the entries of a key have 16 MiB"),
-            Obstacle::Order(name) => {
+            FallbackReason::RangeDeletion => write!(f, "range deletions have no slot"),
+            FallbackReason::TooMany => write!(f, "there are 2^31 - 2 entries"),
+            FallbackReason::TooLarge => write!(f, "the table would have 4 GiB"),
+            FallbackReason::Collisions => write!(f, "too many keys have the same hashes"),
+            FallbackReason::NoUnusedKey => write!(f, "every possible key is used"),
+            FallbackReason::TooManyVersions => write!(f, "the entries of a key have 16 MiB"),
+            FallbackReason::Order(name) => {
                 write!(f, "the comparator {name} may take different keys for equal")
             }
         }
     }
 }
 
-impl Obstacle {
+impl FallbackReason {
     /// Whether the entry fits a table with versions.
     pub(super) fn is_lifted_by_versions(&self) -> bool {
         matches!(
             self,
-            Obstacle::ValueBytes { .. } | Obstacle::SecondVersion | Obstacle::Kind(_)
+            FallbackReason::ValueBytes { .. }
+                | FallbackReason::SecondVersion
+                | FallbackReason::Kind(_)
         )
     }
 }
 
 /// A result that a rule of the format may prevent.
-pub(super) type Possible<T> = std::result::Result<T, Obstacle>;
+pub(super) type Possible<T> = std::result::Result<T, FallbackReason>;
 
 /// The contents of a table's slots: entries, or keys whose entries are elsewhere.
 pub(super) trait SlotEntries {
@@ -138,7 +140,7 @@ impl Records {
         self.deletion_footers.len() as u32
     }
 
-    /// Appends an entry, or returns the obstacle without adding it.
+    /// Appends an entry, or returns the reason without adding it.
     ///
     /// # Errors
     /// `Corruption` if the key is malformed or not after the last one.
@@ -158,11 +160,11 @@ impl Records {
                 return Err(out_of_order(&self.last_key, key));
             }
             if found == Ordering::Equal {
-                return Ok(Err(Obstacle::SecondVersion));
+                return Ok(Err(FallbackReason::SecondVersion));
             }
         }
-        if let Err(obstacle) = self.check(&parsed, value) {
-            return Ok(Err(obstacle));
+        if let Err(reason) = self.check(&parsed, value) {
+            return Ok(Err(reason));
         }
         self.append(&parsed, footer, value);
         Ok(Ok(()))
@@ -176,13 +178,13 @@ impl Records {
                 let found = value.len();
                 let expected = self.value_bytes.unwrap_or(found);
                 if found != expected {
-                    return Err(Obstacle::ValueBytes { expected, found });
+                    return Err(FallbackReason::ValueBytes { expected, found });
                 }
             }
-            other => return Err(Obstacle::Kind(other)),
+            other => return Err(FallbackReason::Kind(other)),
         }
         if self.count() >= ENTRIES_MAX {
-            return Err(Obstacle::TooMany);
+            return Err(FallbackReason::TooMany);
         }
         Ok(())
     }

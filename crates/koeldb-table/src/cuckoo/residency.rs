@@ -34,7 +34,7 @@ impl Residency {
 
 /// The actual placement of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum EffectiveResidency {
     /// In a mapping of its file.
     Mapped,
     /// In private memory.
@@ -43,14 +43,14 @@ pub enum Place {
     Paged,
 }
 
-impl Place {
+impl EffectiveResidency {
     /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Place::Mapped => "mmap",
-            Place::Copied => "copy",
-            Place::Paged => "read",
+            EffectiveResidency::Mapped => "mmap",
+            EffectiveResidency::Copied => "copy",
+            EffectiveResidency::Paged => "read",
         }
     }
 }
@@ -59,7 +59,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
     /// The placement.
-    pub place: Place,
+    pub place: EffectiveResidency,
     /// The address of its first byte, if it is in memory.
     pub address: Option<usize>,
     /// The size there.

@@ -16,7 +16,7 @@ use koeldb_base::{Buffer, Error, PinnedSlice, Result};
 use koeldb_fs::resident::resident_copy;
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
-use super::residency::{Place, Residency, Resident};
+use super::residency::{EffectiveResidency, Residency, Resident};
 use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEGMENT_BYTES: u64 = 1 << 31;
@@ -132,9 +132,9 @@ impl Slots {
     pub(super) fn resident(&self) -> Resident {
         Resident {
             place: if self.is_mapped {
-                Place::Mapped
+                EffectiveResidency::Mapped
             } else {
-                Place::Copied
+                EffectiveResidency::Copied
             },
             address: Some(self.first.as_slice().as_ptr().addr()),
             bytes: self.data_bytes,

@@ -1,6 +1,6 @@
 //! The common length and the range of the user keys of a cuckoo table under construction.
 
-use super::records::{Obstacle, Possible};
+use super::records::{FallbackReason, Possible};
 
 /// The bytewise smallest and largest of keys with one non-zero length.
 #[derive(Debug, Default)]
@@ -30,10 +30,10 @@ impl UserKeys {
     pub(super) fn check(&self, user_key: &[u8]) -> Possible<()> {
         let (expected, found) = (self.bytes(), user_key.len());
         if found == 0 {
-            return Err(Obstacle::EmptyKey);
+            return Err(FallbackReason::EmptyKey);
         }
         if expected != 0 && found != expected {
-            return Err(Obstacle::KeyBytes { expected, found });
+            return Err(FallbackReason::KeyBytes { expected, found });
         }
         Ok(())
     }

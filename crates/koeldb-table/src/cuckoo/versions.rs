@@ -23,13 +23,13 @@ use koeldb_base::coding;
 use koeldb_base::key::{FOOTER_BYTES, InternalKey, ValueType, pack};
 use koeldb_base::{Error, KeyOrder, Result};
 
-use super::records::{ENTRIES_MAX, Obstacle, Possible, SlotEntries, out_of_order};
+use super::records::{ENTRIES_MAX, FallbackReason, Possible, SlotEntries, out_of_order};
 use super::user_keys::UserKeys;
 
-/// The size of a place, which replaces the value in a slot.
+/// The size of a location, which replaces the value in a slot.
 pub(super) const PLACE_BYTES: usize = 8;
 
-/// The number of bits in a place for the size.
+/// The number of bits in a location for the size.
 const LEN_BITS: u32 = 24;
 
 /// The exclusive limit of the size of a key's entries.
@@ -37,14 +37,14 @@ pub(super) const ENTRIES_BYTES_MAX: usize = 1 << LEN_BITS;
 
 /// The location of a key's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct EntryLocation {
     /// Their offset in the file.
     pub(super) offset: u64,
     /// Their size.
     pub(super) len: usize,
 }
 
-impl Place {
+impl EntryLocation {
     fn encode(self) -> Option<[u8; PLACE_BYTES]> {
         let len = self.len as u64;
         let fits = len >> LEN_BITS == 0 && self.offset >> (u64::BITS - LEN_BITS) == 0;
@@ -53,7 +53,7 @@ impl Place {
 
     pub(super) fn decode(bytes: [u8; PLACE_BYTES]) -> Self {
         let word = u64::from_le_bytes(bytes);
-        Place {
+        EntryLocation {
             offset: word >> LEN_BITS,
             len: coding::to_usize(word & ((1 << LEN_BITS) - 1)),
         }
@@ -169,8 +169,8 @@ impl VersionedRecords {
         if found == Ordering::Greater || (found == Ordering::Equal && self.last_footer <= footer) {
             return Err(out_of_order(last.unwrap_or_default(), key));
         }
-        if let Err(obstacle) = self.check(&parsed, value) {
-            return Ok(Err(obstacle));
+        if let Err(reason) = self.check(&parsed, value) {
+            return Ok(Err(reason));
         }
         if found != Ordering::Equal {
             self.begin(user_key);
@@ -181,7 +181,7 @@ impl VersionedRecords {
         coding::put_varint32(&mut self.heap, u32::try_from(value.len()).unwrap_or(0));
         self.heap.extend_from_slice(value);
         if (self.heap.len() as u64).saturating_sub(start) >> LEN_BITS != 0 {
-            return Ok(Err(Obstacle::TooManyVersions));
+            return Ok(Err(FallbackReason::TooManyVersions));
         }
         self.last_footer = footer;
         let totals = &mut self.totals;
@@ -200,13 +200,13 @@ impl VersionedRecords {
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
         self.user_keys.check(key.user_key)?;
         if key.value_type == ValueType::RangeDeletion {
-            return Err(Obstacle::Kind(key.value_type));
+            return Err(FallbackReason::Kind(key.value_type));
         }
         if value.len() >> LEN_BITS != 0 {
-            return Err(Obstacle::TooManyVersions);
+            return Err(FallbackReason::TooManyVersions);
         }
         if self.count() >= ENTRIES_MAX {
-            return Err(Obstacle::TooMany);
+            return Err(FallbackReason::TooMany);
         }
         Ok(())
     }
@@ -286,12 +286,12 @@ impl SlotEntries for VersionedRecords {
     fn append_slot(&self, index: u32, _with_footer: bool, heap_at: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(self.user_key(index));
         let (start, entries) = self.entries(index);
-        let place = Place {
+        let location = EntryLocation {
             offset: heap_at.saturating_add(start),
             len: entries.len(),
         };
         // Tables are below 4 GiB, and too many entries were refused when they were added.
-        out.extend_from_slice(&place.encode().unwrap_or_default());
+        out.extend_from_slice(&location.encode().unwrap_or_default());
     }
 }
 
@@ -301,26 +301,26 @@ mod tests {
 
     #[test]
     fn places_fit_or_are_refused() {
-        for place in [
-            Place { offset: 0, len: 0 },
-            Place {
+        for location in [
+            EntryLocation { offset: 0, len: 0 },
+            EntryLocation {
                 offset: (1 << 40) - 1,
                 len: (1 << 24) - 1,
             },
         ] {
-            assert_eq!(place.encode().map(Place::decode), Some(place));
+            assert_eq!(location.encode().map(EntryLocation::decode), Some(location));
         }
-        for place in [
-            Place {
+        for location in [
+            EntryLocation {
                 offset: 1 << 40,
                 len: 1,
             },
-            Place {
+            EntryLocation {
                 offset: 1,
                 len: 1 << 24,
             },
         ] {
-            assert_eq!(place.encode(), None);
+            assert_eq!(location.encode(), None);
         }
     }
 

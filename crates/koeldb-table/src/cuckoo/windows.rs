@@ -11,9 +11,9 @@
 
 use koeldb_base::{Lookup, PinnedSlice, Result, SeqNo, ValueType};
 
+use super::fences::Fences;
 use super::format::CuckooLayout;
 use super::reader::CuckooReader;
-use super::routes::Routes;
 use super::word::WordSearch;
 use crate::block_based::block::prefetch;
 
@@ -86,7 +86,7 @@ pub(super) trait Windows {
     fn key(key: &[u8]) -> Option<Self::Key<'_>>;
 
     /// The index of the only table that may have a key; out of range if no table may.
-    fn table(routes: &Routes, key: Self::Key<'_>) -> u32;
+    fn table(fences: &Fences, key: Self::Key<'_>) -> u32;
 
     /// The window of hash function `function` of a key; `None` if the table cannot contain the key.
     fn window<'r>(
@@ -168,8 +168,8 @@ impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
     }
 
     #[inline(always)]
-    fn table(routes: &Routes, key: u64) -> u32 {
-        routes.table_of_number(key)
+    fn table(fences: &Fences, key: u64) -> u32 {
+        fences.table_of_number(key)
     }
 
     #[inline(always)]
@@ -268,8 +268,8 @@ impl Windows for AnyWindows {
     }
 
     #[inline]
-    fn table(routes: &Routes, key: &[u8]) -> u32 {
-        routes.table_of(key)
+    fn table(fences: &Fences, key: &[u8]) -> u32 {
+        fences.table_of(key)
     }
 
     #[inline]

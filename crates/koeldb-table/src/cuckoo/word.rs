@@ -8,7 +8,7 @@
 use std::hint::select_unpredictable;
 
 use super::format::CuckooLayout;
-use super::hash::{Family, WordHash};
+use super::hash::{HashFamily, WordHash};
 use super::slots::Slots;
 use super::windows::Found;
 
@@ -24,9 +24,9 @@ pub(super) struct WordSearch {
 
 impl WordSearch {
     /// Creates the search if the table's keys have 8 bytes and its hash is the common variant.
-    pub(super) fn new(layout: &CuckooLayout, family: Family) -> Option<Self> {
+    pub(super) fn new(layout: &CuckooLayout, family: HashFamily) -> Option<Self> {
         let empty = <[u8; 8]>::try_from(layout.empty_user_key.as_slice()).ok()?;
-        let is_usual = family == Family::Murmur64A && layout.slot_count > 0;
+        let is_usual = family == HashFamily::Murmur64A && layout.slot_count > 0;
         is_usual.then(|| WordSearch {
             hash: WordHash::new(layout.identity_first, layout.table_size),
             empty: u64::from_le_bytes(empty),

@@ -1,6 +1,6 @@
 //! Builds a plain table, or a block-based table as fallback.
 //!
-//! Rows are buffered until the end (`crate::held`).
+//! Rows are buffered until the end (`crate::fallback`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::block_based::block_builder::BlockBuilder;
 use crate::block_based::format::BlockHandle;
 use crate::block_based::metaindex;
 use crate::builder::{FinishedTable, TableBuildContext};
-use crate::held::{Hold, State, failed};
+use crate::fallback::{BufferedEntries, BuildState, failed};
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 
@@ -72,7 +72,7 @@ impl Default for PlainWriteOptions {
 
 /// The reason that entries do not fit a plain table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Obstacle {
+enum FallbackReason {
     KeyBytes { expected: u32, found: usize },
     NoPrefix { extractor: String, found: usize },
     RangeDeletion,
@@ -80,21 +80,21 @@ enum Obstacle {
     Order(String),
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for FallbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Obstacle::KeyBytes { expected, found } => write!(
+            FallbackReason::KeyBytes { expected, found } => write!(
                 f,
                 "all keys have to be of {expected} bytes, the user_key_len, and there is one of {found}"
             ),
-            Obstacle::NoPrefix { extractor, found } => {
+            FallbackReason::NoPrefix { extractor, found } => {
                 write!(f, "{extractor} has no prefix for a key of {found} bytes")
             }
-            Obstacle::RangeDeletion => write!(f, "range deletions have no row"),
-            Obstacle::TooLarge => {
+            FallbackReason::RangeDeletion => write!(f, "range deletions have no row"),
+            FallbackReason::TooLarge => {
                 write!(f, "the file would have more than {FILE_BYTES_MAX} bytes")
             }
-            Obstacle::Order(name) => {
+            FallbackReason::Order(name) => {
                 write!(f, "the comparator {name} may take different keys for equal")
             }
         }
@@ -106,7 +106,7 @@ impl fmt::Display for Obstacle {
 pub struct PlainTableBuilder {
     context: Box<TableBuildContext>,
     options: PlainWriteOptions,
-    state: State<Collected>,
+    state: BuildState<Collected>,
     tombstones: Vec<RangeTombstone>,
 }
 
@@ -121,9 +121,9 @@ impl PlainTableBuilder {
         PlainTableBuilder {
             context: Box::new(context.clone()),
             options: options.clone(),
-            state: State::Collecting {
+            state: BuildState::Collecting {
                 file,
-                held: Box::new(Collected::new(options, context)),
+                buffered: Box::new(Collected::new(options, context)),
             },
             tombstones: Vec::new(),
         }
@@ -136,12 +136,14 @@ impl PlainTableBuilder {
     /// value have 4 GiB or more; the errors of the file system.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.state {
-            State::Instead { builder, .. } => builder.add(key, value),
-            State::Failed => Err(failed()),
-            State::Collecting { held: table, .. } => {
+            BuildState::FellBack { builder, .. } => builder.add(key, value),
+            BuildState::Failed => Err(failed()),
+            BuildState::Collecting {
+                buffered: table, ..
+            } => {
                 let order = &self.context.order;
-                if let Err(obstacle) = table.add(order, &self.options, key, value)? {
-                    self.fall_back(obstacle)?;
+                if let Err(reason) = table.add(order, &self.options, key, value)? {
+                    self.fall_back(reason)?;
                     return self.add(key, value);
                 }
                 Ok(())
@@ -149,7 +151,7 @@ impl PlainTableBuilder {
         }
     }
 
-    fn fall_back(&mut self, why: Obstacle) -> Result<()> {
+    fn fall_back(&mut self, why: FallbackReason) -> Result<()> {
         self.state.fall_back(why, &self.context)
     }
 
@@ -162,9 +164,11 @@ impl PlainTableBuilder {
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
-            State::Collecting { held: table, .. } => table.rows.len() as u64,
-            State::Instead { builder, .. } => builder.file_bytes(),
-            State::Failed => 0,
+            BuildState::Collecting {
+                buffered: table, ..
+            } => table.rows.len() as u64,
+            BuildState::FellBack { builder, .. } => builder.file_bytes(),
+            BuildState::Failed => 0,
         }
     }
 
@@ -180,19 +184,22 @@ impl PlainTableBuilder {
     /// The errors of the file system.
     pub fn finish(mut self) -> Result<FinishedTable> {
         if !self.tombstones.is_empty() {
-            self.fall_back(Obstacle::RangeDeletion)?;
+            self.fall_back(FallbackReason::RangeDeletion)?;
         }
         let mut tail = Vec::new();
-        if let State::Collecting { held: table, .. } = &mut self.state {
+        if let BuildState::Collecting {
+            buffered: table, ..
+        } = &mut self.state
+        {
             tail = table.tail(&self.options)?;
             if (table.rows.len() + tail.len()) as u64 > table.file_bytes_max {
-                self.fall_back(Obstacle::TooLarge)?;
+                self.fall_back(FallbackReason::TooLarge)?;
             }
         }
         match self.state {
-            State::Collecting {
+            BuildState::Collecting {
                 mut file,
-                held: table,
+                buffered: table,
             } => {
                 for piece in table
                     .rows
@@ -240,8 +247,8 @@ impl fmt::Debug for Collected {
     }
 }
 
-impl Hold for Collected {
-    type Obstacle = Obstacle;
+impl BufferedEntries for Collected {
+    type FallbackReason = FallbackReason;
 
     fn replay(
         &self,
@@ -291,14 +298,14 @@ impl Collected {
         }
     }
 
-    /// Adds an entry as a row, or returns the obstacle.
+    /// Adds an entry as a row, or returns the reason.
     fn add(
         &mut self,
         order: &KeyOrder,
         options: &PlainWriteOptions,
         key: &[u8],
         value: &[u8],
-    ) -> Result<Result<(), Obstacle>> {
+    ) -> Result<Result<(), FallbackReason>> {
         let parsed = InternalKey::parse(key)?;
         if parsed.value_type == ValueType::RangeDeletion {
             return Err(Error::invalid_argument(
@@ -312,11 +319,11 @@ impl Collected {
             )));
         }
         if !order.equal_keys_have_equal_bytes() {
-            return Ok(Err(Obstacle::Order(order.name().to_owned())));
+            return Ok(Err(FallbackReason::Order(order.name().to_owned())));
         }
         let prefix = match self.admit(options, parsed.user_key, value) {
             Ok(prefix) => prefix,
-            Err(obstacle) => return Ok(Err(obstacle)),
+            Err(reason) => return Ok(Err(reason)),
         };
         let offset = self.rows.len();
         let footer = pack(parsed.seqno, parsed.value_type);
@@ -338,28 +345,28 @@ impl Collected {
         Ok(Ok(()))
     }
 
-    /// The prefix of a key, empty without an extractor; or the obstacle to storing it.
+    /// The prefix of a key, empty without an extractor; or the reason to storing it.
     fn admit<'k>(
         &self,
         options: &PlainWriteOptions,
         user_key: &'k [u8],
         value: &[u8],
-    ) -> Result<&'k [u8], Obstacle> {
+    ) -> Result<&'k [u8], FallbackReason> {
         let (expected, found) = (self.format.user_key_bytes, user_key.len());
         if expected != 0 && found != expected as usize {
-            return Err(Obstacle::KeyBytes { expected, found });
+            return Err(FallbackReason::KeyBytes { expected, found });
         }
         // Two control bytes, three lengths and the footer are the most that a row has beside key
         // and value.
         let row_bytes = (found + value.len() + FOOTER_BYTES + 17) as u64;
         if self.estimated_bytes(options) + row_bytes > self.file_bytes_max {
-            return Err(Obstacle::TooLarge);
+            return Err(FallbackReason::TooLarge);
         }
         match &self.prefix_extractor {
             None => Ok(&[]),
             Some(extractor) => extractor
                 .prefix(user_key)
-                .ok_or_else(|| Obstacle::NoPrefix {
+                .ok_or_else(|| FallbackReason::NoPrefix {
                     extractor: extractor.name().to_owned(),
                     found,
                 }),
@@ -526,7 +533,10 @@ mod tests {
             ..TableBuildContext::default()
         };
         let mut builder = PlainTableBuilder::create(file, options, &context);
-        if let State::Collecting { held: table, .. } = &mut builder.state {
+        if let BuildState::Collecting {
+            buffered: table, ..
+        } = &mut builder.state
+        {
             table.file_bytes_max = file_bytes_max;
         }
         for number in 0..count {

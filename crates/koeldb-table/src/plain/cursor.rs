@@ -24,7 +24,7 @@ use crate::reader::TableCursorOptions;
 
 /// The position of a cursor.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RowPosition {
     /// The start of the row and of the next one.
     at: u32,
     next: u32,
@@ -40,7 +40,7 @@ struct Place {
 pub struct PlainCursor {
     reader: Arc<PlainTableReader>,
     options: TableCursorOptions,
-    place: Option<Place>,
+    position: Option<RowPosition>,
     key: Vec<u8>,
     /// The positions of the rows before the current one, back to a mark; may be empty.
     behind: Vec<Mark>,
@@ -51,7 +51,7 @@ impl PlainCursor {
         PlainCursor {
             reader,
             options,
-            place: None,
+            position: None,
             key: Vec::new(),
             behind: Vec::new(),
         }
@@ -61,18 +61,21 @@ impl PlainCursor {
     #[inline]
     #[must_use]
     pub(crate) fn valid(&self) -> bool {
-        self.place.is_some()
+        self.position.is_some()
     }
 
     /// Moves the cursor; invalidates it on failure.
-    fn reposition(&mut self, step: impl FnOnce(&mut Self) -> Result<Option<Place>>) -> Result<()> {
+    fn reposition(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<Option<RowPosition>>,
+    ) -> Result<()> {
         match step(self) {
-            Ok(place) => {
-                self.place = place;
+            Ok(position) => {
+                self.position = position;
                 Ok(())
             }
             Err(error) => {
-                self.place = None;
+                self.position = None;
                 self.behind.clear();
                 Err(self.reader.in_file(error))
             }
@@ -81,7 +84,7 @@ impl PlainCursor {
 
     /// Reads the row at a mark; `None` at the end of the rows.
     #[inline]
-    fn read(&mut self, mark: Mark) -> Result<Option<Place>> {
+    fn read(&mut self, mark: Mark) -> Result<Option<RowPosition>> {
         let rows = self.reader.rows();
         if mark.at >= rows.end() {
             return Ok(None);
@@ -107,10 +110,10 @@ impl PlainCursor {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         self.behind.clear();
-        self.reposition(|cursor| match cursor.place {
-            Some(place) => cursor.read(Mark {
-                at: place.next,
-                base: place.base,
+        self.reposition(|cursor| match cursor.position {
+            Some(position) => cursor.read(Mark {
+                at: position.next,
+                base: position.base,
             }),
             None => Ok(None),
         })
@@ -131,14 +134,14 @@ impl PlainCursor {
     /// # Errors
     /// See [`PlainCursor::seek_to_first`].
     pub(crate) fn prev(&mut self) -> Result<()> {
-        self.reposition(|cursor| match cursor.place {
-            Some(place) => cursor.before(place.at),
+        self.reposition(|cursor| match cursor.position {
+            Some(position) => cursor.before(position.at),
             None => Ok(None),
         })
     }
 
     /// Reads the row before the one at `at`.
-    fn before(&mut self, at: u32) -> Result<Option<Place>> {
+    fn before(&mut self, at: u32) -> Result<Option<RowPosition>> {
         if self.behind.is_empty() {
             self.gather(at)?;
         }
@@ -171,7 +174,7 @@ impl PlainCursor {
         self.reposition(|cursor| cursor.find(target))
     }
 
-    fn find(&mut self, target: &[u8]) -> Result<Option<Place>> {
+    fn find(&mut self, target: &[u8]) -> Result<Option<RowPosition>> {
         let reader = &*self.reader;
         let rows = reader.rows();
         let (user_key, footer) = footer_of(target);
@@ -197,7 +200,7 @@ impl PlainCursor {
         let sought = self.seek(target);
         self.options = options;
         sought?;
-        match self.place {
+        match self.position {
             None => self.seek_to_last(),
             Some(_) => {
                 let order = &self.reader.order;
@@ -213,7 +216,7 @@ impl PlainCursor {
     #[inline]
     #[must_use]
     pub(crate) fn key(&self) -> &[u8] {
-        match self.place.and_then(|place| place.key) {
+        match self.position.and_then(|position| position.key) {
             Some((start, len)) => self.stored(start, len),
             None => &self.key,
         }
@@ -223,8 +226,8 @@ impl PlainCursor {
     #[inline]
     #[must_use]
     pub(crate) fn value(&self) -> &[u8] {
-        match self.place {
-            Some(Place { value, .. }) => self.stored(value.start, value.len),
+        match self.position {
+            Some(RowPosition { value, .. }) => self.stored(value.start, value.len),
             None => &[],
         }
     }
@@ -232,8 +235,8 @@ impl PlainCursor {
     /// The value, pinned to outlive cursor and table. The cursor must be valid.
     #[must_use]
     pub(crate) fn pinned_value(&self) -> PinnedSlice {
-        match self.place {
-            Some(place) => self.reader.data.pin(place.value),
+        match self.position {
+            Some(position) => self.reader.data.pin(position.value),
             None => PinnedSlice::default(),
         }
     }
@@ -253,12 +256,12 @@ impl PlainCursor {
 /// The position of a cursor that has read `row`; assembles the key in `key` if it is not stored
 /// whole.
 #[inline]
-fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> Place {
+fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> RowPosition {
     let stored = row.stored_key();
     if stored.is_none() {
         row.key_into(key);
     }
-    Place {
+    RowPosition {
         at: row.at,
         next: row.next,
         base,

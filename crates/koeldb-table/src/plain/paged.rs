@@ -26,7 +26,7 @@ use koeldb_fs::RandomAccessFile;
 use super::format::{Base, Encoding, Row, RowFormat, Rows, bad};
 use super::hash_slots::RowIndex;
 use super::index::Listed;
-use super::reader::{PlainTableReader, Route};
+use super::reader::{PlainTableReader, SearchPath};
 use crate::block_based::block::{BlockBytes, ValueRange};
 use crate::block_based::format::{BlockHandle, Footer};
 use crate::block_based::metaindex::Metaindex;
@@ -90,7 +90,7 @@ impl Window {
 }
 
 /// A row to begin with, and the window that contains it.
-struct Start {
+struct WindowStart {
     window: Window,
     at: u64,
 }
@@ -202,15 +202,15 @@ impl PagedPlain {
             return Ok(());
         }
         let start = match (route, &frame.index, &frame.prefix_extractor) {
-            (Route::Key(_), Some(RowIndex::Marks), _)
+            (SearchPath::Key(_), Some(RowIndex::Marks), _)
                 if frame.format.encoding == Encoding::Plain =>
             {
                 self.marked(lookup.seek_key(), source)?
             }
-            (Route::Key(_), Some(index @ RowIndex::Stored(_)), _) => {
+            (SearchPath::Key(_), Some(index @ RowIndex::Stored(_)), _) => {
                 self.listed(index, 0, lookup.seek_key(), None, source)?
             }
-            (Route::Prefix(hash), Some(index), Some(extractor)) => {
+            (SearchPath::Prefix(hash), Some(index), Some(extractor)) => {
                 let wanted = extractor.prefix(lookup.user_key());
                 let wanted = wanted.map(|prefix| (&**extractor, prefix));
                 self.listed(index, hash, lookup.seek_key(), wanted, source)?
@@ -228,7 +228,7 @@ impl PagedPlain {
         &self,
         target: &[u8],
         source: &mut S,
-    ) -> Result<Option<Start>, Fault<S::Suspend>> {
+    ) -> Result<Option<WindowStart>, Fault<S::Suspend>> {
         let (user_key, footer) = footer_of(target);
         let mark = self.frame.marks()?.before_key_by(user_key, |mark| {
             let at = u64::from(mark.at);
@@ -251,7 +251,7 @@ impl PagedPlain {
         target: &[u8],
         wanted: Option<(&dyn PrefixExtractor, &[u8])>,
         source: &mut S,
-    ) -> Result<Option<Start>, Fault<S::Suspend>> {
+    ) -> Result<Option<WindowStart>, Fault<S::Suspend>> {
         let offsets = match index.find(hash)? {
             Listed::None => return Ok(None),
             Listed::Row(offset) => return self.with_prefix(offset, wanted, source),
@@ -288,7 +288,7 @@ impl PagedPlain {
         offset: u32,
         wanted: Option<(&dyn PrefixExtractor, &[u8])>,
         source: &mut S,
-    ) -> Result<Option<Start>, Fault<S::Suspend>> {
+    ) -> Result<Option<WindowStart>, Fault<S::Suspend>> {
         let mut start = self.start(u64::from(offset), source)?;
         let Some((extractor, prefix)) = wanted else {
             return Ok(Some(start));
@@ -303,7 +303,7 @@ impl PagedPlain {
     /// Compares a row, whose key is stored whole, with an internal key.
     fn compare<S: BlockSource>(
         &self,
-        mut start: Start,
+        mut start: WindowStart,
         user_key: &[u8],
         footer: u64,
         source: &mut S,
@@ -318,7 +318,7 @@ impl PagedPlain {
     /// Offers the rows of a lookup's key, none of which is before the first row.
     fn offer_rows<S: BlockSource>(
         &self,
-        mut start: Start,
+        mut start: WindowStart,
         lookup: &mut Lookup,
         source: &mut S,
     ) -> Result<(), Fault<S::Suspend>> {
@@ -353,13 +353,13 @@ impl PagedPlain {
     /// `base` is the state before the row, and is updated to the state after it.
     fn row<S: BlockSource, T>(
         &self,
-        start: &mut Start,
+        start: &mut WindowStart,
         base: &mut Base,
         source: &mut S,
         read: impl FnOnce(&Window, &Row<'_>) -> T,
     ) -> Result<T, Fault<S::Suspend>> {
         loop {
-            let Start { window, at } = &mut *start;
+            let WindowStart { window, at } = &mut *start;
             let rows = Rows {
                 data: window.bytes(),
                 format: self.frame.format,
@@ -399,14 +399,18 @@ impl PagedPlain {
     }
 
     /// The row at `at`, in a window of one piece.
-    fn start<S: BlockSource>(&self, at: u64, source: &mut S) -> Result<Start, Fault<S::Suspend>> {
+    fn start<S: BlockSource>(
+        &self,
+        at: u64,
+        source: &mut S,
+    ) -> Result<WindowStart, Fault<S::Suspend>> {
         let start = at.saturating_sub(at.checked_rem(self.piece_bytes).unwrap_or(0));
         let window = Window {
             start,
             pieces: vec![self.piece(start, source)?],
             joined: Vec::new(),
         };
-        Ok(Start { window, at })
+        Ok(WindowStart { window, at })
     }
 
     /// Extends a window up to `end`, relative to its start. If pieces are missing, all are

@@ -92,7 +92,7 @@ const GROUP: usize = 16;
 
 /// The search path of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(super) enum SearchPath {
     /// The filter uses keys; this is the key's hash. The index has one bucket.
     Key(u32),
     /// Filter and index use prefixes; this is the prefix's hash.
@@ -132,7 +132,8 @@ impl PlainTableReader {
     #[inline]
     fn search_rows(&self, lookup: &mut Lookup) -> Result<()> {
         let route = self.route(lookup.user_key());
-        if let (Some(_), Some(index), Route::Prefix(hash)) = (&self.bloom, &self.index, route) {
+        if let (Some(_), Some(index), SearchPath::Prefix(hash)) = (&self.bloom, &self.index, route)
+        {
             // Filter and index are waited for together.
             index.prefetch(hash);
         }
@@ -144,28 +145,28 @@ impl PlainTableReader {
 
     /// The search path of a key.
     #[inline]
-    pub(super) fn route(&self, user_key: &[u8]) -> Route {
+    pub(super) fn route(&self, user_key: &[u8]) -> SearchPath {
         match &self.prefix_extractor {
-            None => Route::Key(self.bloom.as_ref().map_or(0, |_| hash(user_key))),
+            None => SearchPath::Key(self.bloom.as_ref().map_or(0, |_| hash(user_key))),
             Some(extractor) => match extractor.prefix(user_key) {
-                Some(prefix) => Route::Prefix(hash(prefix)),
-                None => Route::Marks,
+                Some(prefix) => SearchPath::Prefix(hash(prefix)),
+                None => SearchPath::Marks,
             },
         }
     }
 
     /// Whether the filter admits a key.
     #[inline]
-    pub(super) fn is_open_to(&self, route: Route) -> bool {
+    pub(super) fn is_open_to(&self, route: SearchPath) -> bool {
         match route {
-            Route::Key(hash) | Route::Prefix(hash) => self.bloom_admits(|| hash),
-            Route::Marks => true,
+            SearchPath::Key(hash) | SearchPath::Prefix(hash) => self.bloom_admits(|| hash),
+            SearchPath::Marks => true,
         }
     }
 
     /// Searches for a key that the filter admitted.
     #[inline]
-    fn search_route(&self, lookup: &mut Lookup, route: Route) -> Result<()> {
+    fn search_route(&self, lookup: &mut Lookup, route: SearchPath) -> Result<()> {
         let Some(index) = &self.index else {
             return Err(Error::invalid_argument(
                 "Get() is not allowed in full scan mode.",
@@ -173,15 +174,15 @@ impl PlainTableReader {
         };
         let target = lookup.seek_key();
         let found = match route {
-            Route::Key(_) => self.row_before(index, target)?,
-            Route::Prefix(hash) => {
+            SearchPath::Key(_) => self.row_before(index, target)?,
+            SearchPath::Prefix(hash) => {
                 let wanted = self.prefix_extractor.as_ref().and_then(|extractor| {
                     let prefix = extractor.prefix(lookup.user_key())?;
                     Some((&**extractor, prefix))
                 });
                 self.listed_row(index, hash, target, wanted)?
             }
-            Route::Marks => self.marked_row(target)?,
+            SearchPath::Marks => self.marked_row(target)?,
         };
         match found {
             Some(found) => self.offer_rows(found, lookup),
@@ -310,22 +311,24 @@ impl PlainTableReader {
         mut outcome: impl FnMut(usize, Result<()>),
     ) {
         for (group, lookups) in lookups.chunks_mut(GROUP).enumerate() {
-            let mut routes = [Some(Route::Marks); GROUP];
+            let mut routes = [Some(SearchPath::Marks); GROUP];
             for (route, lookup) in routes.iter_mut().zip(&*lookups) {
                 let at = self.route(lookup.user_key());
-                if let (Some(bloom), Route::Key(hash) | Route::Prefix(hash)) = (&self.bloom, at) {
+                if let (Some(bloom), SearchPath::Key(hash) | SearchPath::Prefix(hash)) =
+                    (&self.bloom, at)
+                {
                     bloom.prefetch(hash);
                 }
                 *route = Some(at);
             }
             for route in &mut routes {
                 *route = route.filter(|&route| self.is_open_to(route));
-                if let (Some(index), Some(Route::Prefix(hash))) = (&self.index, *route) {
+                if let (Some(index), Some(SearchPath::Prefix(hash))) = (&self.index, *route) {
                     index.prefetch(hash);
                 }
             }
             for route in &routes {
-                if let (Some(index), Some(Route::Prefix(hash))) = (&self.index, *route)
+                if let (Some(index), Some(SearchPath::Prefix(hash))) = (&self.index, *route)
                     && let Ok(Listed::Row(offset)) = index.find(hash)
                 {
                     prefetch(self.data.as_slice(), offset as usize);

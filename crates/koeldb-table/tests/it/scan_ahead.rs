@@ -18,7 +18,7 @@ use koeldb_fs::{
 use koeldb_table::TableReader;
 use koeldb_table::block_based::ahead::ScanLimits;
 use koeldb_table::block_based::scan_reads::{
-    Awaited, ENGINE_BYTES, ScanEngine, ScanReads, TimeLimits,
+    ENGINE_BYTES, ScanEngine, ScanReads, ScanSuspended, TimeLimits,
 };
 use koeldb_table::block_based::scan_source::{ReadaheadPolicy, ScanSource};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
@@ -116,7 +116,7 @@ impl Scan {
     /// Repeats a call until it does not suspend.
     fn done(
         &mut self,
-        call: impl Fn(&mut TableCursor<ScanSource>) -> Result<(), Fault<Awaited>>,
+        call: impl Fn(&mut TableCursor<ScanSource>) -> Result<(), Fault<ScanSuspended>>,
     ) -> Result<()> {
         for _ in 0..1000 {
             match call(&mut self.cursor) {
@@ -124,7 +124,7 @@ impl Scan {
                     self.reads.settle();
                     return Ok(());
                 }
-                Err(Fault::Suspend(Awaited)) => self.reads.wait()?,
+                Err(Fault::Suspend(ScanSuspended)) => self.reads.wait()?,
                 Err(Fault::Error(error)) => return Err(error),
             }
         }
@@ -217,7 +217,7 @@ fn p3_a_block_that_others_cache_while_a_seek_waits_is_the_same_block() {
     let mut scan = Scan::new(&table, &engine, 2 << 20, ReadaheadPolicy::default());
     for number in [3000, 100, 4000] {
         let suspended = scan.cursor.seek(&target(number));
-        assert!(matches!(suspended, Err(Fault::Suspend(Awaited))));
+        assert!(matches!(suspended, Err(Fault::Suspend(ScanSuspended))));
         let mut lookup = Lookup::new(&user_key(number), MAX_SEQNO);
         blocking(table.search(&mut lookup, &mut BlockingSource::default())).unwrap();
         scan.seek(number);
@@ -281,10 +281,10 @@ fn p8_a_replayed_seek_counts_as_one_block() {
     };
     let mut scan = Scan::new(&table, &engine, 2 << 20, policy);
     let suspended = scan.cursor.seek(&target(3000));
-    assert!(matches!(suspended, Err(Fault::Suspend(Awaited))));
+    assert!(matches!(suspended, Err(Fault::Suspend(ScanSuspended))));
     assert!(matches!(
         scan.cursor.seek(&target(3000)),
-        Err(Fault::Suspend(Awaited))
+        Err(Fault::Suspend(ScanSuspended))
     ));
     scan.seek(3000);
     assert_eq!(
@@ -320,7 +320,7 @@ fn p9_a_seek_reads_the_block_and_no_byte_more() {
     let mut scan = scans.into_iter().next().unwrap();
     for number in [500, 5000] {
         let suspended = scan.cursor.seek(&target(number));
-        assert!(matches!(suspended, Err(Fault::Suspend(Awaited))));
+        assert!(matches!(suspended, Err(Fault::Suspend(ScanSuspended))));
     }
     scan.reads.wait().unwrap();
     for &(offset, bytes) in lengths.lock().unwrap().iter() {
@@ -473,7 +473,7 @@ fn a_range_that_is_under_way_is_joined() {
         .collect();
     for scan in &mut scans {
         let suspended = scan.cursor.seek(&target(2000));
-        assert!(matches!(suspended, Err(Fault::Suspend(Awaited))));
+        assert!(matches!(suspended, Err(Fault::Suspend(ScanSuspended))));
     }
     let bytes = engine.held_bytes();
     assert!(bytes < 400 << 10, "{bytes} bytes for three scans");

@@ -17,7 +17,7 @@ use koeldb_table::source::BlockingSource;
 use super::args::{Global, Idump};
 use super::data::{Bounds, bounds};
 use super::database::directory;
-use super::manifest::{FamilyState, current_state};
+use super::manifest::{ColumnFamilyState, current_state};
 use super::output::Output;
 use super::{Failure, Outcome, wal};
 use crate::json::{Json, JsonValue};
@@ -105,7 +105,7 @@ struct Sources {
 }
 
 impl Sources {
-    fn open(directory: &Path, id: u32, family: &FamilyState) -> Outcome<Self> {
+    fn open(directory: &Path, id: u32, family: &ColumnFamilyState) -> Outcome<Self> {
         let order = family.order()?;
         let context = TableReadContext {
             order: order.clone(),

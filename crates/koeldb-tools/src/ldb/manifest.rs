@@ -25,16 +25,16 @@ const LEVELS_MAX: usize = 64;
 
 /// The state of one column family.
 #[derive(Debug)]
-pub(super) struct FamilyState {
+pub(super) struct ColumnFamilyState {
     pub(super) name: String,
     pub(super) comparator: String,
     pub(super) log_number: FileNumber,
     edits: Vec<VersionEdit>,
 }
 
-impl FamilyState {
+impl ColumnFamilyState {
     fn new(name: &str) -> Self {
-        FamilyState {
+        ColumnFamilyState {
             name: name.to_owned(),
             comparator: "leveldb.BytewiseComparator".to_owned(),
             log_number: 0,
@@ -64,8 +64,8 @@ impl FamilyState {
 
 /// The state of a database after all edits of a MANIFEST.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) families: BTreeMap<u32, FamilyState>,
+pub(super) struct ManifestState {
+    pub(super) families: BTreeMap<u32, ColumnFamilyState>,
     next_file_number: FileNumber,
     last_seqno: SeqNo,
     prev_log_number: FileNumber,
@@ -73,7 +73,7 @@ pub(super) struct State {
     pub(super) min_log_number_to_keep: FileNumber,
 }
 
-impl State {
+impl ManifestState {
     fn apply(&mut self, edit: &VersionEdit) {
         let take = |place: &mut u64, value: Option<u64>| *place = value.unwrap_or(*place);
         take(&mut self.next_file_number, edit.next_file_number);
@@ -86,7 +86,8 @@ impl State {
         self.max_column_family = edit.max_column_family.unwrap_or(self.max_column_family);
         match &edit.family_change {
             Some(ColumnFamilyChange::Add(name)) => {
-                self.families.insert(edit.family, FamilyState::new(name));
+                self.families
+                    .insert(edit.family, ColumnFamilyState::new(name));
             }
             Some(ColumnFamilyChange::Drop) => {
                 self.families.remove(&edit.family);
@@ -97,7 +98,7 @@ impl State {
         if edit.family == 0 {
             self.families
                 .entry(0)
-                .or_insert_with(|| FamilyState::new("default"));
+                .or_insert_with(|| ColumnFamilyState::new("default"));
         }
         if let Some(family) = self.families.get_mut(&edit.family) {
             take(&mut family.log_number, edit.log_number);
@@ -112,9 +113,9 @@ impl State {
 }
 
 /// Returns the state after all edits of the current MANIFEST.
-pub(super) fn current_state(directory: &Path) -> Outcome<State> {
+pub(super) fn current_state(directory: &Path) -> Outcome<ManifestState> {
     let number = read_current(&PosixFileSystem::new(), directory)?;
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     visit_edits(directory, number, |edit| {
         state.apply(edit);
         Ok(())
@@ -165,7 +166,7 @@ pub(super) fn dump(
         let manifest = file_name::manifest(&directory, number);
         out.line(&format!("Processing Manifest file {}", manifest.display()))?;
     }
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     let mut edit_number = 0;
     visit_edits(&directory, number, |edit| {
         state.apply(edit);
@@ -188,7 +189,7 @@ pub(super) fn dump(
     print_state(&state, out)
 }
 
-fn print_state(state: &State, out: &mut Output) -> Outcome {
+fn print_state(state: &ManifestState, out: &mut Output) -> Outcome {
     for (id, family) in &state.families {
         let name = &family.name;
         let rule = "-".repeat(14);
@@ -310,7 +311,7 @@ fn file_json(level: u64, file: &FileMeta, in_hex: bool) -> Json {
     json
 }
 
-fn state_json(state: &State) -> Json {
+fn state_json(state: &ManifestState) -> Json {
     let mut families = Json::array();
     for (id, family) in &state.families {
         let mut json = Json::object();

@@ -123,7 +123,7 @@ impl DbInner {
             edit.added_files
                 .extend(file.iter().map(|file| (0, Arc::clone(file))));
             for (empty, first) in empty {
-                versions.note_needed_from(empty, first);
+                versions.set_needed_from(empty, first);
             }
             self.log_edit(&mut versions, family, edit, |state| {
                 state.sealed.drain(..taken.len());

@@ -67,7 +67,7 @@ impl Cache {
     pub fn new_clock_cache(bytes: u64) -> Self {
         Self::with(&CacheOptions {
             capacity_bytes: bytes,
-            policy: CachePolicy::Clock,
+            policy: CachePolicy::S3Fifo,
             ..CacheOptions::default()
         })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
 use koeldb_base::{Cursor, Fault, PinnedSlice};
-use koeldb_table::block_based::scan_reads::{Awaited, ScanReads};
+use koeldb_table::block_based::scan_reads::{ScanReads, ScanSuspended};
 
 /// A cursor that never suspends, over one that may.
 pub(super) struct BlockingCursor<C> {
@@ -16,7 +16,7 @@ pub(super) struct BlockingCursor<C> {
     reads: Option<Arc<ScanReads>>,
 }
 
-impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
+impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
     pub(super) fn new(inner: C, reads: Option<Arc<ScanReads>>) -> Self {
         BlockingCursor { inner, reads }
     }
@@ -25,7 +25,7 @@ impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
     #[cold]
     fn wait_and_retry(
         &mut self,
-        call: impl Fn(&mut C) -> Result<(), Fault<Awaited>>,
+        call: impl Fn(&mut C) -> Result<(), Fault<ScanSuspended>>,
     ) -> Result<(), Fault<Blocking>> {
         loop {
             let waited = self.reads.as_ref().map_or(Ok(()), |reads| reads.wait());
@@ -35,7 +35,7 @@ impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
             {
                 Ok(()) => Ok(()),
                 Err(Fault::Error(error)) => Err(Fault::Error(error)),
-                Err(Fault::Suspend(Awaited)) => continue,
+                Err(Fault::Suspend(ScanSuspended)) => continue,
             };
             if let Some(reads) = &self.reads {
                 reads.settle();
@@ -47,17 +47,17 @@ impl<C: Cursor<Suspend = Awaited>> BlockingCursor<C> {
     #[inline]
     fn run(
         &mut self,
-        call: impl Fn(&mut C) -> Result<(), Fault<Awaited>>,
+        call: impl Fn(&mut C) -> Result<(), Fault<ScanSuspended>>,
     ) -> Result<(), Fault<Blocking>> {
         match call(&mut self.inner) {
             Ok(()) => Ok(()),
             Err(Fault::Error(error)) => Err(Fault::Error(error)),
-            Err(Fault::Suspend(Awaited)) => self.wait_and_retry(call),
+            Err(Fault::Suspend(ScanSuspended)) => self.wait_and_retry(call),
         }
     }
 }
 
-impl<C: Cursor<Suspend = Awaited>> Cursor for BlockingCursor<C> {
+impl<C: Cursor<Suspend = ScanSuspended>> Cursor for BlockingCursor<C> {
     type Suspend = Blocking;
 
     #[inline]

@@ -12,7 +12,7 @@ use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
 use koeldb_table::block_based::ahead::ScanLimits;
-use koeldb_table::block_based::scan_reads::{Awaited, SCAN_BYTES, ScanReads, TimeLimits};
+use koeldb_table::block_based::scan_reads::{SCAN_BYTES, ScanReads, ScanSuspended, TimeLimits};
 use koeldb_table::block_based::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 
@@ -61,36 +61,36 @@ macro_rules! each_move {
 type Runs = BlockingCursor<MergingCursor<RunCursor>>;
 
 impl Cursor for RunCursor {
-    type Suspend = Awaited;
+    type Suspend = ScanSuspended;
 
     #[inline]
     fn valid(&self) -> bool {
         each_run!(self, cursor => cursor.valid())
     }
 
-    fn seek_to_first(&mut self) -> Result<(), Fault<Awaited>> {
+    fn seek_to_first(&mut self) -> Result<(), Fault<ScanSuspended>> {
         each_move!(self, cursor => cursor.seek_to_first())
     }
 
-    fn seek_to_last(&mut self) -> Result<(), Fault<Awaited>> {
+    fn seek_to_last(&mut self) -> Result<(), Fault<ScanSuspended>> {
         each_move!(self, cursor => cursor.seek_to_last())
     }
 
-    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Awaited>> {
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<ScanSuspended>> {
         each_move!(self, cursor => cursor.seek(target))
     }
 
-    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Awaited>> {
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<ScanSuspended>> {
         each_move!(self, cursor => cursor.seek_for_prev(target))
     }
 
     #[inline]
-    fn next(&mut self) -> Result<(), Fault<Awaited>> {
+    fn next(&mut self) -> Result<(), Fault<ScanSuspended>> {
         each_move!(self, cursor => cursor.next())
     }
 
     #[inline]
-    fn prev(&mut self) -> Result<(), Fault<Awaited>> {
+    fn prev(&mut self) -> Result<(), Fault<ScanSuspended>> {
         each_move!(self, cursor => cursor.prev())
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadSession;
-use koeldb_lsm::version::Batch;
+use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::gather::Gather;
 use koeldb_table::probe::{NeedId, ProbeSource};
 
@@ -79,7 +79,7 @@ struct Misses<'w, F> {
     fail: &'w mut F,
 }
 
-impl<F: FnMut(usize, Error)> Batch<ProbeSource> for Misses<'_, F> {
+impl<F: FnMut(usize, Error)> BatchVisitor<ProbeSource> for Misses<'_, F> {
     fn fault(&mut self, index: usize, fault: Fault<NeedId>) {
         let index = self.first + index;
         match fault {

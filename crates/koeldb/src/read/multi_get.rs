@@ -13,7 +13,7 @@ use koeldb_base::{
     Blocking, Error, ErrorKind, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo,
 };
 use koeldb_fs::read_driver::ActiveEngine;
-use koeldb_lsm::version::Batch;
+use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::BlockingSource;
 
 use super::get::{cuckoo_alone, search_memtables_batch};
@@ -204,7 +204,7 @@ struct InPlace<'b> {
     order: &'b [u32],
 }
 
-impl Batch<BlockingSource> for InPlace<'_> {
+impl BatchVisitor<BlockingSource> for InPlace<'_> {
     fn fault(&mut self, index: usize, fault: Fault<Blocking>) {
         self.answers[self.order[index] as usize] = Err(fault.into());
     }

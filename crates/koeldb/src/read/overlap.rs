@@ -17,7 +17,7 @@ use std::time::Duration;
 use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Error, ErrorKind, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadDriver;
-use koeldb_lsm::version::Batch;
+use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::gather::Gather;
 use koeldb_table::probe::{NeedId, ProbeSource};
 
@@ -265,7 +265,7 @@ pub(super) fn deadline_passed() -> Error {
     )
 }
 
-impl Batch<ProbeSource> for Overlap<'_> {
+impl BatchVisitor<ProbeSource> for Overlap<'_> {
     fn fault(&mut self, index: usize, fault: Fault<NeedId>) {
         let index = self.first + index;
         match fault {

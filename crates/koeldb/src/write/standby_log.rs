@@ -33,7 +33,7 @@ pub(crate) struct EmptyLog {
 }
 
 #[derive(Debug)]
-enum State<L> {
+enum StandbyState<L> {
     Nothing,
     /// A job is creating one.
     Requested,
@@ -47,13 +47,13 @@ enum State<L> {
 /// The standby log, if there is one.
 #[derive(Debug)]
 pub(crate) struct StandbyLog<L = EmptyLog> {
-    state: Mutex<State<L>>,
+    state: Mutex<StandbyState<L>>,
 }
 
 impl<L> Default for StandbyLog<L> {
     fn default() -> Self {
         StandbyLog {
-            state: Mutex::new(State::Nothing),
+            state: Mutex::new(StandbyState::Nothing),
         }
     }
 }
@@ -64,9 +64,9 @@ impl<L> StandbyLog<L> {
     /// Its number must be allocated afterwards.
     fn request(&self) -> bool {
         let mut state = lock(&self.state);
-        let is_nothing = matches!(*state, State::Nothing);
+        let is_nothing = matches!(*state, StandbyState::Nothing);
         if is_nothing {
-            *state = State::Requested;
+            *state = StandbyState::Requested;
         }
         is_nothing
     }
@@ -74,22 +74,22 @@ impl<L> StandbyLog<L> {
     /// Stores a created log, or the failure to create it; returns a late one.
     fn made(&self, log: Option<L>) -> Option<L> {
         let mut state = lock(&self.state);
-        if matches!(*state, State::TooLate) {
-            *state = State::Nothing;
+        if matches!(*state, StandbyState::TooLate) {
+            *state = StandbyState::Nothing;
             return log;
         }
-        *state = log.map_or(State::GivenUp, State::Ready);
+        *state = log.map_or(StandbyState::GivenUp, StandbyState::Ready);
         None
     }
 
     /// Takes the standby for the leader, which otherwise allocates a number afterwards.
     fn take(&self) -> Option<L> {
         let mut state = lock(&self.state);
-        match std::mem::replace(&mut *state, State::Nothing) {
-            State::Ready(log) => Some(log),
-            State::Nothing | State::GivenUp => None,
-            State::Requested | State::TooLate => {
-                *state = State::TooLate;
+        match std::mem::replace(&mut *state, StandbyState::Nothing) {
+            StandbyState::Ready(log) => Some(log),
+            StandbyState::Nothing | StandbyState::GivenUp => None,
+            StandbyState::Requested | StandbyState::TooLate => {
+                *state = StandbyState::TooLate;
                 None
             }
         }
@@ -98,7 +98,7 @@ impl<L> StandbyLog<L> {
     /// Whether there is a standby log.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(*lock(&self.state), State::Ready(_))
+        matches!(*lock(&self.state), StandbyState::Ready(_))
     }
 }
 

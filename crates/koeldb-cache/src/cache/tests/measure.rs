@@ -189,7 +189,7 @@ fn nanoseconds_a_hit_and_a_miss() {
                         let shards = (0..64).map(|_| Padding(Mutex::new(HashMap::default())));
                         Box::new(shards.collect::<Floor>())
                     }
-                    "clock" => Box::new(Cache::<Block>::new(&options(CachePolicy::Clock))),
+                    "clock" => Box::new(Cache::<Block>::new(&options(CachePolicy::S3Fifo))),
                     _ => Box::new(Cache::<Block>::new(&options(CachePolicy::Lru))),
                 }
             };

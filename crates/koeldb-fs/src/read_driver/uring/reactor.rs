@@ -38,14 +38,14 @@ struct Started {
 
 #[derive(Debug)]
 struct Inbox {
-    letters: Mutex<Letters>,
+    messages: Mutex<Messages>,
     /// The thread may be asleep and must be woken.
     asleep: AtomicBool,
-    bell: OwnedFd,
+    eventfd: OwnedFd,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
+struct Messages {
     requests: Vec<Request>,
     cancelled: Vec<OpId>,
     closing: bool,
@@ -77,11 +77,11 @@ impl Reactor {
             started
         });
         if let Some(started) = started {
-            let mut letters = started.inbox.letters();
-            if !letters.broken {
-                letters.requests.append(requests);
-                drop(letters);
-                started.inbox.ring_bell();
+            let mut messages = started.inbox.messages();
+            if !messages.broken {
+                messages.requests.append(requests);
+                drop(messages);
+                started.inbox.wake();
                 return;
             }
         }
@@ -90,17 +90,17 @@ impl Reactor {
 
     pub(super) fn cancel(&self, id: OpId) {
         if let Some(Some(started)) = self.started.get() {
-            started.inbox.letters().cancelled.push(id);
-            started.inbox.ring_bell();
+            started.inbox.messages().cancelled.push(id);
+            started.inbox.wake();
         }
     }
 
     fn start(&self) -> Option<Started> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
         let inbox = Arc::new(Inbox {
-            letters: Mutex::default(),
+            messages: Mutex::default(),
             asleep: AtomicBool::new(false),
-            bell,
+            eventfd,
         });
         let worker = Worker {
             inbox: Arc::clone(&inbox),
@@ -120,20 +120,20 @@ impl Reactor {
 }
 
 impl Inbox {
-    fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn messages(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the thread if it sleeps, or is about to.
-    fn ring_bell(&self) {
+    fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             // Any non-zero number, in either byte order.
-            let _ = rustix::io::write(&self.bell, &[1, 0, 0, 0, 0, 0, 0, 0]);
+            let _ = rustix::io::write(&self.eventfd, &[1, 0, 0, 0, 0, 0, 0, 0]);
         }
     }
 
-    fn silence_bell(&self) {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    fn drain_eventfd(&self) {
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
     }
 }
 
@@ -151,12 +151,12 @@ impl Worker {
             let _ = panic::catch_unwind(AssertUnwindSafe(|| self.serve(&mut ring)));
         }
         let left = {
-            let mut letters = self.inbox.letters();
-            letters.broken = true;
-            if !letters.closing {
+            let mut messages = self.inbox.messages();
+            messages.broken = true;
+            if !messages.closing {
                 self.failures.fetch_add(1, Ordering::Relaxed);
             }
-            mem::take(&mut letters.requests)
+            mem::take(&mut messages.requests)
         };
         left.into_iter().for_each(|request| self.elsewhere(request));
     }
@@ -169,20 +169,23 @@ impl Worker {
     fn serve(&self, ring: &mut Ring) {
         let mut closing = false;
         while !ring.is_broken() {
-            let letters = {
-                let mut letters = self.inbox.letters();
-                closing |= letters.closing;
-                Letters {
-                    requests: mem::take(&mut letters.requests),
-                    cancelled: mem::take(&mut letters.cancelled),
-                    ..Letters::default()
+            let messages = {
+                let mut messages = self.inbox.messages();
+                closing |= messages.closing;
+                Messages {
+                    requests: mem::take(&mut messages.requests),
+                    cancelled: mem::take(&mut messages.cancelled),
+                    ..Messages::default()
                 }
             };
-            letters
+            messages
                 .requests
                 .into_iter()
                 .for_each(|request| ring.push(request));
-            letters.cancelled.into_iter().for_each(|id| ring.cancel(id));
+            messages
+                .cancelled
+                .into_iter()
+                .for_each(|id| ring.cancel(id));
             if closing {
                 if ring.in_use() == 0 {
                     return;
@@ -190,17 +193,17 @@ impl Worker {
                 ring.cancel_all();
             }
             if !ring.awaits_wake() {
-                self.inbox.silence_bell();
-                ring.await_wake(self.inbox.bell.as_fd());
+                self.inbox.drain_eventfd();
+                ring.await_wake(self.inbox.eventfd.as_fd());
             }
             // A requester that adds a request from here on sees that the thread may sleep, or the
             // thread sees the request.
             self.inbox.asleep.store(true, Ordering::SeqCst);
             let is_empty = {
-                let letters = self.inbox.letters();
-                letters.requests.is_empty()
-                    && letters.cancelled.is_empty()
-                    && letters.closing == closing
+                let messages = self.inbox.messages();
+                messages.requests.is_empty()
+                    && messages.cancelled.is_empty()
+                    && messages.closing == closing
             };
             let wait = match (is_empty, closing) {
                 (false, _) => Wait::No,
@@ -218,8 +221,8 @@ impl Drop for Reactor {
     /// Cancels all reads, and waits until the kernel has completed them.
     fn drop(&mut self) {
         if let Some(Some(started)) = self.started.get() {
-            started.inbox.letters().closing = true;
-            started.inbox.ring_bell();
+            started.inbox.messages().closing = true;
+            started.inbox.wake();
             let mut thread = started
                 .thread
                 .lock()

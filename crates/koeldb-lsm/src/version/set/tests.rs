@@ -18,7 +18,7 @@ fn directory() -> &'static Path {
     Path::new(DIRECTORY)
 }
 
-fn descriptors(names: &[&str]) -> Vec<ColumnFamilySpec> {
+fn specs(names: &[&str]) -> Vec<ColumnFamilySpec> {
     names
         .iter()
         .map(|&name| ColumnFamilySpec::new(name))
@@ -35,7 +35,7 @@ fn created() -> Arc<MemoryFileSystem> {
 
 fn recover(fs: Arc<dyn FileSystem>, names: &[&str]) -> Result<VersionSet> {
     let options = VersionSetOptions::default();
-    VersionSet::recover(fs, directory(), &descriptors(names), options).map(|(set, _)| set)
+    VersionSet::recover(fs, directory(), &specs(names), options).map(|(set, _)| set)
 }
 
 /// A table of a family whose only key is `key`.
@@ -198,7 +198,7 @@ fn families_must_be_the_ones_that_exist() {
         ..VersionSetOptions::default()
     };
     let (mut set, report) =
-        VersionSet::recover(fs, directory(), &descriptors(&["default"]), options).unwrap();
+        VersionSet::recover(fs, directory(), &specs(&["default"]), options).unwrap();
     assert_eq!(report.families_not_opened, ["a", "b"]);
     assert_eq!(set.families().count(), 1);
     let error = set.log_and_apply(vec![VersionEdit::default()]).unwrap_err();
@@ -288,7 +288,7 @@ fn blob_files_are_refused_by_name_unless_read_only() {
             read_only,
             ..VersionSetOptions::default()
         };
-        let families = descriptors(&["default", "large"]);
+        let families = specs(&["default", "large"]);
         VersionSet::recover(fs.clone(), directory(), &families, options).map(|(set, _)| set)
     };
     let fs = created();
@@ -363,7 +363,7 @@ fn logs_are_needed_until_every_family_is_past_them() {
     assert_eq!(set.min_log_number_to_keep(), 4);
     set.log_and_apply(vec![past(alpha, 10)]).unwrap();
     assert_eq!(set.min_log_number_to_keep(), 10);
-    set.note_needed_from(alpha, 15);
+    set.set_needed_from(alpha, 15);
     assert_eq!(set.min_log_number_to_keep(), 10);
     assert_eq!(set.family(alpha).unwrap().log_number(), 10);
     set.log_and_apply(vec![past(0, 21)]).unwrap();
@@ -480,7 +480,7 @@ fn a_large_manifest_is_followed_by_a_new_one() {
         ..VersionSetOptions::default()
     };
     let (mut set, _) =
-        VersionSet::recover(fs.clone(), directory(), &descriptors(&["default"]), options).unwrap();
+        VersionSet::recover(fs.clone(), directory(), &specs(&["default"]), options).unwrap();
     let mut numbers = HashSet::new();
     for index in 0..60 {
         let edit = flush(&set, 0, &format!("key {index}"));
@@ -505,7 +505,7 @@ fn numbers_found_in_directories_are_not_handed_out() {
         other_directories: vec![wals.to_owned()],
         ..VersionSetOptions::default()
     };
-    let families = descriptors(&["default"]);
+    let families = specs(&["default"]);
     let (set, _) =
         VersionSet::recover(fs.clone(), directory(), &families, options.clone()).unwrap();
     assert_eq!(set.file_numbers().next(), 501);
@@ -580,7 +580,7 @@ fn small() -> VersionSetOptions {
 /// The states after each step of an undisturbed run.
 fn states() -> Vec<String> {
     let fs = created();
-    let families = descriptors(&["default"]);
+    let families = specs(&["default"]);
     let (mut set, _) = VersionSet::recover(fs, directory(), &families, small()).unwrap();
     let mut states = vec![state(&set)];
     for index in 0..STEPS {
@@ -615,7 +615,7 @@ fn a_crash_at_any_operation_leaves_the_last_commit_or_the_one_under_way() {
         let fs = created();
         let begin = fs.operation_count();
         fs.arm_crash(begin + operation);
-        let families = descriptors(&["default"]);
+        let families = specs(&["default"]);
         let (mut set, _) =
             VersionSet::recover(fs.clone(), directory(), &families, small()).unwrap();
         let done = (0..STEPS)
@@ -660,7 +660,7 @@ fn after_a_failure_at_any_operation_the_next_edit_succeeds() {
             let faulty = Arc::new(FaultFileSystem::new(memory.clone(), nth));
             let rule = FaultRule::new(action.clone()).on_mutations().nth(nth);
             faulty.add_rule(rule);
-            let families = descriptors(&["default"]);
+            let families = specs(&["default"]);
             let (mut set, _) =
                 VersionSet::recover(faulty.clone(), directory(), &families, small()).unwrap();
             for index in 0..STEPS {
@@ -949,7 +949,7 @@ fn rocksdbs_tool_reads_what_is_written() {
         text
     };
     dump(1);
-    let families = descriptors(&["default"]);
+    let families = specs(&["default"]);
     let (mut set, _) =
         VersionSet::recover(Arc::clone(&fs), &directory, &families, small()).unwrap();
     for index in 0..STEPS {

@@ -28,7 +28,7 @@ pub(super) const LINE_BYTES: usize = 64;
 
 /// The kind of memory that contains a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
+enum MemoryKind {
     /// Its own allocation.
     Heap,
     /// A mapped file.
@@ -43,7 +43,7 @@ pub struct BlockBytes {
     bytes: NonNull<[u8]>,
     buffer: Arc<Buffer>,
     start: u64,
-    home: Home,
+    home: MemoryKind,
 }
 
 // SAFETY: `bytes` is a shared view of memory that never changes, kept alive by `buffer`, which may
@@ -61,7 +61,7 @@ impl BlockBytes {
             bytes: NonNull::from(buffer.slice(start, len)),
             buffer,
             start,
-            home: Home::Heap,
+            home: MemoryKind::Heap,
         }
     }
 
@@ -69,7 +69,7 @@ impl BlockBytes {
     #[must_use]
     pub fn mapped(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
-            home: Home::Mapped,
+            home: MemoryKind::Mapped,
             ..Self::new(buffer, start, len)
         }
     }
@@ -79,7 +79,7 @@ impl BlockBytes {
     #[must_use]
     pub fn lent(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
-            home: Home::Lent,
+            home: MemoryKind::Lent,
             ..Self::new(buffer, start, len)
         }
     }
@@ -89,9 +89,9 @@ impl BlockBytes {
     pub fn heap_bytes(&self) -> usize {
         const HEADER: usize = size_of::<Buffer>() + 2 * size_of::<usize>();
         match self.home {
-            Home::Heap => self.buffer.as_slice().len().saturating_add(HEADER),
-            Home::Mapped => 0,
-            Home::Lent => self.len(),
+            MemoryKind::Heap => self.buffer.as_slice().len().saturating_add(HEADER),
+            MemoryKind::Mapped => 0,
+            MemoryKind::Lent => self.len(),
         }
     }
 
@@ -120,7 +120,7 @@ impl BlockBytes {
     #[inline]
     #[must_use]
     pub fn pin(&self, range: ValueRange) -> PinnedSlice {
-        if self.home == Home::Lent {
+        if self.home == MemoryKind::Lent {
             return PinnedSlice::copy_of(range.of(self.as_slice()));
         }
         let start = self.start.saturating_add(u64::from(range.start));

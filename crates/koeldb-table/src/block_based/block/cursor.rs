@@ -13,7 +13,7 @@ use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 use super::super::format::BlockHandle;
 use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::bad_entry;
-use super::{Block, EntryLayout, Start, ValueRange, View};
+use super::{Block, BlockSlices, EntryLayout, Start, ValueRange};
 
 /// The distance by which a cursor prefetches ahead of an entry.
 const SCAN_AHEAD_BYTES: usize = 1024;
@@ -78,7 +78,7 @@ impl KeyFormat {
 
 /// The location of a cursor's key.
 #[derive(Clone, Copy, Debug)]
-enum KeyPlace {
+enum KeyLocation {
     /// In the block, from one offset to another.
     Block(usize, usize),
     /// Assembled in the buffer.
@@ -99,7 +99,7 @@ pub struct BlockCursor {
     next: usize,
     /// The restart point of the next entry, or the first one after it.
     restart_ahead: usize,
-    key_place: KeyPlace,
+    key_place: KeyLocation,
     /// The stored key, if it is not contiguous in the block.
     key: Vec<u8>,
     /// The key with the global sequence number; later keys must not share its bytes.
@@ -120,7 +120,7 @@ impl BlockCursor {
             at: 0,
             next: 0,
             restart_ahead: 0,
-            key_place: KeyPlace::Buffer,
+            key_place: KeyLocation::Buffer,
             key: Vec::new(),
             rewritten: Vec::new(),
             value: ValueRange::default(),
@@ -147,14 +147,14 @@ impl BlockCursor {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         match self.key_place {
-            KeyPlace::Block(start, end) => self
+            KeyLocation::Block(start, end) => self
                 .block
                 .bytes
                 .as_slice()
                 .get(start..end)
                 .unwrap_or_default(),
-            KeyPlace::Buffer => &self.key,
-            KeyPlace::Rewritten => &self.rewritten,
+            KeyLocation::Buffer => &self.key,
+            KeyLocation::Rewritten => &self.rewritten,
         }
     }
 
@@ -216,7 +216,7 @@ impl BlockCursor {
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let start = {
-            let view = View::new(&self.block, self.layout);
+            let view = BlockSlices::new(&self.block, self.layout);
             if view.guesses_in_data(&self.format) {
                 view.guess(&self.format, target)?
             } else {
@@ -260,7 +260,7 @@ impl BlockCursor {
             return Ok(());
         }
         let restart = {
-            let view = View::new(&self.block, self.layout);
+            let view = BlockSlices::new(&self.block, self.layout);
             view.restarts
                 .partition_point(|word| (u32::from_le_bytes(*word) as usize) < end)
         };
@@ -271,14 +271,14 @@ impl BlockCursor {
     /// Prepares the entry at a restart point as the next one.
     fn start_at(&mut self, restart: usize) {
         self.valid = false;
-        let view = View::new(&self.block, self.layout);
+        let view = BlockSlices::new(&self.block, self.layout);
         self.next = view.restart_offset(restart);
         let end = self.next.saturating_add(SCAN_AHEAD_BYTES);
         for line in (self.next..end).step_by(LINE_BYTES) {
             prefetch(view.entries, line);
         }
         self.restart_ahead = restart;
-        self.key_place = KeyPlace::Buffer;
+        self.key_place = KeyLocation::Buffer;
         self.key.clear();
         self.value = ValueRange::default();
     }
@@ -295,7 +295,7 @@ impl BlockCursor {
     /// Moves to the entry at `next`, if there is one.
     fn step(&mut self) -> Result<()> {
         self.valid = false;
-        let view = View::new(&self.block, self.layout);
+        let view = BlockSlices::new(&self.block, self.layout);
         let at = self.next;
         if at >= view.entries.len() {
             return Ok(());
@@ -328,9 +328,9 @@ impl BlockCursor {
             .get(entry.key_start..entry.key_end)
             .ok_or_else(|| bad_entry(at))?;
         if entry.shared == 0 && self.format.global_seqno.is_none() {
-            self.key_place = KeyPlace::Block(entry.key_start, entry.key_end);
+            self.key_place = KeyLocation::Block(entry.key_start, entry.key_end);
         } else {
-            if let KeyPlace::Block(start, end) = self.key_place {
+            if let KeyLocation::Block(start, end) = self.key_place {
                 self.key.clear();
                 let before = view.entries.get(start..end).unwrap_or_default();
                 self.key.extend_from_slice(before);
@@ -340,7 +340,7 @@ impl BlockCursor {
             }
             self.key.truncate(entry.shared);
             self.key.extend_from_slice(own);
-            self.key_place = KeyPlace::Buffer;
+            self.key_place = KeyLocation::Buffer;
         }
         if !self.format.user_keys {
             if entry.key_len() < FOOTER_BYTES {
@@ -364,6 +364,6 @@ impl BlockCursor {
             let [a, b, c, d, e, f, g, _] = seqno.to_le_bytes();
             *stored = [a, b, c, d, e, f, g];
         }
-        self.key_place = KeyPlace::Rewritten;
+        self.key_place = KeyLocation::Rewritten;
     }
 }

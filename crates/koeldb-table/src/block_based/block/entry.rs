@@ -9,7 +9,7 @@ use koeldb_base::Error;
 use koeldb_base::coding;
 
 use super::super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
-use super::{EntryLayout, ValueRange, View};
+use super::{BlockSlices, EntryLayout, ValueRange};
 
 /// A decoded entry, still split into shared and own key bytes.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-impl View<'_> {
+impl BlockSlices<'_> {
     /// Decodes the interleaved or separated entry at `at`.
     ///
     /// In the separated layout, `value_start` is the start of the value, unless `at_restart` says

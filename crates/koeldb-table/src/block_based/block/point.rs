@@ -13,7 +13,7 @@ use koeldb_base::{KeyOrder, Result};
 
 use super::bytes::{LINE_BYTES, prefetch};
 use super::entry::{Entry, KeyBuffer, bad_entry};
-use super::{Block, EntryLayout, FEW_RESTARTS, KeyFormat, ValueRange, View};
+use super::{Block, BlockSlices, EntryLayout, FEW_RESTARTS, KeyFormat, ValueRange};
 
 const HASH_SEED: u32 = 397;
 const BUCKET_EMPTY: u8 = 255;
@@ -62,7 +62,7 @@ impl Block {
     ) -> Result<PointEnd> {
         let order = &keys.order;
         self.bytes.prefetch_pin();
-        let view = View::new(self, self.layout());
+        let view = BlockSlices::new(self, self.layout());
         view.prefetch_restarts();
         let seek_key = visitor.seek_key();
         let (user, footer) = footer_of(seek_key);
@@ -91,7 +91,7 @@ impl Block {
     #[inline]
     pub(in super::super) fn prefetch_search(&self) {
         self.bytes.prefetch_pin();
-        View::new(self, self.layout()).prefetch_restarts();
+        BlockSlices::new(self, self.layout()).prefetch_restarts();
     }
 
     /// The restart point for a user key by the hash index.
@@ -113,7 +113,7 @@ impl Block {
     }
 }
 
-impl View<'_> {
+impl BlockSlices<'_> {
     /// Prefetches the keys at all restart points if they are few, as in most data blocks.
     #[inline]
     fn prefetch_restarts(&self) {
@@ -273,7 +273,7 @@ struct Steps {
 
 impl Steps {
     #[inline]
-    fn new(view: &View<'_>, restart: usize) -> Self {
+    fn new(view: &BlockSlices<'_>, restart: usize) -> Self {
         let at = view.restart_offset(restart);
         let behind = view.restart_offset(restart.saturating_add(1));
         let end = behind.min(at.saturating_add(SCAN_AHEAD_BYTES));
@@ -289,7 +289,7 @@ impl Steps {
     }
 
     #[inline(always)]
-    fn next(&mut self, view: &View<'_>) -> Result<Option<Entry>> {
+    fn next(&mut self, view: &BlockSlices<'_>) -> Result<Option<Entry>> {
         if self.next >= view.entries.len() {
             return Ok(None);
         }

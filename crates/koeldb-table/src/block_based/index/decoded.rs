@@ -25,10 +25,10 @@ use koeldb_base::key::footer_of;
 use koeldb_base::{KeyOrder, Result};
 
 use super::super::block::number::KeySpan;
-use super::super::block::{Block, KeyFormat, Start, View, halve, prefetch_item};
+use super::super::block::{Block, BlockSlices, KeyFormat, Start, halve, prefetch_item};
 use super::super::format::BlockHandle;
-use super::line::{Line, below};
-use super::{INDEX_BATCH, IndexFormat, IndexPlace, IndexScan};
+use super::linear_model::{LinearModel, below};
+use super::{INDEX_BATCH, IndexFormat, IndexScan, IndexSearchResult};
 
 const GROUP: usize = 8;
 
@@ -58,7 +58,7 @@ pub struct DecodedIndex {
     span: KeySpan,
     groups: Vec<Group>,
     samples: Vec<u64>,
-    line: Line,
+    model: LinearModel,
     count: usize,
     /// Whether each restart point has one entry.
     single: bool,
@@ -69,7 +69,7 @@ pub struct DecodedIndex {
 impl DecodedIndex {
     /// Decodes a block; `None` if that is impossible or not worthwhile.
     pub(in super::super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
-        let view = View::new(block, format.layout());
+        let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
         if count < FEW_KEYS {
             return None;
@@ -104,7 +104,7 @@ impl DecodedIndex {
         *samples.last_mut()? = largest;
         Some(DecodedIndex {
             span,
-            line: Line::through(&samples),
+            model: LinearModel::through(&samples),
             groups,
             samples,
             count,
@@ -122,10 +122,14 @@ impl DecodedIndex {
 
     /// The block that may hold a user key, if the numbers decide.
     #[inline]
-    pub(in super::super) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> IndexPlace {
+    pub(in super::super) fn find_block(
+        &self,
+        order: &KeyOrder,
+        user_key: &[u8],
+    ) -> IndexSearchResult {
         match self.span.wanted(order, user_key) {
             Ok(wanted) => {
-                let group = self.line.first_not_below(&self.samples, wanted);
+                let group = self.model.first_not_below(&self.samples, wanted);
                 self.block_in(group, wanted)
             }
             Err(side) => self.block_beyond(side),
@@ -140,7 +144,7 @@ impl DecodedIndex {
         &self,
         order: &KeyOrder,
         user_keys: impl Iterator<Item = &'k [u8]>,
-        places: &mut [IndexPlace],
+        places: &mut [IndexSearchResult],
     ) {
         let mut found = [(0, 0); INDEX_BATCH];
         let mut group = 0;
@@ -149,7 +153,7 @@ impl DecodedIndex {
                 Ok(wanted) => {
                     let is_further = |sample: &u64| *sample < wanted;
                     if self.samples.get(group).is_some_and(is_further) {
-                        group = self.line.first_not_below(&self.samples, wanted);
+                        group = self.model.first_not_below(&self.samples, wanted);
                     }
                     if let Some(group) = self.groups.get(group) {
                         prefetch_item(&group.numbers);
@@ -171,30 +175,37 @@ impl DecodedIndex {
 
     /// The block of the first number in a group that is not below `wanted`.
     #[inline]
-    fn block_in(&self, group: usize, wanted: u64) -> IndexPlace {
+    fn block_in(&self, group: usize, wanted: u64) -> IndexSearchResult {
         let Some(group) = self.groups.get(group).filter(|_| self.has_handles) else {
-            return IndexPlace::Unknown;
+            return IndexSearchResult::Unknown;
         };
         prefetch_item(&group.handles);
         let at = group.first_not_below(wanted);
         match (group.numbers.get(at), group.handles.get(at)) {
-            (Some(number), Some(handle)) if *number != wanted => IndexPlace::Block(unpack(*handle)),
-            _ => IndexPlace::Unknown,
+            (Some(number), Some(handle)) if *number != wanted => {
+                IndexSearchResult::Block(unpack(*handle))
+            }
+            _ => IndexSearchResult::Unknown,
         }
     }
 
     /// The block for a key before or after all keys.
-    fn block_beyond(&self, side: Ordering) -> IndexPlace {
+    fn block_beyond(&self, side: Ordering) -> IndexSearchResult {
         let first = self.groups.first().filter(|_| self.has_handles);
         match first.and_then(|group| group.handles.first()) {
-            Some(_) if side == Ordering::Greater => IndexPlace::Behind,
-            Some(handle) => IndexPlace::Block(unpack(*handle)),
-            None => IndexPlace::Unknown,
+            Some(_) if side == Ordering::Greater => IndexSearchResult::Behind,
+            Some(handle) => IndexSearchResult::Block(unpack(*handle)),
+            None => IndexSearchResult::Unknown,
         }
     }
 
     /// Finds the position of an internal key among the restart points of the decoded block.
-    pub(super) fn search(&self, view: &View<'_>, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
+    pub(super) fn search(
+        &self,
+        view: &BlockSlices<'_>,
+        keys: &KeyFormat,
+        target: &[u8],
+    ) -> Result<Start> {
         let (user_key, _) = footer_of(target);
         let (first, end) = match self.span.wanted(&keys.order, user_key) {
             Ok(wanted) => self.run_of(wanted),
@@ -232,7 +243,7 @@ impl DecodedIndex {
                 .saturating_add(within)
                 .min(self.count)
         };
-        let at = self.line.first_not_below(&self.samples, wanted);
+        let at = self.model.first_not_below(&self.samples, wanted);
         let first = place(at, Group::first_not_below);
         let is_equal = self
             .groups

@@ -83,7 +83,8 @@ fn index_block(keys: &[Vec<u8>]) -> Vec<u8> {
 
 fn locate(block: &Block, format: &IndexFormat, target: &[u8]) -> u64 {
     if let Some(decoded) = block.decoded()
-        && let IndexPlace::Block(handle) = decoded.find_block(&format.keys.order, user_key(target))
+        && let IndexSearchResult::Block(handle) =
+            decoded.find_block(&format.keys.order, user_key(target))
     {
         return handle.offset;
     }
@@ -134,7 +135,7 @@ fn pass<const DEPENDENT: bool>(
 
 /// The mean number of keys that an interpolation search decodes: without and with samples.
 fn decodes(block: &Block, format: &IndexFormat, targets: &[Target]) -> (f64, f64) {
-    let view = View::new(block, format.layout());
+    let view = BlockSlices::new(block, format.layout());
     let decodes = Cell::new(0_u32);
     let key_at = |index| {
         decodes.set(decodes.get() + 1);

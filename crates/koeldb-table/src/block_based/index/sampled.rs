@@ -25,9 +25,9 @@ use koeldb_base::key::user_key;
 
 use super::super::block::interpolation::{self, Window};
 use super::super::block::number::KeySpan;
-use super::super::block::{Block, KeyFormat, Start, View};
+use super::super::block::{Block, BlockSlices, KeyFormat, Start};
 use super::IndexFormat;
-use super::line::Line;
+use super::linear_model::LinearModel;
 
 /// The sampling interval in keys.
 const SPACING: usize = 16;
@@ -39,7 +39,7 @@ const FEW_KEYS: usize = 8;
 #[derive(Debug)]
 pub struct SampledIndex {
     span: KeySpan,
-    line: Line,
+    model: LinearModel,
     samples: Vec<u64>,
     last: usize,
 }
@@ -47,7 +47,7 @@ pub struct SampledIndex {
 impl SampledIndex {
     /// Samples a block; `None` if that is impossible or not worthwhile.
     pub(super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
-        let view = View::new(block, format.layout());
+        let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
         if count <= FEW_KEYS {
             return None;
@@ -63,7 +63,7 @@ impl SampledIndex {
         let samples = samples.filter(|samples| samples.is_sorted())?;
         Some(SampledIndex {
             span,
-            line: Line::through(&samples),
+            model: LinearModel::through(&samples),
             samples,
             last,
         })
@@ -96,7 +96,7 @@ impl SampledIndex {
     /// The nearest samples around a number that differ from it.
     #[inline]
     fn window(&self, wanted: u64) -> Option<Window> {
-        let mut behind = self.line.first_not_below(&self.samples, wanted);
+        let mut behind = self.model.first_not_below(&self.samples, wanted);
         let before = behind.checked_sub(1)?;
         if *self.samples.get(behind)? == wanted {
             let rest = self.samples.get(behind..)?;

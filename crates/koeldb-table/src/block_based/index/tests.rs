@@ -49,14 +49,14 @@ fn find(block: &Block, format: &IndexFormat, target: &[u8]) -> Option<Vec<u8>> {
 fn compare_together(block: &Block, format: &IndexFormat, targets: &[Vec<u8>]) {
     for batch in targets.chunks(INDEX_BATCH) {
         let batch: Vec<&[u8]> = batch.iter().map(|target| &target[..]).collect();
-        let mut places = [IndexPlace::Unknown; INDEX_BATCH];
+        let mut places = [IndexSearchResult::Unknown; INDEX_BATCH];
         format.find_blocks(block, &batch, &mut places).unwrap();
         for (target, place) in batch.iter().zip(places) {
             let scan = IndexScan::seek(block, format, target).unwrap();
             match place {
-                IndexPlace::Unknown => {}
-                IndexPlace::Behind => assert!(scan.is_none()),
-                IndexPlace::Block(handle) => assert_eq!(scan.unwrap().handle(), handle),
+                IndexSearchResult::Unknown => {}
+                IndexSearchResult::Behind => assert!(scan.is_none()),
+                IndexSearchResult::Block(handle) => assert_eq!(scan.unwrap().handle(), handle),
             }
         }
     }

@@ -73,7 +73,7 @@ impl Loaded {
         let standby = &self.db.inner().standby_log;
         wait_until("a log that stands by", || standby.is_ready());
         match &*lock(&standby.state) {
-            State::Ready(log) => log.number,
+            StandbyState::Ready(log) => log.number,
             state => panic!("{state:?}"),
         }
     }
@@ -182,7 +182,7 @@ fn a_log_that_is_made_too_late_is_removed_and_never_begun() {
     let begun = loaded.current();
     let standby = &loaded.db.inner().standby_log;
     wait_until("the late one", || {
-        matches!(&*lock(&standby.state), State::Nothing)
+        matches!(&*lock(&standby.state), StandbyState::Nothing)
     });
     wait_until("its end", || logs(&*faults).last() == Some(&begun));
     loaded.put();
@@ -204,7 +204,7 @@ fn writes_without_a_log_have_none_made_ahead() {
     }
     assert!(matches!(
         &*lock(&loaded.db.inner().standby_log.state),
-        State::Nothing
+        StandbyState::Nothing
     ));
     assert_eq!(logs(&fs), [only]);
     // Logged data needs a standby again.

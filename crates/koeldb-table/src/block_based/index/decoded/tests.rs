@@ -118,9 +118,9 @@ fn compare(block: &Block, decoded: &Block, format: &IndexFormat, target: &[u8]) 
     let (user_key, _) = footer_of(target);
     let separator = wanted.0.map(|((key, handle, _), _)| (key, handle));
     match index.find_block(order, user_key) {
-        IndexPlace::Unknown => {}
-        IndexPlace::Behind => assert_eq!(separator, None),
-        IndexPlace::Block(handle) => {
+        IndexSearchResult::Unknown => {}
+        IndexSearchResult::Behind => assert_eq!(separator, None),
+        IndexSearchResult::Block(handle) => {
             let (key, wanted) = separator.unwrap();
             assert_eq!(handle, wanted);
             assert!(order.compare(format.keys.user_part(&key), user_key).is_gt());
@@ -173,7 +173,7 @@ fn even_keys_are_found_in_a_narrow_window_though_the_last_is_far_away() {
     let format = format(KeyOrder::Bytewise, true, true, false);
     let block = decoded(&index_block(&keys, &format, 1, 0), &format);
     let index = block.decoded().unwrap();
-    assert!(index.line.width <= 3, "{:?}", index.line);
+    assert!(index.model.width <= 3, "{:?}", index.model);
     let bytes_per_entry = index.heap_bytes() / keys.len();
     assert_eq!(bytes_per_entry, 17);
     for n in [0, 1, 7, 8, 9, count / 2, count - 1] {
@@ -184,7 +184,7 @@ fn even_keys_are_found_in_a_narrow_window_though_the_last_is_far_away() {
             &encode(&number_key(n * 35 + 1), 0, ValueType::Value),
         );
         let wanted = at.unwrap().unwrap().handle();
-        assert_eq!(between, IndexPlace::Block(wanted));
+        assert_eq!(between, IndexSearchResult::Block(wanted));
     }
 }
 

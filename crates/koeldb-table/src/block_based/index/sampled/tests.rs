@@ -15,7 +15,7 @@ use crate::block_based::block::interpolation::tests::{
     Random, any_keys, bound, distributions, first_at_or_behind, number_key, versions_of,
 };
 use crate::block_based::index::decoded::tests::{format, index_block};
-use crate::block_based::index::{IndexPreparation, IndexSearch, Shortcut};
+use crate::block_based::index::{IndexPreparation, IndexSearch, PreparedIndex};
 
 fn interpolating(order: &KeyOrder, user_keys: bool) -> IndexFormat {
     IndexFormat {
@@ -36,10 +36,10 @@ fn sampled(keys: &[Vec<u8>], format: &IndexFormat) -> Block {
 
 /// The result of a search, and the number of keys it decodes.
 fn probe(block: &Block, format: &IndexFormat, target: &[u8]) -> (Start, usize) {
-    let Some(Shortcut::Sampled(samples)) = block.shortcut() else {
+    let Some(PreparedIndex::Sampled(samples)) = block.prepared() else {
         panic!("no samples");
     };
-    let view = View::new(block, format.layout());
+    let view = BlockSlices::new(block, format.layout());
     let decodes = Cell::new(0);
     let key_at = |index| {
         decodes.set(decodes.get() + 1);
@@ -86,18 +86,18 @@ fn samples_are_charged_and_few() {
         .collect();
     let format = interpolating(&KeyOrder::Bytewise, true);
     let block = sampled(&keys, &format);
-    let Some(Shortcut::Sampled(samples)) = block.shortcut() else {
+    let Some(PreparedIndex::Sampled(samples)) = block.prepared() else {
         panic!("no samples");
     };
     let sampled_keys = usize::try_from(sampled_keys).unwrap();
     assert_eq!(samples.samples.len(), sampled_keys);
-    let shortcut = block.shortcut().unwrap();
-    assert!((sampled_keys * 8..sampled_keys * 9).contains(&shortcut.heap_bytes()));
+    let prepared = block.prepared().unwrap();
+    assert!((sampled_keys * 8..sampled_keys * 9).contains(&prepared.heap_bytes()));
     let halving = IndexFormat {
         search: IndexSearch::Binary,
         ..format
     };
-    assert!(sampled(&keys, &halving).shortcut().is_none());
+    assert!(sampled(&keys, &halving).prepared().is_none());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_block_out_of_order_is_not_sampled() {
     let mut keys: Vec<Vec<u8>> = (0..200).map(number_key).collect();
     keys.swap(64, 80);
     let format = interpolating(&KeyOrder::Bytewise, true);
-    assert!(sampled(&keys, &format).shortcut().is_none());
+    assert!(sampled(&keys, &format).prepared().is_none());
 }
 
 proptest! {
@@ -120,8 +120,8 @@ proptest! {
         let format = interpolating(&order, !internal);
         let stored = versions_of(&keys, prefix, &order, internal, &seqnos);
         let block = sampled(&stored, &format);
-        prop_assert_eq!(block.shortcut().is_some(), stored.len() > FEW_KEYS);
-        prop_assume!(block.shortcut().is_some());
+        prop_assert_eq!(block.prepared().is_some(), stored.len() > FEW_KEYS);
+        prop_assume!(block.prepared().is_some());
         let targets = keys
             .iter()
             .flat_map(|key| [key.clone(), [&key[..], b"\0"].concat(), key[..key.len() / 2].to_vec()])

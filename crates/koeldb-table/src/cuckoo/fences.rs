@@ -22,7 +22,7 @@ const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
 
 /// The fence keys of tables, in key order.
 #[derive(Debug)]
-pub(super) struct Routes {
+pub(super) struct Fences {
     order: KeyOrder,
     ranker: Ranker,
     /// The rank of each table's smallest key.
@@ -36,7 +36,7 @@ pub(super) struct Routes {
     begun: Box<[u32; PLACES + 1]>,
 }
 
-impl Routes {
+impl Fences {
     /// Creates routes to tables with these smallest keys, which are in order.
     pub(super) fn new(order: KeyOrder, smallest: Box<[Vec<u8>]>) -> Self {
         let ranker = Ranker::new(&order);
@@ -50,7 +50,7 @@ impl Routes {
             let before = |rank: &u64| (rank.saturating_sub(base) >> shift) < place;
             *begun = u32::try_from(ranks.partition_point(before)).unwrap_or(u32::MAX);
         }
-        Routes {
+        Fences {
             order,
             ranker,
             ranks,
@@ -115,7 +115,7 @@ impl Routes {
         from.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
-    /// Resolves [`Routes::table_of`] for a key whose number equals that of a table's smallest key.
+    /// Resolves [`Fences::table_of`] for a key whose number equals that of a table's smallest key.
     ///
     /// Equal numbers do not determine the order of longer keys.
     #[cold]
@@ -135,11 +135,11 @@ mod tests {
     fn check(order: &KeyOrder, mut smallest: Vec<Vec<u8>>, keys: &[Vec<u8>]) {
         smallest.sort_by(|a, b| order.compare(a, b));
         smallest.dedup();
-        let routes = Routes::new(order.clone(), smallest.clone().into());
+        let fences = Fences::new(order.clone(), smallest.clone().into());
         for key in keys.iter().chain(&smallest) {
             let begun = smallest.partition_point(|first| order.compare(first, key).is_le());
             let expected = if smallest.len() == 1 { 1 } else { begun };
-            let table = routes.table_of(key);
+            let table = fences.table_of(key);
             assert_eq!(
                 table,
                 u32::try_from(expected).unwrap().wrapping_sub(1),
@@ -148,8 +148,8 @@ mod tests {
             if let Ok(number) = key.as_slice().try_into().map(u64::from_le_bytes)
                 && smallest.iter().all(|key| key.len() == 8)
             {
-                assert!(routes.are_numbers());
-                assert_eq!(routes.table_of_number(number), table, "{key:?}");
+                assert!(fences.are_numbers());
+                assert_eq!(fences.table_of_number(number), table, "{key:?}");
             }
         }
     }

@@ -32,11 +32,11 @@ const SHARDS: usize = 16;
 pub const JOINED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A file, which its request keeps open while it is listed, and an offset.
-type Place = (usize, u64);
+type ReadStart = (usize, u64);
 
 /// An in-flight read.
 #[derive(Debug)]
-struct Listed {
+struct InFlightRead {
     /// Its exclusive end offset.
     end: u64,
     /// The time it began.
@@ -47,7 +47,7 @@ struct Listed {
     waiting: Vec<Request>,
 }
 
-impl Listed {
+impl InFlightRead {
     /// Whether a request that starts within it and ends at `end` may wait for it.
     fn can_be_joined(&self, request: &Request, end: u64) -> bool {
         let elapsed = request.begun().saturating_sub(self.begun);
@@ -58,12 +58,12 @@ impl Listed {
 
 /// The in-flight reads of one database.
 #[derive(Debug, Default)]
-pub(super) struct Joins {
-    shards: [Mutex<BTreeMap<Place, Listed>>; SHARDS],
+pub(super) struct InFlightReads {
+    shards: [Mutex<BTreeMap<ReadStart, InFlightRead>>; SHARDS],
 }
 
-impl Joins {
-    fn shard(&self, file: usize) -> MutexGuard<'_, BTreeMap<Place, Listed>> {
+impl InFlightReads {
+    fn shard(&self, file: usize) -> MutexGuard<'_, BTreeMap<ReadStart, InFlightRead>> {
         // Addresses of files are multiples of some power of two.
         let shard = &self.shards[((file >> 4) ^ (file >> 10)) % SHARDS];
         lock_plain(shard)
@@ -87,7 +87,7 @@ impl Joins {
         }
         shard.entry((file, start)).or_insert_with(|| {
             request.set_listed();
-            Listed {
+            InFlightRead {
                 end,
                 begun: request.begun(),
                 thread,

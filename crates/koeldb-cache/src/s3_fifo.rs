@@ -9,10 +9,10 @@
 //! hit only increments a counter, up to three.
 
 use crate::cache::Priority;
-use crate::entry::{Entries, Place};
+use crate::entry::{Entries, SlotIndex};
 use crate::ghost::Ghosts;
 use crate::list::List;
-use crate::policy::Patience;
+use crate::policy::PinnedSkips;
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -28,16 +28,16 @@ const SMALL_SHARE: u64 = 10;
 /// a third of the keys in the cache.
 const GHOST_DIVISOR: usize = 2;
 
-pub(crate) struct Clock {
+pub(crate) struct S3Fifo {
     small: List,
     main: List,
     ghosts: Ghosts,
     small_bytes_max: u64,
 }
 
-impl Clock {
+impl S3Fifo {
     pub(crate) fn new(capacity: u64) -> Self {
-        Clock {
+        S3Fifo {
             small: List::new(SMALL),
             main: List::new(MAIN),
             ghosts: Ghosts::new(),
@@ -54,32 +54,32 @@ impl Clock {
         self.ghosts.resize(bucket_count);
     }
 
-    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, place: Place) {
+    pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let window = (self.main.len() + self.small.len()) / GHOST_DIVISOR;
-        let entry = &mut entries[place];
+        let entry = &mut entries[slot];
         let returned = self.ghosts.recall(entry.tag, window);
         match entry.priority {
             Priority::High => {
                 entry.heat = HEAT_MAX;
-                self.main.push(entries, place);
+                self.main.push(entries, slot);
             }
-            Priority::Low if returned => self.main.push(entries, place),
-            Priority::Low | Priority::Bottom => self.small.push(entries, place),
+            Priority::Low if returned => self.main.push(entries, slot),
+            Priority::Low | Priority::Bottom => self.small.push(entries, slot),
         }
     }
 
     #[inline]
-    pub(crate) fn hit<T>(entries: &mut Entries<T>, place: Place) {
-        let entry = &mut entries[place];
+    pub(crate) fn hit<T>(entries: &mut Entries<T>, slot: SlotIndex) {
+        let entry = &mut entries[slot];
         if entry.heat < HEAT_MAX {
             entry.heat += 1;
         }
     }
 
-    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, place: Place) {
-        match entries[place].list {
-            SMALL => self.small.unlink(entries, place),
-            _ => self.main.unlink(entries, place),
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        match entries[slot].list {
+            SMALL => self.small.unlink(entries, slot),
+            _ => self.main.unlink(entries, slot),
         }
     }
 
@@ -87,36 +87,36 @@ impl Clock {
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
-        patience: &mut Patience,
-    ) -> Option<Place> {
+        pinned_skips: &mut PinnedSkips,
+    ) -> Option<SlotIndex> {
         if self.small.bytes() > self.small_bytes_max || self.main.len() == 0 {
-            self.evict_small(entries, patience)
-                .or_else(|| self.evict_main(entries, patience))
+            self.evict_small(entries, pinned_skips)
+                .or_else(|| self.evict_main(entries, pinned_skips))
         } else {
-            self.evict_main(entries, patience)
-                .or_else(|| self.evict_small(entries, patience))
+            self.evict_main(entries, pinned_skips)
+                .or_else(|| self.evict_small(entries, pinned_skips))
         }
     }
 
     fn evict_small<T>(
         &mut self,
         entries: &mut Entries<T>,
-        patience: &mut Patience,
-    ) -> Option<Place> {
+        pinned_skips: &mut PinnedSkips,
+    ) -> Option<SlotIndex> {
         for _ in 0..self.small.len() {
-            let place = self.small.tail()?;
-            let entry = &mut entries[place];
+            let slot = self.small.tail()?;
+            let entry = &mut entries[slot];
             if entry.is_pinned() {
-                self.small.renew(entries, place);
-                patience.lose()?;
+                self.small.renew(entries, slot);
+                pinned_skips.skip()?;
             } else if entry.heat > 0 {
                 entry.heat = 0;
-                self.small.unlink(entries, place);
-                self.main.push(entries, place);
+                self.small.unlink(entries, slot);
+                self.main.push(entries, slot);
             } else {
                 self.ghosts.add(entry.tag);
-                self.small.unlink(entries, place);
-                return Some(place);
+                self.small.unlink(entries, slot);
+                return Some(slot);
             }
         }
         None
@@ -125,20 +125,20 @@ impl Clock {
     fn evict_main<T>(
         &mut self,
         entries: &mut Entries<T>,
-        patience: &mut Patience,
-    ) -> Option<Place> {
+        pinned_skips: &mut PinnedSkips,
+    ) -> Option<SlotIndex> {
         for _ in 0..self.main.len() * (usize::from(HEAT_MAX) + 1) {
-            let place = self.main.tail()?;
-            let entry = &mut entries[place];
+            let slot = self.main.tail()?;
+            let entry = &mut entries[slot];
             if entry.is_pinned() {
-                self.main.renew(entries, place);
-                patience.lose()?;
+                self.main.renew(entries, slot);
+                pinned_skips.skip()?;
             } else if entry.heat > 0 {
                 entry.heat -= 1;
-                self.main.renew(entries, place);
+                self.main.renew(entries, slot);
             } else {
-                self.main.unlink(entries, place);
-                return Some(place);
+                self.main.unlink(entries, slot);
+                return Some(slot);
             }
         }
         None

@@ -7,7 +7,7 @@
 
 /// A line that estimates the index of a number among ascending ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct LinearModel {
     /// The number at index 0.
     origin: u64,
     /// Indexes per unit of the number, in units of 2^-64.
@@ -20,7 +20,7 @@ pub(super) struct Line {
     pub(super) width: usize,
 }
 
-impl Line {
+impl LinearModel {
     /// The better of two lines through `numbers`.
     pub(super) fn through(numbers: &[u64]) -> Self {
         let last = numbers.len().saturating_sub(1);
@@ -50,7 +50,7 @@ impl Line {
             .and_then(|places| places.checked_div(u128::from(slope)))
             .and_then(|distance| u64::try_from(distance).ok())
             .unwrap_or(u64::MAX);
-        let mut line = Line {
+        let mut model = LinearModel {
             origin: low.saturating_sub(before),
             slope,
             last: numbers.len().saturating_sub(1),
@@ -65,12 +65,12 @@ impl Line {
             if place > 0 && behind > number {
                 continue;
             }
-            line.excess = line.excess.max(line.guess(number).saturating_sub(place));
-            shortfall = shortfall.max(place.saturating_sub(line.guess(behind)));
+            model.excess = model.excess.max(model.guess(number).saturating_sub(place));
+            shortfall = shortfall.max(place.saturating_sub(model.guess(behind)));
             behind = number.saturating_add(1);
         }
-        line.width = line.excess.saturating_add(shortfall).saturating_add(1);
-        line
+        model.width = model.excess.saturating_add(shortfall).saturating_add(1);
+        model
     }
 
     #[inline]
@@ -118,12 +118,12 @@ mod tests {
         ) {
             let mut numbers = numbers;
             numbers.sort_unstable();
-            let line = Line::through(&numbers);
+            let model = LinearModel::through(&numbers);
             let near = numbers.iter().flat_map(|n| [n.saturating_sub(1), *n, n.saturating_add(1)]);
             let largest = numbers.last().copied().unwrap();
             for wanted in near.chain(wanted).filter(|wanted| *wanted <= largest) {
                 let first = numbers.partition_point(|number| *number < wanted);
-                prop_assert_eq!(line.first_not_below(&numbers, wanted), first);
+                prop_assert_eq!(model.first_not_below(&numbers, wanted), first);
             }
         }
     }

@@ -16,7 +16,7 @@ pub struct IndexPreparation {
 
 /// A structure that speeds up searches of an index block.
 #[derive(Debug)]
-pub enum Shortcut {
+pub enum PreparedIndex {
     /// All keys and handles, decoded.
     Decoded(DecodedIndex),
     /// Samples of the keys, for interpolation search.
@@ -31,27 +31,27 @@ impl IndexPreparation {
     }
 
     /// Builds the suitable structure for a block, if any.
-    pub(in super::super) fn shortcut(&self, block: &Block) -> Option<Shortcut> {
+    pub(in super::super) fn prepared(&self, block: &Block) -> Option<PreparedIndex> {
         if self.decode
             && let Some(decoded) = DecodedIndex::new(block, &self.format)
         {
-            return Some(Shortcut::Decoded(decoded));
+            return Some(PreparedIndex::Decoded(decoded));
         }
         if self.format.interpolates(block) {
-            return SampledIndex::new(block, &self.format).map(Shortcut::Sampled);
+            return SampledIndex::new(block, &self.format).map(PreparedIndex::Sampled);
         }
         None
     }
 }
 
-impl Shortcut {
+impl PreparedIndex {
     /// The memory it takes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        const HEADER: usize = size_of::<Shortcut>() + 2 * size_of::<usize>();
+        const HEADER: usize = size_of::<PreparedIndex>() + 2 * size_of::<usize>();
         let kept = match self {
-            Shortcut::Decoded(decoded) => decoded.heap_bytes(),
-            Shortcut::Sampled(sampled) => sampled.heap_bytes(),
+            PreparedIndex::Decoded(decoded) => decoded.heap_bytes(),
+            PreparedIndex::Sampled(sampled) => sampled.heap_bytes(),
         };
         HEADER.saturating_add(kept)
     }

@@ -14,9 +14,9 @@ use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::builder::{FinishedTable, TableBuildContext};
 
 /// The buffered entries of one format.
-pub(crate) trait Hold: fmt::Debug {
+pub(crate) trait BufferedEntries: fmt::Debug {
     /// The reason that entries do not fit the format.
-    type Obstacle: fmt::Debug + fmt::Display;
+    type FallbackReason: fmt::Debug + fmt::Display;
 
     /// Passes all entries to `take`, in their order.
     ///
@@ -30,50 +30,50 @@ pub(crate) trait Hold: fmt::Debug {
 
 /// The state of a table under construction.
 #[derive(Debug)]
-pub(crate) enum State<H: Hold> {
+pub(crate) enum BuildState<H: BufferedEntries> {
     Collecting {
         file: Box<dyn WritableFile>,
-        held: Box<H>,
+        buffered: Box<H>,
     },
-    Instead {
+    FellBack {
         builder: Box<BlockBasedTableBuilder>,
-        why: H::Obstacle,
+        why: H::FallbackReason,
     },
     /// A change of state failed.
     Failed,
 }
 
-impl<H: Hold> State<H> {
+impl<H: BufferedEntries> BuildState<H> {
     /// Passes all buffered entries to a block-based builder.
     ///
     /// # Errors
     /// Those of that builder.
     pub(crate) fn fall_back(
         &mut self,
-        why: H::Obstacle,
+        why: H::FallbackReason,
         context: &TableBuildContext,
     ) -> Result<()> {
-        match std::mem::replace(self, State::Failed) {
-            State::Collecting { file, held } => {
+        match std::mem::replace(self, BuildState::Failed) {
+            BuildState::Collecting { file, buffered } => {
                 let mut builder = Box::new(BlockBasedTableBuilder::create(file, context)?);
-                held.replay(&context.order, |key, value| builder.add(key, value))?;
-                *self = State::Instead { builder, why };
+                buffered.replay(&context.order, |key, value| builder.add(key, value))?;
+                *self = BuildState::FellBack { builder, why };
                 Ok(())
             }
-            instead @ State::Instead { .. } => {
-                *self = instead;
+            fell_back @ BuildState::FellBack { .. } => {
+                *self = fell_back;
                 Ok(())
             }
-            State::Failed => Err(failed()),
+            BuildState::Failed => Err(failed()),
         }
     }
 
     /// The number of entries so far.
     pub(crate) fn entry_count(&self) -> u64 {
         match self {
-            State::Collecting { held, .. } => held.entry_count(),
-            State::Instead { builder, .. } => builder.entry_count(),
-            State::Failed => 0,
+            BuildState::Collecting { buffered, .. } => buffered.entry_count(),
+            BuildState::FellBack { builder, .. } => builder.entry_count(),
+            BuildState::Failed => 0,
         }
     }
 
@@ -86,7 +86,7 @@ impl<H: Hold> State<H> {
         format: &str,
         tombstones: &[RangeTombstone],
     ) -> Result<FinishedTable> {
-        let State::Instead { mut builder, why } = self else {
+        let BuildState::FellBack { mut builder, why } = self else {
             return Err(failed());
         };
         for tombstone in tombstones {
