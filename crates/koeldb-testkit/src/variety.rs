@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use koeldb_base::codec::Compression;
+
 use crate::random::Random;
 
 /// A suite that draws options.
@@ -102,10 +104,8 @@ pub const ROWS: &[Row] = &[
     ),
     row(DATABASE, "delayed_write_rate", &["0", "50000000"]),
     row(DATABASE, "max_total_wal_size", &["0", "65536", "400000"]),
-    row(DATABASE, "max_open_files", &["-1", "50"]),
     row(DATABASE, "bytes_per_sync", &["0", "4096"]),
     row(DATABASE, "wal_bytes_per_sync", &["0", "4096"]),
-    row(DATABASE, "strict_bytes_per_sync", BOOL),
     row(
         DATABASE,
         "compaction_readahead_size",
@@ -116,29 +116,14 @@ pub const ROWS: &[Row] = &[
         "max_manifest_file_size",
         &["1", "4096", "1073741824"],
     ),
-    row(
-        DATABASE,
-        "manifest_preallocation_size",
-        &["4096", "4194304"],
-    ),
     row(DATABASE, "advise_random_on_open", BOOL),
     row(DATABASE, "allow_mmap_reads", BOOL),
-    row(DATABASE, "allow_fallocate", BOOL),
     row(DATABASE, "use_direct_reads", BOOL),
-    row(DATABASE, "use_direct_io_for_flush_and_compaction", BOOL),
-    row(DATABASE, "is_fd_close_on_exec", BOOL),
-    row(DATABASE, "paranoid_checks", BOOL),
-    row(DATABASE, "flush_verify_memtable_count", BOOL),
     row(DATABASE, "compaction_verify_record_count", BOOL),
-    row(DATABASE, "verify_sst_unique_id_in_manifest", BOOL),
-    row(DATABASE, "skip_stats_update_on_db_open", BOOL),
-    row(DATABASE, "use_fsync", BOOL),
     row(DATABASE, "max_file_opening_threads", &["1", "16"]),
     row(DATABASE, "async_io_engine", &["auto", "pool", "off"]),
     row(DATABASE, "db_write_buffer_size", &["0", "300000"]),
     row(DATABASE, "keep_log_file_num", &["1", "1000"]),
-    row(DATABASE, "log_file_time_to_roll", &["0", "1"]),
-    row(DATABASE, "max_log_file_size", &["0", "1000"]),
     row(DATABASE, "enable_pipelined_write", BOOL),
     row(DATABASE, "unordered_write", BOOL),
     row(DATABASE, "allow_concurrent_memtable_write", BOOL),
@@ -154,29 +139,18 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         DATABASE,
-        "max_write_batch_group_size_bytes",
-        &["1000", "1048576"],
-    ),
-    row(
-        DATABASE,
         "info_log_level",
         &["INFO_LEVEL", "DEBUG_LEVEL", "ERROR_LEVEL"],
     ),
-    row(DATABASE, "avoid_flush_during_recovery", BOOL),
     row(DATABASE, "manual_wal_flush", BOOL),
     row(DATABASE, "wal_compression", &["kNoCompression", "kZSTD"]),
-    row(DATABASE, "prefix_seek_opt_in_only", BOOL),
     row(DATABASE, "write_dbid_to_manifest", BOOL),
-    row(DATABASE, "write_identity_file", BOOL),
     row(DATABASE, "max_bgerror_resume_count", &["0", "2147483647"]),
     row(
         DATABASE,
         "bgerror_resume_retry_interval",
         &["1000", "1000000"],
     ),
-    row(DATABASE, "db_host_id", &["__hostname__", "host"]),
-    row(DATABASE, "rate_limiter_bytes_per_sec", &["0", "1000000000"]),
-    row(DATABASE, "allow_data_in_errors", BOOL),
     row(
         DATABASE,
         "file_checksum_gen_factory",
@@ -217,11 +191,6 @@ pub const ROWS: &[Row] = &[
         "max_bytes_for_level_multiplier_additional",
         &["1:1:1:1:1:1:1", "2:1:3", "0:2"],
     ),
-    row(
-        FAMILY,
-        "max_sequential_skip_in_iterations",
-        &["0", "1", "8"],
-    ),
     row(FAMILY, "compression", CODECS),
     row(FAMILY, "bottommost_compression", CODECS),
     row(
@@ -240,14 +209,8 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     row(FAMILY, "ttl", &["0", "3600", "2592000"]),
-    row(
-        FAMILY,
-        "periodic_compaction_seconds",
-        &["0", "3600", "2592000"],
-    ),
     row(FAMILY, "level_compaction_dynamic_level_bytes", BOOL),
     row(FAMILY, "optimize_filters_for_hits", BOOL),
-    row(FAMILY, "force_consistency_checks", BOOL),
     row(FAMILY, "num_levels", &["4", "7"]),
     row(FAMILY, "bloom_locality", &["0", "1"]),
     row(
@@ -260,17 +223,6 @@ pub const ROWS: &[Row] = &[
             "kCompactionStyleNone",
         ],
     ),
-    row(
-        FAMILY,
-        "compaction_pri",
-        &[
-            "kMinOverlappingRatio",
-            "kByCompensatedSize",
-            "kOldestLargestSeqFirst",
-            "kOldestSmallestSeqFirst",
-            "kRoundRobin",
-        ],
-    ),
     row(COMPRESSION, "window_bits", &["-14", "-12"]),
     row(COMPRESSION, "level", &["32767", "1", "6"]),
     row(COMPRESSION, "strategy", &["0", "1"]),
@@ -281,12 +233,14 @@ pub const ROWS: &[Row] = &[
     ),
     row(COMPRESSION, "enabled", BOOL),
     row(COMPRESSION, "checksum", BOOL),
+    row(COMPRESSION, "max_dict_bytes", &["0", "400", "16384"]),
+    row(COMPRESSION, "zstd_max_train_bytes", &["0", "4000"]),
+    row(COMPRESSION, "max_dict_buffer_bytes", &["0", "20000"]),
+    row(COMPRESSION, "use_zstd_dict_trainer", BOOL),
     row(UNIVERSAL, "size_ratio", &["1", "50"]),
     row(UNIVERSAL, "min_merge_width", &["2", "4"]),
     row(UNIVERSAL, "max_merge_width", &["4", "4294967295"]),
     row(UNIVERSAL, "max_size_amplification_percent", &["20", "200"]),
-    row(UNIVERSAL, "compression_size_percent", &["-1", "50"]),
-    row(UNIVERSAL, "max_read_amp", &["-1", "0", "10"]),
     row(
         UNIVERSAL,
         "stop_style",
@@ -361,8 +315,6 @@ pub const ROWS: &[Row] = &[
     row(BLOCK_BASED, "index_block_restart_interval", &["1", "4"]),
     row(BLOCK_BASED, "metadata_block_size", &["512", "4096"]),
     row(BLOCK_BASED, "partition_filters", BOOL),
-    row(BLOCK_BASED, "decouple_partitioned_filters", BOOL),
-    row(BLOCK_BASED, "optimize_filters_for_memory", BOOL),
     row(BLOCK_BASED, "use_delta_encoding", BOOL),
     row(
         BLOCK_BASED,
@@ -423,8 +375,6 @@ pub const ROWS: &[Row] = &[
     row(SKIP_LIST, "lookahead", &["0", "4", "16"]),
     row(VECTOR, "count", &["0", "100"]),
     row(HASH_SKIP_LIST, "bucket_count", &["1", "50", "1000000"]),
-    row(HASH_SKIP_LIST, "skiplist_height", &["1", "4"]),
-    row(HASH_SKIP_LIST, "branching_factor", &["2", "4"]),
     row(HASH_LINK_LIST, "bucket_count", &["1", "50", "50000"]),
     row(HASH_LINK_LIST, "threshold", &["2", "256"]),
     row(SORTED_HASH, "hash_bucket_count", &["0", "1", "1000000"]),
@@ -477,7 +427,6 @@ pub const LEFT_OUT: &[LeftOut] = &[
         &Suite::ALL,
         "belongs to the open: nothing could be opened again",
     ),
-    left_out(DATABASE, "db_log_dir", &Suite::ALL, "a path"),
     left_out(
         DATABASE,
         "wal_dir",
@@ -487,12 +436,6 @@ pub const LEFT_OUT: &[LeftOut] = &[
     left_out(
         DATABASE,
         "use_direct_reads",
-        &[Suite::Stress],
-        "the file system below may not have it; tests/it/device.rs looks",
-    ),
-    left_out(
-        DATABASE,
-        "use_direct_io_for_flush_and_compaction",
         &[Suite::Stress],
         "the file system below may not have it; tests/it/device.rs looks",
     ),
@@ -642,6 +585,14 @@ impl Style {
     }
 }
 
+/// The optional codecs and their texts; a longer text precedes its prefix.
+const OPTIONAL_CODECS: [(Compression, &str); 4] = [
+    (Compression::Zstd, "kZSTD"),
+    (Compression::Lz4, "kLZ4Compression"),
+    (Compression::Snappy, "kSnappyCompression"),
+    (Compression::Zlib, "kZlibCompression"),
+];
+
 /// The values of options by their names in option strings.
 #[derive(Clone, Debug, Default)]
 struct Values {
@@ -649,8 +600,15 @@ struct Values {
 }
 
 impl Values {
+    /// Sets a value; codecs that this build lacks are replaced by no compression.
     fn set(&mut self, name: &str, value: &str) {
-        self.by_name.insert(name.to_owned(), value.to_owned());
+        let mut value = value.to_owned();
+        for (codec, text) in OPTIONAL_CODECS {
+            if !codec.is_available() {
+                value = value.replace(text, "kNoCompression");
+            }
+        }
+        self.by_name.insert(name.to_owned(), value);
     }
 
     fn leave_out(&mut self, name: &str) {
@@ -822,16 +780,8 @@ fn settle_database(values: &mut Values) {
         values.leave_out("enable_pipelined_write");
         values.leave_out("allow_concurrent_memtable_write");
     }
-    if values.is("write_dbid_to_manifest", "false") {
-        values.leave_out("write_identity_file");
-    }
     if values.is("allow_mmap_reads", "true") {
         values.leave_out("use_direct_reads");
-    }
-    if values.is("use_direct_io_for_flush_and_compaction", "true")
-        && values.is("writable_file_max_buffer_size", "0")
-    {
-        values.leave_out("writable_file_max_buffer_size");
     }
 }
 
@@ -840,6 +790,13 @@ fn settle_database(values: &mut Values) {
 /// They may conflict with each other, with the style of the column family or with the database
 /// options.
 fn settle_family(values: &mut Values, style: &Style, database: &Values, needs_prefixes: bool) {
+    for path in ["compression_opts", "bottommost_compression_opts"] {
+        let dictionary = format!("{path}.max_dict_bytes");
+        let has_dictionary = values.by_name.get(&dictionary).is_some_and(|v| v != "0");
+        if values.is(&format!("{path}.zstd_max_train_bytes"), "4000") && !has_dictionary {
+            values.set(&dictionary, "400");
+        }
+    }
     let has_prefixes = values
         .by_name
         .get("prefix_extractor")

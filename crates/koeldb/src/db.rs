@@ -12,7 +12,8 @@ use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
 use crate::column_family_data::ColumnFamilyData;
 use crate::open::{DbBuilder, RecoveryReport};
 use crate::options::{
-    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, ReadOptions,
+    SettingWithoutEffect, WriteOptions,
 };
 use crate::read::{
     DbCursor, DbIterator, IterateBounds, IteratorMode, MultiGetStream, PinnedSlices,
@@ -156,6 +157,15 @@ impl Db {
     #[must_use]
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.inner().recovery_report
+    }
+
+    /// Returns the settings other than the default that the engine accepts without effect.
+    ///
+    /// They could only change speed, space or statistics. An open also writes them to LOG and
+    /// reports them as [`Event::SettingsWithoutEffect`](crate::Event::SettingsWithoutEffect).
+    #[must_use]
+    pub fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
+        self.inner().settings_without_effect()
     }
 
     /// Closes the database for every handle, after operations in flight, and makes the log durable.

@@ -9,6 +9,7 @@ use koeldb_base::{Error, file_name::FileNumber};
 use koeldb_lsm::pick::CompactionReason;
 
 use crate::open::RecoveryReport;
+use crate::options::SettingWithoutEffect;
 use crate::scrub::ScrubReport;
 use crate::write::stall::StallCondition;
 
@@ -66,6 +67,8 @@ pub struct TableFallbackInfo {
 pub enum Event<'a> {
     /// The database was recovered.
     Recovered(&'a RecoveryReport),
+    /// Settings other than the default have no effect; the database was opened all the same.
+    SettingsWithoutEffect(&'a [SettingWithoutEffect]),
     /// A memtable became a table.
     FlushCompleted(&'a FlushJobInfo),
     /// Tables were merged, moved or dropped.

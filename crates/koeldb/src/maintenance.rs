@@ -11,7 +11,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::memtables::write_buffer_bytes;
 use crate::open::add_family;
-use crate::options::{ColumnFamilyOptions, mutable, options_file, sanitize};
+use crate::options::{ColumnFamilyOptions, SettingWithoutEffect, mutable, options_file, sanitize};
 use crate::write::commit::ColumnFamilyMemtable;
 
 impl DbInner {
@@ -65,8 +65,21 @@ impl DbInner {
             "created column family {:?} with id {}",
             family.name, family.id
         ));
+        for setting in family.options().settings_without_effect(name) {
+            self.context
+                .info_log
+                .warn(format_args!("setting without effect: {setting}"));
+        }
         self.write_options_file()?;
         Ok(family)
+    }
+
+    pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
+        let mut settings = self.context.mutable_options().settings_without_effect();
+        for family in self.all_families() {
+            settings.extend(family.options().settings_without_effect(&family.name));
+        }
+        settings
     }
 
     pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<()> {

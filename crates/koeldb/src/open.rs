@@ -293,9 +293,21 @@ impl Opening {
                     .warn(format_args!("async_io_engine: {engine}"));
             }
         });
+        let settings = inner.settings_without_effect();
+        for setting in &settings {
+            inner
+                .context
+                .info_log
+                .warn(format_args!("setting without effect: {setting}"));
+        }
         inner
             .context
             .notify(&Event::Recovered(&inner.recovery_report));
+        if !settings.is_empty() {
+            inner
+                .context
+                .notify(&Event::SettingsWithoutEffect(&settings));
+        }
         let families = inner.all_families();
         let default = families
             .iter()

@@ -199,8 +199,6 @@ pub struct CompressionOptions {
     pub use_zstd_dict_trainer: bool,
     /// zstd: whether frames carry a checksum.
     pub checksum: bool,
-    /// Threads that compress the blocks of one file; 1 uses the builder's own thread.
-    pub parallel_threads: u32,
 }
 
 impl CompressionOptions {
@@ -228,7 +226,6 @@ impl Default for CompressionOptions {
             max_dict_buffer_bytes: 0,
             use_zstd_dict_trainer: true,
             checksum: false,
-            parallel_threads: 1,
         }
     }
 }

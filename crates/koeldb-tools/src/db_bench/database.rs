@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use koeldb::statistics::Statistics;
 use koeldb::{
@@ -238,12 +239,23 @@ fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Dat
         builder.read_only();
     }
     let db = builder.open(path)?;
+    announce_settings_without_effect(&db);
     let families = names.iter().filter_map(|name| db.cf_handle(name));
     Ok(Database {
         families: families.collect(),
         path: path.to_path_buf(),
         db,
     })
+}
+
+/// Prints the settings without effect, once for a run that opens several databases.
+fn announce_settings_without_effect(db: &Db) {
+    static ANNOUNCED: Once = Once::new();
+    ANNOUNCED.call_once(|| {
+        for setting in db.settings_without_effect() {
+            eprintln!("Note: {setting} has no effect");
+        }
+    });
 }
 
 fn family_name(number: i32) -> String {

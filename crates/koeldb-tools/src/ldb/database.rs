@@ -48,6 +48,9 @@ fn open(global: &Global, read_only: bool) -> Outcome<Database> {
         builder.read_only();
     }
     let db = builder.open(&path)?;
+    for setting in db.settings_without_effect() {
+        eprintln!("Note: {setting} has no effect");
+    }
     let Some(family) = db.cf_handle(&global.column_family) else {
         let name = &global.column_family;
         return Err(Failure::Message(format!(

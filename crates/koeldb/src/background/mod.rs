@@ -26,7 +26,6 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::env::{JobPriority, Pool};
 use crate::inner::DbInner;
 use crate::listener::{Event, TableFallbackInfo};
-use crate::options::sanitize;
 
 #[derive(Debug, Default)]
 struct RunningJobs {
@@ -151,7 +150,7 @@ impl Background {
 
 impl DbInner {
     fn slots(&self) -> (u32, u32) {
-        sanitize::background_slots(&self.context.mutable_options())
+        self.context.mutable_options().background_slots()
     }
 
     /// Starts due background work for which there are free slots.

@@ -11,7 +11,7 @@ use super::column_family::ColumnFamilyOptions;
 use super::compaction::{
     CompressionOptions, FifoCompactionOptions, FileTemperatureAge, UniversalCompactionOptions,
 };
-use super::config::{ConfigOptions, IgnoredOption};
+use super::config::{ConfigOptions, IgnoredOption, SettingWithoutEffect};
 use super::cuckoo::CuckooTableOptions;
 use super::db::{DbOptions, Options};
 use super::grammar;
@@ -77,13 +77,11 @@ impl Options {
         sanitize::check(&self.db, [("default", &self.cf)])
     }
 
-    /// Returns the settings other than the default that have no effect, as `name=value`.
-    ///
-    /// They concern features of RocksDB that this engine does not need or does not have yet.
+    /// Returns the settings other than the default that have no effect.
     #[must_use]
-    pub fn settings_without_effect(&self) -> Vec<String> {
-        let mut out = sanitize::without_effect(&self.db);
-        out.extend(sanitize::without_effect(&self.cf));
+    pub fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
+        let mut out = self.db.settings_without_effect();
+        out.extend(self.cf.settings_without_effect("default"));
         out
     }
 
@@ -115,6 +113,29 @@ impl Options {
         });
         &REGISTRY
     }
+}
+
+impl DbOptions {
+    /// Returns the settings without effect.
+    pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
+        settings_without_effect(self, None)
+    }
+}
+
+fn settings_without_effect<S: Section>(
+    source: &S,
+    column_family: Option<&str>,
+) -> Vec<SettingWithoutEffect> {
+    let mut settings = Vec::new();
+    registry::without_effect(source, "", &mut settings);
+    settings
+        .into_iter()
+        .map(|(name, value)| SettingWithoutEffect {
+            column_family: column_family.map(str::to_owned),
+            name,
+            value,
+        })
+        .collect()
 }
 
 impl FromStr for Options {
@@ -149,6 +170,11 @@ impl ColumnFamilyOptions {
         let pairs: Vec<_> = pairs.into_iter().collect();
         apply(self, borrowed(&pairs), how)?;
         Ok(self)
+    }
+
+    /// Returns the settings without effect of the column family `name`.
+    pub(crate) fn settings_without_effect(&self, name: &str) -> Vec<SettingWithoutEffect> {
+        settings_without_effect(self, Some(name))
     }
 
     /// Returns all options as a string for [`ColumnFamilyOptions::apply_str`].

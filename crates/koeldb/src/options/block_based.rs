@@ -85,13 +85,13 @@ option_section! {
     pub struct MetadataCacheOptions, "TableOptions/BlockBasedTable/metadata_cache_options";
     options {
         /// Top level of a partitioned index and filter: when to pin in the cache.
-        [core mutable "6.15"] top_level_index_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+        [honoured mutable "6.15"] top_level_index_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_top_level_index_pinning(value: PinningTier), get_top_level_index_pinning;
         /// Partitions of index and filter: when to pin in the cache.
-        [later mutable "6.15"] partition_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+        [accepted mutable "6.15"] partition_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_partition_pinning(value: PinningTier), get_partition_pinning;
         /// Unpartitioned index and filter blocks: when to pin them in the cache.
-        [core mutable "6.15"] unpartitioned_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+        [honoured mutable "6.15"] unpartitioned_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_unpartitioned_pinning(value: PinningTier), get_unpartitioned_pinning;
     }
     declined {}
@@ -107,126 +107,126 @@ option_section! {
     pub struct BlockBasedOptions, "TableOptions/BlockBasedTable";
     options {
         /// Rule that ends a data block; only by-size is built.
-        [ignored mutable "<=5.4"] flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory.";
+        [accepted mutable "<=5.4"] flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory.";
         /// Index and filter blocks live in the block cache instead of the table reader.
-        [core mutable "<=5.4"] cache_index_and_filter_blocks: bool = false, "",
+        [honoured mutable "<=5.4"] cache_index_and_filter_blocks: bool = false, "",
             set_cache_index_and_filter_blocks(on: bool), get_cache_index_and_filter_blocks;
         /// Insert them with high priority.
-        [core mutable "<=5.4"] cache_index_and_filter_blocks_with_high_priority: bool = true, "Needs the previous option.",
+        [honoured mutable "<=5.4"] cache_index_and_filter_blocks_with_high_priority: bool = true, "Needs the previous option.",
             set_cache_index_and_filter_blocks_with_high_priority(on: bool), get_cache_index_and_filter_blocks_with_high_priority;
         /// Pin those blocks of L0 files in the cache.
-        [core mutable "<=5.4"] pin_l0_filter_and_index_blocks_in_cache: bool = false, "Old form of unpartitioned_pinning=kFlushedAndSimilar.",
+        [honoured mutable "<=5.4"] pin_l0_filter_and_index_blocks_in_cache: bool = false, "Old form of unpartitioned_pinning=kFlushedAndSimilar.",
             set_pin_l0_filter_and_index_blocks_in_cache(on: bool), get_pin_l0_filter_and_index_blocks_in_cache;
         /// Index format.
-        [core mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
+        [honoured mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
             set_index_type(value: IndexType), get_index_type;
         /// Search inside index blocks.
-        [core mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator or its reverse (RocksDB: the former).",
+        [honoured mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator or its reverse (RocksDB: the former).",
             set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
         /// Which index blocks are decoded when they are loaded, so that a search reads an array of
         /// numbers instead of keys: those that tables hold, or those in the cache too.
         /// `index_block_search_type` applies to the others. RocksDB does not know the option, and
         /// rejects OPTIONS files that contain it: only values other than the default are written.
-        [core mutable "KoelDB 0.1"] index_decoding: IndexDecoding = IndexDecoding::Pinned, "kNever, kPinned, kAlways; 17 bytes an entry.",
+        [honoured mutable "KoelDB 0.1"] index_decoding: IndexDecoding = IndexDecoding::Pinned, "kNever, kPinned, kAlways; 17 bytes an entry.",
             set_index_decoding(which: IndexDecoding), get_index_decoding;
         /// Hash index at the end of data blocks.
-        [core mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
+        [honoured mutable "5.16"] data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, "",
             set_data_block_index_type(value: DataBlockIndexType), get_data_block_index_type;
         /// The amount of shortening of separators in the index.
-        [core mutable "6.2"] index_shortening: IndexShortening = IndexShortening::Separators, "",
+        [honoured mutable "6.2"] index_shortening: IndexShortening = IndexShortening::Separators, "",
             set_index_shortening(value: IndexShortening), get_index_shortening;
         /// Keys per bucket of the data block hash index.
-        [core mutable "5.16"] data_block_hash_table_util_ratio: f64 = 0.75, ">0.",
+        [honoured mutable "5.16"] data_block_hash_table_util_ratio: f64 = 0.75, ">0.",
             set_data_block_hash_ratio(ratio: f64), get_data_block_hash_table_util_ratio;
         /// Block checksum of new files.
-        [core mutable "<=5.4"] checksum: ChecksumKind = ChecksumKind::Xxh3, "",
+        [honoured mutable "<=5.4"] checksum: ChecksumKind = ChecksumKind::Xxh3, "",
             set_checksum_type(value: ChecksumKind), get_checksum;
         /// Use no block cache.
-        [core mutable "<=5.4"] no_block_cache: bool = false, "",
+        [honoured mutable "<=5.4"] no_block_cache: bool = false, "",
             set_no_block_cache(on: bool), get_no_block_cache;
         /// Uncompressed size at which a data block is ended.
-        [core mutable "<=5.4"] block_size: u64 = 4096, "Bytes, ≤4 GiB.",
+        [honoured mutable "<=5.4"] block_size: u64 = 4096, "Bytes, ≤4 GiB.",
             set_block_size(bytes: u64), get_block_size;
         /// End a block early if less than this share is left and the next entry exceeds it.
-        [core mutable "<=5.4"] block_size_deviation: i32 = 10, "Percent; outside 0..100 → 0.",
+        [honoured mutable "<=5.4"] block_size_deviation: i32 = 10, "Percent; outside 0..100 → 0.",
             set_block_size_deviation(value: i32), get_block_size_deviation;
         /// Entries between restart points in data blocks.
-        [core mutable "<=5.4"] block_restart_interval: i32 = 16, "<1 → 1.",
+        [honoured mutable "<=5.4"] block_restart_interval: i32 = 16, "<1 → 1.",
             set_block_restart_interval(count: u32 as Count), get_block_restart_interval;
         /// Entries between restart points in index blocks.
-        [core mutable "<=5.4"] index_block_restart_interval: i32 = 1, "<1 → 1.",
+        [honoured mutable "<=5.4"] index_block_restart_interval: i32 = 1, "<1 → 1.",
             set_index_block_restart_interval(count: u32 as Count), get_index_block_restart_interval;
         /// Target size of index and filter partitions.
-        [core mutable "<=5.4"] metadata_block_size: u64 = 4096, "Bytes.",
+        [honoured mutable "<=5.4"] metadata_block_size: u64 = 4096, "Bytes.",
             set_metadata_block_size(bytes: u64), get_metadata_block_size;
         /// Partition the filter.
-        [core mutable "<=5.4"] partition_filters: bool = false, "Needs kTwoLevelIndexSearch, else treated as false.",
+        [honoured mutable "<=5.4"] partition_filters: bool = false, "Needs kTwoLevelIndexSearch, else treated as false.",
             set_partition_filters(on: bool), get_partition_filters;
         /// Cut filter partitions independently of index partitions.
-        [core mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated by RocksDB.",
+        [accepted mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated by RocksDB.",
             set_decouple_partitioned_filters(on: bool), get_decouple_partitioned_filters;
         /// Round filter sizes to the size classes of the allocator.
-        [core mutable "6.12"] optimize_filters_for_memory: bool = true, "",
+        [accepted mutable "6.12"] optimize_filters_for_memory: bool = true, "",
             set_optimize_filters_for_memory(on: bool), get_optimize_filters_for_memory;
         /// Share key prefixes inside data blocks.
-        [core mutable "9.1"] use_delta_encoding: bool = true, "",
+        [honoured mutable "9.1"] use_delta_encoding: bool = true, "",
             set_use_delta_encoding(on: bool), get_use_delta_encoding;
         /// Filter of new files.
-        [core mutable "<=5.4"] filter_policy: FilterPolicy = FilterPolicy::None, "bloomfilter:BITS, ribbonfilter:BITS[:LEVEL], rocksdb.BuiltinBloomFilter or nullptr.";
+        [honoured mutable "<=5.4"] filter_policy: FilterPolicy = FilterPolicy::None, "bloomfilter:BITS, ribbonfilter:BITS[:LEVEL], rocksdb.BuiltinBloomFilter or nullptr.";
         /// Add whole keys, not only prefixes, to filters.
-        [core mutable "<=5.4"] whole_key_filtering: bool = true, "",
+        [honoured mutable "<=5.4"] whole_key_filtering: bool = true, "",
             set_whole_key_filtering(on: bool), get_whole_key_filtering;
         /// Verify a filter while building it.
-        [later mutable "7.0"] detect_filter_construct_corruption: bool = false, "",
+        [accepted mutable "7.0"] detect_filter_construct_corruption: bool = false, "",
             set_detect_filter_construct_corruption(on: bool), get_detect_filter_construct_corruption;
         /// Version of the block-based format.
-        [core mutable "<=5.4"] format_version: u32 = 6, "2..7; RocksDB reads 6 since 8.6, 5 since 6.6, 7 since 10.4.",
+        [honoured mutable "<=5.4"] format_version: u32 = 6, "2..7; RocksDB reads 6 since 8.6, 5 since 6.6, 7 since 10.4.",
             set_format_version(count: u32), get_format_version;
         /// Keys first, values last in each data block.
-        [core mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
+        [honoured mutable "11.0"] separate_key_value_in_data_block: bool = false, "Unreadable by releases before 11.",
             set_separate_key_value_in_data_block(on: bool), get_separate_key_value_in_data_block;
         /// Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).
         /// RocksDB before 11.0 considers a marked block damaged and cannot read the file.
-        [core mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
+        [honoured mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
             set_uniform_cv_threshold(ratio: f64), get_uniform_cv_threshold;
         /// Decompress each block after compressing it and compare.
-        [later mutable "<=5.4"] verify_compression: bool = false, "",
+        [accepted mutable "<=5.4"] verify_compression: bool = false, "",
             set_verify_compression(on: bool), get_verify_compression;
         /// Granularity of the used-bytes estimate of blocks.
-        [later mutable "<=5.4"] read_amp_bytes_per_bit: ReadAmpBytes = ReadAmpBytes(0), "0 = off; ≥2³² from old files is reduced to its low 32 bits.";
+        [accepted mutable "<=5.4"] read_amp_bytes_per_bit: ReadAmpBytes = ReadAmpBytes(0), "0 = off; ≥2³² from old files is reduced to its low 32 bits.";
         /// Compress index blocks too.
-        [core mutable "5.12"] enable_index_compression: bool = true, "",
+        [honoured mutable "5.12"] enable_index_compression: bool = true, "",
             set_enable_index_compression(on: bool), get_enable_index_compression;
         /// Pad data blocks so that none crosses a block_size boundary.
-        [core mutable "5.14"] block_align: bool = false, "Needs no compression and power-of-two block_size.",
+        [honoured mutable "5.14"] block_align: bool = false, "Needs no compression and power-of-two block_size.",
             set_block_align(on: bool), get_block_align;
         /// Pad so that no block crosses such a boundary.
-        [later mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
+        [accepted mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
             set_super_block_alignment_size(bytes: u64), get_super_block_alignment_size;
         /// Bound on that padding.
-        [later mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
+        [accepted mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
             set_super_block_alignment_space_overhead_ratio(value: u64), get_super_block_alignment_space_overhead_ratio;
         /// Pin the top level of partitioned index and filter.
-        [core mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",
+        [honoured mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",
             set_pin_top_level_index_and_filter(on: bool), get_pin_top_level_index_and_filter;
         /// The metadata that is pinned in the cache.
-        [core mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "All kFallback: as the older pin_* options say.";
+        [honoured mutable "6.15"] metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), "All kFallback: as the older pin_* options say.";
         /// Block cache of this factory.
-        [core mutable "6.10"] block_cache: Option<Cache> = None, "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
+        [honoured mutable "6.10"] block_cache: Option<Cache> = None, "Number with suffix, `{capacity=…;…}`, or a cache URI; parsed only.";
         /// Upper bound of the implicit readahead of iterators.
-        [core mutable "6.19"] max_auto_readahead_size: u64 = 256 << 10, "Bytes; 0 = no implicit readahead.",
+        [honoured mutable "6.19"] max_auto_readahead_size: u64 = 256 << 10, "Bytes; 0 = no implicit readahead.",
             set_max_auto_readahead_size(bytes: u64), get_max_auto_readahead_size;
         /// Insert blocks into the cache when files are written.
-        [later mutable "6.22"] prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, "",
+        [accepted mutable "6.22"] prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, "",
             set_prepopulate_block_cache(value: PrepopulateBlockCache), get_prepopulate_block_cache;
         /// First implicit readahead.
-        [core mutable "7.2"] initial_auto_readahead_size: u64 = 8192, "Bytes; > max is cut to max.",
+        [honoured mutable "7.2"] initial_auto_readahead_size: u64 = 8192, "Bytes; > max is cut to max.",
             set_initial_auto_readahead_size(bytes: u64), get_initial_auto_readahead_size;
         /// Sequential reads of a file before implicit readahead starts.
-        [core mutable "7.7"] num_file_reads_for_auto_readahead: u64 = 2, "",
+        [honoured mutable "7.7"] num_file_reads_for_auto_readahead: u64 = 2, "",
             set_num_file_reads_for_auto_readahead(value: u64), get_num_file_reads_for_auto_readahead;
         /// Fail to open a table that lacks the user-defined index.
-        [ignored mutable "10.6"] fail_if_no_udi_on_open: bool = false, "",
+        [accepted mutable "10.6"] fail_if_no_udi_on_open: bool = false, "",
             set_fail_if_no_udi_on_open(on: bool), get_fail_if_no_udi_on_open;
     }
     declined {

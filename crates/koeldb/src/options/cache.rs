@@ -7,7 +7,7 @@ use koeldb_table::source::CachedBlock;
 
 use super::declare::option_section;
 use super::grammar;
-use super::registry::{OptionValue, Reading, Refusal, Style};
+use super::registry::{self, OptionValue, Reading, Refusal, Settings, Style};
 use super::value::read_scalar;
 
 option_section! {
@@ -15,15 +15,15 @@ option_section! {
     pub(crate) struct CacheSettings, "cache string (block_cache, blob_cache)";
     options {
         /// The capacity.
-        [core fixed "6.10"] capacity: u64 = 0, "Bytes.";
+        [honoured fixed "6.10"] capacity: u64 = 0, "Bytes.";
         /// The logarithm of the number of shards.
-        [core fixed "6.10"] num_shard_bits: i32 = -1, "Below 20; -1 = by capacity.";
+        [honoured fixed "6.10"] num_shard_bits: i32 = -1, "Below 20; -1 = by capacity.";
         /// Whether inserts that do not fit fail.
-        [core fixed "6.10"] strict_capacity_limit: bool = false, "";
+        [honoured fixed "6.10"] strict_capacity_limit: bool = false, "";
         /// The share reserved for high-priority entries.
-        [core fixed "6.10"] high_pri_pool_ratio: f64 = 0.5, "0..1; together with low_pri_pool_ratio at most 1.";
+        [honoured fixed "6.10"] high_pri_pool_ratio: f64 = 0.5, "0..1; together with low_pri_pool_ratio at most 1.";
         /// The share reserved for low-priority entries.
-        [later fixed "6.10"] low_pri_pool_ratio: f64 = 0.0, "0..1.";
+        [accepted fixed "6.10"] low_pri_pool_ratio: f64 = 0.0, "0..1.";
     }
     declined {}
     removed {}
@@ -49,6 +49,8 @@ fn read_capacity(
 #[derive(Clone)]
 pub struct Cache {
     blocks: koeldb_cache::Cache<CachedBlock>,
+    /// The settings of its text that have no effect.
+    without_effect: Settings,
 }
 
 impl Cache {
@@ -75,6 +77,7 @@ impl Cache {
     fn with(options: &CacheOptions) -> Self {
         Cache {
             blocks: koeldb_cache::Cache::new(options),
+            without_effect: Vec::new(),
         }
     }
 
@@ -168,11 +171,18 @@ impl OptionValue for Option<Cache> {
         }
         let mut settings = CacheSettings::default();
         settings.read(name, text, reading)?;
-        *self = Some(settings.make(name)?);
+        let mut cache = settings.make(name)?;
+        registry::without_effect(&settings, "", &mut cache.without_effect);
+        *self = Some(cache);
         Ok(())
     }
 
     fn write(&self, _: Style) -> Option<String> {
         None
+    }
+
+    fn members_without_effect(&self, path: &str, out: &mut Settings) {
+        let settings = self.iter().flat_map(|cache| &cache.without_effect);
+        out.extend(settings.map(|(name, text)| (format!("{path}.{name}"), text.clone())));
     }
 }

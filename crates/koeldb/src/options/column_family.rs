@@ -115,249 +115,249 @@ option_section! {
     pub struct ColumnFamilyOptions, "CFOptions";
     options {
         /// Measure time spent in I/O calls of background jobs.
-        [ignored mutable "<=5.4"] report_bg_io_stats: bool = false, "",
+        [accepted mutable "<=5.4"] report_bg_io_stats: bool = false, "",
             set_report_bg_io_stats(on: bool), get_report_bg_io_stats;
         /// No automatic compactions.
-        [core mutable "<=5.4"] disable_auto_compactions: bool = false, "",
+        [honoured mutable "<=5.4"] disable_auto_compactions: bool = false, "",
             set_disable_auto_compactions(on: bool), get_disable_auto_compactions;
         /// Format of new table files; `table_factory.<option>` sets one table option.
-        [core mutable "<=5.4"] table_factory: TableFormat = TableFormat::default(), "Id of a table factory, `{id=…;…}`, or a bare option map only through the alias of the current factory.";
+        [honoured mutable "<=5.4"] table_factory: TableFormat = TableFormat::default(), "Id of a table factory, `{id=…;…}`, or a bare option map only through the alias of the current factory.";
         /// Re-read each new table and compare a hash of its entries.
-        [later mutable "<=5.4"] paranoid_file_checks: bool = false, "",
+        [accepted mutable "<=5.4"] paranoid_file_checks: bool = false, "",
             set_paranoid_file_checks(on: bool), get_paranoid_file_checks;
         /// The checks of compaction outputs, and the levels they apply to.
-        [later mutable "10.8"] verify_output_flags: u32 = 0, "Bit mask: 1 block checksums, 2 iteration, 4 file checksum, 1024 local compactions, 2048 remote compactions; 4294967295 = all.",
+        [accepted mutable "10.8"] verify_output_flags: u32 = 0, "Bit mask: 1 block checksums, 2 iteration, 4 file checksum, 1024 local compactions, 2048 remote compactions; 4294967295 = all.",
             set_verify_output_flags(count: u32), get_verify_output_flags;
         /// Compaction debt at which writes are slowed.
-        [core mutable "<=5.4"] soft_pending_compaction_bytes_limit: u64 = 64 << 30, "Bytes; 0 = hard limit; never above hard limit if that is >0.",
+        [honoured mutable "<=5.4"] soft_pending_compaction_bytes_limit: u64 = 64 << 30, "Bytes; 0 = hard limit; never above hard limit if that is >0.",
             set_soft_pending_compaction_bytes_limit(value: u64), get_soft_pending_compaction_bytes_limit;
         /// Compaction debt at which writes stop.
-        [core mutable "<=5.4"] hard_pending_compaction_bytes_limit: u64 = 256 << 30, "Bytes; 0 = off.",
+        [honoured mutable "<=5.4"] hard_pending_compaction_bytes_limit: u64 = 256 << 30, "Bytes; 0 = off.",
             set_hard_pending_compaction_bytes_limit(value: u64), get_hard_pending_compaction_bytes_limit;
         /// Bound on the input bytes of one compaction.
-        [core mutable "<=5.4"] max_compaction_bytes: u64 = 0, "Bytes; 0 → 25 × target_file_size_base at open.",
+        [honoured mutable "<=5.4"] max_compaction_bytes: u64 = 0, "Bytes; 0 → 25 × target_file_size_base at open.",
             set_max_compaction_bytes(value: u64), get_max_compaction_bytes;
         /// L0 files (universal, FIFO: sorted runs) that trigger a compaction.
-        [core mutable "<=5.4"] level0_file_num_compaction_trigger: i32 = 4, "0 → 1 at open; ≤ slowdown ≤ stop is enforced by raising the latter two.",
+        [honoured mutable "<=5.4"] level0_file_num_compaction_trigger: i32 = 4, "0 → 1 at open; ≤ slowdown ≤ stop is enforced by raising the latter two.",
             set_level_zero_file_num_compaction_trigger(count: u32 as Count), get_level0_file_num_compaction_trigger;
         /// L0 files at which writes are slowed.
-        [core mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO.",
+        [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO.",
             set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level0_slowdown_writes_trigger;
         /// L0 files at which writes stop.
-        [core mutable "<=5.4"] level0_stop_writes_trigger: i32 = 36, "INT_MAX with FIFO.",
+        [honoured mutable "<=5.4"] level0_stop_writes_trigger: i32 = 36, "INT_MAX with FIFO.",
             set_level_zero_stop_writes_trigger(count: u32 as Count), get_level0_stop_writes_trigger;
         /// Memtables (active + immutable) before writes stop.
-        [core mutable "<=5.4"] max_write_buffer_number: i32 = 2, "<2 → 2 at open.",
+        [honoured mutable "<=5.4"] max_write_buffer_number: i32 = 2, "<2 → 2 at open.",
             set_max_write_buffer_number(count: u32 as Count), get_max_write_buffer_number;
         /// Target file size of level n+1 over level n.
-        [core mutable "<=5.4"] target_file_size_multiplier: i32 = 1, "≥1.",
+        [honoured mutable "<=5.4"] target_file_size_multiplier: i32 = 1, "≥1.",
             set_target_file_size_multiplier(count: u32 as Count), get_target_file_size_multiplier;
         /// Count filter, index and meta blocks when cutting files.
-        [later mutable "10.9"] target_file_size_is_upper_bound: bool = false, "",
+        [accepted mutable "10.9"] target_file_size_is_upper_bound: bool = false, "",
             set_target_file_size_is_upper_bound(on: bool), get_target_file_size_is_upper_bound;
         /// Allocation unit of a memtable's arena.
-        [core mutable "<=5.4"] arena_block_size: u64 = 0, "Bytes; 0 → min(1 MiB, write_buffer_size/8) rounded up to 4 KiB.",
+        [honoured mutable "<=5.4"] arena_block_size: u64 = 0, "Bytes; 0 → min(1 MiB, write_buffer_size/8) rounded up to 4 KiB.",
             set_arena_block_size(bytes: u64), get_arena_block_size;
         /// Lock stripes for in-place updates.
-        [ignored mutable "<=5.4"] inplace_update_num_locks: u64 = 10_000, "",
+        [accepted mutable "<=5.4"] inplace_update_num_locks: u64 = 10_000, "",
             set_inplace_update_num_locks(value: u64), get_inplace_update_num_locks;
         /// Merge operands of one key in a memtable before the write folds them.
-        [later mutable "<=5.4"] max_successive_merges: u64 = 0, "0 = off.",
+        [accepted mutable "<=5.4"] max_successive_merges: u64 = 0, "0 = off.",
             set_max_successive_merges(value: u64), get_max_successive_merges;
         /// Allow file reads while folding.
-        [later mutable "9.1"] strict_max_successive_merges: bool = false, "",
+        [accepted mutable "9.1"] strict_max_successive_merges: bool = false, "",
             set_strict_max_successive_merges(on: bool), get_strict_max_successive_merges;
         /// Huge page size for memtable arenas and blooms.
-        [ignored mutable "<=5.4"] memtable_huge_page_size: u64 = 0, "Bytes; 0 = off.",
+        [accepted mutable "<=5.4"] memtable_huge_page_size: u64 = 0, "Bytes; 0 = off.",
             set_memtable_huge_page_size(bytes: u64), get_memtable_huge_page_size;
         /// Memtable size that triggers a flush.
-        [core mutable "<=5.4"] write_buffer_size: u64 = 64 << 20, "Bytes; clipped to 64 KiB to 64 GiB.",
+        [honoured mutable "<=5.4"] write_buffer_size: u64 = 64 << 20, "Bytes; clipped to 64 KiB to 64 GiB.",
             set_write_buffer_size(bytes: u64), get_write_buffer_size;
         /// Bloom filter of the memtable as a share of write_buffer_size.
-        [core mutable "<=5.4"] memtable_prefix_bloom_size_ratio: f64 = 0.0, "Clipped to [0, 0.25]; 0 = off.",
+        [honoured mutable "<=5.4"] memtable_prefix_bloom_size_ratio: f64 = 0.0, "Clipped to [0, 0.25]; 0 = off.",
             set_memtable_prefix_bloom_ratio(ratio: f64), get_memtable_prefix_bloom_size_ratio;
         /// Add whole keys, not only prefixes, to that filter.
-        [core mutable "6.0"] memtable_whole_key_filtering: bool = false, "Needs the ratio above >0.",
+        [honoured mutable "6.0"] memtable_whole_key_filtering: bool = false, "Needs the ratio above >0.",
             set_memtable_whole_key_filtering(on: bool), get_memtable_whole_key_filtering;
         /// Target size of L1 (or the base level).
-        [core mutable "<=5.4"] max_bytes_for_level_base: u64 = 256 << 20, "Bytes.",
+        [honoured mutable "<=5.4"] max_bytes_for_level_base: u64 = 256 << 20, "Bytes.",
             set_max_bytes_for_level_base(value: u64), get_max_bytes_for_level_base;
         /// Size ratio between levels.
-        [core mutable "<=5.4"] max_bytes_for_level_multiplier: f64 = 10.0, "<=0 → 1 at open; f64, printed with six decimals.",
+        [honoured mutable "<=5.4"] max_bytes_for_level_multiplier: f64 = 10.0, "<=0 → 1 at open; f64, printed with six decimals.",
             set_max_bytes_for_level_multiplier(value: f64), get_max_bytes_for_level_multiplier;
         /// Extra factor per level (static level sizes only).
-        [core mutable "<=5.4"] max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], "`:`-separated list, one per level; missing entries count as 1.";
+        [honoured mutable "<=5.4"] max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], "`:`-separated list, one per level; missing entries count as 1.";
         /// Versions of one key an iterator steps over before it seeks instead.
-        [core mutable "<=5.4"] max_sequential_skip_in_iterations: u64 = 8, "",
+        [accepted mutable "<=5.4"] max_sequential_skip_in_iterations: u64 = 8, "",
             set_max_sequential_skip_in_iterations(value: u64), get_max_sequential_skip_in_iterations;
         /// Target size of a table file at the base level.
-        [core mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",
+        [honoured mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",
             set_target_file_size_base(bytes: u64), get_target_file_size_base;
         /// Codec for levels without a more specific setting.
-        [core mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "The codec's feature must be built in.",
+        [honoured mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "The codec's feature must be built in.",
             set_compression_type(value: Compression), get_compression;
         /// Maps keys to prefixes for filters, hash indexes, prefix seek.
-        [core mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "fixed:N, capped:N, rocksdb.Noop or nullptr.";
+        [honoured mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "fixed:N, capped:N, rocksdb.Noop or nullptr.";
         /// FIFO settings.
-        [core mutable "5.9"] compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), "A bare number sets max_table_files_size.";
+        [honoured mutable "5.9"] compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), "A bare number sets max_table_files_size.";
         /// Universal settings.
-        [core mutable "5.10"] compaction_options_universal: UniversalCompactionOptions = UniversalCompactionOptions::default(), "";
+        [honoured mutable "5.10"] compaction_options_universal: UniversalCompactionOptions = UniversalCompactionOptions::default(), "";
         /// Age at which data is pushed towards the last level (FIFO: dropped).
-        [core mutable "5.9"] ttl: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\": 2592000 for block-based tables, else 0.",
+        [honoured mutable "5.9"] ttl: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\": 2592000 for block-based tables, else 0.",
             set_ttl(time: Duration as Seconds), get_ttl;
         /// Age since creation at which a file is rewritten.
-        [core mutable "6.2"] periodic_compaction_seconds: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\", 30 days if compactions filter or are universal.",
+        [accepted mutable "6.2"] periodic_compaction_seconds: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\", 30 days if compactions filter or are universal.",
             set_periodic_compaction_seconds(period: Duration as Seconds), get_periodic_compaction_seconds;
         /// Compact files that useless reads hit often.
-        [later mutable "11.2"] read_triggered_compaction_threshold: f64 = 0.0, "Estimated reads per byte; 0 = off.",
+        [accepted mutable "11.2"] read_triggered_compaction_threshold: f64 = 0.0, "Estimated reads per byte; 0 = off.",
             set_read_triggered_compaction_threshold(ratio: f64), get_read_triggered_compaction_threshold;
         /// Keep younger data out of the last level (tiering).
-        [ignored mutable "7.5"] preclude_last_level_data_seconds: u64 = 0, "Seconds; 0 = off.",
+        [accepted mutable "7.5"] preclude_last_level_data_seconds: u64 = 0, "Seconds; 0 = off.",
             set_preclude_last_level_data_seconds(time: Duration as Seconds), get_preclude_last_level_data_seconds;
         /// Keep the time of writes this long (tiering).
-        [ignored mutable "7.8"] preserve_internal_time_seconds: u64 = 0, "Seconds; 0 = off.",
+        [accepted mutable "7.8"] preserve_internal_time_seconds: u64 = 0, "Seconds; 0 = off.",
             set_preserve_internal_time_seconds(time: Duration as Seconds), get_preserve_internal_time_seconds;
         /// Temperature of last-level files.
-        [ignored mutable "7.6"] last_level_temperature: Temperature = Temperature::Unknown, "",
+        [accepted mutable "7.6"] last_level_temperature: Temperature = Temperature::Unknown, "",
             set_last_level_temperature(value: Temperature), get_last_level_temperature;
         /// Temperature of other new files.
-        [ignored mutable "9.1"] default_write_temperature: Temperature = Temperature::Unknown, "",
+        [accepted mutable "9.1"] default_write_temperature: Temperature = Temperature::Unknown, "",
             set_default_write_temperature(value: Temperature), get_default_write_temperature;
         /// Store large values in blob files.
-        [later mutable "6.13"] enable_blob_files: bool = false, "",
+        [accepted mutable "6.13"] enable_blob_files: bool = false, "",
             set_enable_blob_files(on: bool), get_enable_blob_files;
         /// Smallest value that goes to a blob file.
-        [later mutable "6.13"] min_blob_size: u64 = 0, "Bytes.",
+        [accepted mutable "6.13"] min_blob_size: u64 = 0, "Bytes.",
             set_min_blob_size(bytes: u64), get_min_blob_size;
         /// Size at which a blob file is finished.
-        [later mutable "6.13"] blob_file_size: u64 = 256 << 20, "Bytes.",
+        [accepted mutable "6.13"] blob_file_size: u64 = 256 << 20, "Bytes.",
             set_blob_file_size(bytes: u64), get_blob_file_size;
         /// Codec of blob files.
-        [later mutable "6.13"] blob_compression_type: Compression = Compression::None, "",
+        [accepted mutable "6.13"] blob_compression_type: Compression = Compression::None, "",
             set_blob_compression_type(value: Compression), get_blob_compression_type;
         /// Codec settings of blob files.
-        [later mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts.";
+        [accepted mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts.";
         /// Relocate live blobs during compaction.
-        [later mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
+        [accepted mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
             set_enable_blob_gc(on: bool), get_enable_blob_garbage_collection;
         /// Share of the oldest blob files subject to relocation.
-        [later mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
+        [accepted mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
             set_blob_gc_age_cutoff(ratio: f64), get_blob_garbage_collection_age_cutoff;
         /// Garbage share of the oldest blob files that forces compactions.
-        [later mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1.",
+        [accepted mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1.",
             set_blob_gc_force_threshold(ratio: f64), get_blob_garbage_collection_force_threshold;
         /// Readahead on blob files in compactions.
-        [later mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = off.",
+        [accepted mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = off.",
             set_blob_compaction_read_ahead_size(bytes: u64), get_blob_compaction_readahead_size;
         /// First level whose output may create blob files.
-        [later mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
+        [accepted mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
             set_blob_file_starting_level(count: u32 as Count), get_blob_file_starting_level;
         /// Insert blobs into the blob cache when flushed.
-        [later mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
+        [accepted mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
             set_prepopulate_blob_cache(value: PrepopulateBlobCache), get_prepopulate_blob_cache;
         /// Try codecs on sampled blocks and report their ratios.
-        [later mutable "6.1"] sample_for_compression: u64 = 0, "1 in N blocks; 0 = off.",
+        [accepted mutable "6.1"] sample_for_compression: u64 = 0, "1 in N blocks; 0 = off.",
             set_sample_for_compression(value: u64), get_sample_for_compression;
         /// Codec of the last level.
-        [core mutable "<=5.4"] bottommost_compression: Option<Compression> = None, "kDisableCompressionOption = not set.";
+        [honoured mutable "<=5.4"] bottommost_compression: Option<Compression> = None, "kDisableCompressionOption = not set.";
         /// Codec by level; overrides compression.
-        [core mutable "<=5.4"] compression_per_level: Vec<Compression> = Vec::new(), "`:`-separated list; not written when empty; entry 0 is L0, entry 1 the base level, and so on; deeper levels use the last entry.";
+        [honoured mutable "<=5.4"] compression_per_level: Vec<Compression> = Vec::new(), "`:`-separated list; not written when empty; entry 0 is L0, entry 1 the base level, and so on; deeper levels use the last entry.";
         /// Rewrite a garbage-rich memtable in memory instead of flushing.
-        [ignored mutable "7.5"] experimental_mempurge_threshold: f64 = 0.0, "0 = off.",
+        [accepted mutable "7.5"] experimental_mempurge_threshold: f64 = 0.0, "0 = off.",
             set_experimental_mempurge_threshold(ratio: f64), get_experimental_mempurge_threshold;
         /// Checksum bytes per memtable entry.
-        [later mutable "7.6"] memtable_protection_bytes_per_key: u32 = 0, "0, 1, 2, 4 or 8.",
+        [accepted mutable "7.6"] memtable_protection_bytes_per_key: u32 = 0, "0, 1, 2, 4 or 8.",
             set_memtable_protection_bytes_per_key(count: u32), get_memtable_protection_bytes_per_key;
         /// Age of a bottommost file before releasing a snapshot makes it eligible for rewriting.
-        [later mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
+        [accepted mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
             set_bottommost_file_compaction_delay(time: Duration as Seconds), get_bottommost_file_compaction_delay;
         /// The effort to evict blocks of deleted files from the cache.
-        [later mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",
+        [accepted mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",
             set_uncache_aggressiveness(count: u32), get_uncache_aggressiveness;
         /// Checksum bytes per entry of a loaded block.
-        [later mutable "8.3"] block_protection_bytes_per_key: u8 = 0, "0, 1, 2, 4 or 8.",
+        [accepted mutable "8.3"] block_protection_bytes_per_key: u8 = 0, "0, 1, 2, 4 or 8.",
             set_block_protection_bytes_per_key(value: u8), get_block_protection_bytes_per_key;
         /// Check key order while reading a skip list.
-        [later mutable "9.6"] paranoid_memory_checks: bool = false, "",
+        [accepted mutable "9.6"] paranoid_memory_checks: bool = false, "",
             set_paranoid_memory_checks(on: bool), get_paranoid_memory_checks;
         /// Check entry checksums while seeking in a skip list.
-        [later mutable "11.5"] memtable_verify_per_key_checksum_on_seek: bool = false, "Needs memtable_protection_bytes_per_key.",
+        [accepted mutable "11.5"] memtable_verify_per_key_checksum_on_seek: bool = false, "Needs memtable_protection_bytes_per_key.",
             set_memtable_verify_per_key_checksum_on_seek(on: bool), get_memtable_verify_per_key_checksum_on_seek;
         /// Codec settings.
-        [core mutable "<=5.4"] compression_opts: CompressionOptions = CompressionOptions::default(), "Members, or by position `window_bits:level:strategy[:…]`.";
+        [honoured mutable "<=5.4"] compression_opts: CompressionOptions = CompressionOptions::default(), "Members, or by position `window_bits:level:strategy[:…]`.";
         /// Codec settings of the last level.
-        [core mutable "5.15"] bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts; used only if its enabled=true.";
+        [honoured mutable "5.15"] bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts; used only if its enabled=true.";
         /// Range tombstones in a memtable that trigger a flush.
-        [later mutable "8.6"] memtable_max_range_deletions: u32 = 0, "0 = off.",
+        [accepted mutable "8.6"] memtable_max_range_deletions: u32 = 0, "0 = off.",
             set_memtable_max_range_deletions(count: u32), get_memtable_max_range_deletions;
         /// Invisible entries met in the memtable by one iterator call that trigger a flush.
-        [later mutable "10.2"] memtable_op_scan_flush_trigger: u32 = 0, "0 = off.",
+        [accepted mutable "10.2"] memtable_op_scan_flush_trigger: u32 = 0, "0 = off.",
             set_memtable_op_scan_flush_trigger(count: u32), get_memtable_op_scan_flush_trigger;
         /// Same, as an average per step; needs memtable_op_scan_flush_trigger.
-        [later mutable "10.4"] memtable_avg_op_scan_flush_trigger: u32 = 0, "0 = off.",
+        [accepted mutable "10.4"] memtable_avg_op_scan_flush_trigger: u32 = 0, "0 = off.",
             set_memtable_avg_op_scan_flush_trigger(count: u32), get_memtable_avg_op_scan_flush_trigger;
         /// Adjacent point tombstones that a scan turns into a range tombstone.
-        [ignored mutable "11.2"] min_tombstones_for_range_conversion: u32 = 0, "0 = off; experimental.",
+        [accepted mutable "11.2"] min_tombstones_for_range_conversion: u32 = 0, "0 = off; experimental.",
             set_min_tombstones_for_range_conversion(count: u32), get_min_tombstones_for_range_conversion;
         /// Size levels backwards from the last one.
-        [core fixed "<=5.4"] level_compaction_dynamic_level_bytes: bool = true, "Switched off for other styles and for several paths.",
+        [honoured fixed "<=5.4"] level_compaction_dynamic_level_bytes: bool = true, "Switched off for other styles and for several paths.",
             set_level_compaction_dynamic_level_bytes(on: bool), get_level_compaction_dynamic_level_bytes;
         /// No filters in the last level.
-        [core fixed "<=5.4"] optimize_filters_for_hits: bool = false, "",
+        [honoured fixed "<=5.4"] optimize_filters_for_hits: bool = false, "",
             set_optimize_filters_for_hits(on: bool), get_optimize_filters_for_hits;
         /// Check the order of files at every version change, also in release builds.
-        [core fixed "<=5.4"] force_consistency_checks: bool = true, "",
+        [accepted fixed "<=5.4"] force_consistency_checks: bool = true, "",
             set_force_consistency_checks(on: bool), get_force_consistency_checks;
         /// Family can only be filled by ingestion.
-        [later fixed "10.0"] disallow_memtable_writes: bool = false, "Forces memtable_factory=vector.",
+        [accepted fixed "10.0"] disallow_memtable_writes: bool = false, "Forces memtable_factory=vector.",
             set_disallow_memtable_writes(on: bool), get_disallow_memtable_writes;
         /// Temperature assumed for files without one.
-        [ignored fixed "8.6"] default_temperature: Temperature = Temperature::Unknown, "",
+        [accepted fixed "8.6"] default_temperature: Temperature = Temperature::Unknown, "",
             set_default_temperature(value: Temperature), get_default_temperature;
         /// Flushed memtables kept for transaction conflict checks.
-        [later fixed "6.5"] max_write_buffer_size_to_maintain: i64 = 0, "Bytes; <0 → max_write_buffer_number × write_buffer_size.",
+        [accepted fixed "6.5"] max_write_buffer_size_to_maintain: i64 = 0, "Bytes; <0 → max_write_buffer_number × write_buffer_size.",
             set_max_write_buffer_size_to_maintain(value: i64), get_max_write_buffer_size_to_maintain;
         /// Immutable memtables merged into one flush.
-        [core fixed "<=5.4"] min_write_buffer_number_to_merge: i32 = 1, "Clipped to [1, max_write_buffer_number−1]; 1 with atomic_flush.",
+        [honoured fixed "<=5.4"] min_write_buffer_number_to_merge: i32 = 1, "Clipped to [1, max_write_buffer_number−1]; 1 with atomic_flush.",
             set_min_write_buffer_number_to_merge(count: u32 as Count), get_min_write_buffer_number_to_merge;
         /// Levels of the tree.
-        [core fixed "<=5.4"] num_levels: i32 = 7, "≥1; level style ≥2; universal with ingest-behind ≥3; opening with fewer levels than used fails.",
+        [honoured fixed "<=5.4"] num_levels: i32 = 7, "≥1; level style ≥2; universal with ingest-behind ≥3; opening with fewer levels than used fails.",
             set_num_levels(count: u32 as Count), get_num_levels;
         /// Layout of the filters stored in plain tables.
-        [core fixed "<=5.4"] bloom_locality: u32 = 0, ">0 = cache-line blocked.",
+        [honoured fixed "<=5.4"] bloom_locality: u32 = 0, ">0 = cache-line blocked.",
             set_bloom_locality(count: u32), get_bloom_locality;
         /// Key order.
-        [core fixed "<=5.4"] comparator: KeyOrder = KeyOrder::Bytewise, "The name must be the one the database was made with.";
+        [honoured fixed "<=5.4"] comparator: KeyOrder = KeyOrder::Bytewise, "The name must be the one the database was made with.";
         /// Prefixes for which skip-list insert positions are remembered.
-        [ignored fixed "<=5.4"] memtable_insert_with_hint_prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "As prefix_extractor.";
+        [accepted fixed "<=5.4"] memtable_insert_with_hint_prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "As prefix_extractor.";
         /// Memtable representation.
-        [core fixed "<=5.4"] memtable_factory: MemtableFactory = MemtableFactory::default(), "Id, `id:number` or `{id=…;…}`.";
+        [honoured fixed "<=5.4"] memtable_factory: MemtableFactory = MemtableFactory::default(), "Id, `id:number` or `{id=…;…}`.";
         /// Collectors run on every table written.
-        [later fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
+        [accepted fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
         /// Filter instance applied by compactions.
-        [core fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
+        [honoured fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
         /// Factory of filters.
-        [core fixed "<=5.4"] compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, "Set in code; none is built in.";
+        [honoured fixed "<=5.4"] compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, "Set in code; none is built in.";
         /// Combines merge operands.
-        [core fixed "<=5.4"] merge_operator: Option<Arc<dyn MergeOperator>> = None, "stringappend, uint64add, put, max, bytesxor or nullptr.";
+        [honoured fixed "<=5.4"] merge_operator: Option<Arc<dyn MergeOperator>> = None, "stringappend, uint64add, put, max, bytesxor or nullptr.";
         /// Shape of the tree.
-        [core fixed "<=5.4"] compaction_style: CompactionStyle = CompactionStyle::Level, "",
+        [honoured fixed "<=5.4"] compaction_style: CompactionStyle = CompactionStyle::Level, "",
             set_compaction_style(value: CompactionStyle), get_compaction_style;
         /// The file from which a leveled compaction starts.
-        [core fixed "<=5.4"] compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio, "",
+        [accepted fixed "<=5.4"] compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio, "",
             set_compaction_pri(value: CompactionPri), get_compaction_pri;
         /// Cuts output files at key boundaries.
-        [later fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
+        [accepted fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
         /// Cache of blobs.
-        [later fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
+        [accepted fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
         /// Files written in parallel by the previous option.
-        [ignored fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
+        [accepted fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
             set_blob_direct_write_partitions(count: u32), get_blob_direct_write_partitions;
         /// Reserve the last level for back-fill ingestion.
-        [later fixed "10.6"] cf_allow_ingest_behind: bool = false, "Universal only, num_levels ≥3.",
+        [accepted fixed "10.6"] cf_allow_ingest_behind: bool = false, "Universal only, num_levels ≥3.",
             set_cf_allow_ingest_behind(on: bool), get_cf_allow_ingest_behind;
         /// Reuse the skip-list search path between sorted MultiGet keys (ours may always do so).
-        [later fixed "11.1"] memtable_batch_lookup_optimization: bool = false, "",
+        [accepted fixed "11.1"] memtable_batch_lookup_optimization: bool = false, "",
             set_memtable_batch_lookup_optimization(on: bool), get_memtable_batch_lookup_optimization;
     }
     declined {

@@ -12,37 +12,37 @@ option_section! {
     pub struct CompressionOptions, "CFOptions/compression_opts";
     options {
         /// zlib window.
-        [core mutable "6.12"] window_bits: i32 = -14, "Zlib: negative = raw deflate.",
+        [honoured mutable "6.12"] window_bits: i32 = -14, "Zlib: negative = raw deflate.",
             set_window_bits(value: i32), get_window_bits;
         /// Compression level; LZ4 reads a negative level as acceleration.
-        [core mutable "6.12"] level: i32 = 32_767, "32767 = default of the codec: zlib 6 (zlib's own -1), LZ4 acceleration 1, LZ4HC its default, ZSTD 3.",
+        [honoured mutable "6.12"] level: i32 = 32_767, "32767 = default of the codec: zlib 6 (zlib's own -1), LZ4 acceleration 1, LZ4HC its default, ZSTD 3.",
             set_level(value: i32), get_level;
         /// zlib strategy.
-        [core mutable "6.12"] strategy: i32 = 0, "",
+        [honoured mutable "6.12"] strategy: i32 = 0, "",
             set_strategy(value: i32), get_strategy;
         /// A block is stored compressed only if it is at most this many bytes per 1024 of input.
-        [core mutable "8.3"] max_compressed_bytes_per_kb: i32 = 896, "0..1024.",
+        [honoured mutable "8.3"] max_compressed_bytes_per_kb: i32 = 896, "0..1024.",
             set_max_compressed_bytes_per_kb(count: u32 as Count), get_max_compressed_bytes_per_kb;
         /// Dictionary size per file.
-        [later mutable "6.12"] max_dict_bytes: i32 = 0, "0 = no dictionary.",
+        [honoured mutable "6.12"] max_dict_bytes: i32 = 0, "0 = no dictionary.",
             set_max_dict_bytes(count: u32 as Count), get_max_dict_bytes;
         /// Sample bytes for training a ZSTD dictionary.
-        [later mutable "6.12"] zstd_max_train_bytes: u32 = 0, "Needs max_dict_bytes > 0.",
+        [honoured mutable "6.12"] zstd_max_train_bytes: u32 = 0, "Needs max_dict_bytes > 0.",
             set_zstd_max_train_bytes(count: u32), get_zstd_max_train_bytes;
         /// Threads that compress blocks of one file.
-        [later mutable "6.12"] parallel_threads: u32 = 1, "1 = off.",
+        [accepted mutable "6.12"] parallel_threads: u32 = 1, "1 = off.",
             set_parallel_threads(count: u32), get_parallel_threads;
         /// Use these settings for the bottommost level.
-        [core mutable "6.12"] enabled: bool = false, "Only read in bottommost_compression_opts.",
+        [honoured mutable "6.12"] enabled: bool = false, "Only read in bottommost_compression_opts.",
             set_enabled(on: bool), get_enabled;
         /// Data buffered before the dictionary is built.
-        [later mutable "6.19"] max_dict_buffer_bytes: u64 = 0, "0 = target file size.",
+        [honoured mutable "6.19"] max_dict_buffer_bytes: u64 = 0, "0 = target file size.",
             set_max_dict_buffer_bytes(value: u64), get_max_dict_buffer_bytes;
         /// true: train; false: finalise raw samples.
-        [later mutable "7.3"] use_zstd_dict_trainer: bool = true, "",
+        [honoured mutable "7.3"] use_zstd_dict_trainer: bool = true, "",
             set_use_zstd_dict_trainer(on: bool), get_use_zstd_dict_trainer;
         /// Let ZSTD add its own frame checksum.
-        [core mutable "8.6"] checksum: bool = false, "ZSTD only.",
+        [honoured mutable "8.6"] checksum: bool = false, "ZSTD only.",
             set_checksum(on: bool), get_checksum;
     }
     declined {}
@@ -113,34 +113,34 @@ option_section! {
     pub struct UniversalCompactionOptions, "CFOptions/compaction_options_universal";
     options {
         /// Tolerance when sizes of neighbouring runs are compared.
-        [core mutable "5.10"] size_ratio: u32 = 1, "Percent.",
+        [honoured mutable "5.10"] size_ratio: u32 = 1, "Percent.",
             set_size_ratio(count: u32), get_size_ratio;
         /// Minimum number of sorted runs per merge.
-        [core mutable "5.10"] min_merge_width: u32 = 2, ">=2.",
+        [honoured mutable "5.10"] min_merge_width: u32 = 2, ">=2.",
             set_min_merge_width(count: u32), get_min_merge_width;
         /// Maximum number of sorted runs per merge.
-        [core mutable "5.10"] max_merge_width: u32 = u32::MAX, "",
+        [honoured mutable "5.10"] max_merge_width: u32 = u32::MAX, "",
             set_max_merge_width(count: u32), get_max_merge_width;
         /// Extra data over the last run that triggers a full compaction.
-        [core mutable "5.10"] max_size_amplification_percent: u32 = 200, "Percent.",
+        [honoured mutable "5.10"] max_size_amplification_percent: u32 = 200, "Percent.",
             set_max_size_amplification_percent(count: u32), get_max_size_amplification_percent;
         /// Only the oldest data up to this share of the total stays compressed.
-        [core mutable "5.10"] compression_size_percent: i32 = -1, "-1 = compress all.",
+        [accepted mutable "5.10"] compression_size_percent: i32 = -1, "-1 = compress all.",
             set_compression_size_percent(value: i32), get_compression_size_percent;
         /// Bound on sorted runs.
-        [core mutable "9.4"] max_read_amp: i32 = -1, "-1 = level0_file_num_compaction_trigger is the limit; 0 = chosen from size_ratio; else >= trigger.",
+        [accepted mutable "9.4"] max_read_amp: i32 = -1, "-1 = level0_file_num_compaction_trigger is the limit; 0 = chosen from size_ratio; else >= trigger.",
             set_max_read_amp(value: i32), get_max_read_amp;
         /// How runs are added to a size-ratio merge.
-        [core mutable "5.10"] stop_style: CompactionStopStyle = CompactionStopStyle::TotalSize, "",
+        [honoured mutable "5.10"] stop_style: CompactionStopStyle = CompactionStopStyle::TotalSize, "",
             set_stop_style(value: CompactionStopStyle), get_stop_style;
         /// Split size-amplification compactions into parts.
-        [later mutable "6.26"] incremental: bool = false, "Experimental.",
+        [accepted mutable "6.26"] incremental: bool = false, "Experimental.",
             set_incremental(on: bool), get_incremental;
         /// Move instead of rewriting files that do not overlap.
-        [core mutable "5.10"] allow_trivial_move: bool = false, "",
+        [honoured mutable "5.10"] allow_trivial_move: bool = false, "",
             set_allow_trivial_move(on: bool), get_allow_trivial_move;
         /// Lock fewer input files while bottom-priority compactions wait.
-        [ignored mutable "10.4"] reduce_file_locking: bool = true, "",
+        [accepted mutable "10.4"] reduce_file_locking: bool = true, "",
             set_reduce_file_locking(on: bool), get_reduce_file_locking;
     }
     declined {}
@@ -174,10 +174,10 @@ option_section! {
     pub struct FileTemperatureAge, "CFOptions/compaction_options_fifo/file_temperature_age_thresholds";
     options {
         /// Temperature to give.
-        [ignored mutable "8.3"] temperature: Temperature = Temperature::Unknown, "",
+        [accepted mutable "8.3"] temperature: Temperature = Temperature::Unknown, "",
             set_temperature(value: Temperature), get_temperature;
         /// Age from which it applies.
-        [ignored mutable "8.3"] age: u64 = 0, "Seconds.",
+        [accepted mutable "8.3"] age: u64 = 0, "Seconds.",
             set_age(time: Duration as Seconds), get_age;
     }
     declined {}
@@ -193,27 +193,27 @@ option_section! {
     pub struct FifoCompactionOptions, "CFOptions/compaction_options_fifo";
     options {
         /// Total table size above which the oldest files are dropped.
-        [core mutable "5.9"] max_table_files_size: u64 = 1 << 30, "Bytes.",
+        [honoured mutable "5.9"] max_table_files_size: u64 = 1 << 30, "Bytes.",
             set_max_table_files_size(bytes: u64), get_max_table_files_size;
         /// Age at which a file becomes warm.
-        [ignored mutable "6.24"] age_for_warm: u64 = 0, "Seconds; deprecated by file_temperature_age_thresholds.",
+        [accepted mutable "6.24"] age_for_warm: u64 = 0, "Seconds; deprecated by file_temperature_age_thresholds.",
             set_age_for_warm(time: Duration as Seconds), get_age_for_warm;
         /// Merge small L0 files.
-        [core mutable "5.9"] allow_compaction: bool = false, "",
+        [honoured mutable "5.9"] allow_compaction: bool = false, "",
             set_allow_compaction(on: bool), get_allow_compaction;
         /// Temperature by age of a file.
-        [ignored mutable "8.3"] file_temperature_age_thresholds: Vec<FileTemperatureAge> = Vec::new(), "`{{temperature=kWarm;age=10;}:{…}}`, ages ascending, num_levels=1; empty prints as `file_temperature_age_thresholds=;`.";
+        [accepted mutable "8.3"] file_temperature_age_thresholds: Vec<FileTemperatureAge> = Vec::new(), "`{{temperature=kWarm;age=10;}:{…}}`, ages ascending, num_levels=1; empty prints as `file_temperature_age_thresholds=;`.";
         /// Copy files as they are when their temperature changes.
-        [ignored mutable "10.4"] allow_trivial_copy_when_change_temperature: bool = false, "",
+        [accepted mutable "10.4"] allow_trivial_copy_when_change_temperature: bool = false, "",
             set_allow_trivial_copy_when_change_temperature(on: bool), get_allow_trivial_copy_when_change_temperature;
         /// Buffer of that copy.
-        [ignored mutable "10.4"] trivial_copy_buffer_size: u64 = 4096, "Bytes.",
+        [accepted mutable "10.4"] trivial_copy_buffer_size: u64 = 4096, "Bytes.",
             set_trivial_copy_buffer_size(bytes: u64), get_trivial_copy_buffer_size;
         /// Same bound with blob files counted.
-        [later mutable "11.0"] max_data_files_size: u64 = 0, "Bytes; 0 = use max_table_files_size.",
+        [accepted mutable "11.0"] max_data_files_size: u64 = 0, "Bytes; 0 = use max_table_files_size.",
             set_max_data_files_size(bytes: u64), get_max_data_files_size;
         /// Choose L0 merge sizes from the ratio of table to blob bytes.
-        [later mutable "11.0"] use_kv_ratio_compaction: bool = false, "",
+        [accepted mutable "11.0"] use_kv_ratio_compaction: bool = false, "",
             set_use_kv_ratio_compaction(on: bool), get_use_kv_ratio_compaction;
     }
     declined {}

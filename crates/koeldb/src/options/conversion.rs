@@ -21,6 +21,7 @@ use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
 use super::column_family::ColumnFamilyOptions;
 use super::compaction::CompressionOptions;
 use super::cuckoo::CuckooTableOptions;
+use super::db::DbOptions;
 use super::plain::{EncodingType, PlainTableOptions};
 use super::read_write::{ReadOptions, ReadTier};
 use super::table_format::TableFormat;
@@ -38,7 +39,23 @@ impl CompressionOptions {
             max_dict_buffer_bytes: self.max_dict_buffer_bytes,
             use_zstd_dict_trainer: self.use_zstd_dict_trainer,
             checksum: self.checksum,
-            parallel_threads: self.parallel_threads,
+        }
+    }
+}
+
+impl DbOptions {
+    /// Returns the numbers of concurrent flushes and compactions.
+    pub(crate) fn background_slots(&self) -> (u32, u32) {
+        let at_least_one = |count: i32| u32::try_from(count).unwrap_or(1).max(1);
+        if self.max_background_flushes == -1 && self.max_background_compactions == -1 {
+            let jobs = at_least_one(self.max_background_jobs);
+            let flushes = (jobs / 4).max(1);
+            (flushes, jobs.saturating_sub(flushes).max(1))
+        } else {
+            (
+                at_least_one(self.max_background_flushes),
+                at_least_one(self.max_background_compactions),
+            )
         }
     }
 }

@@ -86,302 +86,302 @@ option_section! {
     options {
         /// Total background work slots; a quarter (at least 1) goes to flushes, the rest to
         /// compactions.
-        [core mutable "5.6"] max_background_jobs: i32 = 2, "Values up to 1 still give one flush and one compaction.",
+        [honoured mutable "5.6"] max_background_jobs: i32 = 2, "Values up to 1 still give one flush and one compaction.",
             set_max_background_jobs(count: u32 as Count), get_max_background_jobs;
         /// Old option for the number of compaction slots.
-        [core mutable "<=5.4"] max_background_compactions: i32 = -1, "-1 = derive from max_background_jobs; only both -1 uses the derivation.",
+        [honoured mutable "<=5.4"] max_background_compactions: i32 = -1, "-1 = derive from max_background_jobs; only both -1 uses the derivation.",
             set_max_background_compactions(value: i32), get_max_background_compactions;
         /// Threads that may share one L0→base or manual compaction by key range.
-        [later mutable "<=5.4"] max_subcompactions: u32 = 1, "0 and 1 = no splitting.",
+        [accepted mutable "<=5.4"] max_subcompactions: u32 = 1, "0 and 1 = no splitting.",
             set_max_subcompactions(count: u32), get_max_subcompactions;
         /// Close without flushing memtables that the WAL (or nothing) covers.
-        [core mutable "<=5.4"] avoid_flush_during_shutdown: bool = false, "",
+        [honoured mutable "<=5.4"] avoid_flush_during_shutdown: bool = false, "",
             set_avoid_flush_during_shutdown(on: bool), get_avoid_flush_during_shutdown;
         /// Largest buffer for a table, WAL or MANIFEST file being written. A table that will not be
         /// mapped is nevertheless written in pieces of at most 256 KiB; one that will be mapped in
         /// multiples of 2 MiB.
-        [core mutable "<=5.4"] writable_file_max_buffer_size: u64 = 1 << 20, "Bytes; must be >0 when direct writes are used.",
+        [honoured mutable "<=5.4"] writable_file_max_buffer_size: u64 = 1 << 20, "Bytes; must be >0 when direct writes are used.",
             set_writable_file_max_buffer_size(bytes: u64), get_writable_file_max_buffer_size;
         /// Upper bound of user writes while a slowdown condition holds.
-        [core mutable "<=5.4"] delayed_write_rate: u64 = 0, "Bytes/s; 0 = the rate of the rate limiter, else 16 MiB.",
+        [honoured mutable "<=5.4"] delayed_write_rate: u64 = 0, "Bytes/s; 0 = the rate of the rate limiter, else 16 MiB.",
             set_delayed_write_rate(value: u64), get_delayed_write_rate;
         /// If live WALs exceed this, column families that pin the oldest WAL are flushed.
-        [core mutable "<=5.4"] max_total_wal_size: u64 = 0, "Bytes; 0 = 4 × the sum over families of write_buffer_size × max_write_buffer_number; applies with more than one family.",
+        [honoured mutable "<=5.4"] max_total_wal_size: u64 = 0, "Bytes; 0 = 4 × the sum over families of write_buffer_size × max_write_buffer_number; applies with more than one family.",
             set_max_total_wal_size(bytes: u64), get_max_total_wal_size;
         /// Interval of full scans of the directory for unreferenced files.
-        [later mutable "<=5.4"] delete_obsolete_files_period_micros: u64 = 21_600_000_000, "Microseconds; 0 = scan after every flush and compaction.",
+        [accepted mutable "<=5.4"] delete_obsolete_files_period_micros: u64 = 21_600_000_000, "Microseconds; 0 = scan after every flush and compaction.",
             set_delete_obsolete_files_period_micros(period: Duration as Micros), get_delete_obsolete_files_period_micros;
         /// Interval at which all statistics are written to LOG.
-        [later mutable "<=5.4"] stats_dump_period_sec: u32 = 600, "Seconds; 0 = never.",
+        [accepted mutable "<=5.4"] stats_dump_period_sec: u32 = 600, "Seconds; 0 = never.",
             set_stats_dump_period_sec(period: Duration as Seconds), get_stats_dump_period_sec;
         /// Interval at which counters are copied into the in-memory (or persistent) history.
-        [ignored mutable "6.0"] stats_persist_period_sec: u32 = 600, "Seconds; 0 = never.",
+        [accepted mutable "6.0"] stats_persist_period_sec: u32 = 600, "Seconds; 0 = never.",
             set_stats_persist_period_sec(period: Duration as Seconds), get_stats_persist_period_sec;
         /// Memory bound of the statistics history.
-        [ignored mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
+        [accepted mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
             set_stats_history_buffer_size(bytes: u64), get_stats_history_buffer_size;
         /// Maximum number of open files.
-        [core mutable "<=5.4"] max_open_files: i32 = -1, "-1 = every table; else at least 20 and at most what the process may open.";
+        [accepted mutable "<=5.4"] max_open_files: i32 = -1, "-1 = every table; else at least 20 and at most what the process may open.";
         /// Request write-back from the OS after every this many bytes of a table file.
-        [core mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off, but 1 MiB with a rate limiter.",
+        [honoured mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off, but 1 MiB with a rate limiter.",
             set_bytes_per_sync(value: u64), get_bytes_per_sync;
         /// Same for WAL files.
-        [core mutable "<=5.4"] wal_bytes_per_sync: u64 = 0, "Bytes; 0 = off.",
+        [honoured mutable "<=5.4"] wal_bytes_per_sync: u64 = 0, "Bytes; 0 = off.",
             set_wal_bytes_per_sync(value: u64), get_wal_bytes_per_sync;
         /// Wait for the previous write-back before starting the next (bounds dirty data).
-        [core mutable "6.2"] strict_bytes_per_sync: bool = false, "",
+        [accepted mutable "6.2"] strict_bytes_per_sync: bool = false, "",
             set_strict_bytes_per_sync(on: bool), get_strict_bytes_per_sync;
         /// Read size of compaction inputs.
-        [core mutable "<=5.4"] compaction_readahead_size: u64 = 2 << 20, "Bytes; 0 = no own readahead; POSIX caps it at the largest request of the device for buffered reads.",
+        [honoured mutable "<=5.4"] compaction_readahead_size: u64 = 2 << 20, "Bytes; 0 = no own readahead; POSIX caps it at the largest request of the device for buffered reads.",
             set_compaction_readahead_size(bytes: u64), get_compaction_readahead_size;
         /// Old option for the number of flush slots.
-        [core mutable "<=5.4"] max_background_flushes: i32 = -1, "-1 = derive from max_background_jobs.",
+        [honoured mutable "<=5.4"] max_background_flushes: i32 = -1, "-1 = derive from max_background_jobs.",
             set_max_background_flushes(value: i32), get_max_background_flushes;
         /// MANIFEST is rewritten when it grows beyond max(this, last compact size × (1 +
         /// max_manifest_space_amp_pct/100)).
-        [core mutable "<=5.4"] max_manifest_file_size: u64 = 1 << 30, "Bytes; lower bound of the rotation threshold.",
+        [honoured mutable "<=5.4"] max_manifest_file_size: u64 = 1 << 30, "Bytes; lower bound of the rotation threshold.",
             set_max_manifest_file_size(bytes: u64), get_max_manifest_file_size;
         /// Allowed growth of the MANIFEST over its compact size.
-        [later mutable "10.8"] max_manifest_space_amp_pct: i32 = 500, "Percent ≥0.",
+        [accepted mutable "10.8"] max_manifest_space_amp_pct: i32 = 500, "Percent ≥0.",
             set_max_manifest_space_amp_pct(value: i32), get_max_manifest_space_amp_pct;
         /// Preallocated extent of a new MANIFEST.
-        [core mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes.",
+        [accepted mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes.",
             set_manifest_preallocation_size(bytes: u64), get_manifest_preallocation_size;
         /// Re-read and check the MANIFEST at close; write a fresh one if it is damaged.
-        [later mutable "11.1"] verify_manifest_content_on_close: bool = false, "",
+        [accepted mutable "11.1"] verify_manifest_content_on_close: bool = false, "",
             set_verify_manifest_content_on_close(on: bool), get_verify_manifest_content_on_close;
         /// Allow shortcuts in recovery after a clean shutdown.
-        [ignored mutable "11.3"] optimize_manifest_for_recovery: bool = false, "Experimental.",
+        [accepted mutable "11.3"] optimize_manifest_for_recovery: bool = false, "Experimental.",
             set_optimize_manifest_for_recovery(on: bool), get_optimize_manifest_for_recovery;
         /// Daily quiet window in which time-triggered compactions are preferred.
-        [later mutable "8.8"] daily_offpeak_time_utc: String = String::new(), "\"\" or HH:mm-HH:mm, start ≠ end; colons are escaped in files; not written when empty.";
+        [accepted mutable "8.8"] daily_offpeak_time_utc: String = String::new(), "\"\" or HH:mm-HH:mm, start ≠ end; colons are escaped in files; not written when empty.";
         /// Longest pause between re-evaluations of compaction scores on an idle database.
-        [later mutable "11.2"] max_compaction_trigger_wakeup_seconds: u64 = 43_200, "Seconds; <1 acts as 1.",
+        [accepted mutable "11.2"] max_compaction_trigger_wakeup_seconds: u64 = 43_200, "Seconds; <1 acts as 1.",
             set_max_compaction_trigger_wakeup_seconds(time: Duration as Seconds), get_max_compaction_trigger_wakeup_seconds;
         /// Store file-system hints about table files in the MANIFEST to open them faster.
-        [ignored mutable "11.2"] fast_sst_open: bool = false, "Experimental.",
+        [accepted mutable "11.2"] fast_sst_open: bool = false, "Experimental.",
             set_fast_sst_open(on: bool), get_fast_sst_open;
         /// Declare random access when a table is opened for reads.
-        [core fixed "<=5.4"] advise_random_on_open: bool = true, "POSIX fadvise.",
+        [honoured fixed "<=5.4"] advise_random_on_open: bool = true, "POSIX fadvise.",
             set_advise_random_on_open(on: bool), get_advise_random_on_open;
         /// Read table files through mmap; RocksDB's cuckoo reader requires it.
-        [core fixed "<=5.4"] allow_mmap_reads: bool = false, "Not together with use_direct_reads.",
+        [honoured fixed "<=5.4"] allow_mmap_reads: bool = false, "Not together with use_direct_reads.",
             set_allow_mmap_reads(on: bool), get_allow_mmap_reads;
         /// Preallocate space for files being written.
-        [core fixed "<=5.4"] allow_fallocate: bool = true, "",
+        [accepted fixed "<=5.4"] allow_fallocate: bool = true, "",
             set_allow_fallocate(on: bool), get_allow_fallocate;
         /// O_DIRECT for reads of user requests and compactions.
-        [core fixed "<=5.4"] use_direct_reads: bool = false, "",
+        [honoured fixed "<=5.4"] use_direct_reads: bool = false, "",
             set_use_direct_reads(on: bool), get_use_direct_reads;
         /// O_DIRECT for compaction inputs only.
-        [later fixed "11.5"] use_direct_io_for_compaction_reads: bool = false, "No effect when use_direct_reads is on.",
+        [accepted fixed "11.5"] use_direct_io_for_compaction_reads: bool = false, "No effect when use_direct_reads is on.",
             set_use_direct_io_for_compaction_reads(on: bool), get_use_direct_io_for_compaction_reads;
         /// O_DIRECT for files written by flush and compaction.
-        [core fixed "<=5.4"] use_direct_io_for_flush_and_compaction: bool = false, "Needs writable_file_max_buffer_size > 0.",
+        [accepted fixed "<=5.4"] use_direct_io_for_flush_and_compaction: bool = false, "Needs writable_file_max_buffer_size > 0.",
             set_use_direct_io_for_flush_and_compaction(on: bool), get_use_direct_io_for_flush_and_compaction;
         /// Keep WALs needed by prepared, uncommitted transactions.
-        [later fixed "<=5.4"] allow_2pc: bool = false, "Turns avoid_flush_during_recovery off.",
+        [accepted fixed "<=5.4"] allow_2pc: bool = false, "Turns avoid_flush_during_recovery off.",
             set_allow_2pc(on: bool), get_allow_2pc;
         /// Create the database if it does not exist.
-        [core fixed "<=5.4"] create_if_missing: bool = false, "",
+        [honoured fixed "<=5.4"] create_if_missing: bool = false, "",
             create_if_missing(on: bool), get_create_if_missing;
         /// Create families named at open that do not exist.
-        [core fixed "<=5.4"] create_missing_column_families: bool = false, "",
+        [honoured fixed "<=5.4"] create_missing_column_families: bool = false, "",
             create_missing_column_families(on: bool), get_create_missing_column_families;
         /// Make background thread states visible through the thread-status call.
-        [ignored fixed "<=5.4"] enable_thread_tracking: bool = false, "",
+        [accepted fixed "<=5.4"] enable_thread_tracking: bool = false, "",
             set_enable_thread_tracking(on: bool), get_enable_thread_tracking;
         /// Fail if the database exists.
-        [core fixed "<=5.4"] error_if_exists: bool = false, "",
+        [honoured fixed "<=5.4"] error_if_exists: bool = false, "",
             set_error_if_exists(on: bool), get_error_if_exists;
         /// Open files with close-on-exec.
-        [core fixed "<=5.4"] is_fd_close_on_exec: bool = true, "",
+        [accepted fixed "<=5.4"] is_fd_close_on_exec: bool = true, "",
             set_is_fd_close_on_exec(on: bool), get_is_fd_close_on_exec;
         /// Fail hard on inconsistencies at open and on background errors.
-        [core fixed "<=5.4"] paranoid_checks: bool = true, "",
+        [accepted fixed "<=5.4"] paranoid_checks: bool = true, "",
             set_paranoid_checks(on: bool), get_paranoid_checks;
         /// Open and check table files in the background after open returned.
-        [later fixed "11.1"] open_files_async: bool = false, "Needs skip_stats_update_on_db_open; not with FIFO.",
+        [accepted fixed "11.1"] open_files_async: bool = false, "Needs skip_stats_update_on_db_open; not with FIFO.",
             set_open_files_async(on: bool), get_open_files_async;
         /// Compare entries in the memtable with entries iterated by the flush.
-        [core fixed "6.22"] flush_verify_memtable_count: bool = true, "",
+        [accepted fixed "6.22"] flush_verify_memtable_count: bool = true, "",
             set_flush_verify_memtable_count(on: bool), get_flush_verify_memtable_count;
         /// Compare entries read by a compaction with the inputs' properties.
-        [core fixed "8.6"] compaction_verify_record_count: bool = true, "",
+        [honoured fixed "8.6"] compaction_verify_record_count: bool = true, "",
             set_compaction_verify_record_count(on: bool), get_compaction_verify_record_count;
         /// Record WAL sync sizes in the MANIFEST and check them at recovery.
-        [later fixed "6.15"] track_and_verify_wals_in_manifest: bool = false, "",
+        [accepted fixed "6.15"] track_and_verify_wals_in_manifest: bool = false, "",
             set_track_and_verify_wals_in_manifest(on: bool), get_track_and_verify_wals_in_manifest;
         /// Each WAL names its predecessor, checked at recovery.
-        [later fixed "9.11"] track_and_verify_wals: bool = false, "Experimental.",
+        [accepted fixed "9.11"] track_and_verify_wals: bool = false, "Experimental.",
             set_track_and_verify_wals(on: bool), get_track_and_verify_wals;
         /// Compare each table's unique id with the MANIFEST.
-        [core fixed "7.3"] verify_sst_unique_id_in_manifest: bool = true, "Only files opened.",
+        [accepted fixed "7.3"] verify_sst_unique_id_in_manifest: bool = true, "Only files opened.",
             set_verify_sst_unique_id_in_manifest(on: bool), get_verify_sst_unique_id_in_manifest;
         /// Do not read table properties at open to refresh compaction estimates.
-        [core fixed "<=5.4"] skip_stats_update_on_db_open: bool = false, "",
+        [accepted fixed "<=5.4"] skip_stats_update_on_db_open: bool = false, "",
             set_skip_stats_update_on_db_open(on: bool), get_skip_stats_update_on_db_open;
         /// Spin before sleeping on the main mutex.
-        [ignored fixed "<=5.4"] use_adaptive_mutex: bool = false, "",
+        [accepted fixed "<=5.4"] use_adaptive_mutex: bool = false, "",
             set_use_adaptive_mutex(on: bool), get_use_adaptive_mutex;
         /// fsync instead of fdatasync.
-        [core fixed "<=5.4"] use_fsync: bool = false, "",
+        [accepted fixed "<=5.4"] use_fsync: bool = false, "",
             set_use_fsync(on: bool), get_use_fsync;
         /// Threads that open tables at start when max_open_files=-1.
-        [core fixed "<=5.4"] max_file_opening_threads: i32 = 16, "≥1 in practice.",
+        [honoured fixed "<=5.4"] max_file_opening_threads: i32 = 16, "≥1 in practice.",
             set_max_file_opening_threads(count: u32 as Count), get_max_file_opening_threads;
         /// The engine for concurrent reads of blocks. RocksDB does not know the option, and rejects
         /// OPTIONS files that contain it: only values other than the default are written. The LOG
         /// and the property `koeldb.async-io-engine` have the actual engine and the reason.
-        [core fixed "KoelDB 0.1"] async_io_engine: ReadEngine = ReadEngine::Auto, "auto, uring, pool, off. uring takes kernels older than 5.19, too; where there is no io_uring, threads read.",
+        [honoured fixed "KoelDB 0.1"] async_io_engine: ReadEngine = ReadEngine::Auto, "auto, uring, pool, off. uring takes kernels older than 5.19, too; where there is no io_uring, threads read.",
             set_async_io_engine(engine: ReadEngine), get_async_io_engine;
         /// Size of the shared pool for asynchronous reads.
-        [ignored fixed "11.8"] read_io_executor_threads: i32 = 1, "Must be >0.",
+        [accepted fixed "11.8"] read_io_executor_threads: i32 = 1, "Must be >0.",
             set_read_io_executor_threads(count: u32 as Count), get_read_io_executor_threads;
         /// Shards of the table cache.
-        [ignored fixed "<=5.4"] table_cache_numshardbits: i32 = 6, "1..19 in db_bench; log2 of shards.",
+        [accepted fixed "<=5.4"] table_cache_numshardbits: i32 = 6, "1..19 in db_bench; log2 of shards.",
             set_table_cache_num_shard_bits(count: u32 as Count), get_table_cache_numshardbits;
         /// Limit of memtable memory over all column families.
-        [core fixed "<=5.4"] db_write_buffer_size: u64 = 0, "Bytes; 0 = no limit; creates a write buffer manager.",
+        [honoured fixed "<=5.4"] db_write_buffer_size: u64 = 0, "Bytes; 0 = no limit; creates a write buffer manager.",
             set_db_write_buffer_size(bytes: u64), get_db_write_buffer_size;
         /// Number of old LOG files to keep.
-        [core fixed "<=5.4"] keep_log_file_num: u64 = 1000, "Must be >0.",
+        [honoured fixed "<=5.4"] keep_log_file_num: u64 = 1000, "Must be >0.",
             set_keep_log_file_num(value: u64), get_keep_log_file_num;
         /// Number of old WAL files to keep for reuse (recycled WALs are read, not written).
-        [ignored fixed "<=5.4"] recycle_log_file_num: u64 = 0, "Set to 0 with WAL archiving or with kTolerateCorruptedTailRecords / kAbsoluteConsistency.",
+        [accepted fixed "<=5.4"] recycle_log_file_num: u64 = 0, "Set to 0 with WAL archiving or with kTolerateCorruptedTailRecords / kAbsoluteConsistency.",
             set_recycle_log_file_num(value: u64), get_recycle_log_file_num;
         /// Create the next WAL file ahead of need.
-        [ignored fixed "11.3"] async_wal_precreate: bool = false, "Experimental; off if recycle_log_file_num ≠ 0.",
+        [accepted fixed "11.3"] async_wal_precreate: bool = false, "Experimental; off if recycle_log_file_num ≠ 0.",
             set_async_wal_precreate(on: bool), get_async_wal_precreate;
         /// Age at which LOG is rolled.
-        [core fixed "<=5.4"] log_file_time_to_roll: u64 = 0, "Seconds; 0 = by size only.",
+        [accepted fixed "<=5.4"] log_file_time_to_roll: u64 = 0, "Seconds; 0 = by size only.",
             set_log_file_time_to_roll(time: Duration as Seconds), get_log_file_time_to_roll;
         /// Size at which LOG is rolled.
-        [core fixed "<=5.4"] max_log_file_size: u64 = 0, "Bytes; 0 = one file.",
+        [accepted fixed "<=5.4"] max_log_file_size: u64 = 0, "Bytes; 0 = one file.",
             set_max_log_file_size(bytes: u64), get_max_log_file_size;
         /// Directory of LOG files.
-        [core fixed "<=5.4"] db_log_dir: String = String::new(), "\"\" = database directory; not written when empty.";
+        [accepted fixed "<=5.4"] db_log_dir: String = String::new(), "\"\" = database directory; not written when empty.";
         /// Directory of WAL files.
-        [core fixed "<=5.4"] wal_dir: String = String::new(), "\"\" = database directory; trailing '/' removed; cleared if equal to the database path.";
+        [honoured fixed "<=5.4"] wal_dir: String = String::new(), "\"\" = database directory; trailing '/' removed; cleared if equal to the database path.";
         /// Size bound of archived WALs.
-        [later fixed "<=5.4"] WAL_size_limit_MB: u64 = 0, "MiB; 0 = off.",
+        [accepted fixed "<=5.4"] WAL_size_limit_MB: u64 = 0, "MiB; 0 = off.",
             set_wal_size_limit_mb(bytes: u64), get_wal_size_limit_mb;
         /// Age bound of archived WALs.
-        [later fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
+        [accepted fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
             set_wal_ttl_seconds(time: Duration as Seconds), get_wal_ttl_seconds;
         /// Overlap one group's WAL write with the previous group's memtable insert.
-        [core fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
+        [honoured fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
             set_enable_pipelined_write(on: bool), get_enable_pipelined_write;
         /// Publish writes before they are in the memtables: a snapshot may gain entries, a read may
         /// see a part of a batch.
-        [core fixed "6.3"] unordered_write: bool = false, "Needs allow_concurrent_memtable_write, no pipelining, max_successive_merges=0.",
+        [honoured fixed "6.3"] unordered_write: bool = false, "Needs allow_concurrent_memtable_write, no pipelining, max_successive_merges=0.",
             set_unordered_write(on: bool), get_unordered_write;
         /// Members of a write group insert in parallel.
-        [core fixed "<=5.4"] allow_concurrent_memtable_write: bool = true, "Needs memtables that support it: skip_list, vector, Speedb's.",
+        [honoured fixed "<=5.4"] allow_concurrent_memtable_write: bool = true, "Needs memtables that support it: skip_list, vector, Speedb's.",
             set_allow_concurrent_memtable_write(on: bool), get_allow_concurrent_memtable_write;
         /// The WAL damage that recovery tolerates.
-        [core fixed "<=5.4"] wal_recovery_mode: RecoveryMode = RecoveryMode::PointInTime, "",
+        [honoured fixed "<=5.4"] wal_recovery_mode: RecoveryMode = RecoveryMode::PointInTime, "",
             set_wal_recovery_mode(value: RecoveryMode), get_wal_recovery_mode;
         /// Waiting writers spin before they block.
-        [ignored fixed "<=5.4"] enable_write_thread_adaptive_yield: bool = true, "",
+        [accepted fixed "<=5.4"] enable_write_thread_adaptive_yield: bool = true, "",
             set_enable_write_thread_adaptive_yield(on: bool), get_enable_write_thread_adaptive_yield;
         /// A yield longer than this counts as contention.
-        [ignored fixed "<=5.4"] write_thread_slow_yield_usec: u64 = 3, "Microseconds.",
+        [accepted fixed "<=5.4"] write_thread_slow_yield_usec: u64 = 3, "Microseconds.",
             set_write_thread_slow_yield_usec(time: Duration as Micros), get_write_thread_slow_yield_usec;
         /// Size bound of a write group.
-        [core fixed "6.5"] max_write_batch_group_size_bytes: u64 = 1 << 20, "Bytes; a leader of at most 1/8 of this stops at its own size + 1/8.",
+        [accepted fixed "6.5"] max_write_batch_group_size_bytes: u64 = 1 << 20, "Bytes; a leader of at most 1/8 of this stops at its own size + 1/8.",
             set_max_write_batch_group_size_bytes(bytes: u64), get_max_write_batch_group_size_bytes;
         /// Longest spin before blocking.
-        [ignored fixed "<=5.4"] write_thread_max_yield_usec: u64 = 100, "Microseconds.",
+        [accepted fixed "<=5.4"] write_thread_max_yield_usec: u64 = 100, "Microseconds.",
             set_write_thread_max_yield_usec(time: Duration as Micros), get_write_thread_max_yield_usec;
         /// Least severe line written to LOG.
-        [core fixed "<=5.4"] info_log_level: LogLevel = LogLevel::Info, "",
+        [honoured fixed "<=5.4"] info_log_level: LogLevel = LogLevel::Info, "",
             set_log_level(value: LogLevel), get_info_log_level;
         /// Add jemalloc's report to the LOG statistics.
-        [ignored fixed "<=5.4"] dump_malloc_stats: bool = false, "",
+        [accepted fixed "<=5.4"] dump_malloc_stats: bool = false, "",
             set_dump_malloc_stats(on: bool), get_dump_malloc_stats;
         /// Keep recovered data in memtables at open.
-        [core fixed "<=5.4"] avoid_flush_during_recovery: bool = false, "Off with allow_2pc.",
+        [accepted fixed "<=5.4"] avoid_flush_during_recovery: bool = false, "Off with allow_2pc.",
             set_avoid_flush_during_recovery(on: bool), get_avoid_flush_during_recovery;
         /// Let the write buffer manager trigger flushes during recovery.
-        [later fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
+        [accepted fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
             set_enforce_write_buffer_manager_during_recovery(on: bool), get_enforce_write_buffer_manager_during_recovery;
         /// Reserve the last level for back-fill ingestion.
-        [later fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind.",
+        [accepted fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind.",
             set_allow_ingest_behind(on: bool), get_allow_ingest_behind;
         /// Second write queue for WAL-only writes (transactions).
-        [ignored fixed "5.10"] two_write_queues: bool = false, "",
+        [accepted fixed "5.10"] two_write_queues: bool = false, "",
             set_two_write_queues(on: bool), get_two_write_queues;
         /// WAL data leaves the process buffer only on FlushWAL.
-        [core fixed "5.7"] manual_wal_flush: bool = false, "",
+        [honoured fixed "5.7"] manual_wal_flush: bool = false, "",
             set_manual_wal_flush(on: bool), get_manual_wal_flush;
         /// Compression of new WAL files.
-        [core fixed "7.0"] wal_compression: Compression = Compression::None, "Anything but kZSTD becomes kNoCompression at open.",
+        [honoured fixed "7.0"] wal_compression: Compression = Compression::None, "Anything but kZSTD becomes kNoCompression at open.",
             set_wal_compression(value: Compression), get_wal_compression;
         /// Leave finished WALs open until a background job closes them.
-        [ignored fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated by RocksDB.",
+        [accepted fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated by RocksDB.",
             set_background_close_inactive_wals(on: bool), get_background_close_inactive_wals;
         /// Flush all column families together, atomically.
-        [later fixed "5.18"] atomic_flush: bool = false, "Not with enable_pipelined_write.",
+        [accepted fixed "5.18"] atomic_flush: bool = false, "Not with enable_pipelined_write.",
             set_atomic_flush(on: bool), get_atomic_flush;
         /// Move file deletions and memtable frees off user threads (KoelDB always does).
-        [ignored fixed "6.1"] avoid_unnecessary_blocking_io: bool = false, "",
+        [accepted fixed "6.1"] avoid_unnecessary_blocking_io: bool = false, "",
             set_avoid_unnecessary_blocking_io(on: bool), get_avoid_unnecessary_blocking_io;
         /// Iterators use prefix seek only if prefix_same_as_start or auto_prefix_mode asks.
-        [core fixed "9.7"] prefix_seek_opt_in_only: bool = false, "",
+        [accepted fixed "9.7"] prefix_seek_opt_in_only: bool = false, "",
             set_prefix_seek_opt_in_only(on: bool), get_prefix_seek_opt_in_only;
         /// Store the database id in the MANIFEST.
-        [core fixed "6.5"] write_dbid_to_manifest: bool = true, "Not both this and write_identity_file false.",
+        [honoured fixed "6.5"] write_dbid_to_manifest: bool = true, "Not both this and write_identity_file false.",
             set_write_dbid_to_manifest(on: bool), get_write_dbid_to_manifest;
         /// Append to the existing MANIFEST after open instead of rewriting it.
-        [ignored fixed "11.3"] reuse_manifest_on_open: bool = false, "Experimental.",
+        [accepted fixed "11.3"] reuse_manifest_on_open: bool = false, "Experimental.",
             set_reuse_manifest_on_open(on: bool), get_reuse_manifest_on_open;
         /// Write the IDENTITY file.
-        [core fixed "9.7"] write_identity_file: bool = true, "Not both this and write_dbid_to_manifest false.",
+        [accepted fixed "9.7"] write_identity_file: bool = true, "Not both this and write_dbid_to_manifest false.",
             set_write_identity_file(on: bool), get_write_identity_file;
         /// Readahead for WAL and MANIFEST during open.
-        [later fixed "6.4"] log_readahead_size: u64 = 0, "Bytes; 0 = off.",
+        [accepted fixed "6.4"] log_readahead_size: u64 = 0, "Bytes; 0 = off.",
             set_log_readahead_size(bytes: u64), get_log_readahead_size;
         /// Recover to the newest state whose files all exist.
-        [later fixed "6.10"] best_efforts_recovery: bool = false, "",
+        [accepted fixed "6.10"] best_efforts_recovery: bool = false, "",
             set_best_efforts_recovery(on: bool), get_best_efforts_recovery;
         /// Retries of automatic recovery after a retryable background error.
-        [core fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",
+        [honoured fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",
             set_max_bgerror_resume_count(count: u32 as Count), get_max_bgerror_resume_count;
         /// Pause between those retries.
-        [core fixed "6.12"] bgerror_resume_retry_interval: u64 = 1_000_000, "Microseconds.",
+        [honoured fixed "6.12"] bgerror_resume_retry_interval: u64 = 1_000_000, "Microseconds.",
             set_bgerror_resume_retry_interval(time: Duration as Micros), get_bgerror_resume_retry_interval;
         /// Host name stored in table properties.
-        [core fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
+        [accepted fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
         /// String form of rate_limiter.
-        [core fixed "6.10"] rate_limiter_bytes_per_sec: RateLimit = RateLimit(0), "Bytes/s; 0 = no limit; never written.";
+        [accepted fixed "6.10"] rate_limiter_bytes_per_sec: RateLimit = RateLimit(0), "Bytes/s; 0 = no limit; never written.";
         /// Error texts may show user keys.
-        [core fixed "6.14"] allow_data_in_errors: bool = false, "",
+        [accepted fixed "6.14"] allow_data_in_errors: bool = false, "",
             set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
         /// Generator of whole-file checksums for the MANIFEST.
-        [core fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";
+        [honoured fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";
         /// Statistics object.
-        [core fixed "6.25"] statistics: Option<Statistics> = None, "BasicStatistics; never written.";
+        [honoured fixed "6.25"] statistics: Option<Statistics> = None, "BasicStatistics; never written.";
         /// Lowest cache tier used (secondary caches).
-        [ignored fixed "6.26"] lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlock, "",
+        [accepted fixed "6.26"] lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlock, "",
             set_lowest_used_cache_tier(value: CacheTier), get_lowest_used_cache_tier;
         /// Fail a compaction that sees SingleDelete followed by Delete of the same key.
-        [later fixed "7.3"] enforce_single_del_contracts: bool = true, "Deprecated by RocksDB.",
+        [accepted fixed "7.3"] enforce_single_del_contracts: bool = true, "Deprecated by RocksDB.",
             set_enforce_single_del_contracts(on: bool), get_enforce_single_del_contracts;
         /// Follower mode: poll interval.
-        [ignored fixed "9.2"] follower_refresh_catchup_period_ms: u64 = 10_000, "Milliseconds.",
+        [accepted fixed "9.2"] follower_refresh_catchup_period_ms: u64 = 10_000, "Milliseconds.",
             set_follower_refresh_catchup_period_ms(period: Duration as Millis), get_follower_refresh_catchup_period_ms;
         /// Follower mode: retries.
-        [ignored fixed "9.2"] follower_catchup_retry_count: u64 = 10, "",
+        [accepted fixed "9.2"] follower_catchup_retry_count: u64 = 10, "",
             set_follower_catchup_retry_count(value: u64), get_follower_catchup_retry_count;
         /// Follower mode: pause between retries.
-        [ignored fixed "9.2"] follower_catchup_retry_wait_ms: u64 = 100, "Milliseconds.",
+        [accepted fixed "9.2"] follower_catchup_retry_wait_ms: u64 = 100, "Milliseconds.",
             set_follower_catchup_retry_wait_ms(time: Duration as Millis), get_follower_catchup_retry_wait_ms;
         /// Temperature hint for MANIFEST and similar files.
-        [ignored fixed "9.6"] metadata_write_temperature: Temperature = Temperature::Unknown, "",
+        [accepted fixed "9.6"] metadata_write_temperature: Temperature = Temperature::Unknown, "",
             set_metadata_write_temperature(value: Temperature), get_metadata_write_temperature;
         /// Temperature hint for WAL files.
-        [ignored fixed "9.6"] wal_write_temperature: Temperature = Temperature::Unknown, "",
+        [accepted fixed "9.6"] wal_write_temperature: Temperature = Temperature::Unknown, "",
             set_wal_write_temperature(value: Temperature), get_wal_write_temperature;
     }
     declined {

@@ -80,7 +80,7 @@ impl View<u64, Duration> for Micros {
 ///     setter(argument: Type as View), getter;
 /// ```
 ///
-/// with effect one of `core`, `later`, `ignored`, and mutability `mutable` or `fixed`; setter and
+/// with effect `honoured` or `accepted`, and mutability `mutable` or `fixed`; setter and
 /// getter may be left out where they are written by hand. A declined row has neither effect nor
 /// accessors.
 macro_rules! option_section {
@@ -183,11 +183,16 @@ macro_rules! option_section {
                         write: |source, style| {
                             $crate::options::registry::OptionValue::write(&source.$field, style)
                         },
+                        members_without_effect: |source, path, out| {
+                            $crate::options::registry::OptionValue::members_without_effect(
+                                &source.$field, path, out,
+                            );
+                        },
                     },)*
                     $($crate::options::registry::Row {
                         name: stringify!($declined),
                         since: $declined_since,
-                        effect: $crate::options::registry::Effect::DefaultOnly,
+                        effect: $crate::options::registry::Effect::Refused,
                         mutable: option_section!(@mutable $declined_mutability),
                         range: "only the default is accepted",
                         documentation: &[$($declined_doc),+],
@@ -205,6 +210,7 @@ macro_rules! option_section {
                             let default: $declined_kind = $declined_default;
                             $crate::options::registry::OptionValue::write(&default, style)
                         },
+                        members_without_effect: |_, _, _| {},
                     },)*
                 ];
                 ROWS
@@ -257,12 +263,10 @@ macro_rules! option_section {
     };
     (@mutable mutable) => { true };
     (@mutable fixed) => { false };
-    (@effect core) => { $crate::options::registry::Effect::Full };
-    (@effect later) => { $crate::options::registry::Effect::Later };
-    (@effect ignored) => { $crate::options::registry::Effect::None };
-    (@effect_doc core) => { "" };
-    (@effect_doc later) => { "Kept and written back; without effect so far." };
-    (@effect_doc ignored) => { "Kept and written back; without effect by design." };
+    (@effect honoured) => { $crate::options::registry::Effect::Honoured };
+    (@effect accepted) => { $crate::options::registry::Effect::Accepted };
+    (@effect_doc honoured) => { "" };
+    (@effect_doc accepted) => { "Accepted without effect; an open announces it." };
 }
 
 pub(crate) use option_section;

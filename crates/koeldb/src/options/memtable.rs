@@ -5,7 +5,7 @@ use koeldb_memtable::RepKind;
 
 use super::declare::option_section;
 use super::object::{Description, set_members, unknown_id, with_members};
-use super::registry::{self, OptionValue, Reading, Refusal, Style};
+use super::registry::{self, OptionValue, Reading, Refusal, Settings, Style};
 use super::value::Scalar as _;
 
 option_section! {
@@ -13,7 +13,7 @@ option_section! {
     pub struct SkipListOptions, "memtable factory skip_list | SkipListFactory";
     options {
         /// Entries compared linearly before a seek falls back to the tree.
-        [core fixed "<=5.4"] lookahead: u64 = 0, "Short form skip_list:N; printed as SkipListFactory or SkipListFactory:N.",
+        [honoured fixed "<=5.4"] lookahead: u64 = 0, "Short form skip_list:N; printed as SkipListFactory or SkipListFactory:N.",
             set_lookahead(value: u64), get_lookahead;
     }
     declined {}
@@ -29,7 +29,7 @@ option_section! {
     pub struct VectorOptions, "memtable factory vector | VectorRepFactory";
     options {
         /// Initial capacity of the vector.
-        [core fixed "<=5.4"] count: u64 = 0, "Short form vector:N.",
+        [honoured fixed "<=5.4"] count: u64 = 0, "Short form vector:N.",
             set_count(value: u64), get_count;
     }
     declined {}
@@ -45,13 +45,13 @@ option_section! {
     pub struct HashSkipListOptions, "memtable factory prefix_hash | HashSkipListRepFactory";
     options {
         /// Hash buckets.
-        [core fixed "<=5.4"] bucket_count: u64 = 1_000_000, "Short form prefix_hash:N; needs prefix_extractor.",
+        [honoured fixed "<=5.4"] bucket_count: u64 = 1_000_000, "Short form prefix_hash:N; needs prefix_extractor.",
             set_bucket_count(value: u64), get_bucket_count;
         /// Tower height of the bucket lists.
-        [core fixed "<=5.4"] skiplist_height: i32 = 4, "",
+        [accepted fixed "<=5.4"] skiplist_height: i32 = 4, "",
             set_skiplist_height(count: u32 as Count), get_skiplist_height;
         /// Branching of the bucket lists.
-        [core fixed "<=5.4"] branching_factor: i32 = 4, "",
+        [accepted fixed "<=5.4"] branching_factor: i32 = 4, "",
             set_branching_factor(count: u32 as Count), get_branching_factor;
     }
     declined {}
@@ -67,19 +67,19 @@ option_section! {
     pub struct HashLinkListOptions, "memtable factory hash_linkedlist | HashLinkListRepFactory";
     options {
         /// Hash buckets.
-        [core fixed "<=5.4"] bucket_count: u64 = 50_000, "Short form hash_linkedlist:N; needs prefix_extractor.",
+        [honoured fixed "<=5.4"] bucket_count: u64 = 50_000, "Short form hash_linkedlist:N; needs prefix_extractor.",
             set_bucket_count(value: u64), get_bucket_count;
         /// Entries at which a bucket becomes a skip list.
-        [core fixed "<=5.4"] threshold: u32 = 256, "",
+        [honoured fixed "<=5.4"] threshold: u32 = 256, "",
             set_threshold(count: u32), get_threshold;
         /// Huge pages for the bucket array.
-        [ignored fixed "<=5.4"] huge_page_size: u64 = 0, "Bytes.",
+        [accepted fixed "<=5.4"] huge_page_size: u64 = 0, "Bytes.",
             set_huge_page_size(bytes: u64), get_huge_page_size;
         /// Bucket size above which flush logs a warning.
-        [ignored fixed "<=5.4"] logging_threshold: i32 = 4096, "",
+        [accepted fixed "<=5.4"] logging_threshold: i32 = 4096, "",
             set_logging_threshold(count: u32 as Count), get_logging_threshold;
         /// Log bucket distribution at flush.
-        [ignored fixed "<=5.4"] log_when_flash: bool = true, "",
+        [accepted fixed "<=5.4"] log_when_flash: bool = true, "",
             set_log_when_flash(on: bool), get_log_when_flash;
     }
     declined {}
@@ -95,16 +95,16 @@ option_section! {
     pub struct SortedHashOptions, "memtable factory hash_spdb | HashSpdbRepFactory";
     options {
         /// Keys that there are places for in hash buckets, eight in each.
-        [core fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); as a member 0 = by write_buffer_size and the length of entries.",
+        [honoured fixed "Speedb 2.6-2.8"] hash_bucket_count: u64 = 1_000_000, "Short form :N (2.6: N=0 gives 1000000); as a member 0 = by write_buffer_size and the length of entries.",
             set_hash_bucket_count(value: u64), get_hash_bucket_count;
         /// Entries per vector of the write list; full ones are sorted in the background.
-        [core fixed "KoelDB"] sorted_vector_limit: u64 = 10_000, "A constant in every release of Speedb.",
+        [honoured fixed "KoelDB"] sorted_vector_limit: u64 = 10_000, "A constant in every release of Speedb.",
             set_sorted_vector_limit(value: u64), get_sorted_vector_limit;
         /// Switches how iterators over the active memtable are made.
-        [ignored fixed "Speedb 2.6"] use_seek_parallel_threshold: bool = false, "Written as a member.",
+        [accepted fixed "Speedb 2.6"] use_seek_parallel_threshold: bool = false, "Written as a member.",
             set_use_seek_parallel_threshold(on: bool), get_use_seek_parallel_threshold;
         /// Merge sorted runs in the background.
-        [ignored fixed "Speedb 2.7-2.8"] use_merge: bool = true, "Written as a member.",
+        [accepted fixed "Speedb 2.7-2.8"] use_merge: bool = true, "Written as a member.",
             set_use_merge(on: bool), get_use_merge;
     }
     declined {}
@@ -279,5 +279,15 @@ impl OptionValue for MemtableFactory {
                 with_members(name, &registry::differing(options))
             }
         })
+    }
+
+    fn members_without_effect(&self, path: &str, out: &mut Settings) {
+        match self {
+            MemtableFactory::SkipList(options) => registry::without_effect(options, path, out),
+            MemtableFactory::Vector(options) => registry::without_effect(options, path, out),
+            MemtableFactory::HashSkipList(options) => registry::without_effect(options, path, out),
+            MemtableFactory::HashLinkList(options) => registry::without_effect(options, path, out),
+            MemtableFactory::SortedHash(options) => registry::without_effect(options, path, out),
+        }
     }
 }

@@ -63,7 +63,7 @@ pub use compaction::{
     CompactionStopStyle, CompressionOptions, FifoCompactionOptions, FileTemperatureAge,
     Temperature, UniversalCompactionOptions,
 };
-pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
+pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption, SettingWithoutEffect};
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};

@@ -428,7 +428,7 @@ option_section! {
     pub struct SstPartitioner, "SST partitioner SstPartitionerFixedPrefixFactory";
     options {
         /// The number of leading key bytes.
-        [later fixed "6.26"] length: u64 = 0, "bytes",
+        [accepted fixed "6.26"] length: u64 = 0, "bytes",
             set_length(bytes: u64), get_length;
     }
     declined {}
@@ -466,16 +466,16 @@ option_section! {
     pub struct CompactOnDeletion, "collector CompactOnDeletionCollector";
     options {
         /// Entries in the sliding window.
-        [later fixed "<=5.4"] window_size: u64 = 0, "",
+        [accepted fixed "<=5.4"] window_size: u64 = 0, "",
             set_window_size(bytes: u64), get_window_size;
         /// Deletions in the window that mark the file for compaction.
-        [later fixed "<=5.4"] deletion_trigger: u64 = 0, "",
+        [accepted fixed "<=5.4"] deletion_trigger: u64 = 0, "",
             set_deletion_trigger(value: u64), get_deletion_trigger;
         /// Share of deletions in the file that marks it.
-        [later fixed "<=5.4"] deletion_ratio: f64 = 0.0, "<=0 or >1 = off.",
+        [accepted fixed "<=5.4"] deletion_ratio: f64 = 0.0, "<=0 or >1 = off.",
             set_deletion_ratio(ratio: f64), get_deletion_ratio;
         /// Smaller files are never marked.
-        [later fixed "<=5.4"] min_file_size: u64 = 0, "Bytes.",
+        [accepted fixed "<=5.4"] min_file_size: u64 = 0, "Bytes.",
             set_min_file_size(bytes: u64), get_min_file_size;
     }
     declined {}
@@ -491,7 +491,7 @@ option_section! {
     pub struct CompactForTiering, "collector CompactForTieringCollector";
     options {
         /// Share of entries fit for the last level that marks the file.
-        [ignored fixed "<=5.4"] compaction_trigger_ratio: f64 = 0.0, "<=0 = off.",
+        [accepted fixed "<=5.4"] compaction_trigger_ratio: f64 = 0.0, "<=0 = off.",
             set_compaction_trigger_ratio(ratio: f64), get_compaction_trigger_ratio;
     }
     declined {}

@@ -18,28 +18,28 @@ option_section! {
     pub struct PlainTableOptions, "TableOptions/PlainTable";
     options {
         /// Fixed user-key length.
-        [core mutable "<=5.4"] user_key_len: u32 = 0, "Bytes; 0 = variable.",
+        [honoured mutable "<=5.4"] user_key_len: u32 = 0, "Bytes; 0 = variable.",
             set_user_key_len(count: u32), get_user_key_len;
         /// Bits per key (prefix) of the bloom filter.
-        [core mutable "<=5.4"] bloom_bits_per_key: i32 = 10, "0 = no bloom.",
+        [honoured mutable "<=5.4"] bloom_bits_per_key: i32 = 10, "0 = no bloom.",
             set_bloom_bits_per_key(count: u32 as Count), get_bloom_bits_per_key;
         /// Load of the prefix hash index.
-        [core mutable "<=5.4"] hash_table_ratio: f64 = 0.75, "0 = a single bucket, i.e. binary search.",
+        [honoured mutable "<=5.4"] hash_table_ratio: f64 = 0.75, "0 = a single bucket, i.e. binary search.",
             set_hash_ratio(ratio: f64), get_hash_table_ratio;
         /// Records per index entry inside a prefix.
-        [core mutable "<=5.4"] index_sparseness: u64 = 16, "Records.",
+        [honoured mutable "<=5.4"] index_sparseness: u64 = 16, "Records.",
             set_index_sparseness(value: u64), get_index_sparseness;
         /// Huge pages for index and bloom.
-        [ignored mutable "<=5.4"] huge_page_tlb_size: u64 = 0, "Bytes; 0 = off.",
+        [accepted mutable "<=5.4"] huge_page_tlb_size: u64 = 0, "Bytes; 0 = off.",
             set_huge_page_tlb_size(bytes: u64), get_huge_page_tlb_size;
         /// Key encoding.
-        [core mutable "<=5.4"] encoding_type: EncodingType = EncodingType::Plain, "kPrefix writes a shared prefix once.",
+        [honoured mutable "<=5.4"] encoding_type: EncodingType = EncodingType::Plain, "kPrefix writes a shared prefix once.",
             set_encoding_type(value: EncodingType), get_encoding_type;
         /// No index; forward scan only.
-        [core mutable "<=5.4"] full_scan_mode: bool = false, "",
+        [honoured mutable "<=5.4"] full_scan_mode: bool = false, "",
             set_full_scan_mode(on: bool), get_full_scan_mode;
         /// Write index and bloom into the file.
-        [core mutable "<=5.4"] store_index_in_file: bool = false, "",
+        [honoured mutable "<=5.4"] store_index_in_file: bool = false, "",
             set_store_index_in_file(on: bool), get_store_index_in_file;
     }
     declined {}

@@ -12,14 +12,14 @@ use super::grammar;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
-    /// The option takes effect.
-    Full,
-    /// Kept and written back; not yet supported.
-    Later,
-    /// Kept and written back, without effect by design.
-    None,
-    /// Only the default is accepted.
-    DefaultOnly,
+    /// The engine obeys the option.
+    Honoured,
+    /// Kept, written back and announced at open; the engine does not read it.
+    ///
+    /// The setting could only change speed, space or statistics, never answers or durability.
+    Accepted,
+    /// Only the default is accepted, because another value would change answers or durability.
+    Refused,
     /// A name of older releases: any value is accepted and dropped.
     Removed,
 }
@@ -159,6 +159,9 @@ pub(crate) enum Style {
     Portable,
 }
 
+/// Names and texts of options; members of nested options have dotted names.
+pub(crate) type Settings = Vec<(String, String)>;
+
 /// A type that option texts are read into and written from.
 pub(crate) trait OptionValue {
     /// The type's name in [`OptionInfo::kind`].
@@ -186,6 +189,11 @@ pub(crate) trait OptionValue {
     /// Returns the text from which [`OptionValue::read`] gets the same value; `None` if there is
     /// none.
     fn write(&self, style: Style) -> Option<String>;
+
+    /// Appends the members without effect whose values differ from the defaults.
+    fn members_without_effect(&self, path: &str, out: &mut Settings) {
+        let _ = (path, out);
+    }
 }
 
 /// An option of the section `S`.
@@ -200,6 +208,7 @@ pub(crate) struct Row<S: 'static> {
     pub(crate) read: fn(&mut S, &str, &str, &mut Reading) -> Result<(), Refusal>,
     pub(crate) read_member: fn(&mut S, &str, &str, &str, &mut Reading) -> Result<(), Refusal>,
     pub(crate) write: fn(&S, Style) -> Option<String>,
+    pub(crate) members_without_effect: fn(&S, &str, &mut Settings),
 }
 
 /// A name of older releases.
@@ -333,6 +342,29 @@ pub(crate) fn differing<S: Section>(source: &S) -> Vec<(&'static str, String)> {
     texts
 }
 
+/// Appends the options without effect whose values differ from the defaults.
+///
+/// Members of nested structs are included. `path` precedes the names, if it is not empty.
+pub(crate) fn without_effect<S: Section>(source: &S, path: &str, out: &mut Settings) {
+    let default = S::default();
+    for row in S::rows() {
+        let name = match path {
+            "" => row.name.to_owned(),
+            path => format!("{path}.{}", row.name),
+        };
+        if row.effect != Effect::Accepted {
+            (row.members_without_effect)(source, &name, out);
+            continue;
+        }
+        let text = (row.write)(source, Style::Full);
+        if let Some(text) = text
+            && (row.write)(&default, Style::Full).as_ref() != Some(&text)
+        {
+            out.push((name, text));
+        }
+    }
+}
+
 /// Formats a section by names and texts.
 pub(crate) fn debug<S: Section>(
     source: &S,
@@ -418,6 +450,10 @@ impl<S: Section> OptionValue for S {
         }
         out.push('}');
         Some(out)
+    }
+
+    fn members_without_effect(&self, path: &str, out: &mut Settings) {
+        without_effect(self, path, out);
     }
 }
 

@@ -16,7 +16,6 @@ use super::compaction::Temperature;
 use super::db::DbOptions;
 use super::memtable::{MemtableFactory, VectorOptions};
 use super::refuse::Refusals;
-use super::registry::{Effect, Section, Style};
 use super::table_format::TableFormat;
 
 /// The values of `ttl` and `periodic_compaction_seconds` that leave the choice to the engine.
@@ -150,21 +149,6 @@ pub(crate) fn sanitize_db_mutable(db: &mut DbOptions) {
     }
 }
 
-/// Returns the numbers of concurrent flushes and compactions.
-pub(crate) fn background_slots(db: &DbOptions) -> (u32, u32) {
-    let at_least_one = |count: i32| u32::try_from(count).unwrap_or(1).max(1);
-    if db.max_background_flushes == -1 && db.max_background_compactions == -1 {
-        let jobs = at_least_one(db.max_background_jobs);
-        let flushes = (jobs / 4).max(1);
-        (flushes, jobs.saturating_sub(flushes).max(1))
-    } else {
-        (
-            at_least_one(db.max_background_flushes),
-            at_least_one(db.max_background_compactions),
-        )
-    }
-}
-
 /// Adjusts the options of a column family.
 pub(crate) fn sanitize_family(cf: &mut ColumnFamilyOptions, db: &DbOptions, read_only: bool) {
     sanitize_memtables(cf, db);
@@ -295,18 +279,4 @@ fn sanitize_block_based(table: &mut BlockBasedOptions) {
     table.initial_auto_readahead_size = table
         .initial_auto_readahead_size
         .min(table.max_auto_readahead_size);
-}
-
-/// The options that differ from the default and have no effect.
-pub(crate) fn without_effect<S: Section>(source: &S) -> Vec<String> {
-    let default = S::default();
-    S::rows()
-        .iter()
-        .filter(|row| matches!(row.effect, Effect::Later | Effect::None))
-        .filter_map(|row| {
-            let text = (row.write)(source, Style::Full)?;
-            let differs = (row.write)(&default, Style::Full).as_ref() != Some(&text);
-            differs.then(|| format!("{}={text}", row.name))
-        })
-        .collect()
 }

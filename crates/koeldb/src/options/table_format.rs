@@ -4,7 +4,7 @@ use super::block_based::BlockBasedOptions;
 use super::cuckoo::CuckooTableOptions;
 use super::object::{Description, set_members, unknown_id, with_members};
 use super::plain::PlainTableOptions;
-use super::registry::{self, OptionValue, Reading, Refusal, Section, Style};
+use super::registry::{self, OptionValue, Reading, Refusal, Section, Settings, Style};
 
 /// The format of new table files.
 #[derive(Clone, Debug)]
@@ -130,6 +130,14 @@ impl OptionValue for TableFormat {
             Style::Portable => self.name().to_owned(),
             Style::Full => with_members(self.name(), &self.written(style)),
         })
+    }
+
+    fn members_without_effect(&self, path: &str, out: &mut Settings) {
+        match self {
+            TableFormat::BlockBased(options) => registry::without_effect(options, path, out),
+            TableFormat::Cuckoo(options) => registry::without_effect(options, path, out),
+            TableFormat::Plain(options) => registry::without_effect(options, path, out),
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Setting {
             .set_enable_pipelined_write(self.pipelined)
             .set_unordered_write(self.unordered)
             .set_env(&Env::new(Arc::new(slow), Arc::new(SystemClock)));
-        if self.compressed {
+        if self.compressed && Compression::Zstd.is_available() {
             options.set_wal_compression(Compression::Zstd);
         }
         options

@@ -43,6 +43,7 @@ mod resume;
 mod rocksdb;
 mod scratch;
 mod scrub;
+mod settings;
 mod sst_file_writer;
 mod stalls;
 mod stats;

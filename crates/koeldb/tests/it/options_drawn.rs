@@ -11,7 +11,7 @@ type Name = (&'static str, &'static str);
 fn with_effect() -> BTreeSet<Name> {
     Options::registry()
         .iter()
-        .filter(|info| info.effect == Effect::Full)
+        .filter(|info| info.effect == Effect::Honoured)
         .map(|info| (info.section, info.name))
         .collect()
 }

@@ -56,6 +56,7 @@ fn has(db: &Db, key: &str) -> bool {
     db.get(key).unwrap().is_some()
 }
 
+#[cfg(feature = "zstd")]
 #[test]
 fn a_link_of_an_early_version_to_a_log_without_batches_is_no_gap() {
     for is_flushed in [false, true] {

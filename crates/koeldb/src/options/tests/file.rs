@@ -6,7 +6,7 @@ use koeldb_fs::{FileSystem, Purpose};
 
 use super::{family, text_of, texts};
 use crate::options::options_file::{ParsedFile, parse, print, print_checked};
-use crate::options::{ColumnFamilyOptions, ConfigOptions, DbOptions, Options};
+use crate::options::{ColumnFamilyOptions, ConfigOptions, DbOptions, MendedOption, Options};
 
 const CF: &str = "[CFOptions \"default\"]\n";
 
@@ -333,7 +333,10 @@ fn files_of_rocksdb_load_and_are_written_back_with_the_same_values() {
         let ours = statements(&text);
         for (key, value) in statements(&theirs) {
             if let Some((_, our_value)) = ours.iter().find(|(our_key, _)| *our_key == key) {
-                if value.starts_with('{') {
+                // A build without a codec replaces it.
+                let is_mended =
+                    |mended: &MendedOption| key.ends_with(&format!("] {}", mended.name));
+                if value.starts_with('{') || loaded.mended.iter().any(is_mended) {
                     continue;
                 }
                 assert_eq!(*our_value, value, "{key} of {}", path.display());

@@ -2,9 +2,7 @@ use koeldb_base::ErrorKind;
 
 use super::{family, text_of, texts};
 use crate::options::mutable::{changed_db, changed_family};
-use crate::options::sanitize::{
-    OpenContext, background_slots, sanitize, sanitize_db, sanitize_family, without_effect,
-};
+use crate::options::sanitize::{OpenContext, sanitize, sanitize_db, sanitize_family};
 use crate::options::{ColumnFamilyOptions, ConfigOptions, DbOptions, Options};
 
 fn sanitized_family(text: &str) -> ColumnFamilyOptions {
@@ -202,7 +200,7 @@ fn open_adjusts_database_options() {
     assert_eq!(adjusted(text, &context).recycle_log_file_num, 0);
     let text = "recycle_log_file_num=4;async_wal_precreate=1";
     assert!(!adjusted(text, &context).async_wal_precreate);
-    let slots = |text: &str| background_slots(&database(text).db);
+    let slots = |text: &str| database(text).db.background_slots();
     assert_eq!(slots("max_background_jobs=8"), (2, 6));
     assert_eq!(slots("max_background_jobs=0"), (1, 1));
     assert_eq!(slots("max_background_flushes=3"), (3, 1));
@@ -441,13 +439,32 @@ fn changes_at_run_time_are_mutable_atomic_and_sanitised() {
 
 #[test]
 fn settings_without_effect_are_named() {
-    let mut options = database("enable_thread_tracking=true;ttl=5");
-    options.db.stats_dump_period_sec = 3;
-    assert_eq!(
-        without_effect(&options.db),
-        ["stats_dump_period_sec=3", "enable_thread_tracking=true"]
+    let options = database(
+        "enable_thread_tracking=true;ttl=5;stats_history_buffer_size=3;\
+         compression_opts={parallel_threads=4;level=3};\
+         block_based_table_factory={verify_compression=true;metadata_cache_options={partition_pinning=kAll};\
+         block_cache={capacity=1M;low_pri_pool_ratio=0.25}};\
+         memtable_factory={id=hash_linkedlist;log_when_flash=false}",
     );
-    assert_eq!(without_effect(&options.cf), [""; 0]);
+    let found: Vec<String> = options
+        .settings_without_effect()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let of_family = |setting| format!("{setting} of column family \"default\"");
+    assert_eq!(
+        found,
+        [
+            "stats_history_buffer_size=3".to_owned(),
+            "enable_thread_tracking=true".to_owned(),
+            of_family("table_factory.verify_compression=true"),
+            of_family("table_factory.metadata_cache_options.partition_pinning=kAll"),
+            of_family("table_factory.block_cache.low_pri_pool_ratio=0.250000"),
+            of_family("compression_opts.parallel_threads=4"),
+            of_family("memtable_factory.log_when_flash=false"),
+        ]
+    );
+    assert_eq!(Options::new().settings_without_effect(), []);
 }
 
 #[cfg(feature = "lz4")]

@@ -1,0 +1,94 @@
+//! The registry's effects agree with the code: honoured options are read, accepted ones are not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use koeldb::{Effect, Options};
+
+/// Sources of the engine that read options, without tests.
+struct Sources(Vec<(PathBuf, String)>);
+
+/// Files of `koeldb::options` that pass options on to other parts.
+const CONVERSIONS: &[&str] = &[
+    "conversion.rs",
+    "memtable.rs",
+    "cache.rs",
+    "compaction_filter.rs",
+];
+
+/// Accepted options whose names are also those of other fields.
+const HOMONYMS: &[&str] = &[
+    "length",
+    "low_pri_pool_ratio",
+    "sample_for_compression",
+    "temperature",
+];
+
+impl Sources {
+    fn load() -> Self {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut sources = Vec::new();
+        for name in ["koeldb", "koeldb-lsm", "koeldb-table", "koeldb-log"] {
+            collect(&crates.join(name).join("src"), &mut sources);
+        }
+        sources.retain(|(path, _)| is_reader(path));
+        Sources(sources)
+    }
+
+    /// Returns the files that access a field or call a method of this name.
+    fn readers(&self, field: &str) -> Vec<&Path> {
+        let is_read = |text: &str| {
+            text.match_indices(field).any(|(at, _)| {
+                let before = text[..at].trim_end();
+                let after = &text[at + field.len()..];
+                let is_longer = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+                let is_assigned = after.trim_start().starts_with("= ");
+                before.ends_with('.') && !is_longer && !is_assigned
+            })
+        };
+        let files = self.0.iter().filter(|(_, text)| is_read(text));
+        files.map(|(path, _)| path.as_path()).collect()
+    }
+}
+
+fn collect(directory: &Path, sources: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            sources.push((path, text));
+        }
+    }
+}
+
+fn is_reader(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    let name = path.file_name().unwrap().to_string_lossy();
+    let is_test = text.contains("/tests") || matches!(&*name, "tests.rs" | "models.rs");
+    let is_option = text.contains("/koeldb/src/options/") && !CONVERSIONS.contains(&&*name);
+    !is_test && !is_option
+}
+
+#[test]
+fn honoured_options_are_read_and_accepted_ones_are_not() {
+    let sources = Sources::load();
+    let mut wrong = Vec::new();
+    for info in Options::registry() {
+        let readers = sources.readers(info.name);
+        match info.effect {
+            Effect::Honoured if readers.is_empty() => {
+                wrong.push(format!("{} {} is read nowhere", info.section, info.name));
+            }
+            Effect::Accepted if !readers.is_empty() && !HOMONYMS.contains(&info.name) => {
+                wrong.push(format!(
+                    "{} {} is read in {readers:?}",
+                    info.section, info.name
+                ));
+            }
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
