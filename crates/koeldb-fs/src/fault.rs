@@ -53,6 +53,12 @@ pub enum Failure {
     ReadOnly,
     /// The path does not exist (`ENOENT`).
     NotFound,
+    /// The two names are on different devices (`EXDEV`).
+    OtherDevice,
+    /// The file has the maximum number of links (`EMLINK`).
+    TooManyLinks,
+    /// The operation is not permitted (`EPERM`).
+    NotPermitted,
 }
 
 impl Failure {
@@ -68,6 +74,9 @@ impl Failure {
             Failure::PermissionDenied => libc::EACCES,
             Failure::ReadOnly => libc::EROFS,
             Failure::NotFound => libc::ENOENT,
+            Failure::OtherDevice => libc::EXDEV,
+            Failure::TooManyLinks => libc::EMLINK,
+            Failure::NotPermitted => libc::EPERM,
         })
     }
 
@@ -82,6 +91,9 @@ impl Failure {
             Failure::PermissionDenied => io::ErrorKind::PermissionDenied,
             Failure::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
             Failure::NotFound => io::ErrorKind::NotFound,
+            Failure::OtherDevice => io::ErrorKind::CrossesDevices,
+            Failure::TooManyLinks => io::ErrorKind::TooManyLinks,
+            Failure::NotPermitted => io::ErrorKind::PermissionDenied,
         })
     }
 }

@@ -32,6 +32,12 @@ pub enum Purpose {
     Open,
     /// Removal of obsolete files.
     Purge,
+    /// A checkpoint or an exported column family.
+    Checkpoint,
+    /// A backup or its restoration.
+    Backup,
+    /// Ingestion of external tables.
+    Ingest,
     /// The information log and everything else.
     Other,
 }
@@ -171,6 +177,21 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// If the system fails.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Renames the file or directory `from` to `to`, which must not exist.
+    ///
+    /// The default checks for `to` first, so that a concurrent creation may be replaced; the real
+    /// file system does both in one step where it can.
+    ///
+    /// # Errors
+    /// If `to` exists, or the system fails.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        if self.exists(to)? {
+            let exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(Error::io(exists, "rename", to));
+        }
+        self.rename(from, to)
+    }
 
     /// Creates a hard link `to` to the file `from`.
     ///
@@ -394,4 +415,25 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         )
         .in_file(self.path(), Some(offset), "read"))
     }
+}
+
+/// Whether the error of [`FileSystem::link`] means that this file cannot be linked to that name.
+///
+/// A copy may succeed nevertheless: the two names are on different devices, the file has too many
+/// links, or the file system permits or knows no links.
+#[must_use]
+pub fn is_link_refused(error: &Error) -> bool {
+    #[cfg(unix)]
+    let refusals = [
+        libc::EXDEV,
+        libc::EMLINK,
+        libc::EPERM,
+        libc::EOPNOTSUPP,
+        libc::ENOSYS,
+    ];
+    #[cfg(not(unix))]
+    let refusals: [i32; 0] = [];
+    error
+        .raw_os_error()
+        .is_some_and(|number| refusals.contains(&number))
 }

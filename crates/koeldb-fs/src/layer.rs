@@ -284,6 +284,15 @@ impl<L: Layer> FileSystem for Layered<L> {
         self.layer().around(&call, || self.below.rename(from, to))
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let call = Call {
+            to: Some(to),
+            ..Call::on_path(Operation::Rename, from)
+        };
+        self.layer()
+            .around(&call, || self.below.rename_new(from, to))
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         let call = Call {
             to: Some(to),

@@ -36,7 +36,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{Failure, FaultAction, FaultFileSystem, FaultRule};
 pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, MappedPages, Metadata, OpenOptions,
-    Purpose, RandomAccessFile, WritableFile, WriteOptions,
+    Purpose, RandomAccessFile, WritableFile, WriteOptions, is_link_refused,
 };
 pub use latency::LatencyFileSystem;
 pub use layer::Operation;

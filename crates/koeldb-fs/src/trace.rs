@@ -77,7 +77,7 @@ struct Counters {
     syncs: AtomicU64,
 }
 
-const PURPOSES: [Purpose; 8] = [
+const PURPOSES: [Purpose; 11] = [
     Purpose::Read,
     Purpose::Wal,
     Purpose::Flush,
@@ -85,6 +85,9 @@ const PURPOSES: [Purpose; 8] = [
     Purpose::Manifest,
     Purpose::Open,
     Purpose::Purge,
+    Purpose::Checkpoint,
+    Purpose::Backup,
+    Purpose::Ingest,
     Purpose::Other,
 ];
 

@@ -71,6 +71,18 @@ impl FileSystem for PosixFileSystem {
         fs::rename(from, to).map_err(|error| Error::io(error, "rename", from))
     }
 
+    #[cfg(target_os = "linux")]
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // The file system or the kernel has no such call.
+            Err(Errno::INVAL | Errno::NOSYS) if !self.exists(to)? => self.rename(from, to),
+            Err(error) => Err(Error::io(error.into(), "rename", to)),
+            Ok(()) => Ok(()),
+        }
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         fs::hard_link(from, to).map_err(|error| Error::io(error, "link", from))
     }
