@@ -75,6 +75,25 @@ switches! {
     /// A damaged log is not archived.
     DamagedLogNotArchived,
 
+    // Files that leave or enter a database.
+
+    /// Obsolete files are removed although deletions are disabled.
+    HoldIgnored,
+    /// The copies and the directory of a checkpoint are not synced before it gets its name.
+    CheckpointUnsynced,
+    /// The name of a checkpoint is not made durable in the directory above.
+    CheckpointNameUnsynced,
+    /// What an interrupted checkpoint left is removed with the files of others in it.
+    StagingRemovedUnread,
+    /// A checkpoint of some column families forgets the ids of the others.
+    FamilyIdForgotten,
+    /// The length of the open log is taken before its buffered records are handed over.
+    LogLengthTakenEarly,
+    /// A checkpoint may lie in the directory of its own database.
+    CheckpointInsideSource,
+    /// A checkpoint shares the log that is still written.
+    OpenLogLinked,
+
     // Recovery.
 
     /// Sequence numbers restart below the recovered ones.

@@ -680,26 +680,6 @@ impl Db {
         self.inner().scrub(bytes_per_sec)
     }
 
-    /// Returns the tables of all column families.
-    #[must_use]
-    pub fn live_files(&self) -> Vec<LiveFile> {
-        let mut files = Vec::new();
-        for family in self.inner().all_families() {
-            let version = family.version();
-            files.extend(version.files().map(|(level, file)| LiveFile {
-                column_family: family.name.clone(),
-                name: format!("/{:06}.sst", file.number),
-                level,
-                bytes: file.bytes,
-                smallest_key: file.smallest_user_key().to_vec(),
-                largest_key: file.largest_user_key().to_vec(),
-                smallest_seqno: file.smallest_seqno,
-                largest_seqno: file.largest_seqno,
-            }));
-        }
-        files
-    }
-
     /// Returns the memory in use by kind, in bytes.
     #[must_use]
     pub fn memory_report(&self) -> MemoryReport {
@@ -726,28 +706,6 @@ impl Db {
         }
         report
     }
-}
-
-/// A table of a database.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LiveFile {
-    /// The name of the column family.
-    pub column_family: String,
-    /// Its name in the directory, with a leading slash.
-    pub name: String,
-    /// Its level.
-    pub level: usize,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Its first user key.
-    pub smallest_key: Vec<u8>,
-    /// Its last user key.
-    pub largest_key: Vec<u8>,
-    /// Its smallest sequence number.
-    pub smallest_seqno: SeqNo,
-    /// Its largest sequence number.
-    pub largest_seqno: SeqNo,
 }
 
 /// Memory in use by kind, in bytes.

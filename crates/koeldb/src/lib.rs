@@ -28,11 +28,14 @@
 //! shape of the tree, files.
 
 mod background;
+mod capture;
+mod checkpoint;
 mod column_family;
 mod column_family_data;
 mod context;
 mod counters;
 mod db;
+mod deletions;
 mod destroy;
 mod env;
 mod failures;
@@ -40,6 +43,7 @@ mod indexed_batch;
 mod info_log;
 mod inner;
 pub mod listener;
+mod live_files;
 mod maintenance;
 mod memtables;
 mod open;
@@ -52,9 +56,11 @@ mod repair;
 mod scrub;
 mod snapshot;
 mod sst_file_writer;
+mod staging;
 mod stats_text;
 mod super_version;
 mod table_files;
+mod transfer;
 mod write;
 mod write_buffers;
 
@@ -74,12 +80,16 @@ pub use koeldb_lsm::job::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
 };
 
+pub use capture::FlushPolicy;
+pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
-pub use db::{Db, LiveFile, MemoryReport};
+pub use db::{Db, MemoryReport};
+pub use deletions::DeletionGuard;
 pub use env::Env;
 pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use info_log::Logger;
 pub use listener::{Event, EventListener, TableFallbackInfo};
+pub use live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
 pub use open::{DbBuilder, LogReport, RecoveryReport};
 pub use options::*;
 pub use read::{

@@ -218,6 +218,10 @@ impl DbInner {
             })
             .collect();
         numbers.sort();
+        // The next file written after a hold finds the surplus of the meantime too.
+        let Some(_removal) = self.purge.holds.begin_removal() else {
+            return Ok(());
+        };
         let surplus = numbers.len().saturating_sub(2);
         for (_, name) in numbers.into_iter().take(surplus) {
             self.context.fs.remove_file(&self.context.path.join(name))?;

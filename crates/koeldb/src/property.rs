@@ -119,7 +119,7 @@ impl DbInner {
                     .map(|sealed| sealed.memtable.deletion_count())
                     .sum()
             }),
-            "is-file-deletions-enabled" => 1,
+            "is-file-deletions-enabled" => u64::from(self.purge.holds.count() == 0),
             "num-snapshots" => self.snapshots.count() as u64,
             "oldest-snapshot-sequence" => self.snapshots.all().first().copied().unwrap_or(0),
             "num-live-versions" => 1,

@@ -13,6 +13,7 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::ColumnFamilyVersions;
 
+use crate::deletions::Holds;
 use crate::env::JobPriority;
 use crate::inner::DbInner;
 use crate::listener::Event;
@@ -20,6 +21,7 @@ use crate::listener::Event;
 /// Tables that left the tree and may still be read.
 #[derive(Default)]
 pub(crate) struct Purge {
+    pub(crate) holds: Holds,
     retired: Mutex<Vec<(FileNumber, Weak<FileMeta>)>>,
     /// Logs and MANIFESTs that were needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
@@ -88,6 +90,9 @@ impl DbInner {
         if self.context.read_only {
             return;
         }
+        let Some(_removal) = self.purge.holds.begin_removal() else {
+            return;
+        };
         let (is_uncertain, manifest) = {
             let versions = lock(&self.versions);
             (versions.is_uncertain(), versions.oldest_manifest())

@@ -590,7 +590,9 @@ impl VersionSet {
         Ok(records)
     }
 
-    fn snapshot(&self) -> ManifestSnapshot {
+    /// The current state, as a new MANIFEST begins with it.
+    #[must_use]
+    pub fn snapshot(&self) -> ManifestSnapshot {
         ManifestSnapshot {
             db_id: self.db_id.clone().filter(|_| self.options.write_db_id),
             wals: self

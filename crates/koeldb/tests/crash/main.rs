@@ -10,6 +10,7 @@
 //! - [`interleavings`]: calls between the steps of background jobs and of other calls, by a seed.
 //! - [`kill`]: a process under load is killed repeatedly. [`neighbours`]: two processes in one
 //!   directory.
+//! - [`pairs`]: calls that change two directories, cut off at each operation.
 //!
 //! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` and
 //! `KOELDB_SCRIPT` repeat a printed failure.
@@ -24,6 +25,7 @@ mod faults;
 mod interleavings;
 mod kill;
 mod neighbours;
+mod pairs;
 mod script;
 mod scripts;
 mod sequences;

@@ -13,6 +13,7 @@ mod async_engine;
 mod async_multi_get;
 mod async_reads;
 mod async_scan;
+mod checkpoint;
 mod cuckoo;
 mod defaults;
 mod device;

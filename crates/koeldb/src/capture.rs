@@ -1,0 +1,267 @@
+//! Captures: the exact state of a database at one instant, as files and the lengths that belong to
+//! it.
+//!
+//! A capture leads the write queue and holds the version set for a moment, without I/O other than
+//! handing buffered log records to the operating system. All column families are therefore of one
+//! instant, and the sequence number is exactly that of the captured state. A hold keeps the files in
+//! place while the capture lives.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use koeldb_base::error::Severity;
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Result, SeqNo};
+use koeldb_lsm::FileMeta;
+use koeldb_lsm::manifest::ManifestSnapshot;
+
+use crate::deletions::DeletionGuard;
+use crate::inner::DbInner;
+use crate::options::FlushOptions;
+
+/// Whether memtables are flushed before the files of a database are captured.
+///
+/// Writes with the log disabled are in no log: if there were any, memtables are flushed unless the
+/// policy is [`FlushPolicy::Never`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushPolicy {
+    /// Flushes always.
+    Always,
+    /// Flushes if the logs have more bytes than this.
+    LogsOver(u64),
+    /// Never flushes. Writes with the log disabled may be missing.
+    Never,
+}
+
+impl Default for FlushPolicy {
+    fn default() -> Self {
+        FlushPolicy::LogsOver(64 << 20)
+    }
+}
+
+/// A log of a capture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CapturedLog {
+    pub(crate) number: FileNumber,
+    /// The bytes that belong to the capture.
+    pub(crate) bytes: u64,
+    /// Whether it may be written further.
+    pub(crate) is_open: bool,
+}
+
+/// The state of a database at one instant.
+pub(crate) struct Capture {
+    pub(crate) seqno: SeqNo,
+    /// All column families with their versions.
+    pub(crate) state: ManifestSnapshot,
+    pub(crate) manifest_number: FileNumber,
+    pub(crate) next_file_number: FileNumber,
+    /// Oldest first.
+    pub(crate) logs: Vec<CapturedLog>,
+    /// The newest OPTIONS file of the captured state.
+    pub(crate) options_number: Option<FileNumber>,
+    pub(crate) is_flushed: bool,
+    /// How long writers were held up.
+    pub(crate) pause: Duration,
+    _hold: DeletionGuard,
+}
+
+/// A file of a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct CapturedFile {
+    pub(crate) name: String,
+    pub(crate) source: PathBuf,
+    pub(crate) bytes: u64,
+    /// Whether its bytes never change.
+    pub(crate) is_constant: bool,
+    /// The record of a table in the MANIFEST.
+    pub(crate) table: Option<Arc<FileMeta>>,
+}
+
+impl DbInner {
+    /// Captures the state of the database after the flush that `policy` asks for.
+    pub(crate) fn capture(self: &Arc<Self>, policy: FlushPolicy) -> Result<Capture> {
+        self.check_writable()?;
+        let _foreground = self.background.enter()?;
+        let hold = DeletionGuard::new(self);
+        let is_flushed = self.flush_before_capture(policy)?;
+        let captured = self.capture_now(hold, is_flushed);
+        if captured.is_err() {
+            self.report_failures();
+        }
+        let mut capture = captured?;
+        // Closed logs never change, and from here on they are as durable as they will ever be.
+        if let Err(error) = self.sync_closed_logs() {
+            let error = error
+                .context("syncing closed logs")
+                .with_severity(Severity::Hard);
+            let error = self.fail_writes(error);
+            self.report_failures();
+            return Err(error);
+        }
+        capture.options_number = self.newest_options_below(capture.next_file_number)?;
+        Ok(capture)
+    }
+
+    fn flush_before_capture(self: &Arc<Self>, policy: FlushPolicy) -> Result<bool> {
+        let limit = match policy {
+            FlushPolicy::Never => return Ok(false),
+            FlushPolicy::Always => None,
+            FlushPolicy::LogsOver(_) if self.has_unlogged.load(Ordering::Acquire) => None,
+            FlushPolicy::LogsOver(bytes) => Some(bytes),
+        };
+        if let Some(limit) = limit
+            && self.log_bytes() <= limit
+        {
+            return Ok(false);
+        }
+        self.flush_families(&self.all_families(), &FlushOptions::new())?;
+        Ok(true)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        let current = {
+            let leadership = self.queue.lead();
+            let wal = leadership.commit.wal.as_ref();
+            wal.map_or(0, |wal| wal.writer.len())
+        };
+        let closed: u64 = lock(&self.closed_logs).iter().map(|(_, bytes)| bytes).sum();
+        current + closed
+    }
+
+    fn capture_now(self: &Arc<Self>, hold: DeletionGuard, is_flushed: bool) -> Result<Capture> {
+        let begun = self.clock.now();
+        let mut leadership = self.queue.lead();
+        self.check_writable()?;
+        self.queue.pipeline.drain();
+        let seqno = leadership.commit.last_seqno;
+        let wal = leadership.commit.wal()?;
+        let early = wal.writer.len();
+        wal.writer
+            .flush()
+            .map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))?;
+        let open_log = CapturedLog {
+            number: wal.number,
+            bytes: match is_on(Sabotage::LogLengthTakenEarly) {
+                true => early.saturating_sub(1),
+                false => wal.writer.len(),
+            },
+            is_open: true,
+        };
+        let (mut state, manifest_number, next_file_number) = {
+            let versions = lock(&self.versions);
+            let numbers = versions.file_numbers().peek();
+            (versions.snapshot(), versions.manifest_number(), numbers)
+        };
+        let closed = lock(&self.closed_logs).clone();
+        drop(leadership);
+        let pause = self.clock.now().saturating_sub(begun);
+        state.last_seqno = seqno.max(state.last_seqno);
+        // The sizes of tracked logs may exceed the captured ones; untracked logs are not checked.
+        state.wals.clear();
+        let min_needed = state.min_log_number_to_keep;
+        let mut logs: Vec<CapturedLog> = closed
+            .into_iter()
+            .filter(|(number, _)| *number >= min_needed)
+            .map(|(number, bytes)| CapturedLog {
+                number,
+                bytes,
+                is_open: false,
+            })
+            .collect();
+        logs.push(open_log);
+        logs.sort_by_key(|log| log.number);
+        Ok(Capture {
+            seqno,
+            state,
+            manifest_number,
+            next_file_number,
+            logs,
+            options_number: None,
+            is_flushed,
+            pause,
+            _hold: hold,
+        })
+    }
+
+    fn newest_options_below(&self, limit: FileNumber) -> Result<Option<FileNumber>> {
+        let numbers = self.fs.list(&self.path)?.into_iter().filter_map(|entry| {
+            match file_name::parse(&entry.name) {
+                Some(FileKind::Options(number)) if number < limit => Some(number),
+                _ => None,
+            }
+        });
+        Ok(numbers.max())
+    }
+}
+
+impl Capture {
+    /// Leaves out the column families that `keeps` does not name; the default one stays.
+    pub(crate) fn retain_families(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.state
+            .families
+            .retain(|family| family.id == 0 || keeps(&family.name));
+        if is_on(Sabotage::FamilyIdForgotten) {
+            let ids = self.state.families.iter().map(|family| family.id);
+            self.state.max_column_family = ids.max().unwrap_or(0);
+        }
+    }
+
+    /// The tables of the captured versions.
+    pub(crate) fn tables(&self, inner: &DbInner) -> Result<Vec<CapturedFile>> {
+        let versions = self.state.families.iter().map(|family| &family.version);
+        let mut files = Vec::new();
+        for (_, file) in versions.flat_map(|version| version.files()) {
+            files.push(inner.captured_table(file)?);
+        }
+        Ok(files)
+    }
+
+    /// The logs and the OPTIONS file of the captured state.
+    pub(crate) fn other_files(&self, inner: &DbInner) -> Result<Vec<CapturedFile>> {
+        let mut files = Vec::new();
+        for log in &self.logs {
+            files.push(CapturedFile {
+                name: format!("{:06}.log", log.number),
+                source: file_name::wal(&inner.wal_dir, log.number),
+                bytes: log.bytes,
+                is_constant: !log.is_open && log.bytes > 0 || is_on(Sabotage::OpenLogLinked),
+                table: None,
+            });
+        }
+        if let Some(number) = self.options_number {
+            let source = file_name::options(&inner.path, number);
+            files.push(CapturedFile {
+                name: format!("OPTIONS-{number:06}"),
+                bytes: inner.fs.metadata(&source)?.len,
+                source,
+                is_constant: true,
+                table: None,
+            });
+        }
+        Ok(files)
+    }
+}
+
+impl DbInner {
+    fn captured_table(&self, file: &Arc<FileMeta>) -> Result<CapturedFile> {
+        let mut source = file_name::table(self.factory.directory(), file.number);
+        let mut name = format!("{:06}.sst", file.number);
+        // LevelDB named its tables so.
+        if !self.fs.exists(&source)? {
+            source.set_extension("ldb");
+            name = format!("{:06}.ldb", file.number);
+        }
+        Ok(CapturedFile {
+            name,
+            source,
+            bytes: file.bytes,
+            is_constant: true,
+            table: Some(Arc::clone(file)),
+        })
+    }
+}

@@ -1,0 +1,249 @@
+//! Checkpoints: databases of their own that share the constant files of a running one.
+//!
+//! Tables and closed logs are linked, or copied where that is refused; the open log is copied up to
+//! the captured length; the MANIFEST is written anew from the captured state. Order of syncs: files,
+//! staging directory, rename, directory above (see [`crate::staging`]).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::{Error, Result, SeqNo};
+use koeldb_fs::{FileSystem, Purpose};
+use koeldb_lsm::manifest;
+
+use crate::capture::{Capture, CapturedFile, FlushPolicy};
+use crate::db::Db;
+use crate::inner::DbInner;
+use crate::staging::{Staging, refuse_inside};
+use crate::transfer::{Pace, Transfer, TransferFile, Transferred};
+
+/// Options of a checkpoint.
+#[derive(Clone, Debug)]
+pub struct CheckpointOptions {
+    pub(crate) flush: FlushPolicy,
+    pub(crate) families: Option<Vec<String>>,
+    pub(crate) threads: usize,
+    pub(crate) link: bool,
+    pub(crate) bytes_per_second: u64,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CheckpointOptions {
+    /// Creates the defaults: links, all column families, a flush if the logs exceed 64 MiB.
+    #[must_use]
+    pub fn new() -> Self {
+        CheckpointOptions {
+            flush: FlushPolicy::default(),
+            families: None,
+            threads: 4,
+            link: true,
+            bytes_per_second: 0,
+        }
+    }
+
+    /// Sets when memtables are flushed first, so that the checkpoint needs no log.
+    pub fn set_flush(&mut self, flush: FlushPolicy) -> &mut Self {
+        self.flush = flush;
+        self
+    }
+
+    /// Sets RocksDB's `log_size_for_flush`: 0 flushes always, `u64::MAX` never, other values if the
+    /// logs have more bytes.
+    pub fn set_log_size_for_flush(&mut self, bytes: u64) -> &mut Self {
+        self.set_flush(match bytes {
+            0 => FlushPolicy::Always,
+            u64::MAX => FlushPolicy::Never,
+            bytes => FlushPolicy::LogsOver(bytes),
+        })
+    }
+
+    /// Keeps only the named column families, and the default one.
+    pub fn set_families<N: Into<String>>(
+        &mut self,
+        names: impl IntoIterator<Item = N>,
+    ) -> &mut Self {
+        self.families = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets the number of threads that copy; 4 by default, at least 1.
+    pub fn set_threads(&mut self, threads: usize) -> &mut Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Sets whether constant files are linked; on by default. Off makes copies of all files.
+    pub fn set_link(&mut self, link: bool) -> &mut Self {
+        self.link = link;
+        self
+    }
+
+    /// Limits copies to this many bytes per second; 0, the default, for no limit.
+    pub fn set_bytes_per_second(&mut self, bytes: u64) -> &mut Self {
+        self.bytes_per_second = bytes;
+        self
+    }
+}
+
+/// What a checkpoint consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckpointReport {
+    /// The sequence number of the last write in it.
+    pub sequence_number: SeqNo,
+    /// The number of linked files.
+    pub linked_files: u64,
+    /// The size of the linked files.
+    pub linked_bytes: u64,
+    /// The number of copied files.
+    pub copied_files: u64,
+    /// The bytes copied.
+    pub copied_bytes: u64,
+    /// Whether memtables were flushed first.
+    pub is_flushed: bool,
+    /// How long writers were held up.
+    pub pause: Duration,
+}
+
+impl Db {
+    /// Creates a database at `path` with the current contents of this one.
+    ///
+    /// Files are shared by hard links where the file system permits it, so that a checkpoint on the
+    /// same device costs no space until compactions replace them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `path` exists or lies in the directory of this database; `Aborted` if
+    /// `<path>.tmp` exists with files of others; `Busy` if another call makes the same directory;
+    /// errors of the file system, after which there is nothing at `path`, unless only the last sync
+    /// of the directory above failed.
+    pub fn create_checkpoint(&self, path: impl AsRef<Path>) -> Result<CheckpointReport> {
+        self.create_checkpoint_opt(path, &CheckpointOptions::new())
+    }
+
+    /// Like [`Db::create_checkpoint`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::create_checkpoint`]; `InvalidArgument` for the name of a column family that does
+    /// not exist.
+    pub fn create_checkpoint_opt(
+        &self,
+        path: impl AsRef<Path>,
+        options: &CheckpointOptions,
+    ) -> Result<CheckpointReport> {
+        self.inner().create_checkpoint(path.as_ref(), options)
+    }
+}
+
+impl DbInner {
+    fn create_checkpoint(
+        self: &Arc<Self>,
+        target: &Path,
+        options: &CheckpointOptions,
+    ) -> Result<CheckpointReport> {
+        self.check_open()?;
+        self.refuse_own_directories(target)?;
+        let staging = Staging::create(&self.fs, target, &[])?;
+        let mut capture = self.capture(options.flush)?;
+        if let Some(names) = &options.families {
+            check_names(&capture, names)?;
+            capture.retain_families(|name| names.iter().any(|kept| kept == name));
+        }
+        let mut files = capture.tables(self)?;
+        files.extend(capture.other_files(self)?);
+        let outcomes = self.transfer_files(&files, staging.path(), options)?;
+        write_manifest(&*self.fs, staging.path(), &capture)?;
+        staging.publish()?;
+        let report = report(&capture, &files, &outcomes);
+        self.info_log
+            .info(format_args!("checkpoint {}: {report:?}", target.display()));
+        Ok(report)
+    }
+
+    pub(crate) fn refuse_own_directories(&self, target: &Path) -> Result<()> {
+        if is_on(Sabotage::CheckpointInsideSource) {
+            return Ok(());
+        }
+        refuse_inside(&*self.fs, target, &self.path)?;
+        refuse_inside(&*self.fs, target, &self.wal_dir)
+    }
+
+    fn transfer_files(
+        &self,
+        files: &[CapturedFile],
+        staging: &Path,
+        options: &CheckpointOptions,
+    ) -> Result<Vec<Transferred>> {
+        let transfers: Vec<TransferFile> = files
+            .iter()
+            .map(|file| TransferFile {
+                source: file.source.clone(),
+                target: staging.join(&file.name),
+                bytes: file.bytes,
+                may_link: options.link && file.is_constant,
+                expected_crc32c: None,
+            })
+            .collect();
+        Transfer {
+            from: &*self.fs,
+            to: &*self.fs,
+            purpose: Purpose::Checkpoint,
+            pace: &Pace::new(&self.clock, options.bytes_per_second),
+            threads: options.threads,
+            stop: None,
+            progress: &|_| (),
+        }
+        .run(&transfers)
+    }
+}
+
+fn check_names(capture: &Capture, names: &[String]) -> Result<()> {
+    let families = &capture.state.families;
+    for name in names {
+        if !families.iter().any(|family| &family.name == name) {
+            return Err(Error::invalid_argument(format!(
+                "there is no column family {name:?}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes MANIFEST and CURRENT of the captured state into `directory`.
+pub(crate) fn write_manifest(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    capture: &Capture,
+) -> Result<()> {
+    manifest::install(
+        fs,
+        directory,
+        capture.manifest_number,
+        capture.next_file_number,
+        &capture.state,
+    )
+}
+
+fn report(capture: &Capture, files: &[CapturedFile], outcomes: &[Transferred]) -> CheckpointReport {
+    let mut report = CheckpointReport {
+        sequence_number: capture.seqno,
+        is_flushed: capture.is_flushed,
+        pause: capture.pause,
+        ..CheckpointReport::default()
+    };
+    for (file, outcome) in files.iter().zip(outcomes) {
+        let (count, bytes) = match outcome.is_linked {
+            true => (&mut report.linked_files, &mut report.linked_bytes),
+            false => (&mut report.copied_files, &mut report.copied_bytes),
+        };
+        *count += 1;
+        *bytes += file.bytes;
+    }
+    report
+}

@@ -1,0 +1,317 @@
+//! The files of a running database: tables with their metadata, logs, and a list for backup tools.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Result, SeqNo};
+use koeldb_fs::Purpose;
+use koeldb_lsm::FileMeta;
+
+use crate::capture::{Capture, FlushPolicy};
+use crate::checkpoint::write_manifest;
+use crate::column_family::ColumnFamily;
+use crate::db::Db;
+use crate::family::FamilyData;
+use crate::inner::DbInner;
+
+/// A table of a database.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LiveFile {
+    /// The name of the column family.
+    pub column_family: String,
+    /// Its name in the directory, with a leading slash.
+    pub name: String,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The number in its name.
+    pub number: FileNumber,
+    /// Its level.
+    pub level: usize,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its first user key.
+    pub smallest_key: Vec<u8>,
+    /// Its last user key.
+    pub largest_key: Vec<u8>,
+    /// Its smallest sequence number.
+    pub smallest_seqno: SeqNo,
+    /// Its largest sequence number.
+    pub largest_seqno: SeqNo,
+    /// The number of its entries; 0 until it was opened.
+    pub entries: u64,
+    /// The number of its deletions; 0 until it was opened.
+    pub deletions: u64,
+    /// Orders the tables of level 0: larger is newer.
+    pub epoch: u64,
+    /// The oldest blob file it refers to; 0 for none.
+    pub oldest_blob_file: FileNumber,
+    /// When it was created, in seconds since 1970; 0 unknown.
+    pub creation_time: u64,
+    /// When the oldest of its ancestors was created, in seconds since 1970; 0 unknown.
+    pub oldest_ancestor_time: u64,
+    /// The checksum of the whole file; empty for none.
+    pub file_checksum: Vec<u8>,
+    /// The name of the function of that checksum; empty for none.
+    pub file_checksum_func_name: String,
+    /// The recorded temperature byte.
+    pub temperature: u8,
+    /// Whether a running compaction reads it.
+    pub being_compacted: bool,
+    /// Whether it is marked for compaction.
+    pub marked_for_compaction: bool,
+}
+
+/// A write-ahead log of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogFile {
+    /// The number in its name.
+    pub number: FileNumber,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its length in bytes, with buffered records.
+    pub bytes: u64,
+    /// Whether it is obsolete and kept in the archive.
+    pub is_archived: bool,
+    /// Whether it is still written.
+    pub is_open: bool,
+}
+
+/// The kinds of files in a [`LiveStorage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageFileKind {
+    /// A table.
+    Table,
+    /// A write-ahead log.
+    Wal,
+    /// MANIFEST.
+    Manifest,
+    /// CURRENT.
+    Current,
+    /// OPTIONS.
+    Options,
+}
+
+/// A file of a [`LiveStorage`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StorageFile {
+    /// Its name in the copy.
+    pub relative_name: String,
+    /// Where its bytes are; `None` if they are in `contents`.
+    pub path: Option<PathBuf>,
+    /// The bytes to take; the file may be longer.
+    pub bytes: u64,
+    /// Its kind.
+    pub kind: StorageFileKind,
+    /// Whether its bytes never change, so that it can be linked.
+    pub is_constant: bool,
+    /// The contents, of files that exist nowhere.
+    pub contents: Option<Vec<u8>>,
+    /// The checksum of the whole file in the MANIFEST; empty for none.
+    pub file_checksum: Vec<u8>,
+    /// The name of the function of that checksum; empty for none.
+    pub file_checksum_func_name: String,
+}
+
+/// The files that make a copy of a database at one instant, for other backup tools.
+///
+/// The files stay in place while it lives.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LiveStorage {
+    /// The sequence number of the last write in the files.
+    pub sequence_number: SeqNo,
+    /// The files.
+    pub files: Vec<StorageFile>,
+    _capture: CaptureGuard,
+}
+
+struct CaptureGuard(#[expect(dead_code, reason = "it holds deletions")] Capture);
+
+impl std::fmt::Debug for CaptureGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CaptureGuard")
+    }
+}
+
+impl Db {
+    /// Returns the tables of all column families.
+    #[must_use]
+    pub fn live_files(&self) -> Vec<LiveFile> {
+        let families = self.inner().all_families();
+        let of_family = |family: &Arc<FamilyData>| self.inner().live_files_of(family);
+        families.iter().flat_map(of_family).collect()
+    }
+
+    /// Returns the write-ahead logs, archived ones first, by number (RocksDB's `GetSortedWalFiles`).
+    ///
+    /// # Errors
+    /// `ShutdownInProgress`; errors of the file system.
+    pub fn log_files(&self) -> Result<Vec<LogFile>> {
+        self.inner().check_open()?;
+        self.inner().log_files()
+    }
+
+    /// Captures the files of the database for another backup tool (RocksDB's
+    /// `GetLiveFilesStorageInfo`).
+    ///
+    /// # Errors
+    /// Errors of the flush and of the file system.
+    pub fn live_storage(&self, flush: FlushPolicy) -> Result<LiveStorage> {
+        self.inner().live_storage(flush)
+    }
+}
+
+impl ColumnFamily {
+    /// Returns the tables of the column family.
+    #[must_use]
+    pub fn live_files(&self) -> Vec<LiveFile> {
+        self.inner().live_files_of(self.data())
+    }
+}
+
+impl DbInner {
+    fn live_files_of(&self, family: &FamilyData) -> Vec<LiveFile> {
+        let version = family.version();
+        let files = version.files();
+        files
+            .map(|(level, file)| live_file(self.factory.directory(), family, level, file))
+            .collect()
+    }
+
+    fn log_files(&self) -> Result<Vec<LogFile>> {
+        let mut logs = Vec::new();
+        let archive = koeldb_log::wal::archive_directory(&self.wal_dir);
+        if self.fs.exists(&archive)? {
+            for entry in self.fs.list(&archive)? {
+                if let Some(FileKind::Wal(number)) = file_name::parse(&entry.name) {
+                    let path = archive.join(&entry.name);
+                    logs.push(LogFile {
+                        number,
+                        bytes: self.fs.metadata(&path)?.len,
+                        path,
+                        is_archived: true,
+                        is_open: false,
+                    });
+                }
+            }
+        }
+        logs.sort_by_key(|log| log.number);
+        let (open, closed) = {
+            let leadership = self.queue.lead();
+            let wal = leadership.commit.wal.as_ref();
+            let open = wal.map(|wal| (wal.number, wal.writer.len()));
+            (open, lock(&self.closed_logs).clone())
+        };
+        let live = |&(number, bytes): &(FileNumber, u64)| LogFile {
+            number,
+            path: file_name::wal(&self.wal_dir, number),
+            bytes,
+            is_archived: false,
+            is_open: open.is_some_and(|(open, _)| open == number),
+        };
+        let mut current: Vec<LogFile> = closed.iter().chain(&open).map(live).collect();
+        current.sort_by_key(|log| log.number);
+        logs.extend(current);
+        Ok(logs)
+    }
+
+    fn live_storage(self: &Arc<Self>, flush: FlushPolicy) -> Result<LiveStorage> {
+        let capture = self.capture(flush)?;
+        let mut files = Vec::new();
+        let captured = capture.tables(self)?.into_iter();
+        for file in captured.chain(capture.other_files(self)?) {
+            let kind = match file_name::parse(&file.name) {
+                Some(FileKind::Wal(_)) => StorageFileKind::Wal,
+                Some(FileKind::Options(_)) => StorageFileKind::Options,
+                _ => StorageFileKind::Table,
+            };
+            let (sum, function) = file
+                .table
+                .as_deref()
+                .map_or_else(Default::default, checksum);
+            files.push(StorageFile {
+                relative_name: file.name,
+                path: Some(file.source),
+                bytes: file.bytes,
+                kind,
+                is_constant: file.is_constant,
+                contents: None,
+                file_checksum: sum,
+                file_checksum_func_name: function,
+            });
+        }
+        files.extend(manifest_and_current(&capture)?);
+        Ok(LiveStorage {
+            sequence_number: capture.seqno,
+            files,
+            _capture: CaptureGuard(capture),
+        })
+    }
+}
+
+/// Writes MANIFEST and CURRENT of a capture in memory.
+fn manifest_and_current(capture: &Capture) -> Result<Vec<StorageFile>> {
+    let memory = koeldb_fs::MemoryFileSystem::new();
+    let root = Path::new("/");
+    write_manifest(&memory, root, capture)?;
+    let read =
+        |path: &Path| koeldb_fs::FileSystem::read_all(&memory, path, u64::MAX, Purpose::Checkpoint);
+    let file = |path: PathBuf, kind| -> Result<StorageFile> {
+        let contents = read(&path)?;
+        let name = path.file_name().unwrap_or_default();
+        Ok(StorageFile {
+            relative_name: name.to_string_lossy().into_owned(),
+            path: None,
+            bytes: contents.len() as u64,
+            kind,
+            is_constant: false,
+            contents: Some(contents),
+            file_checksum: Vec::new(),
+            file_checksum_func_name: String::new(),
+        })
+    };
+    let manifest = file_name::manifest(root, capture.manifest_number);
+    Ok(vec![
+        file(manifest, StorageFileKind::Manifest)?,
+        file(file_name::current(root), StorageFileKind::Current)?,
+    ])
+}
+
+fn checksum(file: &FileMeta) -> (Vec<u8>, String) {
+    let function = String::from_utf8_lossy(&file.checksum_name).into_owned();
+    (file.checksum.clone(), function)
+}
+
+fn live_file(directory: &Path, family: &FamilyData, level: usize, file: &FileMeta) -> LiveFile {
+    let (file_checksum, file_checksum_func_name) = checksum(file);
+    LiveFile {
+        column_family: family.name.clone(),
+        name: format!("/{:06}.sst", file.number),
+        directory: directory.to_owned(),
+        number: file.number,
+        level,
+        bytes: file.bytes,
+        smallest_key: file.smallest_user_key().to_vec(),
+        largest_key: file.largest_user_key().to_vec(),
+        smallest_seqno: file.smallest_seqno,
+        largest_seqno: file.largest_seqno,
+        entries: file.entry_stats.entries.load(Ordering::Relaxed),
+        deletions: file.entry_stats.deletions.load(Ordering::Relaxed),
+        epoch: file.epoch,
+        oldest_blob_file: file.oldest_blob_file,
+        creation_time: file.creation_time,
+        oldest_ancestor_time: file.ancestor_time(),
+        file_checksum,
+        file_checksum_func_name,
+        temperature: file.temperature,
+        being_compacted: file.is_being_compacted(),
+        marked_for_compaction: file.marked_for_compaction,
+    }
+}

@@ -1,0 +1,215 @@
+//! Takes files from one directory to another, by link or by copy: the only copier of the engine.
+//!
+//! A link shares the bytes, so only files that never change are linked. A copy is created
+//! exclusively, has exactly the expected length, and is synced. Its CRC-32C is computed on the way.
+//! Memory is bounded by one buffer per thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use koeldb_base::checksum::crc32c_extend;
+use koeldb_base::coding::to_usize;
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::{
+    AccessHint, Clock, FileSystem, OpenOptions, Purpose, WriteOptions, is_link_refused,
+};
+
+/// The size of one read.
+const BUFFER_BYTES: u64 = 1 << 20;
+
+/// A file to take to another name.
+#[derive(Clone, Debug)]
+pub(crate) struct TransferFile {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    /// The length to copy; a longer source is cut off here.
+    pub(crate) bytes: u64,
+    /// Whether the target may share the bytes of the source.
+    pub(crate) may_link: bool,
+    /// The recorded CRC-32C, which a copy must have.
+    pub(crate) expected_crc32c: Option<u32>,
+}
+
+/// The outcome for one file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transferred {
+    pub(crate) is_linked: bool,
+}
+
+/// A limit of bytes per second, shared by threads.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    clock: Arc<dyn Clock>,
+    bytes_per_second: u64,
+    /// When the bytes of all calls so far are due.
+    due: Mutex<Duration>,
+}
+
+impl Pace {
+    /// Creates a limit; 0 for none.
+    pub(crate) fn new(clock: &Arc<dyn Clock>, bytes_per_second: u64) -> Self {
+        Pace {
+            clock: Arc::clone(clock),
+            bytes_per_second,
+            due: Mutex::new(Duration::ZERO),
+        }
+    }
+
+    /// Accounts for `bytes`, and waits until they are due.
+    pub(crate) fn take(&self, bytes: u64) {
+        if self.bytes_per_second == 0 {
+            return;
+        }
+        let micros = u128::from(bytes) * 1_000_000 / u128::from(self.bytes_per_second);
+        let cost = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+        let now = self.clock.now();
+        let wait = {
+            let mut due = lock(&self.due);
+            *due = (*due).max(now).saturating_add(cost);
+            due.saturating_sub(now)
+        };
+        if wait >= Duration::from_millis(1) {
+            self.clock.sleep(wait);
+        }
+    }
+}
+
+/// The file systems and limits of a transfer.
+pub(crate) struct Transfer<'t> {
+    pub(crate) from: &'t dyn FileSystem,
+    pub(crate) to: &'t dyn FileSystem,
+    pub(crate) purpose: Purpose,
+    pub(crate) pace: &'t Pace,
+    pub(crate) threads: usize,
+    /// Cancels the transfer when it is set.
+    pub(crate) stop: Option<&'t AtomicBool>,
+    /// Receives the size of each piece copied.
+    pub(crate) progress: &'t (dyn Fn(u64) + Sync),
+}
+
+impl Transfer<'_> {
+    /// Transfers all files, and returns the outcomes in their order.
+    ///
+    /// # Errors
+    /// The first error of a file; files that were made by then stay.
+    pub(crate) fn run(&self, files: &[TransferFile]) -> Result<Vec<Transferred>> {
+        let next = AtomicUsize::new(0);
+        let outcomes: Mutex<Vec<Option<Transferred>>> = Mutex::new(vec![None; files.len()]);
+        let failure: Mutex<Option<Error>> = Mutex::new(None);
+        let work = || {
+            let mut buffer = Vec::new();
+            while lock(&failure).is_none() {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(file) = files.get(index) else { return };
+                match self.transfer(file, &mut buffer) {
+                    Ok(outcome) => lock(&outcomes)[index] = Some(outcome),
+                    Err(error) => {
+                        lock(&failure).get_or_insert(error);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(files.len()) {
+                // Without a new thread, the others do its work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        match failure.into_inner() {
+            Ok(None) => {}
+            Ok(Some(error)) => return Err(error),
+            Err(poisoned) => {
+                let panicked = || Error::with_kind(ErrorKind::Aborted, "copying a file panicked");
+                return Err(poisoned.into_inner().unwrap_or_else(panicked));
+            }
+        }
+        let outcomes = outcomes
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+
+    fn transfer(&self, file: &TransferFile, buffer: &mut Vec<u8>) -> Result<Transferred> {
+        self.check_running()?;
+        if file.may_link {
+            match self.to.link(&file.source, &file.target) {
+                Ok(()) => return Ok(Transferred { is_linked: true }),
+                Err(error) if is_link_refused(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.copy(file, buffer)?;
+        Ok(Transferred { is_linked: false })
+    }
+
+    fn copy(&self, file: &TransferFile, buffer: &mut Vec<u8>) -> Result<u32> {
+        let mut target = self.to.create(
+            &file.target,
+            &WriteOptions {
+                buffer_bytes: 0,
+                ..WriteOptions::new(self.purpose)
+            },
+        )?;
+        let crc32c = self.read(&file.source, file.bytes, buffer, &mut |piece| {
+            target.append(piece)
+        })?;
+        if let Some(expected) = file.expected_crc32c
+            && expected != crc32c
+        {
+            return Err(Error::corruption(format!(
+                "file checksum mismatch: recorded = {expected}, computed = {crc32c}"
+            ))
+            .in_file(&file.source, None, "copy"));
+        }
+        if !is_on(Sabotage::CheckpointUnsynced) {
+            target.sync_all()?;
+        }
+        target.close()?;
+        Ok(crc32c)
+    }
+
+    /// Reads the first `bytes` bytes of `source` in pieces; returns their CRC-32C.
+    pub(crate) fn read(
+        &self,
+        source: &Path,
+        bytes: u64,
+        buffer: &mut Vec<u8>,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<u32> {
+        let options = OpenOptions {
+            purpose: self.purpose,
+            hint: AccessHint::Sequential,
+            ..OpenOptions::default()
+        };
+        // Nothing is known to be there of an empty log: it may have been removed.
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let source = self.from.open(source, &options)?;
+        buffer.resize(to_usize(BUFFER_BYTES.min(bytes)), 0);
+        let (mut at, mut crc32c) = (0, 0);
+        while at < bytes {
+            self.check_running()?;
+            let piece = &mut buffer[..to_usize(BUFFER_BYTES.min(bytes - at))];
+            self.pace.take(piece.len() as u64);
+            source.read_exact_at(at, piece)?;
+            crc32c = crc32c_extend(crc32c, piece);
+            take(piece)?;
+            at += piece.len() as u64;
+            (self.progress)(piece.len() as u64);
+        }
+        Ok(crc32c)
+    }
+
+    fn check_running(&self) -> Result<()> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
+            return Err(Error::with_kind(ErrorKind::Incomplete, "stopped"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! The power is cut at every operation of calls that change two directories: the database and a
+//! copy, a backup, or the place of files to ingest.
+//!
+//! Both directories are on one file system, so that linked files share their bytes in the images.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock};
+use koeldb::{
+    CheckpointOptions, CompactRangeOptions, Db, Env, FlushPolicy, LogLevel, Logger, Options,
+};
+use koeldb_testkit::Floors;
+use koeldb_testkit::random::mix;
+
+pub(crate) const SOURCE: &str = "/db";
+
+/// The contents of all column families.
+pub(crate) type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+struct NoLog;
+
+impl Logger for NoLog {
+    fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
+}
+
+pub(crate) fn options(fs: &MemoryFileSystem) -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_logger(NoLog)
+        .set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+    options
+}
+
+pub(crate) fn open(fs: &MemoryFileSystem, path: &str) -> koeldb::Result<Db> {
+    let options = options(fs);
+    let names = match Db::list_cf(&options, path) {
+        Ok(names) => names,
+        Err(error) if error.is_path_not_found() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut builder = Db::builder(&options);
+    builder.column_families(names);
+    builder.open(path)
+}
+
+pub(crate) fn contents(db: &Db) -> koeldb::Result<Contents> {
+    let mut contents = Contents::new();
+    for family in db.cf_handles() {
+        let entries = contents.entry(family.name().to_owned()).or_default();
+        for entry in family.range(..) {
+            let (key, value) = entry?;
+            entries.insert(key.to_vec(), value.to_vec());
+        }
+    }
+    Ok(contents)
+}
+
+pub(crate) fn fill(db: &Db, from: u32, count: u32) {
+    for family in db.cf_handles() {
+        for index in from..from + count {
+            let key = format!("key{index:05}");
+            let value = format!("{} {index}", family.name());
+            family.put(key, value).unwrap();
+        }
+    }
+}
+
+/// An image of both directories.
+pub(crate) struct PairImage {
+    pub(crate) fs: MemoryFileSystem,
+    /// The steps that had returned.
+    pub(crate) done: u64,
+    policy: SurvivalPolicy,
+    operation: u64,
+}
+
+/// The number of steps of a run that have returned.
+#[derive(Clone, Default)]
+pub(crate) struct Steps(Arc<AtomicU64>);
+
+impl Steps {
+    pub(crate) fn done(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+const POLICIES: [SurvivalPolicy; 7] = [
+    SurvivalPolicy::Strict,
+    SurvivalPolicy::Generous,
+    SurvivalPolicy::TornPrefix,
+    SurvivalPolicy::LengthFirst,
+    SurvivalPolicy::EntriesWithoutData,
+    SurvivalPolicy::DataWithoutEntries,
+    SurvivalPolicy::Reordered,
+];
+
+/// Runs `run`, and checks the images of every moment with what it returned.
+pub(crate) fn sweep<T>(
+    name: &str,
+    run: impl FnOnce(&MemoryFileSystem, &Steps) -> T,
+    check: impl Fn(&PairImage, &T) -> Result<(), String>,
+) {
+    let seed = crate::seed();
+    let per_moment = Floors::chosen().of(1, 3, 7);
+    let memory = MemoryFileSystem::new();
+    let steps = Steps::default();
+    let images: Arc<Mutex<Vec<PairImage>>> = Arc::default();
+    let (taken, of_steps) = (Arc::clone(&images), steps.clone());
+    memory.observe_mutations(move |fs, operation| {
+        for index in 0..per_moment {
+            let choice = mix(seed ^ operation).wrapping_add(index) % POLICIES.len() as u64;
+            let policy = POLICIES[usize::try_from(choice).unwrap()];
+            let image = PairImage {
+                fs: fs.crash_image(policy, mix(seed.wrapping_add(operation))),
+                done: of_steps.0.load(Ordering::SeqCst),
+                policy,
+                operation,
+            };
+            let mut images = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            images.push(image);
+        }
+    });
+    let outcome = run(&memory, &steps);
+    memory.observe_mutations(|_, _| ());
+    let images = std::mem::take(&mut *images.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut failures = Vec::new();
+    for image in &images {
+        if let Err(text) = check(image, &outcome) {
+            let (operation, policy) = (image.operation, image.policy);
+            failures.push(format!(
+                "{name}: crash before operation {operation} under {policy:?}: {text}"
+            ));
+        }
+    }
+    eprintln!(
+        "{name}: {} images, {} failures",
+        images.len(),
+        failures.len()
+    );
+    assert!(images.len() > 100, "{name}: {} images", images.len());
+    assert!(
+        failures.is_empty(),
+        "KOELDB_SEED={seed}\n{}",
+        failures[..failures.len().min(5)].join("\n")
+    );
+}
+
+/// Opens the database at `path` and compares it with `expected`.
+pub(crate) fn check_contents(
+    fs: &MemoryFileSystem,
+    path: &str,
+    expected: &Contents,
+) -> Result<(), String> {
+    let db = open(fs, path).map_err(|error| format!("{path}: {error}"))?;
+    let found = contents(&db).map_err(|error| format!("{path}: {error}"))?;
+    if &found == expected {
+        return Ok(());
+    }
+    let count = |contents: &Contents| contents.values().map(BTreeMap::len).sum::<usize>();
+    Err(format!(
+        "{path} has {} entries and should have {}",
+        count(&found),
+        count(expected)
+    ))
+}
+
+const COPIES: [&str; 2] = ["/copies/log", "/copies/flushed"];
+
+#[test]
+fn a_crash_during_a_checkpoint_leaves_none_or_a_whole_one() {
+    let run = |fs: &MemoryFileSystem, steps: &Steps| {
+        let db = open(fs, SOURCE).unwrap();
+        db.create_cf("koel", &db.default_cf().options()).unwrap();
+        fill(&db, 0, 30);
+        db.flush().unwrap();
+        fill(&db, 20, 30);
+        let mut expected = Vec::new();
+        for (path, flush) in COPIES
+            .into_iter()
+            .zip([FlushPolicy::Never, FlushPolicy::Always])
+        {
+            let mut how = CheckpointOptions::new();
+            how.set_flush(flush).set_threads(1);
+            expected.push(contents(&db).unwrap());
+            db.create_checkpoint_opt(path, &how).unwrap();
+            steps.done();
+            fill(&db, 60, 5);
+        }
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        db.close().unwrap();
+        expected
+    };
+    let check = |image: &PairImage, expected: &Vec<Contents>| {
+        for (index, (path, expected)) in COPIES.into_iter().zip(expected).enumerate() {
+            if image.fs.exists(Path::new(path)).unwrap() {
+                check_contents(&image.fs, path, expected)?;
+            } else if image.done > index as u64 {
+                return Err(format!("{path} is gone"));
+            }
+        }
+        open(&image.fs, SOURCE)
+            .and_then(|db| db.verify_checksums())
+            .map_err(|error| format!("the source: {error}"))
+    };
+    sweep("checkpoint", run, check);
+}
