@@ -249,7 +249,7 @@ impl Capture {
 
 impl DbInner {
     fn captured_table(&self, file: &Arc<FileMeta>) -> Result<CapturedFile> {
-        let mut source = file_name::table(self.factory.directory(), file.number);
+        let mut source = file_name::table(self.table_files.directory(), file.number);
         let mut name = format!("{:06}.sst", file.number);
         // LevelDB named its tables so.
         if !self.fs.exists(&source)? {

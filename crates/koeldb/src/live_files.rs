@@ -13,8 +13,8 @@ use koeldb_lsm::FileMeta;
 use crate::capture::{Capture, FlushPolicy};
 use crate::checkpoint::write_manifest;
 use crate::column_family::ColumnFamily;
+use crate::column_family_data::ColumnFamilyData;
 use crate::db::Db;
-use crate::family::FamilyData;
 use crate::inner::DbInner;
 
 /// A table of a database.
@@ -145,7 +145,7 @@ impl Db {
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
         let families = self.inner().all_families();
-        let of_family = |family: &Arc<FamilyData>| self.inner().live_files_of(family);
+        let of_family = |family: &Arc<ColumnFamilyData>| self.inner().live_files_of(family);
         families.iter().flat_map(of_family).collect()
     }
 
@@ -177,11 +177,11 @@ impl ColumnFamily {
 }
 
 impl DbInner {
-    fn live_files_of(&self, family: &FamilyData) -> Vec<LiveFile> {
+    fn live_files_of(&self, family: &ColumnFamilyData) -> Vec<LiveFile> {
         let version = family.version();
         let files = version.files();
         files
-            .map(|(level, file)| live_file(self.factory.directory(), family, level, file))
+            .map(|(level, file)| live_file(self.table_files.directory(), family, level, file))
             .collect()
     }
 
@@ -289,7 +289,12 @@ fn checksum(file: &FileMeta) -> (Vec<u8>, String) {
     (file.checksum.clone(), function)
 }
 
-fn live_file(directory: &Path, family: &FamilyData, level: usize, file: &FileMeta) -> LiveFile {
+fn live_file(
+    directory: &Path,
+    family: &ColumnFamilyData,
+    level: usize,
+    file: &FileMeta,
+) -> LiveFile {
     let (file_checksum, file_checksum_func_name) = checksum(file);
     LiveFile {
         column_family: family.name.clone(),
