@@ -134,7 +134,7 @@ impl DbInner {
     }
 
     fn capture_now(self: &Arc<Self>, hold: DeletionGuard, is_flushed: bool) -> Result<Capture> {
-        let begun = self.clock.now();
+        let begun = self.context.clock.now();
         let mut leadership = self.queue.lead();
         self.check_writable()?;
         self.queue.pipeline.drain();
@@ -159,7 +159,7 @@ impl DbInner {
         };
         let closed = lock(&self.closed_logs).clone();
         drop(leadership);
-        let pause = self.clock.now().saturating_sub(begun);
+        let pause = self.context.clock.now().saturating_sub(begun);
         state.last_seqno = seqno.max(state.last_seqno);
         // The sizes of tracked logs may exceed the captured ones; untracked logs are not checked.
         state.wals.clear();
@@ -189,12 +189,15 @@ impl DbInner {
     }
 
     fn newest_options_below(&self, limit: FileNumber) -> Result<Option<FileNumber>> {
-        let numbers = self.fs.list(&self.path)?.into_iter().filter_map(|entry| {
-            match file_name::parse(&entry.name) {
+        let numbers = self
+            .context
+            .fs
+            .list(&self.context.path)?
+            .into_iter()
+            .filter_map(|entry| match file_name::parse(&entry.name) {
                 Some(FileKind::Options(number)) if number < limit => Some(number),
                 _ => None,
-            }
-        });
+            });
         Ok(numbers.max())
     }
 }
@@ -227,17 +230,17 @@ impl Capture {
         for log in &self.logs {
             files.push(CapturedFile {
                 name: format!("{:06}.log", log.number),
-                source: file_name::wal(&inner.wal_dir, log.number),
+                source: file_name::wal(&inner.context.wal_dir, log.number),
                 bytes: log.bytes,
                 is_constant: !log.is_open && log.bytes > 0 || is_on(Sabotage::OpenLogLinked),
                 table: None,
             });
         }
         if let Some(number) = self.options_number {
-            let source = file_name::options(&inner.path, number);
+            let source = file_name::options(&inner.context.path, number);
             files.push(CapturedFile {
                 name: format!("OPTIONS-{number:06}"),
-                bytes: inner.fs.metadata(&source)?.len,
+                bytes: inner.context.fs.metadata(&source)?.len,
                 source,
                 is_constant: true,
                 table: None,
@@ -249,10 +252,10 @@ impl Capture {
 
 impl DbInner {
     fn captured_table(&self, file: &Arc<FileMeta>) -> Result<CapturedFile> {
-        let mut source = file_name::table(self.table_files.directory(), file.number);
+        let mut source = file_name::table(self.context.table_files.directory(), file.number);
         let mut name = format!("{:06}.sst", file.number);
         // LevelDB named its tables so.
-        if !self.fs.exists(&source)? {
+        if !self.context.fs.exists(&source)? {
             source.set_extension("ldb");
             name = format!("{:06}.ldb", file.number);
         }

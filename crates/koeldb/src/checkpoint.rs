@@ -149,7 +149,7 @@ impl DbInner {
     ) -> Result<CheckpointReport> {
         self.check_open()?;
         self.refuse_own_directories(target)?;
-        let staging = Staging::create(&self.fs, target, &[])?;
+        let staging = Staging::create(&self.context.fs, target, &[])?;
         let mut capture = self.capture(options.flush)?;
         if let Some(names) = &options.families {
             check_names(&capture, names)?;
@@ -158,10 +158,11 @@ impl DbInner {
         let mut files = capture.tables(self)?;
         files.extend(capture.other_files(self)?);
         let outcomes = self.transfer_files(&files, staging.path(), options)?;
-        write_manifest(&*self.fs, staging.path(), &capture)?;
+        write_manifest(&*self.context.fs, staging.path(), &capture)?;
         staging.publish()?;
         let report = report(&capture, &files, &outcomes);
-        self.info_log
+        self.context
+            .info_log
             .info(format_args!("checkpoint {}: {report:?}", target.display()));
         Ok(report)
     }
@@ -170,8 +171,8 @@ impl DbInner {
         if is_on(Sabotage::CheckpointInsideSource) {
             return Ok(());
         }
-        refuse_inside(&*self.fs, target, &self.path)?;
-        refuse_inside(&*self.fs, target, &self.wal_dir)
+        refuse_inside(&*self.context.fs, target, &self.context.path)?;
+        refuse_inside(&*self.context.fs, target, &self.context.wal_dir)
     }
 
     fn transfer_files(
@@ -191,10 +192,10 @@ impl DbInner {
             })
             .collect();
         Transfer {
-            from: &*self.fs,
-            to: &*self.fs,
+            from: &*self.context.fs,
+            to: &*self.context.fs,
             purpose: Purpose::Checkpoint,
-            pace: &Pace::new(&self.clock, options.bytes_per_second),
+            pace: &Pace::new(&self.context.clock, options.bytes_per_second),
             threads: options.threads,
             stop: None,
             progress: &|_| (),

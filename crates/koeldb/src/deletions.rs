@@ -93,7 +93,7 @@ impl DeletionGuard {
 impl Drop for DeletionGuard {
     fn drop(&mut self) {
         let is_last = self.inner.purge.holds.release();
-        if !is_last || self.inner.is_forked() {
+        if !is_last || self.inner.context.is_forked() {
             return;
         }
         // A closed database leaves its obsolete files to the next open.
@@ -105,7 +105,7 @@ impl Drop for DeletionGuard {
 
 impl fmt::Debug for DeletionGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeletionGuard({:?})", self.inner.path)
+        write!(f, "DeletionGuard({:?})", self.inner.context.path)
     }
 }
 

@@ -181,20 +181,22 @@ impl DbInner {
         let version = family.version();
         let files = version.files();
         files
-            .map(|(level, file)| live_file(self.table_files.directory(), family, level, file))
+            .map(|(level, file)| {
+                live_file(self.context.table_files.directory(), family, level, file)
+            })
             .collect()
     }
 
     fn log_files(&self) -> Result<Vec<LogFile>> {
         let mut logs = Vec::new();
-        let archive = koeldb_log::wal::archive_directory(&self.wal_dir);
-        if self.fs.exists(&archive)? {
-            for entry in self.fs.list(&archive)? {
+        let archive = koeldb_log::wal::archive_directory(&self.context.wal_dir);
+        if self.context.fs.exists(&archive)? {
+            for entry in self.context.fs.list(&archive)? {
                 if let Some(FileKind::Wal(number)) = file_name::parse(&entry.name) {
                     let path = archive.join(&entry.name);
                     logs.push(LogFile {
                         number,
-                        bytes: self.fs.metadata(&path)?.len,
+                        bytes: self.context.fs.metadata(&path)?.len,
                         path,
                         is_archived: true,
                         is_open: false,
@@ -211,7 +213,7 @@ impl DbInner {
         };
         let live = |&(number, bytes): &(FileNumber, u64)| LogFile {
             number,
-            path: file_name::wal(&self.wal_dir, number),
+            path: file_name::wal(&self.context.wal_dir, number),
             bytes,
             is_archived: false,
             is_open: open.is_some_and(|(open, _)| open == number),
