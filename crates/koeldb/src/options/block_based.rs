@@ -137,10 +137,10 @@ option_section! {
             set_index_shortening(value: IndexShortening), get_index_shortening;
         /// Keys per bucket of the data block hash index.
         [honoured mutable "5.16"] data_block_hash_table_util_ratio: f64 = 0.75, ">0.",
-            set_data_block_hash_ratio(ratio: f64), get_data_block_hash_table_util_ratio;
+            set_data_block_hash_ratio(ratio: f64), get_data_block_hash_ratio;
         /// Block checksum of new files.
         [honoured mutable "<=5.4"] checksum: ChecksumKind = ChecksumKind::Xxh3, "",
-            set_checksum_type(value: ChecksumKind), get_checksum;
+            set_checksum_type(value: ChecksumKind), get_checksum_type;
         /// Use no block cache.
         [honoured mutable "<=5.4"] no_block_cache: bool = false, "",
             set_no_block_cache(on: bool), get_no_block_cache;

@@ -139,13 +139,13 @@ option_section! {
             set_max_compaction_bytes(value: u64), get_max_compaction_bytes;
         /// L0 files (universal, FIFO: sorted runs) that trigger a compaction.
         [honoured mutable "<=5.4"] level0_file_num_compaction_trigger: i32 = 4, "0 → 1 at open; ≤ slowdown ≤ stop is enforced by raising the latter two.",
-            set_level_zero_file_num_compaction_trigger(count: u32 as Count), get_level0_file_num_compaction_trigger;
+            set_level_zero_file_num_compaction_trigger(count: u32 as Count), get_level_zero_file_num_compaction_trigger;
         /// L0 files at which writes are slowed.
         [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO.",
-            set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level0_slowdown_writes_trigger;
+            set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level_zero_slowdown_writes_trigger;
         /// L0 files at which writes stop.
         [honoured mutable "<=5.4"] level0_stop_writes_trigger: i32 = 36, "INT_MAX with FIFO.",
-            set_level_zero_stop_writes_trigger(count: u32 as Count), get_level0_stop_writes_trigger;
+            set_level_zero_stop_writes_trigger(count: u32 as Count), get_level_zero_stop_writes_trigger;
         /// Memtables (active + immutable) before writes stop.
         [honoured mutable "<=5.4"] max_write_buffer_number: i32 = 2, "<2 → 2 at open.",
             set_max_write_buffer_number(count: u32 as Count), get_max_write_buffer_number;
@@ -175,7 +175,7 @@ option_section! {
             set_write_buffer_size(bytes: u64), get_write_buffer_size;
         /// Bloom filter of the memtable as a share of write_buffer_size.
         [honoured mutable "<=5.4"] memtable_prefix_bloom_size_ratio: f64 = 0.0, "Clipped to [0, 0.25]; 0 = off.",
-            set_memtable_prefix_bloom_ratio(ratio: f64), get_memtable_prefix_bloom_size_ratio;
+            set_memtable_prefix_bloom_ratio(ratio: f64), get_memtable_prefix_bloom_ratio;
         /// Add whole keys, not only prefixes, to that filter.
         [honoured mutable "6.0"] memtable_whole_key_filtering: bool = false, "Needs the ratio above >0.",
             set_memtable_whole_key_filtering(on: bool), get_memtable_whole_key_filtering;
@@ -195,7 +195,7 @@ option_section! {
             set_target_file_size_base(bytes: u64), get_target_file_size_base;
         /// Codec for levels without a more specific setting.
         [honoured mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "The codec's feature must be built in.",
-            set_compression_type(value: Compression), get_compression;
+            set_compression_type(value: Compression), get_compression_type;
         /// Maps keys to prefixes for filters, hash indexes, prefix seek.
         [honoured mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "fixed:N, capped:N, rocksdb.Noop or nullptr.";
         /// FIFO settings.
@@ -239,16 +239,16 @@ option_section! {
         [accepted mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts.";
         /// Relocate live blobs during compaction.
         [accepted mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
-            set_enable_blob_gc(on: bool), get_enable_blob_garbage_collection;
+            set_enable_blob_gc(on: bool), get_enable_blob_gc;
         /// Share of the oldest blob files subject to relocation.
         [accepted mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
-            set_blob_gc_age_cutoff(ratio: f64), get_blob_garbage_collection_age_cutoff;
+            set_blob_gc_age_cutoff(ratio: f64), get_blob_gc_age_cutoff;
         /// Garbage share of the oldest blob files that forces compactions.
         [accepted mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1.",
-            set_blob_gc_force_threshold(ratio: f64), get_blob_garbage_collection_force_threshold;
+            set_blob_gc_force_threshold(ratio: f64), get_blob_gc_force_threshold;
         /// Readahead on blob files in compactions.
         [accepted mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = off.",
-            set_blob_compaction_read_ahead_size(bytes: u64), get_blob_compaction_readahead_size;
+            set_blob_compaction_read_ahead_size(bytes: u64), get_blob_compaction_read_ahead_size;
         /// First level whose output may create blob files.
         [accepted mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
             set_blob_file_starting_level(count: u32 as Count), get_blob_file_starting_level;
@@ -520,7 +520,7 @@ macro_rules! family_accessors {
 
             /// The option `bottommost_compression`.
             #[must_use]
-            pub fn get_bottommost_compression(&self) -> Option<Compression> {
+            pub fn get_bottommost_compression_type(&self) -> Option<Compression> {
                 self.$($path.)?bottommost_compression
             }
 
@@ -546,7 +546,7 @@ macro_rules! family_accessors {
 
             /// The option `compression_opts`.
             #[must_use]
-            pub fn get_compression_opts(&self) -> &CompressionOptions {
+            pub fn get_compression_options(&self) -> &CompressionOptions {
                 &self.$($path.)?compression_opts
             }
 
@@ -558,7 +558,7 @@ macro_rules! family_accessors {
 
             /// The option `bottommost_compression_opts`.
             #[must_use]
-            pub fn get_bottommost_compression_opts(&self) -> &CompressionOptions {
+            pub fn get_bottommost_compression_options(&self) -> &CompressionOptions {
                 &self.$($path.)?bottommost_compression_opts
             }
 
@@ -570,7 +570,7 @@ macro_rules! family_accessors {
 
             /// The option `compaction_options_universal`.
             #[must_use]
-            pub fn get_compaction_options_universal(&self) -> &UniversalCompactionOptions {
+            pub fn get_universal_compaction_options(&self) -> &UniversalCompactionOptions {
                 &self.$($path.)?compaction_options_universal
             }
 
@@ -582,7 +582,7 @@ macro_rules! family_accessors {
 
             /// The option `compaction_options_fifo`.
             #[must_use]
-            pub fn get_compaction_options_fifo(&self) -> &FifoCompactionOptions {
+            pub fn get_fifo_compaction_options(&self) -> &FifoCompactionOptions {
                 &self.$($path.)?compaction_options_fifo
             }
 

@@ -19,7 +19,7 @@ option_section! {
     options {
         /// Target share of used buckets.
         [honoured mutable "6.14"] hash_table_ratio: f64 = 0.9, "0..1.",
-            set_hash_ratio(ratio: f64), get_hash_table_ratio;
+            set_hash_ratio(ratio: f64), get_hash_ratio;
         /// Depth of the displacement search while building.
         [honoured mutable "6.14"] max_search_depth: u32 = 100, "",
             set_max_search_depth(count: u32), get_max_search_depth;

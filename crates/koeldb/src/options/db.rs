@@ -240,7 +240,7 @@ option_section! {
             set_read_io_executor_threads(count: u32 as Count), get_read_io_executor_threads;
         /// Shards of the table cache.
         [accepted fixed "<=5.4"] table_cache_numshardbits: i32 = 6, "1..19 in db_bench; log2 of shards.",
-            set_table_cache_num_shard_bits(count: u32 as Count), get_table_cache_numshardbits;
+            set_table_cache_num_shard_bits(count: u32 as Count), get_table_cache_num_shard_bits;
         /// Limit of memtable memory over all column families.
         [honoured fixed "<=5.4"] db_write_buffer_size: u64 = 0, "Bytes; 0 = no limit; creates a write buffer manager.",
             set_db_write_buffer_size(bytes: u64), get_db_write_buffer_size;
@@ -296,7 +296,7 @@ option_section! {
             set_write_thread_max_yield_usec(time: Duration as Micros), get_write_thread_max_yield_usec;
         /// Least severe line written to LOG.
         [honoured fixed "<=5.4"] info_log_level: LogLevel = LogLevel::Info, "",
-            set_log_level(value: LogLevel), get_info_log_level;
+            set_log_level(value: LogLevel), get_log_level;
         /// Add jemalloc's report to the LOG statistics.
         [accepted fixed "<=5.4"] dump_malloc_stats: bool = false, "",
             set_dump_malloc_stats(on: bool), get_dump_malloc_stats;

@@ -25,7 +25,7 @@ option_section! {
             set_bloom_bits_per_key(count: u32 as Count), get_bloom_bits_per_key;
         /// Load of the prefix hash index.
         [honoured mutable "<=5.4"] hash_table_ratio: f64 = 0.75, "0 = a single bucket, i.e. binary search.",
-            set_hash_ratio(ratio: f64), get_hash_table_ratio;
+            set_hash_ratio(ratio: f64), get_hash_ratio;
         /// Records per index entry inside a prefix.
         [honoured mutable "<=5.4"] index_sparseness: u64 = 16, "Records.",
             set_index_sparseness(value: u64), get_index_sparseness;
