@@ -187,7 +187,12 @@ impl ManifestSnapshot {
     fn family_files(&self, family: &ColumnFamilySnapshot) -> VersionEdit {
         let blob_files = family.version.blob_files.values();
         let min_log_number = self.min_log_number_to_keep;
+        let compact_cursors = &family.version.compact_cursors;
         VersionEdit {
+            compact_cursors: compact_cursors
+                .iter()
+                .map(|(&level, key)| (level, key.clone()))
+                .collect(),
             added_files: family
                 .version
                 .files()

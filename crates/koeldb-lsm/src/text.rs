@@ -254,6 +254,9 @@ impl fmt::Display for CompactionPlan {
             }
             f.write_str("]")?;
         }
+        if let Some((level, key)) = &self.next_cursor {
+            write!(f, " cursor=L{level}:{}", KeyText(key))?;
+        }
         Ok(())
     }
 }

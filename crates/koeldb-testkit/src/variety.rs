@@ -242,6 +242,17 @@ pub const ROWS: &[Row] = &[
     row(UNIVERSAL, "max_merge_width", &["4", "4294967295"]),
     row(UNIVERSAL, "max_size_amplification_percent", &["20", "200"]),
     row(
+        FAMILY,
+        "compaction_pri",
+        &[
+            "kMinOverlappingRatio",
+            "kByCompensatedSize",
+            "kOldestLargestSeqFirst",
+            "kOldestSmallestSeqFirst",
+            "kRoundRobin",
+        ],
+    ),
+    row(
         UNIVERSAL,
         "stop_style",
         &[

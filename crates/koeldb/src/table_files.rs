@@ -10,7 +10,7 @@ use koeldb_base::{KeyOrder, Limits, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::TableOpener;
 use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
-use koeldb_lsm::pick::{PickSettings, fifo, universal};
+use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_lsm::version::FileNumbers;
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
@@ -20,7 +20,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
-use crate::options::{Cache, ColumnFamilyOptions, CompactionStopStyle, DbOptions};
+use crate::options::{Cache, ColumnFamilyOptions, CompactionPri, CompactionStopStyle, DbOptions};
 
 /// The common properties of the tables written in one session, and the memtables they come from.
 #[derive(Clone)]
@@ -242,6 +242,13 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
             .unwrap_or(1),
         max_compaction_bytes: options.max_compaction_bytes,
         table_bytes_max: options.table_bytes_max(),
+        file_order: match options.compaction_pri {
+            CompactionPri::MinOverlappingRatio => FileOrder::MinOverlappingRatio,
+            CompactionPri::ByCompensatedSize => FileOrder::CompensatedSize,
+            CompactionPri::OldestLargestSeqFirst => FileOrder::OldestLargestSeqno,
+            CompactionPri::OldestSmallestSeqFirst => FileOrder::OldestSmallestSeqno,
+            CompactionPri::RoundRobin => FileOrder::RoundRobin,
+        },
         universal: universal::UniversalSettings {
             size_ratio: universal.size_ratio,
             min_merge_width: universal.min_merge_width as usize,

@@ -129,6 +129,7 @@ fn drop_plan(
         bottommost: false,
         trivial_move: false,
         deletion_only: true,
+        next_cursor: None,
     })
 }
 

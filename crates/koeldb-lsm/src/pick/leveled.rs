@@ -12,16 +12,19 @@
 //! file of level 0, and writes stall on their number. The merged file is large, so level 0 is due
 //! by its bytes as well as by its file count.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{
-    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
-    expand_to_clean_cut, is_bottommost,
+    CompactionInput, CompactionPlan, CompactionReason, FileOrder, KeyRange, PickSettings,
+    any_being_compacted, expand_to_clean_cut, is_bottommost,
 };
 use crate::version::{FileMeta, Level, Version};
 
 /// The number of files above the compaction trigger from which an intra-L0 compaction is picked.
 const LEVEL0_EXCESS: usize = 2;
+/// The most files of a level that are tried as the start of a compaction.
+const CANDIDATES_MAX: usize = 50;
 /// The fewest files of an intra-L0 compaction.
 const LEVEL0_MERGED_MIN: usize = 4;
 
@@ -290,14 +293,12 @@ fn pick_from_level(
     } else {
         level + 1
     };
-    let mut candidates: Vec<(u64, &Arc<FileMeta>)> = version.levels[level]
-        .files
-        .iter()
+    let files = by_priority(version, settings.file_order, level, output_level);
+    let mut candidates = files
+        .into_iter()
         .filter(|file| !file.is_being_compacted())
-        .map(|file| (overlap_per_mille(version, output_level, file), file))
-        .collect();
-    candidates.sort_by_key(|&(overlap, file)| (overlap, file.number));
-    candidates.into_iter().take(50).find_map(|(_, file)| {
+        .take(CANDIDATES_MAX);
+    let mut plan = candidates.find_map(|file| {
         let inputs = expand_to_clean_cut(version, level, vec![Arc::clone(file)]);
         plan(
             version,
@@ -308,7 +309,55 @@ fn pick_from_level(
             output_level,
             inputs,
         )
-    })
+    })?;
+    if settings.file_order == FileOrder::RoundRobin {
+        plan.next_cursor = next_cursor(version, level, &plan);
+    }
+    Some(plan)
+}
+
+/// Returns the files of a level in the order in which compactions take them.
+fn by_priority(
+    version: &Version,
+    order: FileOrder,
+    level: usize,
+    output_level: usize,
+) -> Vec<&Arc<FileMeta>> {
+    let mut files: Vec<&Arc<FileMeta>> = version.levels[level].files.iter().collect();
+    match order {
+        FileOrder::MinOverlappingRatio => files.sort_by_cached_key(|file| {
+            (overlap_per_mille(version, output_level, file), file.number)
+        }),
+        FileOrder::CompensatedSize => {
+            files.sort_by_cached_key(|file| (Reverse(file.compensated_bytes()), file.number));
+        }
+        FileOrder::OldestLargestSeqno => {
+            files.sort_by_key(|file| (file.largest_seqno, file.number));
+        }
+        FileOrder::OldestSmallestSeqno => {
+            files.sort_by_key(|file| (file.smallest_seqno, file.number));
+        }
+        FileOrder::RoundRobin => {
+            if let Some(cursor) = version.compact_cursors.get(&level) {
+                let order = &version.order;
+                let first = files
+                    .partition_point(|file| order.compare_internal(&file.smallest, cursor).is_lt());
+                let first = first % files.len().max(1);
+                files.rotate_left(first);
+            }
+        }
+    }
+    files
+}
+
+/// Returns the cursor after a round-robin compaction: the next file's smallest key, or the first
+/// file's after the last.
+fn next_cursor(version: &Version, level: usize, plan: &CompactionPlan) -> Option<(usize, Vec<u8>)> {
+    let files = &version.levels[level].files;
+    let last = plan.inputs.first()?.files.last()?;
+    let after = files.iter().position(|file| file.number == last.number)? + 1;
+    let next = files.get(after).or(files.first())?;
+    Some((level, next.smallest.clone()))
 }
 
 /// The bytes of the level below that a file overlaps, per thousand of its own: the least first
@@ -405,6 +454,7 @@ pub(crate) fn plan(
         bottommost: is_bottommost(version, output_level, &range),
         trivial_move,
         deletion_only: false,
+        next_cursor: None,
     })
 }
 

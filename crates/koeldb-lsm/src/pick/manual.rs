@@ -118,6 +118,7 @@ pub fn pick_files(
         trivial_move: false,
         deletion_only: false,
         inputs,
+        next_cursor: None,
     })
 }
 

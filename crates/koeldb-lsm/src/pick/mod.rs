@@ -73,6 +73,8 @@ pub struct CompactionPlan {
     pub trivial_move: bool,
     /// Whether the inputs are dropped without being read.
     pub deletion_only: bool,
+    /// The level and the key at which the next round-robin compaction of it begins.
+    pub next_cursor: Option<(usize, Vec<u8>)>,
 }
 
 impl CompactionPlan {
@@ -93,6 +95,7 @@ impl CompactionPlan {
             bottommost,
             trivial_move: false,
             deletion_only: false,
+            next_cursor: None,
         }
     }
 
@@ -117,6 +120,22 @@ impl CompactionPlan {
     }
 }
 
+/// The order in which leveled compaction takes the files of a level (`compaction_pri`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileOrder {
+    /// The smallest overlap with the level below, relative to the file's size, first.
+    #[default]
+    MinOverlappingRatio,
+    /// The largest file first, with extra weight for deletions.
+    CompensatedSize,
+    /// The file whose newest entry is oldest first.
+    OldestLargestSeqno,
+    /// The file whose oldest entry is oldest first.
+    OldestSmallestSeqno,
+    /// The file at or after the level's cursor ([`Version::compact_cursors`]) first.
+    RoundRobin,
+}
+
 /// The settings of the pickers of several styles.
 #[derive(Clone, Debug)]
 pub struct PickSettings {
@@ -138,6 +157,8 @@ pub struct PickSettings {
     pub max_compaction_bytes: u64,
     /// The largest table.
     pub table_bytes_max: u64,
+    /// The order in which leveled compaction takes the files of a level.
+    pub file_order: FileOrder,
     /// The settings of universal compaction.
     pub universal: universal::UniversalSettings,
     /// The settings of FIFO compaction.
@@ -156,6 +177,7 @@ impl Default for PickSettings {
             target_file_size_multiplier: 1,
             max_compaction_bytes: 25 * (64 << 20),
             table_bytes_max: u64::MAX,
+            file_order: FileOrder::default(),
             universal: universal::UniversalSettings::default(),
             fifo: fifo::FifoSettings::default(),
         }

@@ -264,5 +264,6 @@ fn merge(
         bottommost,
         trivial_move,
         deletion_only: false,
+        next_cursor: None,
     })
 }

@@ -49,6 +49,7 @@ pub struct VersionBuilder {
     /// Levels of the base that lost a file or have another one with the same number.
     touched: Vec<bool>,
     blob_files: BTreeMap<FileNumber, BlobFile>,
+    compact_cursors: BTreeMap<usize, Vec<u8>>,
 }
 
 impl VersionBuilder {
@@ -70,6 +71,7 @@ impl VersionBuilder {
             added: BTreeMap::new(),
             touched: vec![false; base.levels.len()],
             blob_files: base.blob_files.clone(),
+            compact_cursors: base.compact_cursors.clone(),
             base,
         }
     }
@@ -85,6 +87,8 @@ impl VersionBuilder {
         for (level, file) in &edit.added_files {
             self.add(*level, file)?;
         }
+        self.compact_cursors
+            .extend(edit.compact_cursors.iter().cloned());
         for blob_file in &edit.added_blob_files {
             if self
                 .blob_files
@@ -225,6 +229,10 @@ impl VersionBuilder {
         let blob_files = keep_linked(self.blob_files, &levels)?;
         let mut version = Version::new(order.clone(), levels);
         version.blob_files = blob_files;
+        version.compact_cursors = self.compact_cursors;
+        version
+            .compact_cursors
+            .retain(|&level, _| level < level_count);
         Ok(version)
     }
 

@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -164,6 +165,22 @@ impl FileMeta {
         }
     }
 
+    /// The size of the file and of the data that its deletions are estimated to free.
+    ///
+    /// A deletion counts if there are more deletions than other entries: then as twice the mean
+    /// size of the file's values (RocksDB: `ComputeCompensatedSizes`; 11.9).
+    #[must_use]
+    pub fn compensated_bytes(&self) -> u64 {
+        let stats = &self.entry_stats;
+        let of = |counter: &AtomicU64| counter.load(Relaxed);
+        let (entries, deletions) = (of(&stats.entries), of(&stats.deletions));
+        let value_bytes = of(&stats.value_bytes) / entries.saturating_sub(deletions).max(1);
+        let excess = deletions.saturating_mul(2).saturating_sub(entries);
+        self.bytes
+            .saturating_add(excess.saturating_mul(value_bytes).saturating_mul(2))
+            .saturating_add(self.compensated_range_deletion_bytes)
+    }
+
     /// The first user key.
     #[must_use]
     pub fn smallest_user_key(&self) -> &[u8] {
@@ -283,6 +300,8 @@ pub struct Version {
     pub levels: Vec<Level>,
     /// The blob files that tables may refer to.
     pub blob_files: BTreeMap<FileNumber, BlobFile>,
+    /// The keys at which the next round-robin compaction of a level begins, by level.
+    pub compact_cursors: BTreeMap<usize, Vec<u8>>,
     /// The range tombstones of all tables, collected on first use.
     pub(crate) tombstones: OnceLock<Vec<Arc<FragmentedTombstones>>>,
     /// All tables as a cuckoo level, determined on first use.
@@ -303,6 +322,7 @@ impl Version {
             order,
             levels,
             blob_files: BTreeMap::new(),
+            compact_cursors: BTreeMap::new(),
             tombstones: OnceLock::new(),
             cuckoo: OnceLock::new(),
         }

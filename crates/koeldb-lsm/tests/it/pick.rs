@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! tree [levels=7]                 the tree of the following commands
+//! cursor                          LEVEL KEY: where the next round-robin compaction begins
 //! mark 12 11, unmark 12           tables that a running compaction reads
 //! leveled, universal, fifo now=S  the compaction that is due, with settings as arguments
 //! targets, scores, pending        the inputs of leveled compaction
@@ -13,9 +14,10 @@
 use std::sync::atomic::Ordering;
 
 use datadriven::TestCase;
+use koeldb_base::key::ValueType;
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::{
-    CompactionPlan, CompactionReason, PickSettings, fifo, leveled, manual, universal,
+    CompactionPlan, CompactionReason, FileOrder, PickSettings, fifo, leveled, manual, universal,
 };
 use koeldb_lsm::text::BytesText;
 
@@ -47,6 +49,9 @@ fn settings(case: &mut TestCase) -> PickSettings {
     if let Some(factors) = case.try_take_args::<i32>("factors").unwrap() {
         s.max_bytes_for_level_multiplier_additional = factors;
     }
+    if let Some(order) = case.try_take_arg::<String>("order").unwrap() {
+        s.file_order = file_order(&order);
+    }
     s.level_compaction_dynamic_level_bytes = !case.take_flag("static").unwrap();
     let u = &mut s.universal;
     number(case, "ratio", &mut u.size_ratio);
@@ -60,6 +65,17 @@ fn settings(case: &mut TestCase) -> PickSettings {
     number(case, "ttl", &mut f.ttl_secs);
     f.allow_compaction = case.take_flag("join").unwrap();
     settings
+}
+
+fn file_order(text: &str) -> FileOrder {
+    match text {
+        "overlap" => FileOrder::MinOverlappingRatio,
+        "size" => FileOrder::CompensatedSize,
+        "largest_seqno" => FileOrder::OldestLargestSeqno,
+        "smallest_seqno" => FileOrder::OldestSmallestSeqno,
+        "round_robin" => FileOrder::RoundRobin,
+        _ => panic!("order={text}"),
+    }
 }
 
 fn mark(case: &mut TestCase, version: &Version, being_compacted: bool) {
@@ -82,6 +98,12 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
             let mut levels = 7;
             number(case, "levels", &mut levels);
             *version = parse::tree(&case.input, levels);
+            return String::new();
+        }
+        "cursor" => {
+            let (level, key) = case.input.trim().split_once(' ').expect("LEVEL KEY");
+            let key = parse::key(key, 0, ValueType::Value);
+            version.compact_cursors.insert(level.parse().unwrap(), key);
             return String::new();
         }
         "mark" | "unmark" => {

@@ -49,6 +49,7 @@ impl DbInner {
             .files()
             .map(|(level, file)| (level, file.number))
             .collect();
+        edit.compact_cursors.extend(plan.next_cursor.clone());
         let mut output_bytes = 0;
         let mut fallbacks = Vec::new();
         if plan.trivial_move {

@@ -344,7 +344,7 @@ option_section! {
         [honoured fixed "<=5.4"] compaction_style: CompactionStyle = CompactionStyle::Level, "",
             set_compaction_style(value: CompactionStyle), get_compaction_style;
         /// The file from which a leveled compaction starts.
-        [accepted fixed "<=5.4"] compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio, "",
+        [honoured fixed "<=5.4"] compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio, "",
             set_compaction_pri(value: CompactionPri), get_compaction_pri;
         /// Cuts output files at key boundaries.
         [accepted fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
