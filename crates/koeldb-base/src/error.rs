@@ -67,6 +67,16 @@ pub enum ErrorDetail {
     FeatureMissing,
     /// A plug-in panicked.
     PluginPanicked,
+    /// A lock was not had in time.
+    LockTimeout,
+    /// Waiting for a lock would close a cycle of waits.
+    Deadlock,
+    /// A key was written since the snapshot of a transaction, or since its first use.
+    WriteConflict,
+    /// The maximum number of locks is reached.
+    LockLimit,
+    /// A transaction was to be committed before it was prepared.
+    NotPrepared,
 }
 
 /// Whether a failed write may still take effect.

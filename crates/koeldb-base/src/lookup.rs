@@ -12,11 +12,14 @@ use std::cell::Cell;
 
 use crate::entity::default_column;
 use crate::error::{Error, Result};
-use crate::key::{FOOTER_BYTES, SeqNo, ValueType, pack};
+use crate::key::{FOOTER_BYTES, MAX_SEQNO, SeqNo, ValueType, pack};
 use crate::merge_operator::{MergeOperator, merge_values};
 use crate::pinned::PinnedSlice;
 
 const INLINE_KEY_BYTES: usize = 64;
+
+/// Marks the tombstone number of a search for the newest entry: it hides every entry.
+const NEWEST: SeqNo = 1 << 63;
 
 /// An internal seek key, inline up to 56 bytes of user key.
 #[derive(Clone, Debug)]
@@ -95,6 +98,8 @@ enum LookupState {
     Found(PinnedSlice),
     /// A deletion ends the search.
     Deleted,
+    /// An entry with this sequence number ends the search, hidden by a range tombstone.
+    Hidden(SeqNo),
 }
 
 impl LookupState {
@@ -103,7 +108,7 @@ impl LookupState {
     fn value(self) -> Option<PinnedSlice> {
         match self {
             LookupState::Found(value) => Some(value),
-            LookupState::Deleted | LookupState::Searching => None,
+            LookupState::Deleted | LookupState::Searching | LookupState::Hidden(_) => None,
         }
     }
 }
@@ -136,6 +141,27 @@ impl Lookup {
             operands_at_checkpoint: 0,
             runs_searched: 0,
         }
+    }
+
+    /// Begins a search for the newest entry of `user_key`, which settles at any entry.
+    ///
+    /// The result is [`Lookup::newest_seqno`]; there is no answer to finish.
+    #[must_use]
+    pub fn newest(user_key: &[u8]) -> Self {
+        Lookup {
+            tombstone_seqno: NEWEST,
+            ..Lookup::new(user_key, MAX_SEQNO)
+        }
+    }
+
+    /// The newest sequence number found by [`Lookup::newest`]: of an entry or a range tombstone.
+    #[must_use]
+    pub fn newest_seqno(&self) -> SeqNo {
+        let entry = match self.state {
+            LookupState::Hidden(seqno) => seqno,
+            _ => 0,
+        };
+        entry.max(self.tombstone_seqno & !NEWEST)
     }
 
     /// Begins a read of another key, reusing this lookup's memory. Its answer must have been taken.
@@ -188,7 +214,8 @@ impl Lookup {
     /// Records a range tombstone over the key; a run calls this before it offers entries.
     #[inline]
     pub fn cover(&mut self, seqno: SeqNo) {
-        self.tombstone_seqno = self.tombstone_seqno.max(seqno);
+        let newest = self.tombstone_seqno & NEWEST;
+        self.tombstone_seqno = self.tombstone_seqno.max(seqno | newest);
     }
 
     /// Adds an entry of the key; returns whether the search may stop.
@@ -208,7 +235,7 @@ impl Lookup {
     ) -> Result<bool> {
         debug_assert!(seqno <= self.snapshot);
         if seqno < self.tombstone_seqno {
-            self.state = LookupState::Deleted;
+            self.state = LookupState::Hidden(seqno);
             return Ok(true);
         }
         if value_type == ValueType::Value {

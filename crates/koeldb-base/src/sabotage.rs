@@ -155,6 +155,12 @@ switches! {
     LockExcludesNobody,
     /// The directory lock is of a kind that RocksDB does not observe.
     LockUnknownToRocksDb,
+    /// A thief of an expired transaction's locks does not stop its commit.
+    CommitterRobbed,
+    /// An optimistic commit checks its keys only before it has its turn.
+    ValidatedTooEarly,
+    /// The locks of a transaction are released before its commit is visible.
+    LocksReleasedEarly,
     /// A read-only open removes apparently obsolete files.
     ReadOnlyRemoves,
 

@@ -6,7 +6,7 @@
 //! version set installs a version.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::KeyOrder;
 use koeldb_base::file_name::FileNumber;
@@ -286,6 +286,7 @@ impl ColumnFamilyState {
             version: Arc::clone(&self.version),
             tables: Arc::clone(tables),
             options: Arc::clone(&self.options),
+            newest_in_tables: OnceLock::new(),
         }
     }
 

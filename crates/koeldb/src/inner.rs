@@ -32,6 +32,7 @@ use crate::open::RecoveryReport;
 use crate::options::WriteOptions;
 use crate::purge::Purge;
 use crate::snapshot::SnapshotList;
+use crate::transaction::Transactions;
 use crate::write::batch::WriteBatch;
 use crate::write::commit::check_entry;
 use crate::write::queue::{CommitMode, Insertion, StallTimeout, WriteQueue};
@@ -69,6 +70,7 @@ pub(crate) struct DbInner {
     pub(crate) is_relieving: AtomicBool,
     pub(crate) write_counters: WriteCounters,
     pub(crate) snapshots: SnapshotList,
+    pub(crate) transactions: Transactions,
     pub(crate) stall: WriteStall,
     pub(crate) background: Background,
     pub(crate) purge: Purge,
@@ -107,6 +109,7 @@ impl DbInner {
         let write_buffers = parts.context.table_files.memtables.write_buffers.clone();
         DbInner {
             background: Background::new(parts.context.env.pool.clone()),
+            transactions: Transactions::new(parts.context.plugins.transactions.clone()),
             context: Arc::new(parts.context),
             recovery_report: parts.recovery_report,
             scan_engine: ScanEngine::new(parts.async_reads.clone(), ENGINE_BYTES),
@@ -326,12 +329,44 @@ impl DbInner {
 
     // Writes.
 
+    /// Writes a batch; locks its keys meanwhile if transactions are pessimistic.
     #[inline]
     pub(crate) fn write(
         self: &Arc<Self>,
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
+        let _locks = self.lock_keys_of(batch)?;
+        self.write_unlocked(batch, options)
+    }
+
+    /// Writes a batch whose keys are locked, if they need to be.
+    #[inline]
+    pub(crate) fn write_unlocked(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let mode = self.check_write(batch, options)?;
+        let begun = self.context.measures().then(|| self.context.clock.now());
+        let written = self.queue.write(self, batch.records(), batch.count(), mode);
+        if written.is_err() {
+            self.report_failures();
+        }
+        written?;
+        if let Some(begun) = begun {
+            self.context.record_elapsed(HistogramKind::DbWrite, begun);
+        }
+        Ok(())
+    }
+
+    /// Rejects a batch that must not reach the log, and contradictory options.
+    #[inline]
+    pub(crate) fn check_write(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<CommitMode> {
         if !batch.belongs_to(self.context.id) {
             return Err(Error::invalid_argument(
                 "the batch names a column family of another database",
@@ -346,24 +381,14 @@ impl DbInner {
             );
         }
         self.check_batch(batch)?;
-        let mode = CommitMode {
+        Ok(CommitMode {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
             stall_timeout: options
                 .stall_timeout
                 .map(|limit| StallTimeout::new(limit, &*self.context.clock)),
-        };
-        let begun = self.context.measures().then(|| self.context.clock.now());
-        let written = self.queue.write(self, batch.records(), batch.count(), mode);
-        if written.is_err() {
-            self.report_failures();
-        }
-        written?;
-        if let Some(begun) = begun {
-            self.context.record_elapsed(HistogramKind::DbWrite, begun);
-        }
-        Ok(())
+        })
     }
 
     /// Rejects batches that must not reach the log: unknown column families, keys no table can

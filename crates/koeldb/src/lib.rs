@@ -60,6 +60,7 @@ mod staging;
 mod stats_text;
 mod super_version;
 mod table_files;
+mod transaction;
 mod transfer;
 mod write;
 mod write_buffers;
@@ -100,6 +101,10 @@ pub use repair::RepairReport;
 pub use scrub::{ScrubOptions, ScrubReport};
 pub use snapshot::Snapshot;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
+pub use transaction::{
+    DeadlockInfo, DeadlockPath, LockInfo, LockMode, Transaction, TransactionDbOptions,
+    TransactionOptions, ValidationTier,
+};
 pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};
 pub use write_buffers::WriteBufferManager;

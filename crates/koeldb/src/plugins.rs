@@ -8,6 +8,7 @@ use crate::info_log::Logger;
 use crate::listener::EventListener;
 use crate::options::Options;
 use crate::scrub::ScrubOptions;
+use crate::transaction::TransactionDbOptions;
 use crate::write_buffers::WriteBufferManager;
 
 /// The plug-ins of a database.
@@ -18,6 +19,7 @@ pub(crate) struct Plugins {
     pub(crate) logger: Option<Arc<dyn Logger>>,
     pub(crate) scrub: Option<ScrubOptions>,
     pub(crate) write_buffers: Option<WriteBufferManager>,
+    pub(crate) transactions: Option<TransactionDbOptions>,
 }
 
 impl fmt::Debug for Plugins {

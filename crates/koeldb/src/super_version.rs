@@ -18,8 +18,9 @@
 //! them.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use koeldb_base::SeqNo;
 use koeldb_base::biased::{Owner, Revoker, biased, revoke_idle};
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
@@ -41,6 +42,18 @@ pub(crate) struct SuperVersion {
     pub(crate) tables: Arc<TableOpener>,
     /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// The largest sequence number in the tables, once somebody asked for it.
+    pub(crate) newest_in_tables: OnceLock<SeqNo>,
+}
+
+impl SuperVersion {
+    /// The largest sequence number in the tables.
+    pub(crate) fn newest_in_tables(&self) -> SeqNo {
+        *self.newest_in_tables.get_or_init(|| {
+            let files = self.version.files();
+            files.map(|(_, file)| file.largest_seqno).max().unwrap_or(0)
+        })
+    }
 }
 
 /// A super-version and the install number it was current at.

@@ -57,6 +57,8 @@ pub struct WriteBatchWithIndex {
     batch: WriteBatch,
     overwrite_key: bool,
     index: Index,
+    default_order: KeyOrder,
+    /// The orders of the other column families.
     orders: BTreeMap<u32, KeyOrder>,
     /// The sorted views of the present operations, by column family.
     views: Mutex<BTreeMap<u32, Arc<View>>>,
@@ -76,7 +78,8 @@ impl WriteBatchWithIndex {
             batch: WriteBatch::new(),
             overwrite_key,
             index: Index::default(),
-            orders: BTreeMap::from([(0, default_order)]),
+            default_order,
+            orders: BTreeMap::new(),
             views: Mutex::default(),
         }
     }
@@ -112,13 +115,14 @@ impl WriteBatchWithIndex {
     }
 
     fn order(&self, cf: u32) -> &KeyOrder {
-        self.orders.get(&cf).unwrap_or(&KeyOrder::Bytewise)
+        self.orders.get(&cf).unwrap_or(&self.default_order)
     }
 
     fn note_order(&mut self, family: &ColumnFamily) {
-        self.orders
-            .entry(family.id())
-            .or_insert_with(|| family.data().order.clone());
+        if family.id() != 0 {
+            let order = || family.data().order.clone();
+            self.orders.entry(family.id()).or_insert_with(order);
+        }
     }
 
     fn hash(&self, cf: u32, key: &[u8]) -> u64 {
@@ -132,8 +136,8 @@ impl WriteBatchWithIndex {
         write(&mut self.batch);
         if self.batch.len() > count {
             let hash = self.hash(cf, key);
-            let (rep, orders) = (self.batch.data(), &self.orders);
-            let order = orders.get(&cf).unwrap_or(&KeyOrder::Bytewise);
+            let rep = self.batch.data();
+            let order = self.orders.get(&cf).unwrap_or(&self.default_order);
             let is_key = |operation: &Operation| is_key_at(rep, operation, cf, key, order);
             let is_indexed = self.index.push(offset, hash, is_key);
             debug_assert!(is_indexed, "a batch has fewer operations than that");

@@ -461,6 +461,33 @@ impl WriteQueue {
         led
     }
 
+    /// Commits one batch alone, if `check` of the last sequence number succeeds at its turn.
+    ///
+    /// All earlier writes are then in the memtables and visible. Returns the last sequence number of
+    /// the batch.
+    pub(crate) fn write_checked(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+        check: impl FnOnce(SeqNo) -> Result<()>,
+    ) -> Result<SeqNo> {
+        let mut leadership = self.lead();
+        self.pipeline.drain();
+        let commit = &mut *leadership.commit;
+        check(commit.last_seqno)?;
+        if records.is_empty() {
+            return Ok(commit.last_seqno);
+        }
+        let first = inner.commit_group(commit, records, count, mode)?;
+        inner.count_committed(1, records.len(), mode);
+        let inserted = inner.insert(&commit.families, records, first);
+        inner.handle_insertion(inserted)?;
+        inner.publish(commit.last_seqno);
+        Ok(commit.last_seqno)
+    }
+
     /// Commits one batch as the leader, without a copy of it.
     #[inline]
     fn write_alone(

@@ -1,0 +1,85 @@
+//! The errors of transactions: a kind and a detail each; none of them has changed the database.
+
+use koeldb_base::error::{ErrorDetail, WriteOutcome};
+use koeldb_base::{Error, ErrorKind};
+
+fn not_applied(kind: ErrorKind, detail: ErrorDetail, message: impl Into<String>) -> Error {
+    Error::with_kind(kind, message)
+        .with_detail(detail)
+        .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// A lock was not had in time.
+pub(super) fn lock_timeout(key: &[u8]) -> Error {
+    let message = format!("no lock on key '{}' in time", key.escape_ascii());
+    not_applied(ErrorKind::TimedOut, ErrorDetail::LockTimeout, message)
+}
+
+/// Waiting for a lock would close a cycle.
+pub(super) fn deadlock(path: &super::DeadlockPath) -> Error {
+    let message = format!("the wait for a lock would be a deadlock: {path}");
+    not_applied(ErrorKind::Busy, ErrorDetail::Deadlock, message)
+}
+
+/// A key was written since the snapshot, or since it was tracked.
+pub(super) fn conflict(key: &[u8]) -> Error {
+    let message = format!(
+        "key '{}' was written since the transaction's snapshot, or since it was tracked",
+        key.escape_ascii()
+    );
+    not_applied(ErrorKind::Busy, ErrorDetail::WriteConflict, message)
+}
+
+/// Memtables do not reach back to the snapshot.
+pub(super) fn history_too_short() -> Error {
+    Error::with_kind(
+        ErrorKind::TryAgain,
+        "the memtables do not reach back to the transaction's snapshot; repeat it, or validate with \
+         ValidationTier::All",
+    )
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// The transaction expired, or others took its locks.
+pub(super) fn expired() -> Error {
+    Error::with_kind(
+        ErrorKind::Expired,
+        "the transaction is older than its expiration",
+    )
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// `max_num_locks` is reached.
+pub(super) fn lock_limit() -> Error {
+    let message = "the database has max_num_locks locks";
+    not_applied(ErrorKind::Aborted, ErrorDetail::LockLimit, message)
+}
+
+/// The batch exceeds `max_write_batch_size`.
+pub(super) fn batch_too_large(bytes: usize, bytes_max: usize) -> Error {
+    Error::with_kind(
+        ErrorKind::MemoryLimit,
+        format!("the transaction's batch has {bytes} bytes, at most {bytes_max}"),
+    )
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// `commit` of a transaction that must be prepared first.
+pub(super) fn not_prepared() -> Error {
+    let message = "the transaction is not prepared, and skip_prepare is off";
+    not_applied(
+        ErrorKind::InvalidArgument,
+        ErrorDetail::NotPrepared,
+        message,
+    )
+}
+
+/// Whether repeating the whole transaction may succeed.
+pub(super) fn is_worth_repeating(error: &Error) -> bool {
+    let is_conflict = match error.kind() {
+        ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::Expired => true,
+        ErrorKind::TimedOut => error.detail() == Some(ErrorDetail::LockTimeout),
+        _ => false,
+    };
+    is_conflict && error.write_outcome() == Some(WriteOutcome::NotApplied)
+}

@@ -1,0 +1,650 @@
+//! Point locks: shared and exclusive, with one queue for each key.
+//!
+//! A lock is on the hash of a column family and a key; two keys with the same hash share a lock,
+//! which costs a wait and no more. The table has shards, each under a mutex that is held for a few
+//! steps. An uncontended lock is one entry of a hash table; a queue exists only while somebody waits.
+//!
+//! # Invariants
+//! - **K1** A request is granted under the mutex of its shard, by the thread that made the grant
+//!   possible: requests are granted in the order of the queue, shared ones at its head together. An
+//!   upgrade goes before other requests. A waiter cannot be overtaken.
+//! - **K2** A waiter leaves the queue under the same mutex: it is granted, or it gives up, never both.
+//! - **K3** The state of an owner decides between its commit and a thief of its locks: an expired
+//!   owner is robbed of a key by all waiters together or not at all, and then never commits.
+//! - **K4** A cycle is reported only if every wait of it was still a wait after all edges were seen.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::{
+    AtomicU8, AtomicUsize, Mutex, Ordering, Thread, current, lock, spin_loop, yield_now,
+};
+
+/// How a key is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockMode {
+    /// Together with other shared locks.
+    Shared,
+    /// By one transaction.
+    Exclusive,
+}
+
+/// The hash of a column family and a key.
+pub(crate) type LockId = u64;
+
+/// A hasher for values that are hashes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unchanged(u64);
+
+impl Hasher for Unchanged {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A map by [`LockId`].
+pub(crate) type ById<V> = HashMap<LockId, V, BuildHasherDefault<Unchanged>>;
+
+/// States of an owner.
+const ACTIVE: u8 = 0;
+/// It commits, or is prepared: its locks are its own until it releases them.
+const DECIDING: u8 = 1;
+/// A thief inspects the other holders.
+const CLAIMED: u8 = 2;
+const ROBBED: u8 = 3;
+
+/// A holder of locks: a transaction or a direct write.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) id: u64,
+    /// The time at which its locks may be taken away, on the clock of the database.
+    expires: Option<Duration>,
+    state: AtomicU8,
+    waiting: Mutex<Option<Arc<Wait>>>,
+}
+
+impl Owner {
+    pub(crate) fn new(id: u64, expires: Option<Duration>) -> Arc<Self> {
+        Arc::new(Owner {
+            id,
+            expires,
+            state: AtomicU8::new(ACTIVE),
+            waiting: Mutex::new(None),
+        })
+    }
+
+    pub(crate) fn is_expired(&self, now: Duration) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    /// Makes the locks the owner's until it releases them; `false` if it expired or was robbed.
+    pub(crate) fn decide(&self, now: Duration) -> bool {
+        let target = if self.is_expired(now) {
+            ROBBED
+        } else {
+            DECIDING
+        };
+        loop {
+            match self.exchange(ACTIVE, target) {
+                Ok(_) => return target == DECIDING,
+                Err(CLAIMED) => yield_now(),
+                Err(state) => return state == DECIDING,
+            }
+        }
+    }
+
+    fn exchange(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.state
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    /// When its locks may be taken away; `None` for never.
+    fn may_be_robbed_at(&self) -> Option<Duration> {
+        let is_decided = self.state.load(Ordering::Acquire) == DECIDING;
+        self.expires.filter(|_| !is_decided)
+    }
+
+    /// Claims an expired owner for a theft.
+    fn claim(&self, now: Duration) -> bool {
+        if !self.is_expired(now) {
+            return false;
+        }
+        if is_on(Sabotage::CommitterRobbed) {
+            return true;
+        }
+        self.state.load(Ordering::Acquire) == ROBBED || self.exchange(ACTIVE, CLAIMED).is_ok()
+    }
+}
+
+/// A key as its owner names it, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LockKey {
+    pub(crate) cf: u32,
+    pub(crate) key: Box<[u8]>,
+}
+
+/// The thread or task of a waiter.
+#[derive(Debug)]
+enum Sleeper {
+    Thread(Thread),
+    Task(Waker),
+}
+
+const WAITING: u8 = 0;
+const GRANTED: u8 = 1;
+const GONE: u8 = 2;
+
+/// A request in a queue.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) id: LockId,
+    pub(crate) mode: LockMode,
+    pub(crate) key: LockKey,
+    is_upgrade: bool,
+    state: AtomicU8,
+    sleeper: Mutex<Option<Sleeper>>,
+}
+
+impl Wait {
+    pub(crate) fn is_granted(&self) -> bool {
+        self.state.load(Ordering::Acquire) == GRANTED
+    }
+
+    pub(crate) fn is_upgrade(&self) -> bool {
+        self.is_upgrade
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WAITING
+    }
+
+    /// Registers the calling thread; `false` if the wait is over.
+    pub(crate) fn sleep_as_thread(&self) -> bool {
+        self.sleep(|| Sleeper::Thread(current()))
+    }
+
+    /// Registers a task; `false` if the wait is over.
+    pub(crate) fn sleep_as_task(&self, waker: &Waker) -> bool {
+        self.sleep(|| Sleeper::Task(waker.clone()))
+    }
+
+    fn sleep(&self, sleeper: impl FnOnce() -> Sleeper) -> bool {
+        let mut place = lock(&self.sleeper);
+        let is_waiting = self.is_waiting();
+        if is_waiting {
+            *place = Some(sleeper());
+        }
+        is_waiting
+    }
+
+    /// Wakes the waiter, which then looks at the lock again.
+    pub(crate) fn wake(&self) {
+        match lock(&self.sleeper).take() {
+            Some(Sleeper::Thread(thread)) => thread.unpark(),
+            Some(Sleeper::Task(waker)) => waker.wake(),
+            None => {}
+        }
+    }
+}
+
+/// The holders of one key and those who wait for it.
+#[derive(Debug)]
+struct Entry {
+    mode: LockMode,
+    /// Not empty, unless the entry is being changed.
+    holders: Holders,
+    queue: VecDeque<Arc<Wait>>,
+}
+
+/// Holders of a lock; one of them takes no allocation.
+#[derive(Debug, Default)]
+struct Holders {
+    first: Option<Arc<Owner>>,
+    others: Vec<Arc<Owner>>,
+}
+
+impl Holders {
+    fn iter(&self) -> impl Iterator<Item = &Arc<Owner>> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn contains(&self, owner: &Arc<Owner>) -> bool {
+        self.iter().any(|holder| Arc::ptr_eq(holder, owner))
+    }
+
+    fn is_only(&self, owner: &Arc<Owner>) -> bool {
+        self.others.is_empty() && self.contains(owner)
+    }
+
+    fn add(&mut self, owner: Arc<Owner>) {
+        match self.first {
+            None => self.first = Some(owner),
+            Some(_) => self.others.push(owner),
+        }
+    }
+
+    fn remove(&mut self, owner: &Arc<Owner>) -> bool {
+        if let Some(at) = self
+            .others
+            .iter()
+            .position(|other| Arc::ptr_eq(other, owner))
+        {
+            self.others.swap_remove(at);
+            return true;
+        }
+        let is_first = self.first.as_ref().is_some_and(|f| Arc::ptr_eq(f, owner));
+        if is_first {
+            self.first = self.others.pop();
+        }
+        is_first
+    }
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The owner has the lock, and did not have it before.
+    Granted,
+    /// The owner had a shared lock and now has an exclusive one.
+    Upgraded,
+    /// The owner had the lock before.
+    Held,
+    /// The request waits in the queue.
+    Queued(Arc<Wait>),
+    /// Others hold the lock, and the request was not to wait.
+    Taken,
+    /// The table has as many locks as it may have.
+    Full,
+}
+
+/// One shard of the table, in cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard {
+    entries: Mutex<ById<Entry>>,
+}
+
+/// The locks of a database.
+pub(crate) struct LockTable {
+    shards: Box<[Shard]>,
+    /// The maximum number of locks; 0 for no limit.
+    count_max: usize,
+    /// The number of locks, where it is limited.
+    count: AtomicUsize,
+    detector: Mutex<()>,
+}
+
+impl LockTable {
+    pub(crate) fn new(shard_count: usize, count_max: usize) -> Self {
+        let shards = std::iter::repeat_with(Shard::default);
+        LockTable {
+            shards: shards.take(shard_count.next_power_of_two()).collect(),
+            count_max,
+            count: AtomicUsize::new(0),
+            detector: Mutex::new(()),
+        }
+    }
+
+    fn shard(&self, id: LockId) -> &Mutex<ById<Entry>> {
+        // The hash tables of the shards use the low and the highest bits.
+        let index = usize::try_from(id >> 32 & 0xffff).unwrap_or(0) & (self.shards.len() - 1);
+        &self.shards[index].entries
+    }
+
+    fn count_one(&self) -> bool {
+        if self.count_max == 0 {
+            return true;
+        }
+        if self.count.fetch_add(1, Ordering::Relaxed) < self.count_max {
+            return true;
+        }
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    fn uncount(&self, count: usize) {
+        if self.count_max > 0 {
+            self.count.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Locks a key for `owner`, or queues the request if `key` names it for a wait.
+    ///
+    /// The time is asked for only if others hold the lock.
+    pub(crate) fn request(
+        &self,
+        owner: &Arc<Owner>,
+        id: LockId,
+        mode: LockMode,
+        now: &dyn Fn() -> Duration,
+        key: Option<&dyn Fn() -> LockKey>,
+    ) -> Answer {
+        let mut woken = Vec::new();
+        let answer = {
+            let mut entries = lock(self.shard(id));
+            match entries.entry(id) {
+                std::collections::hash_map::Entry::Vacant(free) => {
+                    if !self.count_one() {
+                        return Answer::Full;
+                    }
+                    let mut holders = Holders::default();
+                    holders.add(Arc::clone(owner));
+                    let queue = VecDeque::new();
+                    free.insert(Entry {
+                        mode,
+                        holders,
+                        queue,
+                    });
+                    Answer::Granted
+                }
+                std::collections::hash_map::Entry::Occupied(mut taken) => {
+                    self.request_taken(taken.get_mut(), owner, id, mode, now, key, &mut woken)
+                }
+            }
+        };
+        wake_all(woken);
+        answer
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of a request")]
+    fn request_taken(
+        &self,
+        entry: &mut Entry,
+        owner: &Arc<Owner>,
+        id: LockId,
+        mode: LockMode,
+        now: &dyn Fn() -> Duration,
+        key: Option<&dyn Fn() -> LockKey>,
+        woken: &mut Vec<Arc<Wait>>,
+    ) -> Answer {
+        let is_upgrade = entry.holders.contains(owner);
+        if is_upgrade && (mode == LockMode::Shared || entry.mode == LockMode::Exclusive) {
+            return Answer::Held;
+        }
+        self.rob(entry, is_upgrade.then_some(owner), mode, now());
+        self.grant(entry, woken);
+        if is_upgrade && entry.holders.is_only(owner) {
+            entry.mode = LockMode::Exclusive;
+            return Answer::Upgraded;
+        }
+        let is_shared = mode == LockMode::Shared && entry.mode == LockMode::Shared;
+        if entry.queue.is_empty() && (is_shared || entry.holders.is_empty()) {
+            if !self.count_one() {
+                return Answer::Full;
+            }
+            entry.mode = mode;
+            entry.holders.add(Arc::clone(owner));
+            return Answer::Granted;
+        }
+        let Some(key) = key else {
+            return Answer::Taken;
+        };
+        let wait = Arc::new(Wait {
+            owner: Arc::clone(owner),
+            id,
+            mode,
+            key: key(),
+            is_upgrade,
+            state: AtomicU8::new(WAITING),
+            sleeper: Mutex::new(None),
+        });
+        *lock(&owner.waiting) = Some(Arc::clone(&wait));
+        if is_upgrade {
+            entry.queue.push_front(Arc::clone(&wait));
+        } else {
+            entry.queue.push_back(Arc::clone(&wait));
+        }
+        Answer::Queued(wait)
+    }
+
+    /// Takes the lock from all holders but `except` if all of them have expired.
+    fn rob(&self, entry: &mut Entry, except: Option<&Arc<Owner>>, mode: LockMode, now: Duration) {
+        let is_shared = mode == LockMode::Shared && entry.mode == LockMode::Shared;
+        let is_victim =
+            |holder: &&Arc<Owner>| except.is_none_or(|except| !Arc::ptr_eq(holder, except));
+        if is_shared
+            || !entry
+                .holders
+                .iter()
+                .filter(is_victim)
+                .all(|h| h.is_expired(now))
+        {
+            return;
+        }
+        let victims: Vec<Arc<Owner>> = entry.holders.iter().filter(is_victim).cloned().collect();
+        let claimed = victims
+            .iter()
+            .take_while(|victim| victim.claim(now))
+            .count();
+        if claimed < victims.len() {
+            for victim in &victims[..claimed] {
+                let _ = victim.exchange(CLAIMED, ACTIVE);
+            }
+            return;
+        }
+        for victim in &victims {
+            let _ = victim.exchange(CLAIMED, ROBBED);
+            entry.holders.remove(victim);
+        }
+        self.uncount(victims.len());
+    }
+
+    /// Grants the requests at the head of the queue that can be granted (K1).
+    fn grant(&self, entry: &mut Entry, woken: &mut Vec<Arc<Wait>>) {
+        while let Some(head) = entry.queue.front() {
+            let can_have = if head.is_upgrade && entry.holders.contains(&head.owner) {
+                entry.holders.is_only(&head.owner)
+            } else {
+                entry.holders.is_empty()
+                    || head.mode == LockMode::Shared && entry.mode == LockMode::Shared
+            };
+            if !can_have {
+                return;
+            }
+            let Some(head) = entry.queue.pop_front() else {
+                return;
+            };
+            entry.mode = head.mode;
+            if !entry.holders.contains(&head.owner) {
+                // A wait that is granted takes the place of a lock that was released.
+                if self.count_max > 0 {
+                    self.count.fetch_add(1, Ordering::Relaxed);
+                }
+                entry.holders.add(Arc::clone(&head.owner));
+            }
+            head.state.store(GRANTED, Ordering::Release);
+            *lock(&head.owner.waiting) = None;
+            woken.push(head);
+        }
+    }
+
+    /// Changes the entry of a key, grants what can be granted, and removes an entry without holders.
+    fn change<R>(&self, id: LockId, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let mut woken = Vec::new();
+        let result = {
+            let mut entries = lock(self.shard(id));
+            let entry = entries.get_mut(&id)?;
+            let result = change(entry);
+            self.grant(entry, &mut woken);
+            if entry.holders.is_empty() {
+                entries.remove(&id);
+            }
+            result
+        };
+        wake_all(woken);
+        Some(result)
+    }
+
+    /// Releases a lock, unless it was taken away.
+    pub(crate) fn release(&self, owner: &Arc<Owner>, id: LockId) {
+        self.change(id, |entry| {
+            if entry.holders.remove(owner) {
+                self.uncount(1);
+            }
+        });
+    }
+
+    /// Turns an exclusive lock into a shared one.
+    pub(crate) fn downgrade(&self, owner: &Arc<Owner>, id: LockId) {
+        self.change(id, |entry| {
+            if entry.holders.is_only(owner) {
+                entry.mode = LockMode::Shared;
+            }
+        });
+    }
+
+    /// Ends a wait; `true` if it had been granted (K2).
+    pub(crate) fn give_up(&self, wait: &Arc<Wait>) -> bool {
+        self.change(wait.id, |entry| {
+            if wait.is_waiting() {
+                entry.queue.retain(|other| !Arc::ptr_eq(other, wait));
+                wait.state.store(GONE, Ordering::Release);
+                *lock(&wait.owner.waiting) = None;
+            }
+        });
+        wait.is_granted()
+    }
+
+    /// Takes the lock of a wait from expired holders; returns when the next holder expires.
+    pub(crate) fn rob_for(&self, wait: &Arc<Wait>, now: Duration) -> Option<Duration> {
+        self.change(wait.id, |entry| {
+            // All who wait profit: the head of the queue gets the lock.
+            let head = entry.queue.front().cloned()?;
+            let except = head.is_upgrade.then_some(&head.owner);
+            self.rob(entry, except, head.mode, now);
+            let times = entry.holders.iter().map(|holder| holder.may_be_robbed_at());
+            times.collect::<Option<Vec<Duration>>>()?.into_iter().max()
+        })
+        .flatten()
+    }
+
+    /// The owners that a request waits for directly: those ahead of it, else the holders.
+    fn blockers(&self, wait: &Arc<Wait>) -> Vec<Arc<Owner>> {
+        let entries = lock(self.shard(wait.id));
+        let Some(entry) = entries.get(&wait.id).filter(|_| wait.is_waiting()) else {
+            return Vec::new();
+        };
+        let position = entry
+            .queue
+            .iter()
+            .position(|other| Arc::ptr_eq(other, wait));
+        let mut blockers = Vec::new();
+        for ahead in entry.queue.range(..position.unwrap_or(0)).rev() {
+            let conflicts = (wait.mode, ahead.mode) != (LockMode::Shared, LockMode::Shared);
+            if conflicts && !Arc::ptr_eq(&ahead.owner, &wait.owner) {
+                blockers.push(Arc::clone(&ahead.owner));
+            }
+            // Those further ahead block this one, too.
+            if ahead.mode == LockMode::Exclusive {
+                break;
+            }
+        }
+        let is_led = blockers.is_empty()
+            || entry.mode == LockMode::Exclusive
+            || wait.mode == LockMode::Exclusive;
+        if is_led {
+            let others = entry
+                .holders
+                .iter()
+                .filter(|h| !Arc::ptr_eq(h, &wait.owner));
+            blockers.extend(others.cloned());
+        }
+        blockers
+    }
+
+    /// Looks for a cycle of waits that contains `wait`, and ends `wait` if there is one (K4).
+    ///
+    /// Returns the waits of the cycle, beginning with `wait`.
+    pub(crate) fn detect(&self, wait: &Arc<Wait>) -> Option<Vec<Arc<Wait>>> {
+        let _one_at_a_time = lock(&self.detector);
+        let cycle = self.cycle_through(wait)?;
+        let is_real = || {
+            cycle.iter().enumerate().all(|(at, from)| {
+                let to = &cycle[(at + 1) % cycle.len()];
+                let blockers = self.blockers(from);
+                blockers.iter().any(|owner| Arc::ptr_eq(owner, &to.owner))
+            }) && cycle.iter().all(|wait| wait.is_waiting())
+        };
+        (is_real() && !self.give_up(wait)).then_some(cycle)
+    }
+
+    /// Searches depth first; each owner is visited once.
+    fn cycle_through(&self, wait: &Arc<Wait>) -> Option<Vec<Arc<Wait>>> {
+        let mut visited = vec![Arc::as_ptr(&wait.owner)];
+        let mut path = vec![(Arc::clone(wait), self.blockers(wait))];
+        while let Some((_, blockers)) = path.last_mut() {
+            let Some(owner) = blockers.pop() else {
+                path.pop();
+                continue;
+            };
+            if Arc::ptr_eq(&owner, &wait.owner) {
+                return Some(path.into_iter().map(|(wait, _)| wait).collect());
+            }
+            if visited.contains(&Arc::as_ptr(&owner)) {
+                continue;
+            }
+            visited.push(Arc::as_ptr(&owner));
+            let next = lock(&owner.waiting).clone();
+            if let Some(next) = next {
+                let blockers = self.blockers(&next);
+                path.push((next, blockers));
+            }
+        }
+        None
+    }
+
+    /// Calls `visit` with each lock: its mode, its holders and the keys of those who wait.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(LockMode, Vec<u64>, Vec<Arc<Wait>>)) {
+        for shard in &self.shards {
+            let entries = lock(&shard.entries);
+            for entry in entries.values() {
+                let holders = entry.holders.iter().map(|holder| holder.id).collect();
+                let queue = entry.queue.iter().cloned().collect();
+                visit(entry.mode, holders, queue);
+            }
+        }
+    }
+}
+
+/// Spins for a moment; `true` if the wait was granted.
+pub(crate) fn spin(wait: &Wait, count: u32) -> bool {
+    for _ in 0..count {
+        if wait.is_granted() {
+            return true;
+        }
+        spin_loop();
+    }
+    wait.is_granted()
+}
+
+fn wake_all(woken: Vec<Arc<Wait>>) {
+    for wait in woken {
+        wait.wake();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

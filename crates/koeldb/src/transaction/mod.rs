@@ -1,0 +1,238 @@
+//! Transactions: optimistic ones, pessimistic ones, and two-phase commit.
+//!
+//! A [`Transaction`] collects its writes in an indexed batch and commits it as one write. Its keys
+//! are *tracked* (`tracker`). An optimistic transaction checks as it commits, in the order of commits,
+//! that no tracked key was written meanwhile (`validation`, `commit`). A pessimistic one
+//! ([`Options::set_transactions`](crate::Options::set_transactions)) locks each key before it uses it
+//! (`locks`, `waits`), and keeps its locks until the commit is visible; every other write of such a
+//! database locks its keys, too.
+//!
+//! Lock order: leadership of the write queue, the map of prepared transactions, shards of the lock
+//! table, then the sleeper of a wait. The detector of deadlocks comes before the shards.
+
+mod commit;
+mod deadlock;
+mod errors;
+pub(crate) mod locks;
+mod options;
+mod timer;
+mod tracker;
+#[expect(
+    clippy::module_inception,
+    reason = "the module is named for what it is about, the file for its type"
+)]
+mod transaction;
+mod validation;
+mod waits;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, Result};
+
+pub use deadlock::{DeadlockInfo, DeadlockPath};
+pub use locks::LockMode;
+pub use options::{TransactionDbOptions, TransactionOptions, ValidationTier};
+pub use transaction::Transaction;
+
+use crate::db::Db;
+use crate::options::WriteOptions;
+use locks::{LockId, LockTable};
+use timer::LockTimer;
+
+/// The state that the transactions of a database share.
+pub(crate) struct Transactions {
+    pub(crate) options: Option<TransactionDbOptions>,
+    /// The locks of a database with pessimistic transactions.
+    pub(crate) locks: Option<LockTable>,
+    seed: RandomState,
+    next_id: AtomicU64,
+    /// The latest deadlocks, newest first.
+    deadlocks: Mutex<VecDeque<DeadlockPath>>,
+    timer: LockTimer,
+}
+
+impl Transactions {
+    pub(crate) fn new(options: Option<TransactionDbOptions>) -> Self {
+        let locks = options.as_ref().map(|options| {
+            let count_max = usize::try_from(options.max_num_locks).unwrap_or(0);
+            LockTable::new(options.num_stripes.clamp(1, 1 << 16), count_max)
+        });
+        Transactions {
+            options,
+            locks,
+            seed: RandomState::new(),
+            next_id: AtomicU64::new(1),
+            deadlocks: Mutex::default(),
+            timer: LockTimer::default(),
+        }
+    }
+
+    /// Returns the hash under which a key is locked and tracked.
+    pub(crate) fn id_of(&self, cf: u32, key: &[u8]) -> LockId {
+        let mut hasher = self.seed.build_hasher();
+        hasher.write_u32(cf);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A locked key of a database, and who waits for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// How it is locked.
+    pub mode: LockMode,
+    /// The ids of the transactions that hold it; each write outside of transactions has its own.
+    pub holders: Vec<u64>,
+    /// The id of the column family and the key, as far as somebody waits for it.
+    ///
+    /// Locks are on hashes: the table has no keys of locks that nobody waits for.
+    pub key: Option<(u32, Vec<u8>)>,
+    /// The ids of the waiting transactions, in the order in which they get the lock.
+    pub waiting: Vec<u64>,
+}
+
+/// The number of times that [`Db::transact`] runs its body.
+const ATTEMPTS: u32 = 10;
+/// The first pause of [`Db::transact`] is at most this long; each further one twice as long.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+
+impl Db {
+    /// Begins a transaction with default options.
+    ///
+    /// It is pessimistic if the database was opened with
+    /// [`Options::set_transactions`](crate::Options::set_transactions), otherwise optimistic.
+    #[must_use]
+    pub fn transaction(&self) -> Transaction {
+        Transaction::new(self, &WriteOptions::new(), &TransactionOptions::new())
+    }
+
+    /// Begins a transaction whose commit has the options `write`.
+    ///
+    /// # Errors
+    /// `NotSupported` with `unordered_write`, under which a read may miss a part of a batch;
+    /// `ShutdownInProgress` after a close.
+    pub fn transaction_opt(
+        &self,
+        write: &WriteOptions,
+        options: &TransactionOptions,
+    ) -> Result<Transaction> {
+        self.inner().check_open()?;
+        self.inner().check_transactions()?;
+        Ok(Transaction::new(self, write, options))
+    }
+
+    /// Runs `body` in a transaction and commits it; repeats both after a conflict.
+    ///
+    /// A conflict is an error of `body` or of the commit that is `Busy`, `TryAgain` or `Expired`, or
+    /// `TimedOut` for a lock, with [`WriteOutcome::NotApplied`](crate::WriteOutcome). There are up to
+    /// 10 attempts with random, growing pauses between them. The transaction of a failed attempt is
+    /// rolled back, so `body` must have no other effects that it cannot repeat.
+    ///
+    /// ```
+    /// # use koeldb::{Db, Env, Options, TransactionOptions};
+    /// # fn main() -> koeldb::Result<()> {
+    /// # let mut options = Options::new();
+    /// # options.create_if_missing(true).set_env(&Env::mem_env());
+    /// let db = Db::open(&options, "/transact")?;
+    /// let count = db.transact(&TransactionOptions::new(), |transaction| {
+    ///     let old = transaction.get_for_update("count")?;
+    ///     let count = old.map_or(0, |value| value.len()) + 1;
+    ///     transaction.put("count", vec![b'x'; count])?;
+    ///     Ok(count)
+    /// })?;
+    /// assert_eq!(count, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the last attempt; any other error of `body` or of a commit immediately.
+    pub fn transact<R>(
+        &self,
+        options: &TransactionOptions,
+        mut body: impl FnMut(&mut Transaction) -> Result<R>,
+    ) -> Result<R> {
+        let mut attempt = 1;
+        loop {
+            let mut transaction = self.transaction_opt(&WriteOptions::new(), options)?;
+            let done = body(&mut transaction).and_then(|result| {
+                transaction.commit()?;
+                Ok(result)
+            });
+            match done {
+                Err(error) if errors::is_worth_repeating(&error) && attempt < ATTEMPTS => {
+                    self.pause_before(attempt);
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Pauses for a random time that grows with the number of attempts.
+    fn pause_before(&self, attempt: u32) {
+        let random = RandomState::new().build_hasher().finish() & 0xffff;
+        let longest = FIRST_PAUSE * (1 << attempt.min(10));
+        let pause = longest * u32::try_from(random).unwrap_or(0) / 0xffff;
+        let context = &self.inner().context;
+        if !context.env.pool.wait(pause) {
+            context.clock.sleep(pause);
+        }
+    }
+
+    /// The locks of the database's transactions and writes at this moment.
+    ///
+    /// It is empty unless transactions are pessimistic.
+    #[must_use]
+    pub fn lock_status(&self) -> Vec<LockInfo> {
+        let mut all = Vec::new();
+        if let Some(locks) = &self.inner().transactions.locks {
+            locks.for_each(|mode, holders, queue| {
+                all.push(LockInfo {
+                    mode,
+                    holders,
+                    key: queue
+                        .first()
+                        .map(|wait| (wait.key.cf, wait.key.key.to_vec())),
+                    waiting: queue.iter().map(|wait| wait.owner.id).collect(),
+                });
+            });
+        }
+        all
+    }
+
+    /// The latest deadlocks, newest first; at most `max_num_deadlocks`.
+    #[must_use]
+    pub fn deadlocks(&self) -> Vec<DeadlockPath> {
+        lock(&self.inner().transactions.deadlocks)
+            .iter()
+            .cloned()
+            .collect()
+    }
+}
+
+impl crate::inner::DbInner {
+    /// Rejects transactions where their guarantees do not hold.
+    pub(crate) fn check_transactions(&self) -> Result<()> {
+        if self.context.db_options.unordered_write {
+            return Err(Error::not_supported(
+                "transactions need writes that are visible as a whole; set unordered_write=false",
+            ));
+        }
+        Ok(())
+    }
+}

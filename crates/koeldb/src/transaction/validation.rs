@@ -1,0 +1,87 @@
+//! The search for writes that conflict with a transaction: the newest sequence number of a key.
+//!
+//! An entry above a number is in the memtables of a super-version unless a table has numbers above
+//! it. Where tables take part, the transaction holds a snapshot at the number: compactions then keep
+//! the newest entry of each key that was written since, with its number.
+
+use koeldb_base::lookup::Lookup;
+use koeldb_base::{Result, SeqNo};
+use koeldb_table::source::BlockingSource;
+
+use super::errors;
+use super::options::ValidationTier;
+use crate::column_family_data::ColumnFamilyData;
+use crate::inner::DbInner;
+use crate::options::ReadOptions;
+use crate::super_version::SuperVersion;
+
+/// How a search ended that is not to read tables.
+pub(super) enum Seen {
+    Unchanged,
+    Changed,
+    /// Tables have entries above the number.
+    NeedsTables,
+}
+
+/// Whether `key` has an entry above `since` in the memtables.
+fn search_memtables(super_version: &SuperVersion, key: &[u8], since: SeqNo) -> Result<Seen> {
+    let mut lookup = Lookup::newest(key);
+    for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+        memtable.search(&mut lookup)?;
+        lookup.checkpoint();
+        if lookup.newest_seqno() > since {
+            return Ok(Seen::Changed);
+        }
+        if lookup.is_settled() {
+            return Ok(Seen::Unchanged);
+        }
+    }
+    Ok(match super_version.newest_in_tables() > since {
+        true => Seen::NeedsTables,
+        false => Seen::Unchanged,
+    })
+}
+
+impl DbInner {
+    /// Whether `key` was written after `since`, as far as memtables say.
+    pub(super) fn changed_in_memtables(
+        &self,
+        family: &ColumnFamilyData,
+        key: &[u8],
+        since: SeqNo,
+    ) -> Result<Seen> {
+        family
+            .super_version
+            .with(|super_version| search_memtables(super_version, key, since))
+    }
+
+    /// Fails with a conflict if `key` was written after `since`.
+    pub(super) fn check_unchanged(
+        &self,
+        family: &ColumnFamilyData,
+        key: &[u8],
+        since: SeqNo,
+        tier: ValidationTier,
+    ) -> Result<()> {
+        let super_version = family.super_version.load();
+        let is_changed = match search_memtables(&super_version, key, since)? {
+            Seen::Unchanged => false,
+            Seen::Changed => true,
+            Seen::NeedsTables if tier == ValidationTier::Memtable => {
+                return Err(errors::history_too_short());
+            }
+            Seen::NeedsTables => {
+                let mut lookup = Lookup::newest(key);
+                let options = ReadOptions::new();
+                let mut source = BlockingSource::new(options.block_read_options());
+                let (version, tables) = (&super_version.version, &super_version.tables);
+                version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
+                lookup.newest_seqno() > since
+            }
+        };
+        match is_changed {
+            true => Err(errors::conflict(key)),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Lock requests of transactions and direct writes: immediate, blocking, and as futures.
+//!
+//! A blocking waiter spins briefly, parks, and looks for a deadlock after a pause. A future looks for
+//! one immediately, since nobody polls it again before its lock is granted, and the timer wakes it at
+//! its time limit or when a holder expires.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use koeldb_base::sync::{lock_plain as lock, park_timeout};
+use koeldb_base::{Error, Result};
+
+use super::errors;
+use super::locks::{Answer, LockId, LockKey, LockMode, LockTable, Owner, Wait, spin};
+use super::{DeadlockPath, Transactions};
+use crate::inner::DbInner;
+
+/// Spin iterations before a blocking waiter parks: a lock may be held for one short commit.
+const SPINS: u32 = 2_000;
+
+/// The longest park; a bound on the effect of an unlikely missed wake.
+const PARK_MAX: Duration = Duration::from_millis(100);
+
+/// What a request for a lock asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) owner: &'a Arc<Owner>,
+    pub(super) cf: u32,
+    pub(super) key: &'a [u8],
+    pub(super) id: LockId,
+    pub(super) mode: LockMode,
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// `None` for no limit.
+    pub(super) timeout: Option<Duration>,
+    /// The pause before a search for deadlocks; `None` for no search.
+    pub(super) detect_after: Option<Duration>,
+}
+
+/// What the owner has after a successful request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acquired {
+    New,
+    Upgraded,
+    Held,
+}
+
+/// A queued request, which ends as it is dropped.
+struct Queued<'t> {
+    locks: &'t LockTable,
+    wait: Arc<Wait>,
+    is_upgrade: bool,
+    /// Whether a granted lock was handed to the caller.
+    is_settled: bool,
+}
+
+impl Queued<'_> {
+    fn granted(&mut self) -> Acquired {
+        self.is_settled = true;
+        match self.is_upgrade {
+            true => Acquired::Upgraded,
+            false => Acquired::New,
+        }
+    }
+
+    /// Ends the wait; success if the lock was granted in the meantime.
+    fn give_up(&mut self, error: Error) -> Result<Acquired> {
+        match self.locks.give_up(&self.wait) {
+            true => Ok(self.granted()),
+            false => {
+                self.is_settled = true;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled && self.locks.give_up(&self.wait) {
+            match self.is_upgrade {
+                true => self.locks.downgrade(&self.wait.owner, self.wait.id),
+                false => self.locks.release(&self.wait.owner, self.wait.id),
+            }
+        }
+    }
+}
+
+/// An answer that needs no wait, or a queued request.
+enum Asked<'t> {
+    Done(Result<Acquired>),
+    Queued(Queued<'t>),
+}
+
+impl DbInner {
+    fn ask<'t>(&self, locks: &'t LockTable, wanted: Wanted<'_>, patience: Patience) -> Asked<'t> {
+        let key = || LockKey {
+            cf: wanted.cf,
+            key: wanted.key.into(),
+        };
+        let name: Option<&dyn Fn() -> LockKey> = match patience.timeout {
+            Some(Duration::ZERO) => None,
+            _ => Some(&key),
+        };
+        let now = || self.context.clock.now();
+        let answer = locks.request(wanted.owner, wanted.id, wanted.mode, &now, name);
+        Asked::Done(match answer {
+            Answer::Granted => Ok(Acquired::New),
+            Answer::Upgraded => Ok(Acquired::Upgraded),
+            Answer::Held => Ok(Acquired::Held),
+            Answer::Taken => Err(errors::lock_timeout(wanted.key)),
+            Answer::Full => Err(errors::lock_limit()),
+            Answer::Queued(wait) => {
+                return Asked::Queued(Queued {
+                    is_upgrade: wait.is_upgrade(),
+                    locks,
+                    wait,
+                    is_settled: false,
+                });
+            }
+        })
+    }
+
+    /// Searches for a deadlock; the error ends the wait.
+    fn look_for_deadlock(&self, locks: &LockTable, wait: &Arc<Wait>) -> Result<()> {
+        let Some(cycle) = locks.detect(wait) else {
+            return Ok(());
+        };
+        let path = DeadlockPath::new(&cycle, self.context.clock.unix_micros());
+        let error = errors::deadlock(&path);
+        self.transactions.remember(path);
+        Err(error)
+    }
+
+    /// Takes a lock, blocking the thread while others hold it.
+    pub(super) fn take_lock(
+        &self,
+        locks: &LockTable,
+        wanted: Wanted<'_>,
+        patience: Patience,
+    ) -> Result<Acquired> {
+        let mut queued = match self.ask(locks, wanted, patience) {
+            Asked::Done(done) => return done,
+            Asked::Queued(queued) => queued,
+        };
+        let clock = &self.context.clock;
+        let begun = clock.now();
+        let mut detect_at = patience
+            .detect_after
+            .map(|pause| begun.saturating_add(pause));
+        loop {
+            if spin(&queued.wait, SPINS) {
+                return Ok(queued.granted());
+            }
+            if self.check_open().is_err() {
+                let closed = self.check_open().err();
+                return queued.give_up(closed.unwrap_or_else(errors::expired));
+            }
+            let now = clock.now();
+            let waited = now.saturating_sub(begun);
+            let mut left = match patience.timeout {
+                Some(limit) if waited >= limit => {
+                    return queued.give_up(errors::lock_timeout(wanted.key));
+                }
+                Some(limit) => (limit - waited).min(PARK_MAX),
+                None => PARK_MAX,
+            };
+            if let Some(at) = detect_at {
+                if now >= at {
+                    detect_at = None;
+                    if let Err(error) = self.look_for_deadlock(locks, &queued.wait) {
+                        return queued.give_up(error);
+                    }
+                } else {
+                    left = left.min(at - now);
+                }
+            }
+            if let Some(expires) = locks.rob_for(&queued.wait, now) {
+                left = left.min(expires.saturating_sub(now).max(Duration::from_millis(1)));
+            }
+            if queued.wait.sleep_as_thread() && !self.context.env.pool.wait(left) {
+                park_timeout(left);
+            }
+        }
+    }
+
+    /// Takes a lock as a future, which blocks no thread and may be dropped at any moment.
+    pub(super) async fn take_lock_async(
+        &self,
+        locks: &LockTable,
+        wanted: Wanted<'_>,
+        patience: Patience,
+    ) -> Result<Acquired> {
+        let mut queued = match self.ask(locks, wanted, patience) {
+            Asked::Done(done) => return done,
+            Asked::Queued(queued) => queued,
+        };
+        let clock = &self.context.clock;
+        let begun = clock.now();
+        if patience.detect_after.is_some()
+            && let Err(error) = self.look_for_deadlock(locks, &queued.wait)
+        {
+            return queued.give_up(error);
+        }
+        poll_fn(|context| {
+            if queued.wait.is_granted() {
+                return Poll::Ready(Ok(queued.granted()));
+            }
+            let now = clock.now();
+            let until = patience.timeout.map(|limit| begun.saturating_add(limit));
+            if until.is_some_and(|until| until <= now) {
+                return Poll::Ready(queued.give_up(errors::lock_timeout(wanted.key)));
+            }
+            if let Err(closed) = self.check_open() {
+                return Poll::Ready(queued.give_up(closed));
+            }
+            let robbed = locks.rob_for(&queued.wait, now);
+            if !queued.wait.sleep_as_task(context.waker()) {
+                return Poll::Ready(Ok(queued.granted()));
+            }
+            let expires = robbed.map(|at| at.max(now + Duration::from_millis(1)));
+            if let Some(at) = until.into_iter().chain(expires).min() {
+                self.transactions.timer.wake_at(at, &queued.wait, clock);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Transactions {
+    /// Remembers a deadlock for [`crate::Db::deadlocks`].
+    fn remember(&self, path: DeadlockPath) {
+        let max = self.options.as_ref().map_or(0, |o| o.max_num_deadlocks) as usize;
+        let mut deadlocks = lock(&self.deadlocks);
+        deadlocks.push_front(path);
+        deadlocks.truncate(max);
+    }
+}
