@@ -1,11 +1,12 @@
 //! The information log: a text file `LOG` in the database directory.
 //!
 //! A line consists of a time, a level and a message, with control characters escaped. A failure to
-//! write it never stops the database. An existing `LOG` is renamed to `LOG.old.<microseconds>` when
-//! the database is opened.
+//! write it never stops the database. `LOG` is renamed to `LOG.old.<microseconds>` when the database
+//! is opened, and when the file reaches its maximum size or age. Each file begins with the header:
+//! the database's directories and options.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::file_name;
@@ -20,9 +21,22 @@ pub trait Logger: Send + Sync + 'static {
     fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
 }
 
+/// The limits of LOG files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogFileLimits {
+    /// The most severe level that is left out.
+    pub(crate) level: LogLevel,
+    /// The size in bytes at which a new file begins; 0 for no limit.
+    pub(crate) bytes_max: u64,
+    /// The age in seconds at which a new file begins; 0 for no limit.
+    pub(crate) seconds_max: u64,
+    /// The number of files that are kept, including the current one.
+    pub(crate) files_max: usize,
+}
+
 enum Sink {
     Nowhere,
-    File(Mutex<Box<dyn WritableFile>>),
+    File(Mutex<LogFile>),
     Logger(Arc<dyn Logger>),
 }
 
@@ -66,31 +80,19 @@ impl InfoLog {
         }
     }
 
-    /// Starts a new `LOG` in `directory`; logs nothing if it cannot be created.
+    /// Begins a new `LOG` in `directory`; logs nothing if it cannot be created.
     pub(crate) fn create(
         fs: &Arc<dyn FileSystem>,
         directory: &Path,
         clock: Arc<dyn Clock>,
-        level: LogLevel,
-        keep: usize,
+        limits: LogFileLimits,
     ) -> Self {
-        let path = file_name::info_log(directory);
-        if fs.exists(&path).unwrap_or(false) {
-            let kept = directory.join(format!("LOG.old.{}", clock.unix_micros()));
-            // A LOG that cannot be renamed is overwritten by its successor.
-            let _ = fs.rename(&path, &kept);
-            remove_oldest(&**fs, directory, keep);
+        let file = LogFile::begin(fs, directory, limits, clock.unix_micros());
+        InfoLog {
+            sink: file.map_or(Sink::Nowhere, |file| Sink::File(Mutex::new(file))),
+            clock,
+            level: limits.level,
         }
-        let options = WriteOptions {
-            purpose: Purpose::Other,
-            buffer_bytes: 0,
-            ..WriteOptions::default()
-        };
-        let sink = match fs.create(&path, &options) {
-            Ok(file) => Sink::File(Mutex::new(file)),
-            Err(_) => Sink::Nowhere,
-        };
-        InfoLog { sink, clock, level }
     }
 
     pub(crate) fn log(&self, level: LogLevel, message: fmt::Arguments<'_>) {
@@ -102,25 +104,7 @@ impl InfoLog {
             Sink::Logger(logger) => logger.log(level, message),
             Sink::File(file) => {
                 let micros = self.clock.unix_micros();
-                let text: String = message
-                    .to_string()
-                    .chars()
-                    .flat_map(|c| {
-                        let (plain, escaped) = if c.is_control() {
-                            (None, Some(c.escape_default()))
-                        } else {
-                            (Some(c), None)
-                        };
-                        plain.into_iter().chain(escaped.into_iter().flatten())
-                    })
-                    .collect();
-                let line = format!(
-                    "{}.{:06} [{level:?}] {text}\n",
-                    utc(micros / 1_000_000),
-                    micros % 1_000_000
-                );
-                // A full disk must not stop the database because of its log.
-                let _ = lock(file).append(line.as_bytes());
+                lock(file).append(&line(micros, level, message), micros);
             }
         }
     }
@@ -132,9 +116,139 @@ impl InfoLog {
     pub(crate) fn warn(&self, message: fmt::Arguments<'_>) {
         self.log(LogLevel::Warn, message);
     }
+
+    /// Logs lines that describe the database; every later file begins with them too.
+    pub(crate) fn header(&self, messages: &[String]) {
+        match &self.sink {
+            Sink::Nowhere => {}
+            Sink::Logger(logger) => {
+                for message in messages {
+                    logger.log(LogLevel::Header, format_args!("{message}"));
+                }
+            }
+            Sink::File(file) => {
+                let micros = self.clock.unix_micros();
+                let lines = messages
+                    .iter()
+                    .map(|message| line(micros, LogLevel::Header, format_args!("{message}")));
+                lock(file).append_header(&lines.collect::<String>());
+            }
+        }
+    }
 }
 
-fn remove_oldest(fs: &dyn FileSystem, directory: &Path, keep: usize) {
+/// Formats a line; control characters are escaped.
+fn line(micros: u64, level: LogLevel, message: fmt::Arguments<'_>) -> String {
+    let mut line = format!(
+        "{}.{:06} [{level:?}] ",
+        utc(micros / 1_000_000),
+        micros % 1_000_000
+    );
+    for c in message.to_string().chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// The current `LOG` file.
+struct LogFile {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    limits: LogFileLimits,
+    file: Box<dyn WritableFile>,
+    bytes: u64,
+    begun_micros: u64,
+    /// The header lines.
+    header: String,
+}
+
+impl LogFile {
+    fn begin(
+        fs: &Arc<dyn FileSystem>,
+        directory: &Path,
+        limits: LogFileLimits,
+        micros: u64,
+    ) -> Option<Self> {
+        Some(LogFile {
+            file: create(&**fs, directory, limits.files_max, micros)?,
+            fs: Arc::clone(fs),
+            directory: directory.to_owned(),
+            limits,
+            bytes: 0,
+            begun_micros: micros,
+            header: String::new(),
+        })
+    }
+
+    /// Appends a line, to a new file if the current one has reached a limit.
+    ///
+    /// Failures are ignored: a full disk must not stop the database because of its LOG.
+    fn append(&mut self, line: &str, micros: u64) {
+        if self.is_full(micros)
+            && let Some(file) = create(&*self.fs, &self.directory, self.limits.files_max, micros)
+        {
+            self.file = file;
+            self.bytes = 0;
+            self.begun_micros = micros;
+            let header = std::mem::take(&mut self.header);
+            self.write(&header);
+            self.header = header;
+        }
+        self.write(line);
+    }
+
+    fn append_header(&mut self, lines: &str) {
+        self.header.push_str(lines);
+        self.write(lines);
+    }
+
+    fn write(&mut self, text: &str) {
+        let _ = self.file.append(text.as_bytes());
+        self.bytes = self.bytes.saturating_add(text.len() as u64);
+    }
+
+    /// Whether the file has reached a limit. One that holds nothing but the header never has.
+    fn is_full(&self, micros: u64) -> bool {
+        let LogFileLimits {
+            bytes_max,
+            seconds_max,
+            ..
+        } = self.limits;
+        let age_secs = micros.saturating_sub(self.begun_micros) / 1_000_000;
+        let is_full = bytes_max > 0 && self.bytes >= bytes_max;
+        let is_old = seconds_max > 0 && age_secs >= seconds_max;
+        self.bytes > self.header.len() as u64 && (is_full || is_old)
+    }
+}
+
+/// Creates `LOG` in place of the previous one, which is renamed; `None` if that fails.
+fn create(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    files_max: usize,
+    micros: u64,
+) -> Option<Box<dyn WritableFile>> {
+    let path = file_name::info_log(directory);
+    if fs.exists(&path).unwrap_or(false) {
+        let kept = directory.join(format!("LOG.old.{micros}"));
+        // A LOG that cannot be renamed is overwritten by its successor.
+        let _ = fs.rename(&path, &kept);
+        remove_oldest(fs, directory, files_max);
+    }
+    let options = WriteOptions {
+        purpose: Purpose::Other,
+        buffer_bytes: 0,
+        ..WriteOptions::default()
+    };
+    fs.create(&path, &options).ok()
+}
+
+fn remove_oldest(fs: &dyn FileSystem, directory: &Path, files_max: usize) {
     let Ok(entries) = fs.list(directory) else {
         return;
     };
@@ -144,7 +258,7 @@ fn remove_oldest(fs: &dyn FileSystem, directory: &Path, keep: usize) {
         .filter(|name| name.starts_with("LOG.old.") && file_name::parse(name).is_some())
         .collect();
     old.sort();
-    let surplus = (old.len() + 1).saturating_sub(keep.max(1));
+    let surplus = (old.len() + 1).saturating_sub(files_max.max(1));
     for name in old.iter().take(surplus) {
         let _ = fs.remove_file(&directory.join(name));
     }
@@ -178,12 +292,4 @@ fn utc(unix_secs: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::utc;
-
-    #[test]
-    fn times_are_utc() {
-        assert_eq!(utc(0), "1970/01/01-00:00:00");
-        assert_eq!(utc(951_826_509), "2000/02/29-12:15:09");
-    }
-}
+mod tests;

@@ -31,7 +31,7 @@ use koeldb_lsm::version::{VersionSet, VersionSetOptions};
 use crate::context::Context;
 use crate::db::{Db, Handle};
 use crate::env::Env;
-use crate::info_log::InfoLog;
+use crate::info_log::{InfoLog, LogFileLimits};
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
@@ -258,17 +258,7 @@ impl Opening {
 
     /// Completes an open.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
-        inner.context.info_log.info(format_args!(
-            "KoelDB {} opened {} (session {})",
-            env!("CARGO_PKG_VERSION"),
-            inner.context.path.display(),
-            inner.context.table_files.session_id
-        ));
-        let wal_dir = &self.db.wal_dir;
-        inner
-            .context
-            .info_log
-            .info(format_args!("{}{wal_dir}", log_home::WAL_DIR_LINE));
+        inner.context.info_log.header(&self.summary(inner));
         for mended in &self.options.mended {
             inner
                 .context
@@ -330,6 +320,27 @@ impl Opening {
         Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
     }
 
+    /// Returns the header of LOG: the directories, and all options as in OPTIONS files.
+    fn summary(&self, inner: &DbInner) -> Vec<String> {
+        let mut lines = vec![
+            format!(
+                "KoelDB {} opened {} (session {})",
+                env!("CARGO_PKG_VERSION"),
+                inner.context.path.display(),
+                inner.context.table_files.session_id
+            ),
+            format!("{}{}", log_home::WAL_DIR_LINE, self.db.wal_dir),
+        ];
+        let line = |(name, value): (&str, String)| format!("Options.{name}: {value}");
+        let others = self.db.texts().into_iter();
+        lines.extend(others.filter(|(name, _)| *name != "wal_dir").map(line));
+        for (family, options) in &self.families {
+            lines.push(format!("Options for column family [{family}]:"));
+            lines.extend(options.texts().into_iter().map(line));
+        }
+        lines
+    }
+
     fn info_log(&self) -> InfoLog {
         let clock = Arc::clone(&self.env.clock);
         if self.read_only {
@@ -341,8 +352,12 @@ impl Opening {
                 &self.fs,
                 &self.path,
                 clock,
-                self.db.info_log_level,
-                koeldb_base::coding::to_usize(self.db.keep_log_file_num),
+                LogFileLimits {
+                    level: self.db.info_log_level,
+                    bytes_max: self.db.max_log_file_size,
+                    seconds_max: self.db.log_file_time_to_roll,
+                    files_max: koeldb_base::coding::to_usize(self.db.keep_log_file_num),
+                },
             ),
         }
     }

@@ -122,16 +122,21 @@ impl DbInner {
             output_bytes,
             elapsed: self.context.clock.now().saturating_sub(begun),
         };
+        let inputs = format!("{} tables, {} bytes,", info.inputs.len(), info.input_bytes);
+        let outcome = match plan {
+            plan if plan.trivial_move => {
+                format!("moved {inputs} to level {}", info.output_level)
+            }
+            plan if plan.deletion_only => format!("dropped {inputs}"),
+            _ => format!(
+                "compacted {inputs} to {} tables, {output_bytes} bytes, on level {}",
+                info.outputs.len(),
+                info.output_level
+            ),
+        };
         self.context.info_log.info(format_args!(
-            "[{}] compacted {} files, {} bytes, to {} files, {} bytes, on level {} in {:?} ({:?})",
-            family.name,
-            info.inputs.len(),
-            info.input_bytes,
-            info.outputs.len(),
-            output_bytes,
-            info.output_level,
-            info.elapsed,
-            info.reason
+            "[{}] {outcome} in {:?} ({:?})",
+            family.name, info.elapsed, info.reason
         ));
         self.context.notify(&Event::CompactionCompleted(&info));
         // A trivial move creates no files.

@@ -165,9 +165,12 @@ impl DbInner {
             bytes,
             elapsed: self.context.clock.now().saturating_sub(begun),
         };
+        let output = file.map_or("no table".to_owned(), |file| {
+            format!("table #{}, {bytes} bytes,", file.number)
+        });
         self.context.info_log.info(format_args!(
-            "[{}] flushed {memtable_count} memtables to table {:?}: {bytes} bytes in {:?}",
-            family.name, info.file, info.elapsed
+            "[{}] flushed {memtable_count} memtables to {output} in {:?}",
+            family.name, info.elapsed
         ));
         self.context.notify(&Event::FlushCompleted(&info));
     }

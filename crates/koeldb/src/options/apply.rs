@@ -116,6 +116,11 @@ impl Options {
 }
 
 impl DbOptions {
+    /// Returns the names and texts of all options.
+    pub(crate) fn texts(&self) -> Vec<(&'static str, String)> {
+        registry::written(self, Style::Full)
+    }
+
     /// Returns the settings without effect.
     pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
         settings_without_effect(self, None)
@@ -170,6 +175,11 @@ impl ColumnFamilyOptions {
         let pairs: Vec<_> = pairs.into_iter().collect();
         apply(self, borrowed(&pairs), how)?;
         Ok(self)
+    }
+
+    /// Returns the names and texts of all options.
+    pub(crate) fn texts(&self) -> Vec<(&'static str, String)> {
+        registry::written(self, Style::Full)
     }
 
     /// Returns the settings without effect of the column family `name`.

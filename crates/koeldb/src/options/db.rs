@@ -254,10 +254,10 @@ option_section! {
         [accepted fixed "11.3"] async_wal_precreate: bool = false, "Experimental; off if recycle_log_file_num ≠ 0.",
             set_async_wal_precreate(on: bool), get_async_wal_precreate;
         /// Age at which LOG is rolled.
-        [accepted fixed "<=5.4"] log_file_time_to_roll: u64 = 0, "Seconds; 0 = by size only.",
+        [honoured fixed "<=5.4"] log_file_time_to_roll: u64 = 0, "Seconds; 0 = by size only.",
             set_log_file_time_to_roll(time: Duration as Seconds), get_log_file_time_to_roll;
         /// Size at which LOG is rolled.
-        [accepted fixed "<=5.4"] max_log_file_size: u64 = 0, "Bytes; 0 = one file.",
+        [honoured fixed "<=5.4"] max_log_file_size: u64 = 0, "Bytes; 0 = one file.",
             set_max_log_file_size(bytes: u64), get_max_log_file_size;
         /// Directory of LOG files.
         [accepted fixed "<=5.4"] db_log_dir: String = String::new(), "\"\" = database directory; not written when empty.";
