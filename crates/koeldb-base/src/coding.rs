@@ -181,7 +181,7 @@ pub fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
             Ok(taken)
         }
         None => Err(Error::corruption(format!(
-            "{count} bytes expected where {} are left",
+            "expected {count} bytes, found {}",
             input.len()
         ))),
     }
@@ -194,7 +194,7 @@ pub fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
 pub fn take_u8(input: &mut &[u8]) -> Result<u8> {
     let (&first, rest) = input
         .split_first()
-        .ok_or_else(|| Error::corruption("a byte expected where none is left"))?;
+        .ok_or_else(|| Error::corruption("expected a byte, found the end"))?;
     *input = rest;
     Ok(first)
 }

@@ -34,7 +34,7 @@ impl<'a> Entity<'a> {
             VERSION => {}
             version => {
                 return Err(Error::not_supported(format!(
-                    "wide-column entity of version {version}"
+                    "wide-column entity has unknown version {version}"
                 )));
             }
         }
@@ -48,7 +48,7 @@ impl<'a> Entity<'a> {
             let len = coding::take_varint32(&mut input)?;
             if previous.is_some_and(|previous| previous >= name) {
                 return Err(Error::corruption(
-                    "wide-column entity whose columns are not in order",
+                    "wide-column entity has columns out of order",
                 ));
             }
             previous = Some(name);
@@ -60,7 +60,7 @@ impl<'a> Entity<'a> {
         }
         if values_len != input.len() as u64 {
             return Err(Error::corruption(format!(
-                "wide-column entity declares {values_len} bytes of values and has {}",
+                "wide-column entity declares {values_len} bytes of values but has {}",
                 input.len()
             )));
         }

@@ -207,7 +207,7 @@ fn check_merged(operator: &dyn MergeOperator, key_bytes: usize, bytes: usize) ->
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "merge operator {} made a value that is too large: {bytes} bytes, at most {ENTRY_BYTES_MAX} with its key",
+        "merge operator {} returned a value that is too large: {bytes} bytes, at most {ENTRY_BYTES_MAX} with its key",
         operator.name()
     ))
     .with_detail(ErrorDetail::MergeOperatorFailed))
@@ -242,7 +242,7 @@ pub fn merge_operands(
 fn require(operator: Option<&dyn MergeOperator>) -> Result<&dyn MergeOperator> {
     operator.ok_or_else(|| {
         Error::not_supported(
-            "merge operands found, and no merge_operator is set: set the one they were written for",
+            "merge operands found, but no merge_operator is set: set the one they were written with",
         )
     })
 }

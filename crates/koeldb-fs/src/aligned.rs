@@ -42,7 +42,7 @@ impl AlignedBuffer {
             .and_then(|size| Layout::from_size_align(size, alignment).ok())
             .ok_or_else(|| {
                 Error::invalid_argument(format!(
-                    "no buffer of {bytes} bytes at alignment {alignment}"
+                    "cannot allocate {bytes} bytes at alignment {alignment}"
                 ))
             })?;
         // SAFETY: the size of `layout` is not zero: it is a multiple of `alignment` and at least 1.

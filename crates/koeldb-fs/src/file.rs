@@ -287,7 +287,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
         let len = file.len();
         if len > max_bytes {
             return Err(Error::corruption(format!(
-                "file of {len} bytes where at most {max_bytes} are expected"
+                "file has {len} bytes, at most {max_bytes} are allowed"
             ))
             .in_file(path, None, "read"));
         }
@@ -409,7 +409,7 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         Err(Error::with_kind(
             ErrorKind::Corruption,
             format!(
-                "{} bytes expected and {read} found: the file is cut off",
+                "file is truncated: expected {} bytes, found {read}",
                 buffer.len()
             ),
         )

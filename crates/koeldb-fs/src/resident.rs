@@ -42,7 +42,7 @@ impl fmt::Debug for Anonymous {
 pub fn resident_copy(file: &dyn RandomAccessFile, len: u64) -> Result<Buffer> {
     let len = to_usize(len);
     let no_memory = || {
-        let message = format!("no memory for a copy of {len} bytes");
+        let message = format!("cannot allocate {len} bytes for a copy");
         Error::with_kind(ErrorKind::MemoryLimit, message).in_file(file.path(), None, "read")
     };
     if len < HUGE_BYTES {

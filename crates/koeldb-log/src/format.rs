@@ -201,7 +201,7 @@ pub fn decode_timestamp_sizes(payload: &[u8]) -> Result<Vec<(u32, u16)>> {
     let (entries, rest) = payload.as_chunks::<TIMESTAMP_SIZE_BYTES>();
     if !rest.is_empty() {
         return Err(Error::corruption(
-            "user-defined timestamp size record is cut off",
+            "user-defined timestamp size record is truncated",
         ));
     }
     let decoded = entries

@@ -106,7 +106,7 @@ impl fmt::Display for ProblemKind {
             ProblemKind::MissingStart => "missing start of fragmented record",
             ProblemKind::Interrupted => "error in middle of record",
             ProblemKind::ZerosBeforeRecords => "zeros in the middle of the log",
-            ProblemKind::OldRecord => "record of an earlier life of the log file",
+            ProblemKind::OldRecord => "record of an earlier use of the log file",
             ProblemKind::MixedHeaders => "recyclable record in a log that is not recycled",
             ProblemKind::UnknownType(byte) => return write!(f, "unknown record type {byte}"),
             ProblemKind::BadCompression => "compressed record does not decode",
@@ -831,7 +831,7 @@ impl RecordReader {
             return Ok(());
         }
         if self.data_seen {
-            self.bad_metadata("compression record behind data", offset, &payload);
+            self.bad_metadata("compression record after data", offset, &payload);
             return Ok(());
         }
         match format::decode_compression(self.chunk.get(payload.clone()).unwrap_or_default()) {
@@ -864,7 +864,9 @@ impl RecordReader {
             match at {
                 Err(at) if size > 0 => self.timestamp_sizes.insert(at, (family, size)),
                 Err(_) => self.bad_metadata("timestamp size of zero", offset, &payload),
-                Ok(_) => self.bad_metadata("second timestamp size of a family", offset, &payload),
+                Ok(_) => {
+                    self.bad_metadata("second timestamp size of a column family", offset, &payload)
+                }
             }
         }
     }

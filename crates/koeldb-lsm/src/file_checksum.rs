@@ -95,7 +95,7 @@ pub fn compare(
     let named = |error: Error| error.in_file(file.path(), None, "verify");
     if file.len() != meta.bytes {
         return Err(named(Error::corruption(format!(
-            "the file has {} bytes where {} are recorded",
+            "the file has {} bytes, but {} are recorded",
             file.len(),
             meta.bytes
         ))));

@@ -97,7 +97,7 @@ impl ManifestReader {
         };
         if edit.remaining_in_group != expected {
             return Err(Error::corruption(format!(
-                "corrupted atomic group: an edit with {:?} to follow where {expected:?} were expected",
+                "corrupted atomic group: an edit announces {:?} more, expected {expected:?}",
                 edit.remaining_in_group
             )));
         }

@@ -131,7 +131,7 @@ impl TableOpener {
                 .open(&path.with_extension("ldb"), &options)
                 .map_err(|_| {
                     Error::corruption(format!(
-                        "table {:06}.sst is named by the MANIFEST and missing",
+                        "table {:06}.sst is in the MANIFEST but does not exist",
                         file.number
                     ))
                     .in_file(&path, None, "open")

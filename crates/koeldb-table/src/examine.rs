@@ -67,7 +67,7 @@ pub(crate) fn examine(table: &Arc<TableReader>, order: &KeyOrder) -> Result<()> 
         return Ok(());
     }
     Err(Error::corruption(
-        "from its end a table has other entries than from its beginning",
+        "the table yields other entries backwards than forwards",
     ))
 }
 
@@ -95,14 +95,14 @@ impl<'o> Examination<'o> {
         let parsed = InternalKey::parse(key)?;
         if parsed.seqno > MAX_SEQNO || parsed.value_type == ValueType::RangeDeletion {
             return Err(Error::corruption(format!(
-                "entry {} is of a kind that no table has",
+                "entry {} has a type that is invalid in a table",
                 self.entries
             )));
         }
         let is_behind = |last: &Vec<u8>| self.order.compare_internal(last, key) == self.ascends;
         if !self.last.as_ref().is_none_or(is_behind) {
             return Err(Error::corruption(format!(
-                "the keys of entries do not ascend at entry {}",
+                "keys out of order at entry {}",
                 self.entries
             )));
         }
@@ -132,7 +132,7 @@ impl<'o> Examination<'o> {
         reader.for_each_data_block(|separator, handle| {
             if handle.offset < end {
                 return Err(Error::corruption(format!(
-                    "the index leads back to a block at {} behind one that ends at {end}",
+                    "the index refers to a block at {} after one that ends at {end}",
                     handle.offset
                 )));
             }
@@ -205,14 +205,14 @@ fn count(what: &str, found: u64, recorded: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "{found} {what} where {recorded} are recorded"
+        "found {found} {what}, but {recorded} are recorded"
     )))
 }
 
 #[cold]
 fn misplaced(handle: BlockHandle) -> Error {
     Error::corruption(format!(
-        "the index leads to the block at {} for keys that are not in it",
+        "the index refers to the block at {} for keys that are not in it",
         handle.offset
     ))
 }

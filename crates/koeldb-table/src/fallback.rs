@@ -101,5 +101,5 @@ impl<H: BufferedEntries> BuildState<H> {
 
 #[cold]
 pub(crate) fn failed() -> Error {
-    Error::with_kind(ErrorKind::Aborted, "the table builder failed before")
+    Error::with_kind(ErrorKind::Aborted, "the table builder has failed before")
 }

@@ -271,7 +271,7 @@ impl<D: ReadDriver> Gather<D> {
             .ok_or_else(|| {
                 let found = (bytes.len() as u64).saturating_sub(from);
                 Error::corruption(format!(
-                    "{len} bytes expected and {found} found: the file is cut off"
+                    "file is truncated: expected {len} bytes, found {found}"
                 ))
                 .in_file(file.file.path(), Some(handle.offset), "read")
             })?;

@@ -115,7 +115,7 @@ impl CachedBlock {
 
 #[cold]
 fn unexpected(what: &str) -> Error {
-    Error::corruption(format!("a block of another kind where {what} is expected"))
+    Error::corruption(format!("block of another kind, expected {what}"))
 }
 
 /// An open table file, with everything needed to decode its blocks. Shared by threads.
@@ -342,7 +342,7 @@ impl BlockSource for BlockingSource {
 pub(crate) fn not_cached() -> Error {
     Error::with_kind(
         ErrorKind::Incomplete,
-        "the block is not in the cache, and the read is confined to it",
+        "the block is not cached, and the read tier excludes I/O",
     )
 }
 

@@ -154,7 +154,7 @@ impl SpanChecksums {
         }
         let (Some(handle), Some(&VERSION)) = (handle, promise.and_then(<[u8]>::first_chunk)) else {
             return Err(Error::corruption(format!(
-                "the block {NAME} and the property contradict each other"
+                "the block {NAME} and its property contradict each other"
             )));
         };
         let wanted = block_bytes_in(handle, blocks_end)?;
@@ -282,7 +282,7 @@ fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
     match end.filter(|&end| end <= blocks_end) {
         Some(_) => Ok(to_usize(handle.size)),
         None => Err(Error::corruption(format!(
-            "checksums of {} bytes at {} where blocks end at {blocks_end}",
+            "checksum block of {} bytes at {} exceeds the end of the blocks at {blocks_end}",
             handle.size, handle.offset
         ))),
     }

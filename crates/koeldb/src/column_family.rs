@@ -486,7 +486,7 @@ impl ColumnFamily {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         let bounds = range.into_bounds(&self.data.order).ok_or_else(|| {
-            Error::not_supported("keys of one prefix are no neighbours under this comparator")
+            Error::not_supported("this comparator does not keep keys with one prefix together")
         })?;
         self.inner().compact_range(&self.data, &bounds, options)
     }

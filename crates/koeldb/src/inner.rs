@@ -308,7 +308,7 @@ impl DbInner {
             return Ok(());
         };
         if failure.severity() > Severity::Hard {
-            return Err(failure.context("this error needs a reopen"));
+            return Err(failure.context("this error requires a reopen"));
         }
         {
             let mut leadership = self.queue.lead();
@@ -376,7 +376,7 @@ impl DbInner {
         batch.check_size()?;
         if options.sync && options.disable_wal {
             return Err(
-                Error::invalid_argument("sync needs the log that disable_wal turns off")
+                Error::invalid_argument("sync and disable_wal exclude each other")
                     .with_outcome(WriteOutcome::NotApplied),
             );
         }
@@ -473,7 +473,7 @@ impl DbInner {
         if self.context.is_forked() {
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
-                "a forked child cannot close a database, which is its parent's",
+                "a forked child cannot close the database of its parent",
             ));
         }
         if self

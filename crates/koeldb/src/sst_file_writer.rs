@@ -335,7 +335,7 @@ fn build_context(options: &ColumnFamilyOptions, how: &SstFileWriterOptions) -> T
 
 #[cold]
 fn unusable() -> Error {
-    Error::invalid_argument("this table file writer failed before")
+    Error::invalid_argument("this table file writer has failed before")
 }
 
 impl Drop for SstFileWriter {

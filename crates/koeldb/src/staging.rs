@@ -137,7 +137,7 @@ pub(crate) fn refuse_inside(fs: &dyn FileSystem, target: &Path, directory: &Path
         match fs.metadata(above) {
             Ok(found) if found.identity == identity => {
                 return Err(Error::invalid_argument(format!(
-                    "{} lies in the directory of the database",
+                    "{} is inside the directory of the database",
                     target.display()
                 )));
             }

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorDetail, Result};
 
 fn missing<T>() -> Result<T> {
     Err(
-        Error::not_supported("a codec that was left out of this build")
+        Error::not_supported("the codec is not included in this build")
             .with_detail(ErrorDetail::FeatureMissing),
     )
 }

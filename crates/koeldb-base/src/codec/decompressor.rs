@@ -105,7 +105,7 @@ impl Decompressor {
         match raw {
             (raw, bytes) if raw.len() == bytes => Ok(raw),
             (raw, bytes) => Err(Error::corruption(format!(
-                "{} block declares {bytes} bytes and holds {}",
+                "{} block declares {bytes} bytes but contains {}",
                 compression.name(),
                 raw.len()
             ))),
@@ -145,7 +145,7 @@ fn checked_size(declared: u64, stored: usize, ratio: u64, max_bytes: usize) -> R
     match usize::try_from(declared) {
         Ok(bytes) if bytes <= max_bytes && declared <= reachable => Ok(bytes),
         _ => Err(Error::corruption(format!(
-            "a block of {stored} stored bytes declares {declared} bytes, at most {} are possible",
+            "block of {stored} stored bytes declares {declared} bytes, at most {} are allowed",
             reachable.min(max_bytes as u64)
         ))),
     }
@@ -160,7 +160,7 @@ pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
         vec.try_reserve_exact(bytes).map_err(|_| {
             Error::with_kind(
                 ErrorKind::MemoryLimit,
-                format!("no memory for a block of {bytes} bytes"),
+                format!("cannot allocate {bytes} bytes for a block"),
             )
         })?;
     }

@@ -77,7 +77,7 @@ impl Prepared {
     pub(super) fn new(dictionary: &[u8]) -> Result<Self> {
         DDict::try_create(dictionary)
             .map(Prepared)
-            .ok_or_else(|| Error::corruption("zstd refuses the compression dictionary"))
+            .ok_or_else(|| Error::corruption("zstd rejects the compression dictionary"))
     }
 }
 
@@ -125,7 +125,7 @@ impl FrameEncoder {
             .map_err(damaged)?;
         if left > 0 {
             self.0.reset(ResetDirective::SessionOnly).map_err(damaged)?;
-            return Err(Error::corruption("zstd frame beyond its bound"));
+            return Err(Error::corruption("zstd frame exceeds its bound"));
         }
         Ok(())
     }

@@ -243,7 +243,7 @@ impl FileSystem for MemoryFileSystem {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
         if options.direct && options.mmap {
             return Err(Error::invalid_argument(
-                "a file is opened direct or mapped, not both",
+                "direct and mapped reads of one file exclude each other",
             ));
         }
         let state = self.inspect("open", path)?;

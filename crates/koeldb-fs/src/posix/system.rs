@@ -52,7 +52,7 @@ impl FileSystem for PosixFileSystem {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
         if options.direct && options.mmap {
             return Err(Error::invalid_argument(
-                "a file is opened direct or mapped, not both",
+                "direct and mapped reads of one file exclude each other",
             ));
         }
         if options.direct {

@@ -172,7 +172,7 @@ impl AsyncReads {
         };
         let rings = fs
             .open(probe, &OpenOptions::default())
-            .map_err(|error| format!("the file to try on cannot be opened: {error}"))
+            .map_err(|error| format!("the file for the probe cannot be opened: {error}"))
             .and_then(|file| Uring::new(&file, old, Arc::clone(&pool), &clock));
         match rings {
             Ok(rings) => Self::with_rings(Arc::new(rings), pool, clock),

@@ -288,7 +288,7 @@ fn f6_f8_refused_rings_are_told_and_threads_read() {
         ("setup-eperm", "seccomp"),
         ("setup-enosys", "no io_uring"),
         ("setup-enomem", "RLIMIT_MEMLOCK"),
-        ("enter-eperm", "it reads nothing"),
+        ("enter-eperm", "completes no reads"),
     ] {
         let told = child(case);
         assert!(told.contains("[pool ("), "{case}: {told}");

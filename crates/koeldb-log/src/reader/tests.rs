@@ -474,7 +474,7 @@ fn compression_is_announced_once_and_first() {
     let late = [records(1), compressed.clone()].concat();
     assert_eq!(
         read(&late, PointInTime).1,
-        Some(ProblemKind::BadMetadata("compression record behind data"))
+        Some(ProblemKind::BadMetadata("compression record after data"))
     );
     let unknown = physical(9, 0, &[4, 0, 0, 0]);
     let error = reader(&unknown, SkipAnyCorruptedRecords)

@@ -191,7 +191,7 @@ impl CompactionJob<'_> {
             && expected != read
         {
             return Err(Error::corruption(format!(
-                "compaction read {read} entries where the properties of its inputs promise {expected}"
+                "compaction read {read} entries, but the properties of its inputs state {expected}"
             )));
         }
         let output = outputs.finish(entries.tombstones())?;

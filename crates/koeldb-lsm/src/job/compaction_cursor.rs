@@ -110,7 +110,7 @@ impl MergeBase {
             ValueType::ValuePreferredSeqno => Ok(MergeBase::Value(without_preferred_seqno(value)?)),
             ValueType::BlobIndex => Err(blob_not_supported()),
             ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
-                "a {value_type:?} as the base of a merge"
+                "entry of type {value_type:?} below merge operands"
             ))),
         }
     }
@@ -340,7 +340,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 Ok(true)
             }
             ValueType::BlobIndex => Err(blob_files_not_supported(
-                "a compaction met a value that is in a blob file",
+                "a compaction found a value in a blob file, which is not supported",
             )),
             _ => self.keep_value(is_first, seqno, value_type),
         }

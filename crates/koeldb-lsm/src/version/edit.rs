@@ -526,7 +526,7 @@ fn refuse_path(path_id: u32, number: FileNumber) -> Result<()> {
         return Ok(());
     }
     Err(Error::not_supported(format!(
-        "file {number} lies in data path {path_id}; only one path is supported"
+        "file {number} is in data path {path_id}, but only one path is supported"
     )))
 }
 
@@ -534,7 +534,7 @@ fn one_byte(value: &[u8]) -> Result<u8> {
     match value {
         [byte] => Ok(*byte),
         _ => Err(Error::corruption(format!(
-            "{} bytes where one is expected",
+            "expected one byte, found {}",
             value.len()
         ))),
     }
@@ -561,7 +561,7 @@ fn decode_file_field(file: &mut FileMeta, tag: u32, mut value: &[u8]) -> Result<
             file.tail_bytes = take_varint64(input)?;
             if file.tail_bytes > file.bytes {
                 return Err(Error::corruption(format!(
-                    "a tail of {} bytes in a file of {}",
+                    "tail of {} bytes in a file of {}",
                     file.tail_bytes, file.bytes
                 )));
             }

@@ -217,7 +217,7 @@ impl VersionSet {
         let next = self.numbers.peek();
         if next > FILE_NUMBER_MAX {
             return Err(Error::corruption(format!(
-                "a file number of {} leaves none to hand out",
+                "file numbers are exhausted: found {}",
                 next - 1
             ))
             .in_file(&self.directory, None, "list"));

@@ -198,7 +198,7 @@ impl Block {
         }
         if self.restart_count == 0 && self.entries_end != 0 {
             return Err(Error::corruption(
-                "bad block contents: entries without a restart point",
+                "bad block contents: entries before the first restart point",
             ));
         }
         Ok(())

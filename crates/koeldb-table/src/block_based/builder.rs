@@ -516,13 +516,13 @@ fn base_checksum(context: &TableBuildContext) -> u32 {
 #[cold]
 fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     Error::corruption(format!(
-        "table builder: internal key {key:02x?} added behind {last:02x?}"
+        "table builder: keys out of order: internal key {key:02x?} added after {last:02x?}"
     ))
 }
 
 #[cold]
 fn misplaced_tombstone() -> Error {
-    Error::invalid_argument("table builder: a range tombstone added as a point entry")
+    Error::invalid_argument("table builder: range tombstone added as a point entry")
 }
 
 #[cfg(test)]

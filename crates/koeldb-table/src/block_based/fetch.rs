@@ -154,7 +154,10 @@ impl TableFile {
             let end = handle.offset.checked_add(handle.size);
             return match end.filter(|&end| end <= self.blocks_end) {
                 Some(_) => Ok(handle.size),
-                None => Err(self.here(Error::corruption("a piece beyond the table"), handle)),
+                None => Err(self.here(
+                    Error::corruption("read of a range beyond the end of the table"),
+                    handle,
+                )),
             };
         }
         match handle.end_within(self.blocks_end) {
@@ -298,7 +301,7 @@ impl TableFile {
 
     #[cold]
     fn too_large(&self, handle: BlockHandle) -> Error {
-        let message = format!("block of {} bytes is too large", handle.size);
+        let message = format!("block of {} bytes exceeds the limit", handle.size);
         self.here(Error::corruption(message), handle)
     }
 
@@ -335,13 +338,15 @@ pub fn read_bytes(
     let shift = memory.as_ptr().align_offset(alignment);
     let aligned = memory
         .get_mut(shift..shift.saturating_add(padded))
-        .ok_or_else(|| Error::invalid_argument("no aligned buffer for a direct read"))?;
+        .ok_or_else(|| {
+            Error::invalid_argument("cannot allocate an aligned buffer for a direct read")
+        })?;
     let read = file.read_at(start, aligned)?;
     let end = skip.saturating_add(len);
     match aligned.get(skip..end) {
         Some(bytes) if read >= end => Ok(bytes.to_vec()),
         _ => Err(Error::corruption(format!(
-            "{len} bytes expected and {} found: the file is cut off",
+            "file is truncated: expected {len} bytes, found {}",
             read.saturating_sub(skip)
         ))
         .in_file(file.path(), Some(offset), "read")),
@@ -356,7 +361,7 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
     bytes.try_reserve_exact(len).map_err(|_| {
         Error::with_kind(
             ErrorKind::MemoryLimit,
-            format!("no memory to read {len} bytes"),
+            format!("cannot allocate {len} bytes for a read"),
         )
     })?;
     bytes.resize(len, 0);

@@ -203,7 +203,7 @@ impl BlockHandle {
     #[cold]
     fn outside(self, limit: u64) -> Error {
         Error::corruption(format!(
-            "bad block handle: block of {} bytes at {} where blocks end at {limit}",
+            "bad block handle: block of {} bytes at {} exceeds the end of the blocks at {limit}",
             self.size, self.offset
         ))
     }
@@ -356,7 +356,7 @@ impl Footer {
     fn decode_legacy(kind: TableKind, mut input: &[u8]) -> Result<Self> {
         if kind == TableKind::BlockBased {
             return Err(Error::not_supported(
-                "block-based table of format_version 0",
+                "block-based tables of format_version 0 are not supported",
             ));
         }
         Ok(Footer {
@@ -448,7 +448,7 @@ impl Footer {
             .and_then(|back| offset.checked_sub(back))
             .ok_or_else(|| {
                 Error::corruption(format!(
-                    "metaindex of {size} bytes in front of a footer at {offset}"
+                    "metaindex of {size} bytes does not fit before the footer at {offset}"
                 ))
             })?;
         self.metaindex = BlockHandle {

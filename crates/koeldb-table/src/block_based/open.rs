@@ -60,7 +60,7 @@ pub(crate) fn read_tail(
     let expected = context.expected_bytes;
     if expected != 0 && expected != bytes {
         return Err(Error::corruption(format!(
-            "the file has {bytes} bytes where {expected} are recorded"
+            "the file has {bytes} bytes, but {expected} are recorded"
         ))
         .in_file(file.path(), None, "open"));
     }
@@ -244,7 +244,7 @@ impl<'c> Opening<'c> {
         let order = &self.context.order;
         if !name.is_empty() && name != order.name() {
             return Err(Error::invalid_argument(format!(
-                "the table is ordered by {name}, and opened with {}",
+                "the table was written with comparator {name}, but opened with {}",
                 order.name()
             )));
         }
@@ -257,12 +257,12 @@ impl<'c> Opening<'c> {
         }
         if properties.udi_is_primary_index == 1 {
             return Err(Error::not_supported(
-                "the table can be read with the index of a plug-in only",
+                "the table needs a user-defined index, which is not supported",
             ));
         }
         if properties.user_timestamps_persisted == 0 {
             return Err(Error::not_supported(
-                "keys without their user-defined timestamps",
+                "tables without persisted user-defined timestamps are not supported",
             ));
         }
         check_compression_name(footer.format_version, &properties.compression_name)?;
@@ -389,14 +389,14 @@ fn global_seqno(
     match properties.external_version()? {
         None | Some(1) if recorded.is_some() => {
             return Err(Error::corruption(
-                "a global sequence number in a table that must not have one",
+                "unexpected global sequence number: the table is not an external file",
             ));
         }
         None | Some(1) => return Ok(None),
         Some(2) => {}
         Some(version) => {
             return Err(Error::corruption(format!(
-                "external table of unknown version {version}"
+                "external table has unknown version {version}"
             )));
         }
     }
@@ -406,7 +406,7 @@ fn global_seqno(
             seqno = largest;
         } else if seqno != largest {
             return Err(Error::corruption(format!(
-                "an external table has the global sequence number {seqno}, and {largest} is recorded"
+                "external table has the global sequence number {seqno}, but {largest} is recorded"
             )));
         }
     }
@@ -436,14 +436,12 @@ fn parse_tombstones(
         let key = InternalKey::parse(cursor.key())?;
         if key.value_type != ValueType::RangeDeletion {
             return Err(Error::corruption(format!(
-                "a {:?} among range tombstones",
+                "entry of type {:?} in the range tombstone block",
                 key.value_type
             )));
         }
         if order.compare(key.user_key, cursor.value()).is_gt() {
-            return Err(Error::corruption(
-                "a range tombstone that ends before it begins",
-            ));
+            return Err(Error::corruption("range tombstone ends before it begins"));
         }
         tombstones.push(RangeTombstone {
             start: key.user_key.to_vec(),

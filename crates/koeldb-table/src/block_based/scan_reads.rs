@@ -241,7 +241,9 @@ impl PieceBytes {
         let length = to_usize(range.end.saturating_sub(range.start));
         let read = ReadBuffer::read(&*file.file, range.start, length)?;
         if read.len() < length {
-            return Err(Error::corruption("a piece beyond the end of the file"));
+            return Err(Error::corruption(
+                "read of a range beyond the end of the file",
+            ));
         }
         Ok(PieceBytes {
             buffer: Arc::new(Buffer::from_region(InPlace(read))),

@@ -89,7 +89,7 @@ impl BlockBasedWriteOptions {
     pub(super) fn check(&self, context: &TableBuildContext) -> Result<()> {
         if !(FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX).contains(&self.format_version) {
             return Err(Error::invalid_argument(format!(
-                "format_version {}: {FORMAT_VERSION_MIN} to {FORMAT_VERSION_MAX} are written",
+                "format_version={} cannot be written: use {FORMAT_VERSION_MIN} to {FORMAT_VERSION_MAX}",
                 self.format_version
             )));
         }

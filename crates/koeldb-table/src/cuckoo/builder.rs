@@ -78,12 +78,12 @@ impl CuckooWriteOptions {
         let ratio = self.hash_table_ratio;
         if !(ratio > 0.0 && ratio <= 1.0) {
             return Err(Error::invalid_argument(format!(
-                "hash_table_ratio={ratio}: above 0 and at most 1"
+                "hash_table_ratio={ratio}: must be above 0 and at most 1"
             )));
         }
         if !(1..=WINDOW_SLOTS_MAX).contains(&self.window_slots) {
             return Err(Error::invalid_argument(format!(
-                "cuckoo_block_size={}: from 1 to {WINDOW_SLOTS_MAX}",
+                "cuckoo_block_size={}: must be 1 to {WINDOW_SLOTS_MAX}",
                 self.window_slots
             )));
         }

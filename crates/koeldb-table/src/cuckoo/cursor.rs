@@ -94,7 +94,7 @@ impl CuckooReader {
             .windows(2)
             .any(|pair| matches!(pair, [a, b] if compare(a, b) != Ordering::Less))
         {
-            return Err(Error::corruption("cuckoo table: a key in two slots"));
+            return Err(Error::corruption("cuckoo table: a key occupies two slots"));
         }
         let sorted: Vec<u32> = keyed.into_iter().map(|(_, slot)| slot).collect();
         Ok(sorted.into_boxed_slice())
@@ -320,7 +320,7 @@ impl fmt::Debug for CuckooCursor {
 #[cold]
 fn miscounted(expected: u64, how: &str) -> Error {
     Error::corruption(format!(
-        "cuckoo table: {expected} entries are recorded and there are {how}"
+        "cuckoo table: found {how} entries, but {expected} are recorded"
     ))
 }
 
@@ -328,6 +328,6 @@ fn miscounted(expected: u64, how: &str) -> Error {
 fn no_memory(entries: u64) -> Error {
     Error::with_kind(
         koeldb_base::ErrorKind::MemoryLimit,
-        format!("no memory to sort {entries} entries of a cuckoo table"),
+        format!("cannot allocate memory to sort {entries} entries of a cuckoo table"),
     )
 }

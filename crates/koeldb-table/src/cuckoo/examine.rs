@@ -137,7 +137,7 @@ impl CuckooReader {
             let path = self.path_of(self.user_key_in(bytes));
             if path.found != Some(u64::from(slot)) {
                 return Err(Error::corruption(format!(
-                    "cuckoo table: a search for the key in slot {slot} ends elsewhere"
+                    "cuckoo table: a search for the key in slot {slot} does not find it"
                 )));
             }
             let by = path.windows.checked_sub(1).and_then(|index| {
@@ -151,13 +151,13 @@ impl CuckooReader {
         }
         if hits.searches != layout.entry_count {
             return Err(Error::corruption(format!(
-                "cuckoo table: {} entries are recorded and there are {}",
+                "cuckoo table: {} entries are recorded, but {} exist",
                 layout.entry_count, hits.searches
             )));
         }
         if entries != self.properties.entry_count {
             return Err(Error::corruption(format!(
-                "cuckoo table: {} entries are recorded and there are {entries}",
+                "cuckoo table: {} entries are recorded, but {entries} exist",
                 self.properties.entry_count
             )));
         }

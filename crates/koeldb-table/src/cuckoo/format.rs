@@ -161,13 +161,13 @@ impl CuckooLayout {
                 layout.entry_count <= properties.entry_count
                     && is_last_level
                     && value_bytes as usize == PLACE_BYTES,
-                "slots that are not those of a table with versions",
+                "invalid slot size for a table with versions",
             )?;
         }
         if properties.entry_count == 0 {
             expect(
                 properties.data_bytes == 0,
-                "slots in a table without entries",
+                "used slots in a table without entries",
             )?;
             return Ok(layout);
         }
@@ -175,7 +175,7 @@ impl CuckooLayout {
         let key_bytes = u64::from(user_key_bytes).saturating_add(footer_bytes as u64);
         expect(
             properties.fixed_key_bytes == key_bytes && empty_key.len() as u64 == key_bytes,
-            "the lengths of keys contradict each other",
+            "the recorded key lengths contradict each other",
         )?;
         expect(user_key_bytes > 0, "keys without bytes")?;
         layout.key_bytes = u32::try_from(key_bytes).map_err(|_| wrong("keys of 4 GiB"))?;
@@ -197,14 +197,14 @@ impl CuckooLayout {
             (1..=WINDOW_SLOTS_MAX).contains(&self.window_slots),
             "the cuckoo block size",
         )?;
-        expect(self.table_size > 0, "a hash table without slots")?;
+        expect(self.table_size > 0, "the hash table has no slots")?;
         expect(
             self.use_module || self.table_size.is_power_of_two(),
-            "a hash table size that is no power of two",
+            "the hash table size is not a power of two",
         )?;
         if self.identity_first && self.user_key_bytes < 8 {
             return Err(Error::not_supported(
-                "cuckoo table: the identity as first hash of keys shorter than 8 bytes",
+                "cuckoo table: identity_as_first_hash with keys shorter than 8 bytes",
             ));
         }
         Ok(())
@@ -222,16 +222,15 @@ impl CuckooLayout {
             .ok_or_else(|| wrong("the hash table size"))?;
         expect(
             bytes == properties.data_bytes && bytes <= data_end,
-            "the size of the slots is not that of the data",
+            "the size of the slots differs from that of the data",
         )?;
-        expect(
-            self.entry_count <= slots,
-            "more entries than slots to hold them",
-        )?;
+        expect(self.entry_count <= slots, "more entries than slots")?;
         self.slot_count = u32::try_from(slots)
-            .map_err(|_| Error::not_supported("cuckoo table: 2^32 slots or more"))?;
+            .map_err(|_| Error::not_supported("cuckoo table: too many slots: at least 2^32"))?;
         if self.window_bytes() > to_usize(WINDOW_BYTES_MAX) {
-            return Err(Error::not_supported("cuckoo table: a window above 1 GiB"));
+            return Err(Error::not_supported(
+                "cuckoo table: window larger than 1 GiB",
+            ));
         }
         Ok(())
     }

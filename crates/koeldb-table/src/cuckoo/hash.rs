@@ -185,7 +185,7 @@ impl SlotHash {
     ) -> Self {
         assert!(
             table_size > 0 && (use_module || table_size.is_power_of_two()),
-            "hash functions into {table_size} slots"
+            "hash functions for {table_size} slots"
         );
         SlotHash {
             family,

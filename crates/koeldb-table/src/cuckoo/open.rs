@@ -152,7 +152,7 @@ impl CuckooReader {
         let samples = self.sample_slots();
         if samples.is_empty() {
             return Err(Error::corruption(
-                "cuckoo table: entries are recorded and all slots are empty",
+                "cuckoo table: entries are recorded, but all slots are empty",
             ));
         }
         for family in [HashFamily::Murmur64A, HashFamily::Neutral2] {
@@ -170,7 +170,7 @@ impl CuckooReader {
             }
         }
         Err(Error::corruption(
-            "cuckoo table: keys lie where no hash function puts them",
+            "cuckoo table: keys are in slots that no hash function yields",
         ))
     }
 
@@ -194,7 +194,7 @@ fn read_block(file: &dyn RandomAccessFile, handle: BlockHandle, blocks_end: u64)
     let end = handle.offset.checked_add(handle.size);
     if handle.size > META_BYTES_MAX || end.is_none_or(|end| end > blocks_end) {
         return Err(Error::corruption(format!(
-            "cuckoo table: a block of {} bytes at {} where {blocks_end} bytes have blocks",
+            "cuckoo table: block of {} bytes at {} exceeds the end of the blocks at {blocks_end}",
             handle.size, handle.offset
         )));
     }

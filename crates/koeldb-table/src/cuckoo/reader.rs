@@ -285,7 +285,7 @@ impl CuckooReader {
                 Ok((place.offset, Versions::new(bytes)))
             }
             _ => Err(self.in_file(Error::corruption(
-                "cuckoo table: entries that are not behind the slots",
+                "cuckoo table: entries of a key are not in the heap after the slots",
             ))),
         }
     }

@@ -42,32 +42,29 @@ impl fmt::Display for FallbackReason {
         match self {
             FallbackReason::KeyBytes { expected, found } => write!(
                 f,
-                "all keys have to be of one length, and there are keys of {expected} and {found} bytes"
+                "all keys must have the same length, but there are keys of {expected} and {found} bytes"
             ),
             FallbackReason::ValueBytes { expected, found } => write!(
                 f,
-                "all values have to be of one length, and there are values of {expected} and {found} bytes"
+                "all values must have the same length, but there are values of {expected} and {found} bytes"
             ),
-            FallbackReason::EmptyKey => write!(f, "the empty key has no slot"),
+            FallbackReason::EmptyKey => write!(f, "the empty key cannot be stored"),
             FallbackReason::ShortKey(bytes) => write!(
                 f,
-                "identity_as_first_hash needs keys of 8 bytes, and there are keys of {bytes}"
+                "identity_as_first_hash needs keys of at least 8 bytes, but there are keys of {bytes}"
             ),
-            FallbackReason::Kind(kind) => write!(f, "entries of type {kind:?} have no slot"),
+            FallbackReason::Kind(kind) => write!(f, "entries of type {kind:?} cannot be stored"),
             FallbackReason::SecondVersion => {
-                write!(
-                    f,
-                    "a snapshot needs an older version of a key beside the newest"
-                )
+                write!(f, "a snapshot needs an older version of a key")
             }
-            FallbackReason::RangeDeletion => write!(f, "range deletions have no slot"),
+            FallbackReason::RangeDeletion => write!(f, "range deletions cannot be stored"),
             FallbackReason::TooMany => write!(f, "there are 2^31 - 2 entries"),
             FallbackReason::TooLarge => write!(f, "the table would have 4 GiB"),
             FallbackReason::Collisions => write!(f, "too many keys have the same hashes"),
             FallbackReason::NoUnusedKey => write!(f, "every possible key is used"),
             FallbackReason::TooManyVersions => write!(f, "the entries of a key have 16 MiB"),
             FallbackReason::Order(name) => {
-                write!(f, "the comparator {name} may take different keys for equal")
+                write!(f, "the comparator {name} may treat different keys as equal")
             }
         }
     }
@@ -342,6 +339,6 @@ impl SlotEntries for Records {
 #[cold]
 pub(super) fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     Error::corruption(format!(
-        "table builder: internal key {key:02x?} added behind the user key {last:02x?}"
+        "table builder: keys out of order: internal key {key:02x?} added after the user key {last:02x?}"
     ))
 }

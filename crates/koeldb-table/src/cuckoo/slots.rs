@@ -61,7 +61,7 @@ impl Slots {
                 .saturating_sub(start)
                 .min(SEGMENT_BYTES.saturating_add(window_bytes as u64));
             let len = u32::try_from(len)
-                .map_err(|_| Error::not_supported("cuckoo table: a window above 1 GiB"))?;
+                .map_err(|_| Error::not_supported("cuckoo table: window larger than 1 GiB"))?;
             Ok::<_, Error>(if is_mapped {
                 BlockBytes::mapped(Arc::clone(&buffer), start, len)
             } else {

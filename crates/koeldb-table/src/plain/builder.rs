@@ -85,17 +85,20 @@ impl fmt::Display for FallbackReason {
         match self {
             FallbackReason::KeyBytes { expected, found } => write!(
                 f,
-                "all keys have to be of {expected} bytes, the user_key_len, and there is one of {found}"
+                "all keys must have {expected} bytes (user_key_len), but there is one of {found}"
             ),
             FallbackReason::NoPrefix { extractor, found } => {
-                write!(f, "{extractor} has no prefix for a key of {found} bytes")
+                write!(
+                    f,
+                    "prefix extractor {extractor} has no prefix for a key of {found} bytes"
+                )
             }
-            FallbackReason::RangeDeletion => write!(f, "range deletions have no row"),
+            FallbackReason::RangeDeletion => write!(f, "range deletions cannot be stored"),
             FallbackReason::TooLarge => {
                 write!(f, "the file would have more than {FILE_BYTES_MAX} bytes")
             }
             FallbackReason::Order(name) => {
-                write!(f, "the comparator {name} may take different keys for equal")
+                write!(f, "the comparator {name} may treat different keys as equal")
             }
         }
     }
@@ -309,12 +312,12 @@ impl Collected {
         let parsed = InternalKey::parse(key)?;
         if parsed.value_type == ValueType::RangeDeletion {
             return Err(Error::invalid_argument(
-                "table builder: a range tombstone added as a point entry",
+                "table builder: range tombstone added as a point entry",
             ));
         }
         if !self.last_key.is_empty() && order.compare_internal(&self.last_key, key).is_ge() {
             return Err(Error::corruption(format!(
-                "table builder: internal key {key:02x?} added behind {:02x?}",
+                "table builder: keys out of order: internal key {key:02x?} added after {:02x?}",
                 self.last_key
             )));
         }

@@ -61,10 +61,10 @@ const VARINT32_BYTES_MAX: usize = 5;
 
 /// Error messages for rows that are truncated or too long.
 const NO_KEY_LENGTH: &str = "Unexpected EOF when reading size of the key";
-const LONG_KEY: &str = "a key that is longer than what is left";
+const LONG_KEY: &str = "key exceeds the end of the rows";
 const NO_KEY_END: &str = "a key without its end";
 const NO_VALUE_LENGTH: &str = "Unexpected EOF when reading the next value's size.";
-const LONG_VALUE: &str = "a value that is longer than what is left";
+const LONG_VALUE: &str = "value exceeds the end of the rows";
 
 /// The key encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -263,7 +263,7 @@ impl BadRow {
         let at = start.saturating_add(u64::from(self.at));
         let what = self.what;
         Error::corruption(match self.entry_type {
-            Some(byte) => format!("{what}: an entry of type {byte:#04x} (row at {at})"),
+            Some(byte) => format!("{what}: entry of type {byte:#04x} (row at {at})"),
             None => format!("{what} (row at {at})"),
         })
     }
@@ -311,12 +311,12 @@ impl<'d> Rows<'d> {
         let (mut kind, mut len) = self.take_length(&mut input, at)?;
         if kind == KIND_PREFIX {
             if len > base.key_len {
-                return Err(bad("a prefix longer than the key it is taken from", at));
+                return Err(bad("prefix is longer than the previous key", at));
             }
             base.prefix_len = len;
             (kind, len) = self.take_length(&mut input, at)?;
             if kind != KIND_SUFFIX {
-                return Err(bad("a prefix without a suffix", at));
+                return Err(bad("prefix without a suffix", at));
             }
         }
         match kind {
@@ -335,7 +335,7 @@ impl<'d> Rows<'d> {
                 let prefix = self.data.get(start..end).unwrap_or_default();
                 self.rest(at, input, prefix, len, false)
             }
-            KIND_SUFFIX => Err(bad("a suffix where the prefix is not known", at)),
+            KIND_SUFFIX => Err(bad("suffix without a preceding prefix", at)),
             _ => Err(bad("Un-identified size flag.", at)),
         }
     }

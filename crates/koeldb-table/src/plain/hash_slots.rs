@@ -199,7 +199,7 @@ impl HashSlots {
 
 #[cold]
 fn too_large() -> Error {
-    Error::not_supported("an index of a plain table with 2^31 words of lists")
+    Error::not_supported("plain table index with 2^31 words of lists")
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl PlainIndex {
         let buckets_bytes = (bucket_count as usize).saturating_mul(WORD);
         if bucket_count == 0 || buckets_bytes > input.len() {
             return Err(Error::corruption(format!(
-                "an index of {bucket_count} buckets in {} bytes",
+                "index of {bucket_count} buckets in {} bytes",
                 input.len()
             )));
         }
@@ -95,11 +95,11 @@ impl PlainIndex {
             match self.bucket(bucket)? {
                 Listed::None => {}
                 Listed::Row(offset) if offset < rows_end => {}
-                Listed::Row(_) => return bad(bucket, "names a row behind the last one"),
+                Listed::Row(_) => return bad(bucket, "refers to a row after the last one"),
                 Listed::Rows(rows) => {
                     let value = self.value(bucket)? & !LIST;
                     if value as usize != list_at || rows.len() < 2 {
-                        return bad(bucket, "has a list that is not where it should be");
+                        return bad(bucket, "has a list at a wrong offset");
                     }
                     let count_bytes = coding::varint_len(rows.len() as u64);
                     let list_bytes = count_bytes.saturating_add(rows.as_flattened().len());
@@ -108,7 +108,7 @@ impl PlainIndex {
                     for row in rows {
                         let offset = u32::from_le_bytes(*row);
                         if offset < least || offset >= rows_end {
-                            return bad(bucket, "lists rows that are not in order");
+                            return bad(bucket, "lists rows out of order");
                         }
                         least = offset.saturating_add(1);
                     }
@@ -116,7 +116,7 @@ impl PlainIndex {
             }
         }
         if self.lists_at.saturating_add(list_at) != self.bytes.len() {
-            return Err(Error::corruption("an index with bytes behind its lists"));
+            return Err(Error::corruption("index has bytes after its lists"));
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl PlainIndex {
 
 #[cold]
 fn outside() -> Error {
-    Error::corruption("an index with a list outside of it")
+    Error::corruption("index refers to a list beyond its end")
 }
 
 /// Builds an index, row by row.
@@ -350,7 +350,7 @@ impl IndexBuilder {
 
 #[cold]
 fn too_large() -> Error {
-    Error::not_supported("an index of a plain table with 2 GiB of lists")
+    Error::not_supported("plain table index with 2 GiB of lists")
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Opening<'_> {
         let order = &self.context.order;
         if !name.is_empty() && name != order.name() {
             return Err(Error::invalid_argument(format!(
-                "the table is ordered by {name}, and opened with {}",
+                "the table was written with comparator {name}, but opened with {}",
                 order.name()
             )));
         }
@@ -138,7 +138,7 @@ impl Opening<'_> {
             .is_some_and(|version| version != 1)
         {
             return Err(Error::not_supported(
-                "a plain table with one sequence number for all of its entries",
+                "plain tables with a global sequence number are not supported",
             ));
         }
         self.context.check_unique_id(properties)
@@ -182,7 +182,7 @@ impl Opening<'_> {
             .fold(metaindex_handle.offset, u64::min);
         if properties.data_bytes != first_block {
             return Err(Error::corruption(format!(
-                "rows that end at {}, where the blocks behind them begin at {first_block}",
+                "rows end at {}, but the blocks after them begin at {first_block}",
                 properties.data_bytes
             )));
         }
@@ -224,7 +224,7 @@ impl Opening<'_> {
         let len = u32::try_from(handle.size).ok();
         let (Some(_), Some(len)) = (end.filter(|&end| end <= self.blocks_end), len) else {
             return Err(Error::corruption(format!(
-                "bad block handle: block of {} bytes at {} where blocks end at {}",
+                "bad block handle: block of {} bytes at {} exceeds the end of the blocks at {}",
                 handle.size, handle.offset, self.blocks_end
             )));
         };
@@ -246,7 +246,7 @@ fn piece(rows: &BlockBytes, start: u64, len: usize) -> &[u8] {
 }
 
 fn row_format(properties: &TableProperties) -> Result<RowFormat> {
-    let malformed = || Error::corruption("a plain table of an encoding that is not known");
+    let malformed = || Error::corruption("plain table has an unknown encoding");
     let encoding = match properties.user(ENCODING) {
         Some(value) => coding::fixed32_at(value, 0)
             .and_then(Encoding::from_number)
@@ -258,7 +258,7 @@ fn row_format(properties: &TableProperties) -> Result<RowFormat> {
         .filter(|&bytes| u64::from(bytes) <= properties.data_bytes || properties.data_bytes == 0)
         .ok_or_else(|| {
             Error::corruption(format!(
-                "keys of {} bytes in {} bytes of rows",
+                "keys of {} bytes do not fit {} bytes of rows",
                 properties.fixed_key_bytes, properties.data_bytes
             ))
         })?;

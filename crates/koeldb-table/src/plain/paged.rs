@@ -373,7 +373,7 @@ impl PagedPlain {
                     *base = behind;
                     return Ok(read(window, &row));
                 }
-                Ok(_) => bad("a row that is longer than any was", within),
+                Ok(_) => bad("row exceeds the longest row recorded", within),
                 Err(bad) => bad,
             };
             match bad.cut_off_before {
@@ -456,7 +456,7 @@ impl PagedPlain {
     ) -> Result<Arc<CachedBlock>, Fault<S::Suspend>> {
         let left = self.file.blocks_end.saturating_sub(offset);
         if left == 0 {
-            return Err(Error::corruption("a row behind the last one").into());
+            return Err(Error::corruption("row after the last one").into());
         }
         let size = self.piece_bytes.min(left);
         source.block(&self.file, BlockHandle { offset, size }, BlockKind::Span)

@@ -398,7 +398,7 @@ impl PlainTableReader {
                 let last_key = last.user_key(&mut last_key);
                 if row.compare(&self.order, last_key, last_footer).is_lt() {
                     return Err(Error::corruption(format!(
-                        "rows that are not in the order of {}: the one at {}",
+                        "rows out of order for comparator {}: the one at {}",
                         self.order.name(),
                         mark.at
                     )));

@@ -250,8 +250,8 @@ fn what_has_no_slot_makes_the_table_block_based() {
             why_not(&SWEPT, &entries)
         };
         let key = format!("key{at:08}");
-        assert!(with(put(format!("{key}x"), 0, [0; 4])).contains("keys have to be of one length"));
-        assert!(with(put(&key, 0, [0; 5])).contains("values have to be of one length"));
+        assert!(with(put(format!("{key}x"), 0, [0; 4])).contains("keys must have the same length"));
+        assert!(with(put(&key, 0, [0; 5])).contains("values must have the same length"));
         for kind in [
             ValueType::Merge,
             ValueType::SingleDeletion,
@@ -259,7 +259,7 @@ fn what_has_no_slot_makes_the_table_block_based() {
         ] {
             let why = with((encode(key.as_bytes(), 0, kind), b"\x01\0".to_vec()));
             assert!(
-                why.contains("have no slot") || why.contains("length"),
+                why.contains("cannot be stored") || why.contains("length"),
                 "{why}"
             );
         }

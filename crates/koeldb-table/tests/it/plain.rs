@@ -370,15 +370,15 @@ fn what_a_plain_table_cannot_hold_goes_to_a_block_based_one() {
             4,
             &b"key22"[..],
             &[][..],
-            "all keys have to be of 4 bytes, the user_key_len, and there is one of 5",
+            "all keys must have 4 bytes (user_key_len), but there is one of 5",
         ),
         (
             0,
             b"kf",
             &[],
-            "rocksdb.FixedPrefix.3 has no prefix for a key of 2 bytes",
+            "prefix extractor rocksdb.FixedPrefix.3 has no prefix for a key of 2 bytes",
         ),
-        (4, b"key2", &[tombstone], "range deletions have no row"),
+        (4, b"key2", &[tombstone], "range deletions cannot be stored"),
     ] {
         for encoding in [Encoding::Plain, Encoding::Prefix] {
             let options = PlainWriteOptions {

@@ -593,13 +593,13 @@ macro_rules! flag_table {
 use Effect::{Bench, Custom, Ignored, Refused, Sets};
 
 flag_table! {
-    adaptive_readahead: bool = false, Read, Bench, "Cursors carry the size of their readahead from one file to the next.";
+    adaptive_readahead: bool = false, Read, Bench, "Cursors keep their readahead size from file to file.";
     advise_random_on_open: bool = true, Engine, Sets(Scope::Db, "advise_random_on_open"), "Declare random access when a table is opened for reads.";
     allow_concurrent_memtable_write: bool = true, Memtable, Sets(Scope::Db, "allow_concurrent_memtable_write"), "Members of a write group insert in parallel.";
     allow_data_in_errors: bool = false, Engine, Sets(Scope::Db, "allow_data_in_errors"), "Error texts may show user keys.";
     arena_block_size: i64 = 0, Memtable, Sets(Scope::Family, "arena_block_size"), "Allocation unit of a memtable's arena.";
-    async_io: bool = false, Read, Bench, "Cursors and MultiGet read ahead and side by side without waiting.";
-    async_wal_precreate: bool = false, Engine, Sets(Scope::Db, "async_wal_precreate"), "Create the next WAL file ahead of need.";
+    async_io: bool = false, Read, Bench, "Cursors and MultiGet issue reads ahead and concurrently.";
+    async_wal_precreate: bool = false, Engine, Sets(Scope::Db, "async_wal_precreate"), "Create the next WAL file in the background.";
     auto_prefix_mode: bool = false, Read, Bench, "seekrandom: uses prefix filters when that cannot change the answer.";
     auto_readahead_size: bool = false, Read, Bench, "Cursors trim their readahead to their upper bound.";
     auto_refresh_iterator_with_snapshot: bool = false, Read, Ignored("cursors keep what they began with"), "Long-lived cursors renew what they pin.";
@@ -608,7 +608,7 @@ flag_table! {
     batch_size: i64 = 1, Work, Bench, "Entries per write batch, keys per MultiGet. The histogram gets one sample per batch.";
     benchmark_read_rate_limit: u64 = 0, Work, Bench, "Reads per second. 0: no limit.";
     benchmark_write_rate_limit: u64 = 0, Work, Bench, "Bytes per second that fills, updaterandom and background writers may write. 0: no limit.";
-    benchmarks: String = DEFAULT_BENCHMARKS, Run, Bench, "What to run, in order, separated by commas. name[X3-W1] runs it three times after one warm-up.";
+    benchmarks: String = DEFAULT_BENCHMARKS, Run, Bench, "Benchmarks to run, in order, separated by commas. name[X3-W1] runs one three times after one warm-up.";
     bgwriter_num: i64 = 0, Keys, Bench, "Key space of the background writer. 0: num.";
     blob_cache_numshardbits: i32 = 6, Blob, Ignored("blobs are not cached"), "Logarithm of the shards of a blob cache of its own.";
     blob_cache_size: u64 = 8_388_608, Blob, Ignored("blobs are not cached"), "Bytes of a blob cache of its own.";
@@ -625,10 +625,10 @@ flag_table! {
     block_size: i32 = 4096, Table, Sets(Scope::Table, "block_size"), "Bytes of a data block before compression.";
     bloom_bits: i32 = -1, Table, Custom, "Bits per key of the filters. 0 and -1: no filter.";
     bloom_locality: i32 = 0, Engine, Sets(Scope::Family, "bloom_locality"), "Layout of the memtable and plain-table blooms.";
-    build_info: bool = false, Run, Bench, "Prints what was built and how, and exits.";
+    build_info: bool = false, Run, Bench, "Prints the version and build configuration, and exits.";
     bytes_per_sync: u64 = 0, Engine, Sets(Scope::Db, "bytes_per_sync"), "While a table file is written, ask the OS to write back every so many bytes.";
     cache_high_pri_pool_ratio: f64 = 0.0, Cache, Custom, "Share of an LRU cache for index and filter blocks. Above 0 these get high priority.";
-    cache_index_and_filter_blocks: bool = false, Cache, Sets(Scope::Table, "cache_index_and_filter_blocks"), "Index and filter blocks live in the block cache instead of the table reader.";
+    cache_index_and_filter_blocks: bool = false, Cache, Sets(Scope::Table, "cache_index_and_filter_blocks"), "Keep index and filter blocks in the block cache instead of the table reader.";
     cache_low_pri_pool_ratio: f64 = 0.0, Cache, Custom, "Share of an LRU cache for low-priority blocks.";
     cache_numshardbits: i32 = -1, Cache, Custom, "Logarithm of the number of cache shards, below 20. -1: automatic.";
     cache_size: i64 = 33_554_432, Cache, Custom, "Bytes of the block cache. 0 or less: no cache.";
@@ -683,7 +683,7 @@ flag_table! {
     file_opening_threads: i32 = 16, Engine, Sets(Scope::Db, "max_file_opening_threads"), "Threads that open tables at start when max_open_files=-1.";
     finish_after_writes: bool = false, Work, Bench, "The background writer stops after writes operations instead of when the readers end.";
     force_consistency_checks: bool = true, Engine, Sets(Scope::Family, "force_consistency_checks"), "Check the order of files at every version change, also in release builds.";
-    format_version: i32 = 7, Table, Sets(Scope::Table, "format_version"), "Version of the block-based format (default chosen by us is 6: design.md D1).";
+    format_version: i32 = 7, Table, Sets(Scope::Table, "format_version"), "Version of the block-based format; options files default to 6.";
     fs_uri: String = "", Run, Bench, "A remote file system in RocksDB. KoelDB runs on the local one, with a notice.";
     hard_pending_compaction_bytes_limit: u64 = 137_438_953_472, Compaction, Sets(Scope::Family, "hard_pending_compaction_bytes_limit"), "Compaction debt at which writes stop.";
     hash_bucket_count: i64 = 1_048_576, Memtable, Custom, "Buckets of prefix_hash and hash_linkedlist.";
@@ -717,13 +717,13 @@ flag_table! {
     max_compaction_trigger_wakeup_seconds: u64 = 43200, Compaction, Sets(Scope::Db, "max_compaction_trigger_wakeup_seconds"), "Longest pause between re-evaluations of compaction scores on an idle database.";
     max_manifest_file_size: i64 = 1_073_741_824, Engine, Sets(Scope::Db, "max_manifest_file_size"), "MANIFEST is rewritten when it grows beyond max(this, last compact size × (1 + max_manifest_space_amp_pct/100)).";
     max_manifest_space_amp_pct: i32 = 500, Engine, Sets(Scope::Db, "max_manifest_space_amp_pct"), "Allowed growth of the MANIFEST over its compact size.";
-    max_num_range_tombstones: i64 = 0, Work, Bench, "Range deletions at most; enlarges the key space of fills by as much.";
+    max_num_range_tombstones: i64 = 0, Work, Bench, "Maximum number of range deletions; enlarges the key space of fills by as much.";
     max_scan_distance: i64 = 0, Work, Bench, "seekrandom: keys between the seek and the bound of the cursor. 0: no bound.";
     max_successive_merges: i32 = 0, Engine, Sets(Scope::Family, "max_successive_merges"), "Merge operands of one key in a memtable before the write folds them.";
     max_total_wal_size: u64 = 0, Engine, Sets(Scope::Db, "max_total_wal_size"), "When live WALs exceed this, families that pin the oldest WAL are flushed.";
     max_write_buffer_number: i32 = 2, Memtable, Sets(Scope::Family, "max_write_buffer_number"), "Memtables (active + immutable) before writes stop.";
     max_write_buffer_size_to_maintain: i64 = 0, Memtable, Sets(Scope::Family, "max_write_buffer_size_to_maintain"), "Flushed memtables kept for transaction conflict checks.";
-    memtable_batch_lookup_optimization: bool = false, Memtable, Sets(Scope::Family, "memtable_batch_lookup_optimization"), "Reuse the skip-list search path between sorted MultiGet keys (ours may always do so).";
+    memtable_batch_lookup_optimization: bool = false, Memtable, Sets(Scope::Family, "memtable_batch_lookup_optimization"), "Reuse the skip-list search path between sorted MultiGet keys.";
     memtable_bloom_size_ratio: f64 = 0.0, Memtable, Sets(Scope::Family, "memtable_prefix_bloom_size_ratio"), "Bloom filter of the memtable as a share of write_buffer_size.";
     memtable_insert_with_hint_prefix_size: i32 = 0, Memtable, Custom, "Prefix of the insertion hint of memtables: capped:N.";
     memtable_op_scan_flush_trigger: u32 = 0, Memtable, Sets(Scope::Family, "memtable_op_scan_flush_trigger"), "Invisible entries met in the memtable by one iterator call that trigger a flush.";
@@ -746,7 +746,7 @@ flag_table! {
     multiread_stride: i64 = 0, Work, Bench, "multireadrandom: the keys of a batch are start, start + stride, ... 0: independent random keys.";
     multiscan_size: i64 = 10, Work, Ignored("belongs to a benchmark that is not built"), "Ranges per multiscan.";
     multiscan_stride: i64 = 100, Work, Ignored("belongs to a benchmark that is not built"), "Keys between the ranges of a multiscan.";
-    num: i64 = 1_000_000, Run, Bench, "Size of the key space, and what reads, writes and deletes are if not given.";
+    num: i64 = 1_000_000, Run, Bench, "Size of the key space; default of reads, writes and deletes.";
     num_bottom_pri_threads: i32 = 0, Engine, Ignored("background threads are started when there is work for them"), "Background threads for compactions into the last level.";
     num_column_families: i32 = 1, Run, Bench, "Column families per database. A key lives in the family (key number mod count).";
     num_file_reads_for_auto_readahead: u64 = 2, Table, Sets(Scope::Table, "num_file_reads_for_auto_readahead"), "Sequential reads of a file before implicit readahead starts.";
@@ -758,11 +758,11 @@ flag_table! {
     numdistinct: i64 = 1000, Keys, Ignored("belongs to a benchmark that is not built"), "Key space of randomwithverify.";
     open_files: i32 = -1, Engine, Custom, "Files held open. -1: all.";
     open_files_async: bool = false, Engine, Custom, "Opens table files in the background after the open.";
-    ops_between_duration_checks: i32 = 1000, Run, Bench, "Operations of a thread between looks at the clock, when duration is set.";
+    ops_between_duration_checks: i32 = 1000, Run, Bench, "Operations of a thread between clock reads, when duration is set.";
     optimistic_transaction_db: bool = false, Work, Refused("transactions come with a later release"), "Opens a database with optimistic transactions.";
     optimize_filters_for_hits: bool = false, Engine, Sets(Scope::Family, "optimize_filters_for_hits"), "No filters in the last level.";
     optimize_filters_for_memory: bool = true, Table, Sets(Scope::Table, "optimize_filters_for_memory"), "Round filter sizes to what the allocator hands out.";
-    optimize_multiget_for_io: bool = true, Read, Bench, "MultiGet with async_io reads from several levels at once.";
+    optimize_multiget_for_io: bool = true, Read, Bench, "MultiGet with async_io reads from several levels concurrently.";
     options_file: String = "", Run, Bench, "Takes the options from an OPTIONS file instead of from flags.";
     overwrite_probability: f64 = 0.0, Keys, Bench, "filluniquerandom: the chance of writing a recent key again.";
     overwrite_window_size: u32 = 1, Keys, Bench, "filluniquerandom: how many recent keys count.";
@@ -816,7 +816,7 @@ flag_table! {
     stats_history_buffer_size: u64 = 1_048_576, Engine, Sets(Scope::Db, "stats_history_buffer_size"), "Memory bound of the statistics history.";
     stats_interval: i64 = 0, Run, Bench, "Operations of a thread between progress lines. 0: no such lines.";
     stats_interval_seconds: i64 = 0, Run, Bench, "Seconds between progress lines; sets stats_interval to 1000.";
-    stats_level: i32 = 3, Run, Ignored("all counters are kept at any level"), "How much statistics collects, 0 to 5.";
+    stats_level: i32 = 3, Run, Ignored("all counters are kept at any level"), "Level of detail of the statistics, 0 to 5.";
     stats_per_interval: i32 = 0, Run, Bench, "Above 0: thread 0 adds the property rocksdb.stats to its progress lines.";
     stats_persist_period_sec: u64 = 600, Engine, Sets(Scope::Db, "stats_persist_period_sec"), "Interval at which counters are copied into the in-memory (or persistent) history.";
     stddev: f64 = 2000.0, Work, Ignored("belongs to a benchmark that is not built"), "Spread of randomreplacekeys.";
@@ -837,15 +837,15 @@ flag_table! {
     transaction_sets: u64 = 2, Work, Ignored("transactions come with a later release"), "Key sets of randomtransaction.";
     truth_db: String = "/dev/shm/truth_db/dbbench", Run, Ignored("belongs to a benchmark that is not built"), "Database that RocksDB compares with.";
     ttl_seconds: u64 = 18_446_744_073_709_551_614, Engine, Sets(Scope::Family, "ttl"), "Age at which data is pushed towards the last level (FIFO: dropped).";
-    uncache_aggressiveness: u32 = 0, Engine, Sets(Scope::Family, "uncache_aggressiveness"), "How hard to evict blocks of deleted files from the cache.";
+    uncache_aggressiveness: u32 = 0, Engine, Sets(Scope::Family, "uncache_aggressiveness"), "Effort to evict blocks of deleted files from the cache.";
     uniform_cv_threshold: f64 = -1.0, Table, Sets(Scope::Table, "uniform_cv_threshold"), "Index blocks whose key gaps vary less than this are marked uniform (used by kAuto).";
     universal_allow_trivial_move: bool = false, Compaction, Sets(Scope::Universal, "allow_trivial_move"), "Move instead of rewriting files that do not overlap.";
     universal_compression_size_percent: i32 = -1, Compaction, Custom, "Universal: compress only this share of the data, oldest first. -1: all.";
     universal_incremental: bool = false, Compaction, Sets(Scope::Universal, "incremental"), "Split size-amplification compactions into parts.";
-    universal_max_merge_width: i32 = 0, Compaction, Custom, "Universal: runs merged at once at most. 0: the default.";
+    universal_max_merge_width: i32 = 0, Compaction, Custom, "Universal: largest number of runs merged together. 0: the default.";
     universal_max_read_amp: i32 = -1, Compaction, Sets(Scope::Universal, "max_read_amp"), "Bound on sorted runs.";
     universal_max_size_amplification_percent: i32 = 0, Compaction, Custom, "Universal: space amplification that triggers a full compaction. 0: the default.";
-    universal_min_merge_width: i32 = 0, Compaction, Custom, "Universal: runs merged at once at least. 0: the default.";
+    universal_min_merge_width: i32 = 0, Compaction, Custom, "Universal: smallest number of runs merged together. 0: the default.";
     universal_reduce_file_locking: bool = true, Compaction, Sets(Scope::Universal, "reduce_file_locking"), "Lock fewer input files while bottom-priority compactions wait.";
     universal_size_ratio: i32 = 0, Compaction, Custom, "Universal: tolerance in percent when run sizes are compared. 0: the default.";
     universal_stop_style: i32 = 1, Compaction, Custom, "0: similar size, 1: total size.";
@@ -857,7 +857,7 @@ flag_table! {
     use_direct_io_for_compaction_reads: bool = false, Compaction, Sets(Scope::Db, "use_direct_io_for_compaction_reads"), "O_DIRECT for compaction inputs only.";
     use_direct_io_for_flush_and_compaction: bool = false, Compaction, Sets(Scope::Db, "use_direct_io_for_flush_and_compaction"), "O_DIRECT for files written by flush and compaction.";
     use_direct_reads: bool = false, Engine, Sets(Scope::Db, "use_direct_reads"), "O_DIRECT for reads of user requests and compactions.";
-    use_existing_db: bool = false, Run, Bench, "Keeps what is in the directory; without it the database is destroyed at the start. Benchmarks that need a fresh database are then skipped.";
+    use_existing_db: bool = false, Run, Bench, "Keeps the existing database; without this flag it is destroyed at the start. Benchmarks that need a fresh database are then skipped.";
     use_existing_keys: bool = false, Keys, Bench, "Reads all keys of the database at the start and uses these. Needs use_existing_db.";
     use_fsync: bool = false, Engine, Sets(Scope::Db, "use_fsync"), "fsync instead of fdatasync.";
     use_hash_search: bool = false, Table, Custom, "Hash index. Needs prefix_size.";
@@ -868,7 +868,7 @@ flag_table! {
     use_single_deletes: bool = true, Work, Ignored("belongs to a benchmark that is not built"), "randomreplacekeys deletes by SingleDelete.";
     use_stderr_info_logger: bool = false, Engine, Custom, "Writes the LOG to standard error.";
     use_tailing_iterator: bool = false, Work, Bench, "seekrandom: one cursor, refreshed before each seek, instead of a new one.";
-    use_uint64_comparator: bool = false, Keys, Custom, "Orders keys as 64-bit native integers. Keys are written big-endian all the same, so key numbers are not in order.";
+    use_uint64_comparator: bool = false, Keys, Custom, "Orders keys as 64-bit native integers. Keys are written big-endian nevertheless, so key numbers are not in order.";
     value_size: i32 = 100, Keys, Bench, "Bytes per value.";
     value_size_distribution_type: String = "fixed", Keys, Bench, "Sizes of values: fixed, uniform or normal. The latter two cannot be repeated.";
     value_size_max: i32 = 102_400, Keys, Bench, "Largest value of uniform and normal sizes.";

@@ -11,18 +11,18 @@ db_bench, so that one command line measures both engines.
 
 Usage: db_bench --flag=value ...        (also --flag value, -flag=value; --flag, --noflag for yes and no)
 
-Begin here:
+Examples:
   db_bench --db=/tmp/bench --benchmarks=fillrandom,readrandom --num=1000000
-      fills a fresh database, then reads a million random keys from it. WITHOUT --use_existing_db
-      THE DIRECTORY'S DATABASE IS DESTROYED FIRST.
+      fills a new database, then reads a million random keys from it. WITHOUT --use_existing_db
+      AN EXISTING DATABASE IN THE DIRECTORY IS DESTROYED FIRST.
   db_bench --db=/tmp/bench --use_existing_db --benchmarks=readrandom --threads=4 --duration=30 --histogram
-      reads what is there for 30 seconds by 4 threads, and prints how latencies are distributed.
+      reads the existing database with 4 threads for 30 seconds, and prints the latency distribution.
   db_bench --db=/tmp/bench --benchmarks='fillseq[X3-W1]' --json=result.json
-      runs fillseq three times after a warm-up; prints averages, and writes everything as JSON.
+      runs fillseq three times after a warm-up; prints averages, and writes all results as JSON.
 
-A result reads
+A result line:
   readrandom   :       0.766 micros/op 1302931 ops/sec 0.015 seconds 20000 operations;   90.9 MB/s (12616 of 20000 found)
-where micros/op is the mean of one thread, ops/sec and MB/s are those of all threads together.
+micros/op is the mean of one thread; ops/sec and MB/s are totals of all threads.
 ";
 
 /// The groups of flags in the short help: those that define the workload and the measurement.

@@ -312,7 +312,7 @@ impl DbInner {
             + 1;
         self.context
             .info_log
-            .warn(format_args!("a compaction is tried again later: {error}"));
+            .warn(format_args!("a compaction will be retried: {error}"));
         self.context.notify(&Event::BackgroundError(error));
         self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
         let interval = Duration::from_micros(self.context.db_options.bgerror_resume_retry_interval);

@@ -146,7 +146,7 @@ impl DbInner {
             }
             if attempts >= attempts_max {
                 self.context.info_log.warn(format_args!(
-                    "resuming is given up after {attempts} attempts"
+                    "automatic resume gave up after {attempts} attempts"
                 ));
                 return false;
             }

@@ -45,7 +45,7 @@ impl Opening {
         let most = limits(self.untrusted).family_count;
         if existing.len() > most {
             return Err(Error::corruption(format!(
-                "{}: {} column families, and at most {most} are opened",
+                "{}: {} column families, at most {most} are allowed",
                 self.path.display(),
                 existing.len()
             )));
@@ -193,7 +193,9 @@ pub(crate) fn add_family(
 ) -> Result<Arc<ColumnFamilyData>> {
     let id = versions.add_family(&descriptor(name, &options), log)?;
     let family = versions.family(id).ok_or_else(|| {
-        Error::corruption(format!("column family {id} vanished while it was made"))
+        Error::corruption(format!(
+            "column family {id} disappeared during its creation"
+        ))
     })?;
     Ok(Arc::new(new_family(family, options, table_files, log)))
 }

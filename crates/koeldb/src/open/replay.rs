@@ -463,14 +463,14 @@ impl Replay<'_> {
         let count = batch::check(record)?;
         if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
             return Err(Error::corruption(format!(
-                "batch with the impossible sequence number {first}"
+                "batch has the invalid sequence number {first}"
             )));
         }
         // Checked before anything is applied: duplicates would be found only after half of a batch.
         let goes_back = count > 0 && self.next_seqno.is_some_and(|next| first < next);
         if goes_back && self.mode != RecoveryMode::SkipAnyCorruptedRecords {
             return Err(Error::corruption(format!(
-                "batch that goes back to sequence number {first}"
+                "batch goes back to sequence number {first}"
             )));
         }
         self.apply(&record[HEADER_BYTES..], first, log.number)?;

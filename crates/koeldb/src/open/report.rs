@@ -74,12 +74,12 @@ impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "recovered up to sequence number {}", self.last_seqno)?;
         if let Some(problem) = &self.manifest_tail_dropped {
-            write!(f, "\nthe end of the MANIFEST is left out: {problem}")?;
+            write!(f, "\nincomplete end of the MANIFEST ignored: {problem}")?;
         }
         if self.manifest_edits_dropped > 0 {
             write!(
                 f,
-                "\n{} edits of an incomplete group at the end of the MANIFEST are left out",
+                "\n{} edits of an incomplete group at the end of the MANIFEST ignored",
                 self.manifest_edits_dropped
             )?;
         }
@@ -98,7 +98,7 @@ impl fmt::Display for RecoveryReport {
             if log.intact_behind > 0 {
                 write!(
                     f,
-                    ", {} intact records behind it: acknowledged writes may be lost",
+                    ", {} intact records after it: acknowledged writes may be lost",
                     log.intact_behind
                 )?;
             }

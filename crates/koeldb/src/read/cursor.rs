@@ -554,7 +554,7 @@ fn pin(family: &ColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion
 
 fn no_prefix_range(comparator: &str) -> Error {
     Error::not_supported(format!(
-        "keys of one prefix are no neighbours under comparator {comparator}"
+        "comparator {comparator} does not keep keys with one prefix together"
     ))
 }
 

@@ -279,6 +279,6 @@ pub(crate) fn search_memtables_batch(
 fn needs_io() -> Error {
     Error::with_kind(
         ErrorKind::Incomplete,
-        "the key is not decided by memtables alone",
+        "the memtables do not settle the key, and the read tier excludes I/O",
     )
 }

@@ -214,9 +214,7 @@ impl BatchVisitor<BlockingSource> for InPlace<'_> {
 pub(super) fn too_much(limit: u64) -> Error {
     Error::with_kind(
         ErrorKind::Aborted,
-        format!(
-            "the values of the keys before take more than `value_size_soft_limit`, {limit} bytes"
-        ),
+        format!("the values of earlier keys exceed `value_size_soft_limit`, {limit} bytes"),
     )
 }
 

@@ -460,7 +460,7 @@ fn plain_value(value_type: ValueType, value: &PinnedSlice) -> Result<Vec<u8>, Er
         ValueType::ValuePreferredSeqno => Ok(without_preferred_seqno(value)?.to_vec()),
         ValueType::BlobIndex => Err(blob_not_supported()),
         _ => Err(Error::corruption(format!(
-            "entry of type {value_type:?} among values"
+            "entry of type {value_type:?} in a scan"
         ))),
     }
 }

@@ -136,22 +136,23 @@ impl RebuiltColumnFamilies {
                 return Err("its column family was dropped");
             }
             (Some(id), _) if !is_known(&id) && table.family_name.is_empty() => {
-                return Err("it does not say the name of its column family");
+                return Err("the name of its column family is unknown");
             }
             (Some(id), Some(_)) if !is_known(&id) => {
-                return Err("its column family was dropped, and made again");
+                return Err("its column family was dropped and created again");
             }
             (Some(id), _) => id,
             (None, Some(named)) => named,
             (None, None) => {
                 let known = self.families.keys().copied().chain(logs.families());
                 let last = known.fold(history.max_column_family, u32::max);
-                last.checked_add(1).ok_or("no id is left for its family")?
+                last.checked_add(1)
+                    .ok_or("no id is left for its column family")?
             }
         };
         match self.families.get(&id) {
             Some(family) if family.order.name() != table.order.name() => {
-                Err("it is in another order than the others of its column family")
+                Err("its comparator differs from that of its column family")
             }
             _ => Ok(id),
         }

@@ -67,7 +67,7 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
 
     let names = names_of_ours(fs, path)?;
     if kinds(&names).any(|kind| matches!(kind, FileKind::Blob(_))) {
-        let found = "there are blob files, which a repair would leave without tables";
+        let found = "blob files are not supported: a repair would leave them without tables";
         return Err(blob_files_not_supported(found).in_file(path, None, "repair"));
     }
     let mut manifests: Vec<FileNumber> = kinds(&names)

@@ -200,7 +200,7 @@ impl WriteBatch {
         let rep = rep.into();
         if rep.len() > BATCH_BYTES_MAX {
             return Err(Error::invalid_argument(format!(
-                "a batch of {} bytes, at most {BATCH_BYTES_MAX}",
+                "batch of {} bytes exceeds the limit of {BATCH_BYTES_MAX}",
                 rep.len()
             )));
         }
@@ -593,7 +593,7 @@ impl<'a> BatchIter<'a> {
             }
             0x10 | 0x11 | 0x18 | 0x19 => {
                 return Err(Error::not_supported(format!(
-                    "the batch holds an operation of tag {tag:#04x}, which this release does not know"
+                    "the batch contains an operation with tag {tag:#04x}, which this release does not support"
                 )));
             }
             _ => {
@@ -637,7 +637,7 @@ pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
     match (coding::fixed64_at(rep, 0), coding::fixed32_at(rep, 8)) {
         (Some(seqno), Some(count)) => Ok((seqno, count)),
         _ => Err(Error::corruption(format!(
-            "a WriteBatch has a header of {HEADER_BYTES} bytes, found {} in all",
+            "WriteBatch is shorter than its header of {HEADER_BYTES} bytes: found {}",
             rep.len()
         ))),
     }

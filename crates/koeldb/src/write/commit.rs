@@ -141,7 +141,7 @@ impl CommitEnv for DbInner {
         let first = commit.last_seqno + 1;
         if commit.last_seqno + SeqNo::from(count) > MAX_SEQNO {
             return Err(not_applied(Error::invalid_argument(
-                "the database has used up its sequence numbers",
+                "the sequence numbers of the database are exhausted",
             )));
         }
         if !mode.disable_wal && !records.is_empty() {
@@ -215,7 +215,7 @@ impl CommitEnv for DbInner {
         if mode.no_slowdown && is_stalled {
             return Err(not_applied(Error::with_kind(
                 ErrorKind::Incomplete,
-                "the write would have to wait for compaction, and no_slowdown is set",
+                "writes are stalled, and no_slowdown is set",
             )));
         }
         let left = match mode.stall_timeout {
@@ -678,7 +678,7 @@ pub(crate) fn check_entry(order: &koeldb_base::KeyOrder, key: &[u8], value: &[u8
     }
     if matches!(order, koeldb_base::KeyOrder::Uint64) && key.len() != 8 {
         return Err(not_applied(Error::invalid_argument(format!(
-            "rocksdb.Uint64Comparator needs keys of 8 bytes, and this one has {}",
+            "rocksdb.Uint64Comparator needs keys of 8 bytes, but this one has {}",
             key.len()
         ))));
     }

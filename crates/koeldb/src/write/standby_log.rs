@@ -127,14 +127,14 @@ impl DbInner {
         }
         let Some(error) = failure else { return };
         if error.detail() == Some(ErrorDetail::PluginPanicked) {
-            self.background_error("making a log ahead", error);
+            self.background_error("creating the standby log", error);
             self.report_failures();
             return;
         }
         // The leader will create one itself, and report the error if it persists.
         self.context
             .info_log
-            .warn(format_args!("making a log ahead: {error}"));
+            .warn(format_args!("creating the standby log: {error}"));
         self.context.notify(&Event::BackgroundError(&error));
         self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
     }

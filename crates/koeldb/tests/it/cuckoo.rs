@@ -200,13 +200,13 @@ fn what_has_no_place_in_a_cuckoo_table_is_told_and_stays() {
 
     db.put(key(0), "another length").unwrap();
     db.put(key(1), number(7)).unwrap();
-    fell_back("values have to be of one length");
+    fell_back("values must have the same length");
     db.put(key(0), number(6)).unwrap();
     db.put(b"a longer key than others", number(7)).unwrap();
     db.put(key(1), number(7)).unwrap();
-    fell_back("keys have to be of one length");
+    fell_back("keys must have the same length");
     db.merge(key(2), number(10)).unwrap();
-    fell_back("Merge have no slot");
+    fell_back("Merge cannot be stored");
     let snapshot = db.snapshot();
     db.put(key(3), number(30)).unwrap();
     let later = db.snapshot();

@@ -182,8 +182,8 @@ fn what_a_plain_table_cannot_hold_is_written_and_told() {
     assert_eq!(
         fallbacks.lock().unwrap().as_slice(),
         [
-            "no plain table: all keys have to be of 6 bytes, the user_key_len, and there is one of 8",
-            "no plain table: range deletions have no row",
+            "no plain table: all keys must have 6 bytes (user_key_len), but there is one of 8",
+            "no plain table: range deletions cannot be stored",
         ]
     );
     db.delete("long key").unwrap();

@@ -50,9 +50,9 @@ fn reason(error: &io::Error) -> String {
         Some(libc::EPERM | libc::EACCES) => {
             "io_uring is not permitted: a seccomp profile, or the sysctl kernel.io_uring_disabled"
         }
-        Some(libc::ENOMEM) => "no memory for a ring: the limit RLIMIT_MEMLOCK",
-        Some(libc::EMFILE) => "no descriptor for a ring: the limit RLIMIT_NOFILE",
-        Some(libc::ENFILE) => "no descriptor for a ring: the sysctl fs.file-max",
+        Some(libc::ENOMEM) => "no memory for a ring: raise the limit RLIMIT_MEMLOCK",
+        Some(libc::EMFILE) => "no descriptor for a ring: raise the limit RLIMIT_NOFILE",
+        Some(libc::ENFILE) => "no descriptor for a ring: raise the sysctl fs.file-max",
         _ => "a ring cannot be made",
     };
     format!("{why}: {error}")
@@ -80,11 +80,11 @@ fn read_a_byte(
     let mut expected = [0];
     let there = file
         .read_at(0, &mut expected)
-        .map_err(|error| format!("the file to try on cannot be read: {error}"))?;
+        .map_err(|error| format!("the file for the probe cannot be read: {error}"))?;
     let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
     match outcome.take().map(|outcome| outcome.result) {
         Some(Ok(bytes)) if *bytes == expected[..there] => Ok(()),
-        Some(Ok(_)) => Err("a ring read something else than the file has".to_owned()),
-        Some(Err(_)) | None => Err("a ring can be made, but it reads nothing".to_owned()),
+        Some(Ok(_)) => Err("a ring returned wrong data".to_owned()),
+        Some(Err(_)) | None => Err("a ring was created but completes no reads".to_owned()),
     }
 }

@@ -219,7 +219,7 @@ fn numbers_out_of_range_are_corruption() {
         ("c901 01 ff", "UTF-8"),
         ("8640 00", "empty"),
         ("8940 01 02", "timestamps"),
-        ("01 05 61", "5 bytes expected"),
+        ("01 05 61", "expected 5 bytes"),
         ("8440 04 03", "unknown"),
     ] {
         let error = error_of(&hex(bytes));
