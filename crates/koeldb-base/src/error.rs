@@ -109,7 +109,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileContext {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
     /// The offset in bytes, where one is known.
     pub offset: Option<u64>,

@@ -202,7 +202,7 @@ impl PinnedSlice {
         }
     }
 
-    /// The bytes.
+    /// The bytes of the value.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {

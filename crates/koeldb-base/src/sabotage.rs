@@ -83,7 +83,7 @@ switches! {
     CheckpointUnsynced,
     /// The name of a checkpoint is not made durable in the directory above.
     CheckpointNameUnsynced,
-    /// What an interrupted checkpoint left is removed with the files of others in it.
+    /// The remains of an interrupted checkpoint are removed together with unrelated files.
     StagingRemovedUnread,
     /// A checkpoint of some column families forgets the ids of the others.
     FamilyIdForgotten,
@@ -209,7 +209,7 @@ switches! {
     FilterOfEveryFamily,
     /// An open without the directory of the logs finds no logs, and goes on.
     LogsElsewhereForgotten,
-    /// The directory of the logs is taken from OPTIONS whoever uses it.
+    /// The log directory is taken from OPTIONS even if another database uses it.
     LogsOfTheOriginalTaken,
     /// The recorded directory is used although it is the database's own before it was moved.
     OwnDirectoryTakenForLogs,

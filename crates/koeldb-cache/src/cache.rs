@@ -17,9 +17,9 @@ const SHARD_BITS_MAX: u32 = 20;
 /// The key of an entry: a file, numbered by [`Cache::new_id`], and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
-    /// The file.
+    /// The file number, from [`Cache::new_id`].
     pub file: u64,
-    /// The offset.
+    /// The offset of the entry in its file.
     pub offset: u64,
 }
 
@@ -38,12 +38,12 @@ impl CacheKey {
 /// The eviction priority of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
-    /// Kept longest: indexes and filters.
+    /// Evicted last: indexes and filters.
     High,
-    /// Normal: data.
+    /// Evicted before [`Priority::High`]: data blocks.
     #[default]
     Low,
-    /// Kept shortest: entries unlikely to be used again.
+    /// Evicted first: entries unlikely to be used again.
     Bottom,
 }
 

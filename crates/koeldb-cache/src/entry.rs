@@ -8,7 +8,7 @@ use crate::sync::Arc;
 /// The slot of an entry in its shard.
 pub(crate) type SlotIndex = u32;
 
-/// No slot.
+/// The index that stands for no slot.
 pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
 /// An entry with its policy state.

@@ -19,7 +19,7 @@ const MAIN: u8 = 1;
 
 const HEAT_MAX: u8 = 3;
 
-/// The small queue is evicted from if it exceeds the capacity divided by this.
+/// The divisor of the capacity that gives the target size of the small queue.
 const SMALL_SHARE: u64 = 10;
 
 /// The ghost window is the number of entries divided by this.

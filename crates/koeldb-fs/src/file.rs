@@ -71,7 +71,7 @@ pub enum AccessHint {
 /// The page size of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedPages {
-    /// 4 KiB.
+    /// Pages of 4 KiB.
     Small,
     /// 2 MiB, where the page cache holds the file in units of that size.
     Huge,
@@ -139,7 +139,7 @@ pub struct DirEntry {
 /// Metadata of a path, following links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Its type.
+    /// The type of the entry.
     pub kind: EntryKind,
     /// Its length in bytes.
     pub len: u64,
@@ -349,13 +349,13 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// If the system fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
-    /// The path under which it was opened.
+    /// The path under which the file was opened.
     fn path(&self) -> &Path;
 
-    /// Its length in bytes when it was opened.
+    /// The length of the file in bytes at open.
     fn len(&self) -> u64;
 
-    /// Whether it was empty when it was opened.
+    /// Whether the file was empty at open.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

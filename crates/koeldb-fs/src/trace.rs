@@ -41,7 +41,7 @@ pub struct Event {
     pub to: Option<PathBuf>,
     /// The purpose, if the call has one.
     pub purpose: Option<Purpose>,
-    /// The open file.
+    /// The handle of the open file.
     pub handle: Option<u64>,
     /// The offset of a read, prefetch, append or sync.
     pub offset: u64,

@@ -168,7 +168,7 @@ pub fn is_recyclable(type_byte: u8) -> bool {
 /// The description of the preceding log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredecessorInfo {
-    /// Its number.
+    /// The number of the preceding log.
     pub log_number: FileNumber,
     /// Its length in bytes.
     pub bytes: u64,

@@ -66,7 +66,7 @@ impl<'a> Tail<'a> {
         self.fits_another_length(&header) || self.fits_without_a_bit(&header)
     }
 
-    /// Whether the checksum matches another length than the header's that nothing contradicts.
+    /// Whether the checksum matches if the header's length is replaced by another possible one.
     fn fits_another_length(self, header: &Header) -> bool {
         let covered = self.rest().get(CHECKSUMMED_FROM..).unwrap_or_default();
         let least = header.bytes().saturating_sub(CHECKSUMMED_FROM);

@@ -138,9 +138,9 @@ pub struct ManifestSnapshot {
 /// The state of a column family with which a MANIFEST begins.
 #[derive(Clone, Debug)]
 pub struct ColumnFamilySnapshot {
-    /// Its id.
+    /// The id of the column family.
     pub id: u32,
-    /// Its name.
+    /// The name of the column family.
     pub name: String,
     /// Logs with smaller numbers have no data of it outside its tables.
     pub log_number: FileNumber,

@@ -315,7 +315,7 @@ impl Arena {
         self.uncut.load(Ordering::Relaxed)
     }
 
-    /// Borrows a shard.
+    /// Borrows a shard of the arena for allocations by one thread.
     #[inline]
     pub(crate) fn lease(&self) -> Lease<'_> {
         let mut slot = thread_slot();

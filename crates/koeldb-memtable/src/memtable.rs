@@ -100,18 +100,18 @@ pub struct BatchEntry<'a> {
 pub struct MemoryReport {
     /// Entries and links to them, with the free ends of blocks.
     pub arena_bytes: usize,
-    /// Hash tables.
+    /// Bytes of hash tables.
     pub bucket_bytes: usize,
     /// Logs, sorted runs and sorted copies, including those that only cursors hold.
     pub order_bytes: usize,
-    /// Range tombstones.
+    /// Bytes of range tombstones.
     pub tombstone_bytes: usize,
-    /// The Bloom filter.
+    /// Bytes of the Bloom filter.
     pub filter_bytes: usize,
 }
 
 impl MemoryReport {
-    /// The total.
+    /// The sum of all parts, in bytes.
     #[must_use]
     #[inline]
     pub fn total(&self) -> usize {

@@ -92,7 +92,7 @@ impl CheckpointOptions {
     }
 }
 
-/// What a checkpoint consists of.
+/// The contents of a created checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointReport {

@@ -84,7 +84,7 @@ pub enum Event<'a> {
     },
     /// A table file was removed.
     TableFileDeleted(
-        /// Its number.
+        /// The number of the removed table.
         FileNumber,
     ),
     /// Background work failed; writes may be refused now.

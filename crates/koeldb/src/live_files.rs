@@ -25,11 +25,11 @@ pub struct LiveFile {
     pub column_family: String,
     /// Its name in the directory, with a leading slash.
     pub name: String,
-    /// Its directory.
+    /// The directory of the file.
     pub directory: PathBuf,
     /// The number in its name.
     pub number: FileNumber,
-    /// Its level.
+    /// The level of the table.
     pub level: usize,
     /// Its length in bytes.
     pub bytes: u64,
@@ -61,7 +61,7 @@ pub struct LiveFile {
     pub temperature: u8,
     /// Whether a running compaction reads it.
     pub being_compacted: bool,
-    /// Whether it is marked for compaction.
+    /// Whether the table is marked for compaction.
     pub marked_for_compaction: bool,
 }
 
@@ -71,13 +71,13 @@ pub struct LiveFile {
 pub struct LogFile {
     /// The number in its name.
     pub number: FileNumber,
-    /// Its path.
+    /// The path of the log.
     pub path: PathBuf,
     /// Its length in bytes, with buffered records.
     pub bytes: u64,
     /// Whether it is obsolete and kept in the archive.
     pub is_archived: bool,
-    /// Whether it is still written.
+    /// Whether the log is still being written.
     pub is_open: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct StorageFile {
     pub path: Option<PathBuf>,
     /// The bytes to take; the file may be longer.
     pub bytes: u64,
-    /// Its kind.
+    /// The kind of the file.
     pub kind: StorageFileKind,
     /// Whether its bytes never change, so that it can be linked.
     pub is_constant: bool,

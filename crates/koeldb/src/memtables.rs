@@ -196,7 +196,7 @@ impl<M> StandbyMemtable<M> {
         }
     }
 
-    /// Drops the standby.
+    /// Drops the standby memtable, if there is one.
     fn forget(&self) {
         let ready = lock(&self.ready).take();
         drop(ready);
@@ -246,7 +246,7 @@ impl ColumnFamilyData {
         );
     }
 
-    /// Drops the standby.
+    /// Drops the standby memtable of the column family.
     pub(crate) fn forget_successor(&self) {
         self.standby.forget();
     }

@@ -36,9 +36,9 @@ pub(crate) struct SuperVersion {
     pub(crate) memtable: Arc<Memtable>,
     /// Sealed memtables to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
-    /// The tables.
+    /// The tables of each level.
     pub(crate) version: Arc<Version>,
-    /// Opens tables.
+    /// Opens the tables of the version.
     pub(crate) tables: Arc<TableOpener>,
     /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,

@@ -45,7 +45,7 @@ struct Shared {
 struct Reserved {
     cache: Cache,
     file: u64,
-    /// Pinned, so that they are not evicted.
+    /// Cache entries for the charge, pinned against eviction.
     entries: Mutex<Vec<Arc<CachedBlock>>>,
 }
 
@@ -223,7 +223,7 @@ impl Charge {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Updates the charge.
+    /// Sets the charge of the memtable.
     pub(crate) fn set(&self, bytes: usize) {
         let shared = &self.manager.shared;
         let bytes = bytes as u64;

@@ -67,7 +67,7 @@ pub(super) fn bucket_of(value: u64) -> usize {
 pub struct HistogramData {
     /// The number of recorded values.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the recorded values.
     pub sum: u64,
     /// The smallest; 0 if there is none.
     pub min: u64,

@@ -96,7 +96,7 @@ impl Statistics {
         living.fold(registry.ended.tickers[ticker.index()], u64::wrapping_add)
     }
 
-    /// A histogram over all threads.
+    /// The histogram `kind`, merged over all threads.
     #[must_use]
     pub fn histogram(&self, kind: HistogramKind) -> HistogramData {
         let registry = self.shared.registry();
@@ -221,7 +221,7 @@ impl StatisticsSnapshot {
         self.totals.tickers[ticker.index()]
     }
 
-    /// A histogram.
+    /// The histogram `kind`.
     #[must_use]
     pub fn histogram(&self, kind: HistogramKind) -> &HistogramData {
         &self.totals.histograms[kind.index()]

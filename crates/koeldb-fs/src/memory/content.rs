@@ -10,7 +10,7 @@ use koeldb_base::coding::to_usize;
 pub(super) struct MemoryFile {
     pub(super) id: u64,
     content: RwLock<Content>,
-    /// The number of its names. Changed under the file system's lock, like `handles`.
+    /// The number of names of the file. Changed under the file system's lock, like `handles`.
     pub(super) links: AtomicU64,
     /// The number of open handles.
     pub(super) handles: AtomicU64,

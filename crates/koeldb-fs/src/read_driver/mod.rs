@@ -96,7 +96,7 @@ use crate::file::RandomAccessFile;
 /// A requested read. Offset and length need not be aligned; bytes added for alignment are hidden.
 #[derive(Clone, Debug)]
 pub struct ReadOp {
-    /// The file.
+    /// The file to read.
     pub file: Arc<dyn RandomAccessFile>,
     /// Offset of the first byte.
     pub offset: u64,

@@ -31,7 +31,7 @@ const ATTEMPTS: u32 = 8;
 pub(super) enum Reply {
     /// The mailbox of a session.
     Session(Arc<Mailbox>),
-    /// A function.
+    /// A function that receives the outcome.
     Call(Box<dyn FnOnce(Outcome) + Send>),
 }
 
@@ -95,9 +95,9 @@ impl Shared {
 pub enum Advanced {
     /// The request was answered.
     Answered,
-    /// The rest has to be read by the same means.
+    /// The driver must read the rest of the range in another attempt.
     Again(Request),
-    /// The rest has to be read by [`Request::read_in_place`], because the current means cannot.
+    /// The driver cannot read the rest; it must be read with [`Request::read_in_place`].
     Elsewhere(Request),
 }
 
@@ -197,12 +197,12 @@ impl Request {
         counts.joined.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Marks the request as listed in the joins until it is answered.
+    /// Marks the request as listed among the in-flight reads until it is answered.
     pub(super) fn set_listed(&mut self) {
         self.is_listed = true;
     }
 
-    /// The time it was pushed.
+    /// The time at which the read was pushed to its driver.
     pub(super) fn begun(&self) -> Duration {
         self.begun
     }

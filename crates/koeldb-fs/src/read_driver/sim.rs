@@ -25,7 +25,7 @@ pub enum SimAttempt {
     Read,
     /// At most this many bytes of the file.
     Short(usize),
-    /// This error.
+    /// The attempt fails with this error.
     Fail(Error),
     /// Success with the full length, without writing any byte.
     Unwritten,
@@ -93,7 +93,7 @@ impl SimReads {
         self.state().stopped = stopped;
     }
 
-    /// The number of held reads.
+    /// The number of submitted reads that have not completed.
     #[must_use]
     pub fn held(&self) -> usize {
         self.state().held.len()

@@ -18,7 +18,7 @@ use crate::pick::CompactionPlan;
 use crate::table_opener::TableOpener;
 use crate::version::{Level, Version};
 
-/// One compaction.
+/// A compaction to be run.
 pub struct CompactionJob<'a> {
     /// The compaction plan.
     pub plan: &'a CompactionPlan,

@@ -72,7 +72,7 @@ pub struct DropCounts {
 }
 
 impl DropCounts {
-    /// The total.
+    /// The sum of all counts.
     #[must_use]
     pub fn total(self) -> u64 {
         self.hidden + self.obsolete + self.range_deleted + self.filtered
@@ -188,13 +188,13 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         &self.key
     }
 
-    /// Its user key.
+    /// The user key of the current entry.
     #[must_use]
     pub fn user_key(&self) -> &[u8] {
         &self.key[..self.user_len]
     }
 
-    /// Its value.
+    /// The value of the current entry.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         match &self.out {

@@ -24,13 +24,13 @@ pub struct FlushResult {
     pub raw_bytes: u64,
 }
 
-/// One flush.
+/// A flush to be run.
 pub struct FlushJob<'a, C> {
     /// The order of user keys.
     pub order: KeyOrder,
     /// Cursors over the memtables.
     pub memtables: Vec<C>,
-    /// Their range tombstones.
+    /// The range tombstones of the memtables.
     pub tombstones: Option<FragmentedTombstones>,
     /// The live snapshots, ascending.
     pub snapshots: Vec<SeqNo>,

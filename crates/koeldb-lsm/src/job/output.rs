@@ -55,14 +55,14 @@ pub struct OutputSpec<'a> {
 pub struct Fallback {
     /// The number of the file.
     pub number: FileNumber,
-    /// The reason.
+    /// The reason why the entries do not fit the requested format.
     pub reason: String,
 }
 
 /// The tables written by a job.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    /// The tables, durable.
+    /// The written tables, synced with their directory.
     pub files: Vec<FileMeta>,
     /// The tables that are not in the requested format.
     pub fallbacks: Vec<Fallback>,

@@ -46,7 +46,7 @@ pub enum CompactionReason {
 /// The input files of one level.
 #[derive(Clone, Debug)]
 pub struct CompactionInput {
-    /// Their level.
+    /// The level of the files.
     pub level: usize,
     /// The files, in the order of the level.
     pub files: Vec<Arc<FileMeta>>,
@@ -155,7 +155,7 @@ pub struct PickSettings {
     pub target_file_size_multiplier: u64,
     /// The approximate limit of the bytes one compaction may read.
     pub max_compaction_bytes: u64,
-    /// The largest table.
+    /// The largest size of a table, in bytes.
     pub table_bytes_max: u64,
     /// The order in which leveled compaction takes the files of a level.
     pub file_order: FileOrder,

@@ -11,10 +11,10 @@ use super::version::Version;
 /// The name of the default family.
 pub const DEFAULT_FAMILY: &str = "default";
 
-/// The parameters for opening a family.
+/// The name, key order and level count with which a column family is opened.
 #[derive(Clone, Debug)]
 pub struct ColumnFamilySpec {
-    /// Its name.
+    /// The name of the column family.
     pub name: String,
     /// The key order.
     pub order: KeyOrder,
@@ -33,13 +33,14 @@ impl ColumnFamilySpec {
     }
 }
 
-/// An open family.
+/// The versions and persistent numbers of a column family in a version set.
 #[derive(Debug)]
 pub struct ColumnFamilyVersions {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) log_number: FileNumber,
-    /// At least `log_number`; the next edit that advances log numbers records the difference.
+    /// The log number known in memory, at least `log_number`; the next edit that advances log
+    /// numbers records it.
     pub(super) needed_from: FileNumber,
     pub(super) epochs: Epochs,
     pub(super) current: Arc<Version>,
@@ -63,7 +64,7 @@ impl ColumnFamilyVersions {
         self.id
     }
 
-    /// Its name.
+    /// The name of the column family.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -89,7 +90,7 @@ impl ColumnFamilyVersions {
         &self.epochs
     }
 
-    /// Its newest version.
+    /// The newest version of the column family.
     #[must_use]
     pub fn current(&self) -> &Arc<Version> {
         &self.current

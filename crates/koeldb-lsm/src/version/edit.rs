@@ -48,7 +48,7 @@ pub enum ColumnFamilyChange {
 /// A log that the MANIFEST tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalAddition {
-    /// Its number.
+    /// The number of the log.
     pub number: FileNumber,
     /// The bytes known to be durable, once it was synced.
     pub synced_bytes: Option<u64>,
@@ -57,11 +57,11 @@ pub struct WalAddition {
 /// Blobs of a blob file that became unreferenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobGarbage {
-    /// The blob file.
+    /// The number of the blob file.
     pub number: FileNumber,
     /// The number of additional garbage blobs.
     pub count: u64,
-    /// Their size.
+    /// The size of these blobs.
     pub bytes: u64,
 }
 
@@ -168,7 +168,7 @@ mod file_tag {
     pub(super) const PATH_ID: u32 = 65;
     /// Custom file field tags with this bit must not be skipped.
     pub(super) const INCOMPATIBLE: u32 = 1 << 6;
-    /// In the order they are written.
+    /// Preserved file fields, in the order in which they are written.
     pub(super) const KEPT: [u32; 4] = [
         TIMESTAMPS_PERSISTED,
         MIN_TIMESTAMP,
@@ -270,7 +270,7 @@ impl VersionEdit {
         );
     }
 
-    /// The encoded edit.
+    /// Encodes the edit.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -37,7 +37,7 @@ pub trait BatchVisitor<S: BlockSource> {
     }
 }
 
-/// A table that a batch visits.
+/// A table that a batch searches, with its level and run.
 #[derive(Clone, Copy)]
 struct Visit<'v> {
     file: &'v FileMeta,

@@ -65,9 +65,9 @@ impl Default for VersionSetOptions {
 /// The files that any version still needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFiles {
-    /// Tables.
+    /// The numbers of live tables.
     pub tables: HashSet<FileNumber>,
-    /// Blob files.
+    /// The numbers of live blob files.
     pub blob_files: HashSet<FileNumber>,
 }
 
@@ -114,7 +114,7 @@ pub struct VersionSet {
     /// The live MANIFEST; `None` if the next edit begins a new one.
     manifest: Option<RecordWriter>,
     manifest_number: FileNumber,
-    /// Its initial length.
+    /// The length of the MANIFEST after its initial snapshot.
     snapshot_bytes: u64,
     /// The comparators, by family name, of families dropped since it was begun.
     dropped_comparators: HashMap<String, String>,

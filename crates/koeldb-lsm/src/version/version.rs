@@ -279,15 +279,15 @@ pub struct BlobFile {
     pub number: FileNumber,
     /// The number of blobs.
     pub count: u64,
-    /// Their size.
+    /// The size of all blobs.
     pub bytes: u64,
     /// The name of the checksum function, empty for none.
     pub checksum_name: Vec<u8>,
-    /// The checksum of the file.
+    /// The checksum of the whole blob file.
     pub checksum: Vec<u8>,
     /// The number of unreferenced blobs.
     pub garbage_count: u64,
-    /// Their size.
+    /// The size of the unreferenced blobs.
     pub garbage_bytes: u64,
 }
 

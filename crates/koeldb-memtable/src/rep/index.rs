@@ -105,7 +105,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The hint of a key in this tree.
+    /// Returns the hint of a key: the first bytes after the common prefix, as a number.
     #[inline]
     pub(super) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
         self.base.hint(order, user_key)

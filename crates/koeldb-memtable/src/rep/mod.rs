@@ -58,7 +58,7 @@ pub(crate) struct Learned {
 }
 
 impl Learned {
-    /// No statistics.
+    /// Empty statistics.
     pub(crate) const NOTHING: Learned = Learned {
         base: index::Base::EMPTY,
         entry_bytes: None,

@@ -35,7 +35,7 @@ const GAP_MAX: u64 = 16 << 10;
 /// miss, and reading one block in vain among others costs little.
 const ABSENT_SURE: u32 = 32;
 
-/// See [`ABSENT_SURE`].
+/// The sampling stride for cached blocks; see [`ABSENT_SURE`].
 const ASKED_STRIDE: u32 = 8;
 
 /// The largest block that is read ahead.
@@ -343,7 +343,7 @@ impl fmt::Debug for Lookahead {
 pub(super) enum Stored {
     /// Not read yet, or the read failed.
     Not,
-    /// Available.
+    /// The bytes have arrived.
     Here(PieceBytes),
     /// Being read, or available.
     Coming(Arc<PieceRead>),

@@ -123,7 +123,7 @@ impl BlockWriter {
         }
     }
 
-    /// Makes all later calls fail.
+    /// Marks the table as failed, so that all later calls return the error.
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| error.clone());
     }

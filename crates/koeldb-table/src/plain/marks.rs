@@ -39,7 +39,7 @@ impl Mark {
     };
 }
 
-/// The marks of a table, in ascending order.
+/// Positions in a table from which rows can be decoded, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     marks: Vec<Mark>,

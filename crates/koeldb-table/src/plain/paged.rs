@@ -223,7 +223,8 @@ impl PagedPlain {
         }
     }
 
-    /// A marked row from which the internal key `target` is found; `None` if there are no rows.
+    /// Returns the last marked row at or before the internal key `target`; `None` if there are no
+    /// rows.
     fn marked<S: BlockSource>(
         &self,
         target: &[u8],

@@ -97,7 +97,7 @@ pub(super) enum SearchPath {
     Key(u32),
     /// Filter and index use prefixes; this is the prefix's hash.
     Prefix(u32),
-    /// The key has no prefix, in a table with prefixes.
+    /// The key has no prefix, but the table has prefixes: search by marked rows.
     Marks,
 }
 

@@ -15,7 +15,7 @@ use crate::column_family::ColumnFamily;
 use crate::options::ReadOptions;
 use crate::write::batch::{BatchEntry, WriteBatch, entry_at};
 
-/// What a batch says about a key.
+/// The state of a key in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchValue {

@@ -52,7 +52,7 @@ enum Irregularity {
 /// The action of replay on an irregularity.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
-    /// The open fails.
+    /// Recovery fails, and so does the open.
     Fail,
     /// Nothing behind it is replayed, except logs that continue exactly there.
     Stop,

@@ -9,11 +9,11 @@ use koeldb_base::file_name::FileNumber;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LogReport {
-    /// Its number.
+    /// The number of the log.
     pub number: FileNumber,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Batches replayed.
+    /// The number of replayed batches.
     pub batches: u64,
     /// The last sequence number replayed; 0 if none.
     pub last_seqno: SeqNo,

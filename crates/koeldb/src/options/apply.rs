@@ -204,7 +204,7 @@ pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&st
 
 /// Options that option strings can be applied to.
 pub(crate) trait Target: Clone {
-    /// The section of options of the outermost level in messages.
+    /// The name of the section that error messages give for options of this struct.
     const SECTION: &'static str;
 
     fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal>;

@@ -57,9 +57,9 @@ option_enum! {
 option_enum! {
     /// The blocks that enter the block cache when a file is written.
     pub enum PrepopulateBlockCache {
-        /// None.
+        /// Inserts no blocks.
         Disable = "kDisable",
-        /// Those of flushes.
+        /// Inserts the blocks written by flushes.
         FlushOnly = "kFlushOnly",
         /// Those of flushes and compactions.
         FlushAndCompaction = "kFlushAndCompaction",

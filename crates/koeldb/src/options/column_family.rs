@@ -103,9 +103,9 @@ option_enum! {
 option_enum! {
     /// The blobs that enter the blob cache when they are written.
     pub enum PrepopulateBlobCache {
-        /// None.
+        /// Inserts no blobs.
         Disable = "kDisable",
-        /// Flushed blobs.
+        /// Inserts the blobs written by flushes.
         FlushOnly = "kFlushOnly",
     }
 }
@@ -336,7 +336,7 @@ option_section! {
         [accepted fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
         /// Filter instance applied by compactions.
         [honoured fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
-        /// Factory of filters.
+        /// Creates a compaction filter for each compaction.
         [honoured fixed "<=5.4"] compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, "Set in code; none is built in.";
         /// Combines merge operands.
         [honoured fixed "<=5.4"] merge_operator: Option<Arc<dyn MergeOperator>> = None, "stringappend, uint64add, put, max, bytesxor or nullptr.";

@@ -63,7 +63,7 @@ impl ConfigOptions {
 pub struct IgnoredOption {
     /// Its section or struct: `DBOptions`, `CFOptions/compression_opts`.
     pub section: String,
-    /// Its name.
+    /// The name of the option.
     pub name: String,
     /// The text of its value.
     pub value: String,
@@ -132,7 +132,7 @@ pub struct LoadedOptions {
     pub options: Options,
     /// All column families by name, the default one first.
     pub column_families: Vec<(String, ColumnFamilyOptions)>,
-    /// The file it was read from.
+    /// The OPTIONS file.
     pub file: PathBuf,
     /// Options that were not applied.
     pub ignored: Vec<IgnoredOption>,
@@ -150,7 +150,7 @@ impl LoadedOptions {
             .map(|(_, options)| options)
     }
 
-    /// The file it was read from.
+    /// The OPTIONS file that was read.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file

@@ -38,7 +38,7 @@ const OPTIONS_BYTES_MAX: u64 = 64 << 20;
 /// The directory of the logs, as determined by a load.
 #[derive(Debug)]
 pub(super) enum LogHome {
-    /// In this directory.
+    /// The logs are in this directory.
     At(PathBuf),
     /// Unknown, with the reason.
     Unknown(String),

@@ -380,9 +380,9 @@ option_enum! {
     pub enum BottommostLevelCompaction {
         /// If there is a compaction filter.
         IfHaveCompactionFilter = "kIfHaveCompactionFilter",
-        /// No.
+        /// Does not compact the bottommost level.
         Skip = "kSkip",
-        /// Yes.
+        /// Always compacts the bottommost level.
         Force = "kForce",
         /// Yes, except for files this compaction has just written.
         ForceOptimized = "kForceOptimized",
@@ -433,7 +433,7 @@ impl CompactRangeOptions {
     }
 
     accessors! {
-        /// Runs alone.
+        /// Automatic compactions wait while this one runs.
         exclusive_manual_compaction: bool, set_exclusive_manual_compaction, get_exclusive_manual_compaction;
         /// Moves the result to the target level.
         change_level: bool, set_change_level, get_change_level;

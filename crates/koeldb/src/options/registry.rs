@@ -151,7 +151,7 @@ impl Reading {
 /// The amount of text to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Every name.
+    /// All option names.
     Full,
     /// Names that RocksDB 7.8 knows, and others whose value is not the default.
     ///

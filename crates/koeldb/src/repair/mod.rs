@@ -42,7 +42,7 @@ use tables::FoundTable;
 pub struct RepairReport {
     /// Tables in the repaired database.
     pub tables: Vec<FileNumber>,
-    /// Entries in them.
+    /// The number of entries in the tables.
     pub entries: u64,
     /// Files moved to `lost`, with the reasons.
     pub lost: Vec<(String, String)>,

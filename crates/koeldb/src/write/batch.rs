@@ -725,7 +725,7 @@ pub(crate) enum LinkKind {
 /// A batch without operations that names the previous log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// The previous log.
+    /// The number of the preceding log.
     pub(crate) before: FileNumber,
     pub(crate) kind: LinkKind,
 }

@@ -29,7 +29,7 @@ pub enum StallCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallCondition {
-    /// No limits.
+    /// Writes are not limited.
     Normal,
     /// A limited write rate.
     Delayed {

@@ -12,7 +12,7 @@ use koeldb_log::RecordWriter;
 pub(crate) trait ClosedLog {
     /// Syncs the log.
     fn sync(&mut self) -> Result<()>;
-    /// Closes its file.
+    /// Closes the file of the log.
     fn close(self) -> Result<()>;
 }
 

@@ -137,7 +137,7 @@ impl Inbox {
     }
 }
 
-/// The state of the thread.
+/// The state of the reactor thread: its inbox, the fallback for reads, and the failure count.
 struct Worker {
     inbox: Arc<Inbox>,
     pool: Arc<dyn ReadBackend>,

@@ -47,7 +47,7 @@ pub(super) enum RingFlags {
     Deferred,
     /// Completions do not interrupt the thread. Linux 5.19.
     Cooperative,
-    /// No flags.
+    /// A ring without setup flags.
     Plain,
 }
 
@@ -78,7 +78,7 @@ enum Pushed {
 /// The condition that a turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// No waiting.
+    /// Returns without waiting.
     No,
     /// This many read completions, if so many are outstanding; one entry into the kernel waits for
     /// all.

@@ -65,7 +65,7 @@ enum Reads {
     Keys,
     /// Values stored after their keys, of approximately this size in bytes.
     Near(usize),
-    /// Values stored apart.
+    /// Values stored in another place than their keys.
     Far,
 }
 

@@ -149,7 +149,7 @@ impl LogWriter {
     }
 }
 
-/// All prefixes.
+/// The range of all key prefixes.
 pub(super) const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 
 /// Reads the published slots from `start` to `end` whose prefixes are in `window`.

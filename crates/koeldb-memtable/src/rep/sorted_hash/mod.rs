@@ -127,7 +127,7 @@ pub(crate) struct SortedHashParts {
     pub(crate) sorter: Option<Sorter>,
 }
 
-/// The table. Any number of threads may insert and read concurrently.
+/// The sorted hash memtable. Any number of threads may insert and read concurrently.
 pub(crate) struct SortedHash {
     order: KeyOrder,
     arena: SharedArena,
@@ -137,7 +137,7 @@ pub(crate) struct SortedHash {
     writers: PerShard<LogWriter>,
     appended: [Padded<AtomicU64>; SHARDS],
     vector_limit: usize,
-    /// On separate cache lines from those that inserts read: each cursor locks it.
+    /// The current sorted runs, locked by each cursor; on cache lines that inserts do not read.
     set: Padded<Mutex<Arc<RunSet>>>,
     /// Counts the memory of segments and runs.
     gauge: Gauge,

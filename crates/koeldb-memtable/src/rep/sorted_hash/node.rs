@@ -69,7 +69,7 @@ impl KeyHash {
         low & (bucket_count - 1)
     }
 
-    /// The bit of the filter.
+    /// The bit of this hash in the filter of a bucket.
     #[inline]
     fn filter(self) -> u16 {
         1 << (self.0 >> 60)
@@ -385,7 +385,7 @@ impl<const N: usize> Bucket<N> {
         }
     }
 
-    /// The word of the chain, and the first head in it.
+    /// Loads the overflow chain: its tagged pointer, and the first head in it.
     #[inline]
     fn chain<'t>(&'t self) -> (Tagged, Option<HeadRef<'t>>) {
         let word = Tagged(self.chain.load(Ordering::Acquire));
