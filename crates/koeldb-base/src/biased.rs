@@ -2,21 +2,22 @@
 //!
 //! A locked instruction waits for all preceding loads. A read that begins with one cannot overlap
 //! the read before it, and a lookup that misses the CPU caches then pays its full latency. Here the
-//! owner stores a flag, checks whether a revoker has announced itself, and uses the value. A revoker
-//! announces itself, makes every thread of the process execute a memory barrier (`membarrier`,
-//! Linux 4.14), and then takes the value if the owner is not using it. The rare side thus pays for
-//! the expensive half of the usual pair of barriers (Dekker's algorithm with asymmetric barriers,
-//! as in userspace RCU). Where the system has no such call, the owner executes a fence.
+//! owner stores a flag, checks whether a revoker has announced itself, and uses the value. A
+//! revoker announces itself, makes every thread of the process execute a memory barrier
+//! (`membarrier`, Linux 4.14), and then takes the value if the owner is not using it. The rare side
+//! thus pays for the expensive half of the usual pair of barriers (Dekker's algorithm with
+//! asymmetric barriers, as in userspace RCU). Where the system has no such call, the owner executes
+//! a fence.
 //!
 //! Invariants, with `busy` stored by the owner alone and `wanted` by revokers alone:
 //!
 //! - The owner touches the value only between storing `busy` and clearing it, having seen `wanted`
 //!   clear after a barrier that follows the store.
-//! - A revoker touches the value only after it stored `wanted`, executed a barrier on all threads and
-//!   saw `busy` clear; and only until it clears `wanted`. So if the owner missed `wanted`, the
+//! - A revoker touches the value only after it stored `wanted`, executed a barrier on all threads
+//!   and saw `busy` clear; and only until it clears `wanted`. So if the owner missed `wanted`, the
 //!   revoker sees `busy`.
-//! - There is one owner. The owner and each revoker hold their ends exclusively: entering borrows the
-//!   end mutably.
+//! - There is one owner. The owner and each revoker hold their ends exclusively: entering borrows
+//!   the end mutably.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -117,8 +118,8 @@ impl<T> Owner<T> {
 
     /// Enters, unless a revoker is inside.
     ///
-    /// A revoker may leave the value with an owner that it turned away; the owner then still has its
-    /// value.
+    /// A revoker may leave the value with an owner that it turned away; the owner then still has
+    /// its value.
     #[inline]
     #[must_use]
     pub fn enter(&mut self) -> Option<Guard<'_, T>> {
@@ -151,8 +152,8 @@ impl<T> Deref for Guard<'_, T> {
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn deref(&self) -> &Option<T> {
         self.owner.shared.value.with_mut(|value| {
-            // SAFETY: `Owner::enter` created this guard, which borrows the only owner, and no revoker
-            // enters before the guard is dropped.
+            // SAFETY: `Owner::enter` created this guard, which borrows the only owner, and no
+            // revoker enters before the guard is dropped.
             unsafe { &*value }
         })
     }
@@ -174,7 +175,8 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         let shared = &*self.owner.shared;
         shared.busy.store(false, Ordering::Release);
-        // The owner's next loads are not older than the stores of a revoker that still saw it inside.
+        // The owner's next loads are not older than the stores of a revoker that still saw it
+        // inside.
         shared.light_barrier();
     }
 }
@@ -208,8 +210,8 @@ impl<T> Revoker<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the value. Only [`revoke_idle`] may call this, after it made sure that the owner is not
-    /// inside.
+    /// Takes the value. Only [`revoke_idle`] may call this, after it made sure that the owner is
+    /// not inside.
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn take(&mut self) -> Option<T> {
         self.shared.value.with_mut(|value| {

@@ -3,8 +3,8 @@
 //!
 //! A capture leads the write queue and holds the version set for a moment, without I/O other than
 //! handing buffered log records to the operating system. All column families are therefore of one
-//! instant, and the sequence number is exactly that of the captured state. A hold keeps the files in
-//! place while the capture lives.
+//! instant, and the sequence number is exactly that of the captured state. A hold keeps the files
+//! in place while the capture lives.
 
 use std::path::PathBuf;
 use std::sync::Arc;

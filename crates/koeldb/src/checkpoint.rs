@@ -1,8 +1,8 @@
 //! Checkpoints: databases of their own that share the constant files of a running one.
 //!
 //! Tables and closed logs are linked, or copied where that is refused; the open log is copied up to
-//! the captured length; the MANIFEST is written anew from the captured state. Order of syncs: files,
-//! staging directory, rename, directory above (see [`crate::staging`]).
+//! the captured length; the MANIFEST is written anew from the captured state. Order of syncs:
+//! files, staging directory, rename, directory above (see [`crate::staging`]).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -149,7 +149,8 @@ impl Db {
         families.iter().flat_map(of_family).collect()
     }
 
-    /// Returns the write-ahead logs, archived ones first, by number (RocksDB's `GetSortedWalFiles`).
+    /// Returns the write-ahead logs, archived ones first, by number (RocksDB's
+    /// `GetSortedWalFiles`).
     ///
     /// # Errors
     /// `ShutdownInProgress`; errors of the file system.

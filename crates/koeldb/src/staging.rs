@@ -1,8 +1,8 @@
 //! Staging directories: a new directory appears under its name whole or not at all.
 //!
-//! The files are made in `<path>.tmp`, which is synced, renamed to `<path>`, and made durable in the
-//! directory above (rule CK1 of checkpoints). What an interrupted attempt left is removed if every
-//! name in it is one that the engine makes; otherwise nothing is touched (CK2).
+//! The files are made in `<path>.tmp`, which is synced, renamed to `<path>`, and made durable in
+//! the directory above (rule CK1 of checkpoints). What an interrupted attempt left is removed if
+//! every name in it is one that the engine makes; otherwise nothing is touched (CK2).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

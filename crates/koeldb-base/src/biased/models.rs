@@ -1,4 +1,5 @@
-//! Loom models of an owner and revokers. Both barriers are fences: Loom does not model `membarrier`.
+//! Loom models of an owner and revokers. Both barriers are fences: Loom does not model
+//! `membarrier`.
 
 use super::*;
 use crate::sync::{AtomicU64, Mutex, explore, lock, spawn};

@@ -25,9 +25,9 @@
 //! - An in-flight range is not read again: a second request for a part of it, from any driver, gets
 //!   a copy of the bytes.
 //!
-//! `request`: one in-flight read. `buffer`: its memory. `in_flight_reads`: requests that wait for the read of
-//! another. `session`: the reads of one operation. `inline`: those of one call. `uring`: reads by
-//! io_uring. `pool`: reads by threads. `sim`: reads in a seeded order, for tests.
+//! `request`: one in-flight read. `buffer`: its memory. `in_flight_reads`: requests that wait for
+//! the read of another. `session`: the reads of one operation. `inline`: those of one call.
+//! `uring`: reads by io_uring. `pool`: reads by threads. `sim`: reads in a seeded order, for tests.
 //!
 //! ```
 //! use std::path::Path;

@@ -1,8 +1,8 @@
 //! The entries of a cuckoo table under construction, and violations of the format's rules.
 //!
 //! All sizes are fixed, and there are no versions. Entries come in order and are kept in it, values
-//! separately from deletions. If the entries do not fit a cuckoo table, a [`FallbackReason`] says why,
-//! and the records are still available, in order, for another format.
+//! separately from deletions. If the entries do not fit a cuckoo table, a [`FallbackReason`] says
+//! why, and the records are still available, in order, for another format.
 
 use std::cmp::Ordering;
 use std::fmt;

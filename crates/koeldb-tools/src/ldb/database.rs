@@ -90,7 +90,8 @@ impl Settings {
                     }
                     settings.options = loaded.options;
                     if settings.options.get_atomic_flush() {
-                        // The log makes these writes atomic across families, also without this option.
+                        // The log makes these writes atomic across families, also without this
+                        // option.
                         eprintln!("Note: atomic_flush=true is not applied: every write is logged");
                         settings.options.set_atomic_flush(false);
                     }

@@ -237,8 +237,8 @@ impl DbInner {
                 }
             }
         }
-        // A family may be dropped once the version set is unlocked, so this block alone decides which
-        // tables are installed.
+        // A family may be dropped once the version set is unlocked, so this block alone decides
+        // which tables are installed.
         let are_installed: Vec<bool> = {
             // Computed this late, the logs after the memtables are still those from before: while
             // writes are stopped no memtable is sealed and no log is created, so all active

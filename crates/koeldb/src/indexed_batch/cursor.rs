@@ -27,8 +27,8 @@ enum At {
 
 /// A position among the entries of a column family, with the operations of a batch applied.
 ///
-/// It is owned and `Send`, and shows the batch as it was when the cursor was created. Keys and values
-/// are lent until the next move.
+/// It is owned and `Send`, and shows the batch as it was when the cursor was created. Keys and
+/// values are lent until the next move.
 pub struct BatchCursor {
     family: ColumnFamily,
     options: ReadOptions,

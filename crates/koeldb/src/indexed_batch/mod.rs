@@ -1,10 +1,10 @@
 //! Write batches with an index, so that the operations of a batch can be read before it is written.
 //!
 //! [`WriteBatchWithIndex`] wraps a [`WriteBatch`], whose bytes do not depend on the index. `index`
-//! maps each key to its newest operation; an operation links to the previous one of the same key, so
-//! that a rollback to a save point costs what it takes back. Sorted order exists only in views
-//! (`view`), which cursors share until the next operation. `cursor` merges a view with a cursor over
-//! the database.
+//! maps each key to its newest operation; an operation links to the previous one of the same key,
+//! so that a rollback to a save point costs what it takes back. Sorted order exists only in views
+//! (`view`), which cursors share until the next operation. `cursor` merges a view with a cursor
+//! over the database.
 
 mod batch;
 mod cursor;

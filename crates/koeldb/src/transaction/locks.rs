@@ -2,16 +2,19 @@
 //!
 //! A lock is on the hash of a column family and a key; two keys with the same hash share a lock,
 //! which costs a wait and no more. The table has shards, each under a mutex that is held for a few
-//! steps. An uncontended lock is one entry of a hash table; a queue exists only while somebody waits.
+//! steps. An uncontended lock is one entry of a hash table; a queue exists only while somebody
+//! waits.
 //!
 //! # Invariants
 //! - **K1** A request is granted under the mutex of its shard, by the thread that made the grant
 //!   possible: requests are granted in the order of the queue, shared ones at its head together. An
 //!   upgrade goes before other requests. A waiter cannot be overtaken.
-//! - **K2** A waiter leaves the queue under the same mutex: it is granted, or it gives up, never both.
+//! - **K2** A waiter leaves the queue under the same mutex: it is granted, or it gives up, never
+//!   both.
 //! - **K3** The state of an owner decides between its commit and a thief of its locks: an expired
 //!   owner is robbed of a key by all waiters together or not at all, and then never commits.
-//! - **K4** A cycle is reported only if every wait of it was still a wait after all edges were seen.
+//! - **K4** A cycle is reported only if every wait of it was still a wait after all edges were
+//!   seen.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -477,7 +480,8 @@ impl LockTable {
         }
     }
 
-    /// Changes the entry of a key, grants what can be granted, and removes an entry without holders.
+    /// Changes the entry of a key, grants what can be granted, and removes an entry without
+    /// holders.
     fn change<R>(&self, id: LockId, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let mut woken = Vec::new();
         let result = {

@@ -1,11 +1,11 @@
 //! Transactions: optimistic ones, pessimistic ones, and two-phase commit.
 //!
 //! A [`Transaction`] collects its writes in an indexed batch and commits it as one write. Its keys
-//! are *tracked* (`tracker`). An optimistic transaction checks as it commits, in the order of commits,
-//! that no tracked key was written meanwhile (`validation`, `commit`). A pessimistic one
-//! ([`Options::set_transactions`](crate::Options::set_transactions)) locks each key before it uses it
-//! (`locks`, `waits`), and keeps its locks until the commit is visible; every other write of such a
-//! database locks its keys, too.
+//! are *tracked* (`tracker`). An optimistic transaction checks as it commits, in the order of
+//! commits, that no tracked key was written meanwhile (`validation`, `commit`). A pessimistic one
+//! ([`Options::set_transactions`](crate::Options::set_transactions)) locks each key before it uses
+//! it (`locks`, `waits`), and keeps its locks until the commit is visible; every other write of
+//! such a database locks its keys, too.
 //!
 //! Lock order: leadership of the write queue, the map of prepared transactions, shards of the lock
 //! table, then the sleeper of a wait. The detector of deadlocks comes before the shards.
@@ -137,10 +137,10 @@ impl Db {
 
     /// Runs `body` in a transaction and commits it; repeats both after a conflict.
     ///
-    /// A conflict is an error of `body` or of the commit that is `Busy`, `TryAgain` or `Expired`, or
-    /// `TimedOut` for a lock, with [`WriteOutcome::NotApplied`](crate::WriteOutcome). There are up to
-    /// 10 attempts with random, growing pauses between them. The transaction of a failed attempt is
-    /// rolled back, so `body` must have no other effects that it cannot repeat.
+    /// A conflict is an error of `body` or of the commit that is `Busy`, `TryAgain` or `Expired`,
+    /// or `TimedOut` for a lock, with [`WriteOutcome::NotApplied`](crate::WriteOutcome). There are
+    /// up to 10 attempts with random, growing pauses between them. The transaction of a failed
+    /// attempt is rolled back, so `body` must have no other effects that it cannot repeat.
     ///
     /// ```
     /// # use koeldb::{Db, Env, Options, TransactionOptions};

@@ -51,17 +51,21 @@ impl TransactionDbOptions {
     }
 
     accessors! {
-        /// How long a transaction waits for a lock, in milliseconds; 0: not at all, negative: without limit. Default: 1000.
+        /// How long a transaction waits for a lock, in milliseconds; 0: not at all, negative:
+        /// without limit. Default: 1000.
         transaction_lock_timeout: i64, set_transaction_lock_timeout, get_transaction_lock_timeout;
-        /// How long a write outside of transactions waits for its locks, in milliseconds. Default: 1000.
+        /// How long a write outside of transactions waits for its locks, in milliseconds. Default:
+        /// 1000.
         default_lock_timeout: i64, set_default_lock_timeout, get_default_lock_timeout;
         /// The maximum number of locks held; negative: no limit. Default: -1.
         max_num_locks: i64, set_max_num_locks, get_max_num_locks;
-        /// The number of deadlocks that are remembered for [`Db::deadlocks`](crate::Db::deadlocks). Default: 5.
+        /// The number of deadlocks that are remembered for [`Db::deadlocks`](crate::Db::deadlocks).
+        /// Default: 5.
         max_num_deadlocks: u32, set_max_num_deadlocks, get_max_num_deadlocks;
         /// The number of shards of the lock table, rounded up to a power of two. Default: 128.
         num_stripes: usize, set_num_stripes, get_num_stripes;
-        /// Lets writes outside of transactions take no locks; they must then not meet transactions. Default: false.
+        /// Lets writes outside of transactions take no locks; they must then not meet transactions.
+        /// Default: false.
         skip_concurrency_control: bool, set_skip_concurrency_control, get_skip_concurrency_control;
     }
 }
@@ -117,17 +121,21 @@ impl TransactionOptions {
     accessors! {
         /// Sets a snapshot as the transaction begins. Default: false.
         set_snapshot: bool, set_snapshot, get_snapshot;
-        /// How long the transaction waits for a lock, in milliseconds; 0: not at all, negative: `transaction_lock_timeout`. Default: -1.
+        /// How long the transaction waits for a lock, in milliseconds; 0: not at all, negative:
+        /// `transaction_lock_timeout`. Default: -1.
         lock_timeout: i64, set_lock_timeout, get_lock_timeout;
-        /// Milliseconds from the beginning until others may take its locks; it then fails with `Expired`. Negative: never. Default: -1.
+        /// Milliseconds from the beginning until others may take its locks; it then fails with
+        /// `Expired`. Negative: never. Default: -1.
         expiration: i64, set_expiration, get_expiration;
         /// Looks for deadlocks when it waits for a lock. Default: true.
         deadlock_detect: bool, set_deadlock_detect, get_deadlock_detect;
-        /// Microseconds that a thread waits before it looks for a deadlock; a future looks immediately. Default: 500.
+        /// Microseconds that a thread waits before it looks for a deadlock; a future looks
+        /// immediately. Default: 500.
         deadlock_timeout_us: u64, set_deadlock_timeout_us, get_deadlock_timeout_us;
         /// The maximum size of its batch in bytes; 0: no limit of its own. Default: 0.
         max_write_batch_size: usize, set_max_write_batch_size, get_max_write_batch_size;
-        /// Takes no locks and checks nothing: for writes that cannot meet others, as a replica applies. Default: false.
+        /// Takes no locks and checks nothing: for writes that cannot meet others, as a replica
+        /// applies. Default: false.
         skip_concurrency_control: bool, set_skip_concurrency_control, get_skip_concurrency_control;
         /// Permits a commit without `prepare`. Default: true.
         skip_prepare: bool, set_skip_prepare, get_skip_prepare;
@@ -137,7 +145,8 @@ impl TransactionOptions {
 }
 
 impl Options {
-    /// Makes the transactions of the database pessimistic: every write of every handle locks its keys.
+    /// Makes the transactions of the database pessimistic: every write of every handle locks its
+    /// keys.
     ///
     /// It permits two-phase commit, too. RocksDB calls such a database a `TransactionDB`, and one
     /// without this setting an `OptimisticTransactionDB`.

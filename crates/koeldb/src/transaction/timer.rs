@@ -1,7 +1,7 @@
 //! Wakes futures that wait for locks, at their time limits.
 //!
-//! A thread exists while there is something to wake. If the system refuses one, a future notices its
-//! time limit when it is polled for another reason.
+//! A thread exists while there is something to wake. If the system refuses one, a future notices
+//! its time limit when it is polled for another reason.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

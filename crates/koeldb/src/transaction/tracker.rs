@@ -11,7 +11,8 @@ pub(super) struct Tracked {
     pub(super) cf: u32,
     pub(super) key: Box<[u8]>,
     pub(super) mode: LockMode,
-    /// The sequence number since which the key is known to be unchanged; `None` if it is not checked.
+    /// The sequence number since which the key is known to be unchanged; `None` if it is not
+    /// checked.
     pub(super) since: Option<SeqNo>,
     is_written: bool,
     read_count: u32,

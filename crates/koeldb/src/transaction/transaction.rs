@@ -52,9 +52,9 @@ impl Target<'_> {
 ///
 /// *Optimistic* transactions lock nothing: a commit fails with `Busy` if a key that was written or
 /// read for update has changed since its first use, or since the snapshot. *Pessimistic* ones (with
-/// [`Options::set_transactions`](crate::Options::set_transactions)) lock such keys first; an operation
-/// then fails with `TimedOut` or `Busy`, after which the transaction is still usable. No mode prevents
-/// phantoms: a range that a cursor showed is not protected.
+/// [`Options::set_transactions`](crate::Options::set_transactions)) lock such keys first; an
+/// operation then fails with `TimedOut` or `Busy`, after which the transaction is still usable. No
+/// mode prevents phantoms: a range that a cursor showed is not protected.
 ///
 /// With a snapshot ([`Transaction::set_snapshot`]), reads show the database as of the snapshot.
 pub struct Transaction {
@@ -453,8 +453,8 @@ impl Transaction {
 
     /// Returns the value of `key` in `family`, and protects what was read until the commit.
     ///
-    /// A pessimistic transaction locks the key; the commit of an optimistic one fails if the key has
-    /// changed.
+    /// A pessimistic transaction locks the key; the commit of an optimistic one fails if the key
+    /// has changed.
     ///
     /// # Errors
     /// Those of [`Transaction::put`] and of [`ColumnFamily::get_opt`].
@@ -719,8 +719,8 @@ impl Transaction {
     /// Makes all writes take effect together; returns a sequence number at which they are visible.
     ///
     /// # Errors
-    /// The transaction is over in any case. `Busy` if an optimistic transaction conflicts, `TryAgain`
-    /// if that cannot be told any more, `Expired`, and those of [`Db::write_opt`]:
+    /// The transaction is over in any case. `Busy` if an optimistic transaction conflicts,
+    /// `TryAgain` if that cannot be told any more, `Expired`, and those of [`Db::write_opt`]:
     /// [`Error::write_outcome`] says whether the writes may still take effect.
     pub fn commit(mut self) -> Result<SeqNo> {
         let inner = Arc::clone(self.inner());

@@ -1,8 +1,8 @@
 //! Lock requests of transactions and direct writes: immediate, blocking, and as futures.
 //!
-//! A blocking waiter spins briefly, parks, and looks for a deadlock after a pause. A future looks for
-//! one immediately, since nobody polls it again before its lock is granted, and the timer wakes it at
-//! its time limit or when a holder expires.
+//! A blocking waiter spins briefly, parks, and looks for a deadlock after a pause. A future looks
+//! for one immediately, since nobody polls it again before its lock is granted, and the timer wakes
+//! it at its time limit or when a holder expires.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -463,8 +463,8 @@ impl WriteQueue {
 
     /// Commits one batch alone, if `check` of the last sequence number succeeds at its turn.
     ///
-    /// All earlier writes are then in the memtables and visible. Returns the last sequence number of
-    /// the batch.
+    /// All earlier writes are then in the memtables and visible. Returns the last sequence number
+    /// of the batch.
     pub(crate) fn write_checked(
         &self,
         inner: &Arc<impl CommitEnv>,

@@ -411,8 +411,8 @@ impl Run {
         })
     }
 
-    /// Ends the use of a machine: checks its ordering rules and adds its calls, but for reads, to the
-    /// hash.
+    /// Ends the use of a machine: checks its ordering rules and adds its calls, but for reads, to
+    /// the hash.
     fn leave(&mut self) -> Result<(), String> {
         self.db = None;
         monitor::verdict(&self.machine.monitor).map_err(|error| error.to_string())?;

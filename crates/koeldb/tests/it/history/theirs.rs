@@ -18,8 +18,8 @@ pub(super) struct RocksDb {
     process: Process,
 }
 
-/// The text of the error of a command that RocksDB does not answer: some of its calls wait for ever,
-/// as a flush for a memtable that no job flushes.
+/// The text of the error of a command that RocksDB does not answer: some of its calls wait for
+/// ever, as a flush for a memtable that no job flushes.
 pub(super) const HANGS: &str = "RocksDB gives no answer to";
 
 /// The time after which a command counts as unanswered.
@@ -36,7 +36,8 @@ struct Process {
     _unpacked: ScratchDir,
 }
 
-/// Kills `child` if it does not answer a command in time. Each command is two steps: sent, answered.
+/// Kills `child` if it does not answer a command in time. Each command is two steps: sent,
+/// answered.
 fn watch(child: &Mutex<Child>, steps: &Receiver<()>, hangs: &AtomicBool) {
     while steps.recv().is_ok() {
         if steps.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
