@@ -1,6 +1,6 @@
 //! A column family of an open database: its memtables, its current version, its options.
 //!
-//! Constant after open: id, name, key order, table cache. The super-version cell synchronizes
+//! Constant after open: id, name, key order, table opener. The super-version cell synchronizes
 //! itself. The mutex protects the list of memtables and the version, which change together with the
 //! super-version; only the leader of the write queue seals a memtable, and only the holder of the
 //! version set installs a version.
@@ -103,7 +103,7 @@ impl ColumnFamilyData {
         data
     }
 
-    /// Sets when the active memtable is looked at first.
+    /// Sets the size at which the active memtable is first checked.
     fn set_first_check(&self) {
         let (bytes, limit) = self.read(|state| {
             let bytes = state.active.memtable.filled_bytes();

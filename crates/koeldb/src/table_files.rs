@@ -56,7 +56,7 @@ impl TableFiles {
         }
     }
 
-    /// Creates the table cache of a column family.
+    /// Creates the table opener of a column family.
     pub(crate) fn table_opener(
         &self,
         order: &KeyOrder,

@@ -37,7 +37,7 @@ pub(super) struct Fences {
 }
 
 impl Fences {
-    /// Creates routes to tables with these smallest keys, which are in order.
+    /// Creates the fences of tables with these smallest keys, which must be in order.
     pub(super) fn new(order: KeyOrder, smallest: Box<[Vec<u8>]>) -> Self {
         let ranker = Ranker::new(&order);
         let ranks: Box<[u64]> = smallest.iter().map(|key| ranker.rank(key)).collect();
