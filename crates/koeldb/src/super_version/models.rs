@@ -40,6 +40,7 @@ fn super_version() -> SuperVersion {
         sealed: Vec::new(),
         version: Arc::clone(&parts.version),
         tables: Arc::clone(&parts.tables),
+        newest_in_tables: OnceLock::new(),
         options: Arc::new(ColumnFamilyOptions::default()),
     }
 }
