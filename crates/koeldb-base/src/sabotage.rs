@@ -161,6 +161,12 @@ switches! {
     ValidatedTooEarly,
     /// The locks of a transaction are released before its commit is visible.
     LocksReleasedEarly,
+    /// A new log lacks the sections of undecided transactions.
+    SectionsNotMoved,
+    /// The sections of undecided transactions in a new log are not synced.
+    MovedSectionsUnsynced,
+    /// A decision that failed is made again as if it had not reached the log.
+    FailedDecisionForgotten,
     /// A read-only open removes apparently obsolete files.
     ReadOnlyRemoves,
 

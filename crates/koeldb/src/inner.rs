@@ -314,6 +314,7 @@ impl DbInner {
             let mut leadership = self.queue.lead();
             self.gave_up_logs.store(true, Ordering::Release);
             self.abandon_wal(&mut leadership.commit)?;
+            self.apply_standing_decisions(&mut leadership.commit)?;
             if !is_on(Sabotage::ResumeWithoutFlush) {
                 self.seal_memtables(&mut leadership.commit)?;
             }
@@ -322,6 +323,7 @@ impl DbInner {
             self.flush_all_as_one()?;
         }
         self.gave_up_logs.store(false, Ordering::Release);
+        self.forget_decided();
         self.clear_failure(count)?;
         self.schedule();
         Ok(())

@@ -102,8 +102,8 @@ pub use scrub::{ScrubOptions, ScrubReport};
 pub use snapshot::Snapshot;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 pub use transaction::{
-    DeadlockInfo, DeadlockPath, LockInfo, LockMode, Transaction, TransactionDbOptions,
-    TransactionOptions, ValidationTier,
+    DeadlockInfo, DeadlockPath, LockInfo, LockMode, PreparedTransaction, Transaction,
+    TransactionDbOptions, TransactionOptions, ValidationTier,
 };
 pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};

@@ -82,6 +82,7 @@ impl Opening {
             if let Some(others) = &mut others {
                 all.push(("*", others));
             }
+            db.allow_2pc |= builder.options.plugins.transactions.is_some();
             sanitize::sanitize(&mut db, &mut all, &context)?;
         }
         let wal_dir = db.wal_directory(path);
@@ -153,6 +154,7 @@ impl Opening {
             &families,
             &table_files,
             self.read_only,
+            self.options.plugins.transactions.is_some(),
         )?;
         let mut report = recovered.report.clone();
         report.manifest_tail_dropped = manifest_report
@@ -206,6 +208,7 @@ impl Opening {
             info_log,
             table_files,
         };
+        let undecided = recovered.undecided;
         let inner = Arc::new(DbInner::new(Parts {
             context,
             recovery_report: report,
@@ -215,6 +218,7 @@ impl Opening {
             versions,
             file_lock,
         }));
+        inner.transactions.adopt(undecided);
         self.finish(&inner)
     }
 

@@ -40,6 +40,19 @@ impl Opening {
             writer.sync()?;
             self.fs.sync_dir(&self.wal_dir)?;
         }
+        let has_sections = !recovered.undecided.is_empty() && !is_on(Sabotage::SectionsNotMoved);
+        if has_sections {
+            for section in &recovered.undecided {
+                let mut record = recovered.next_seqno.to_le_bytes().to_vec();
+                record.extend_from_slice(&section.count.to_le_bytes());
+                record.extend_from_slice(&section.prepare_again());
+                writer.add_record(&record)?;
+            }
+            if !is_on(Sabotage::MovedSectionsUnsynced) {
+                writer.sync()?;
+                self.fs.sync_dir(&self.wal_dir)?;
+            }
+        }
         // The originals are removed with other obsolete logs once this edit is durable (W3).
         for &damaged in recovered
             .archive
@@ -73,7 +86,7 @@ impl Opening {
         Ok(Wal {
             writer,
             number,
-            is_entry_synced: recovered.stopped_early,
+            is_entry_synced: recovered.stopped_early || has_sections,
             has_unsynced: false,
             follows: None,
             unconfirmed: None,

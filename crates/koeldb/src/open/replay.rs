@@ -23,9 +23,8 @@ use super::report::{LogReport, RecoveryReport};
 use crate::column_family_data::ColumnFamilyData;
 use crate::options::DbOptions;
 use crate::table_files::{TableFiles, limits};
-use crate::write::batch::{
-    self, BatchEntry, BatchIter, HEADER_BYTES, Link, LinkKind, TransactionMark,
-};
+use crate::write::batch::{self, BatchEntry, BatchIter, Link, LinkKind};
+use crate::write::two_phase::{self, Piece, Section};
 
 /// The recovered state, before it is recorded.
 pub(crate) struct Recovered {
@@ -38,7 +37,12 @@ pub(crate) struct Recovered {
     pub(crate) stopped_early: bool,
     /// Logs with dropped data, which are kept in the archive.
     pub(crate) archive: Vec<FileNumber>,
+    /// The prepared transactions that were neither committed nor rolled back.
+    pub(crate) undecided: Vec<Section>,
 }
+
+/// Prepared sections by name, and the logs they are in.
+type Sections = BTreeMap<Box<[u8]>, (FileNumber, Section)>;
 
 /// An irregularity that replay meets.
 #[derive(Clone, Copy, Debug)]
@@ -124,9 +128,15 @@ struct Replay<'a> {
     /// The place where replay stopped, in point-in-time mode.
     stop: Option<Stop>,
     flushed: Vec<(u32, Arc<FileMeta>)>,
+    /// The transactions that are prepared and undecided so far.
+    sections: Sections,
 }
 
 /// Replays the logs of `directory` that `versions` needs into the memtables of `families`.
+///
+/// `decides` says whether the database can decide prepared transactions; otherwise an undecided one
+/// fails a writable open.
+#[expect(clippy::too_many_arguments, reason = "the parts of an open, used once")]
 pub(crate) fn replay_logs(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -135,6 +145,7 @@ pub(crate) fn replay_logs(
     families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
     table_files: &TableFiles,
     read_only: bool,
+    decides: bool,
 ) -> Result<Recovered> {
     let log_numbers: BTreeMap<u32, FileNumber> = versions
         .families()
@@ -143,10 +154,6 @@ pub(crate) fn replay_logs(
     let kept_from = versions.min_log_number_to_keep();
     let unflushed_from = log_numbers.values().copied().min().unwrap_or(0);
     let oldest_needed = unflushed_from.max(kept_from);
-    // Readers do not see prepared transactions.
-    if !read_only {
-        refuse_prepared(fs, directory, kept_from..unflushed_from)?;
-    }
     let mut replay = Replay {
         mode: db.wal_recovery_mode,
         families,
@@ -160,6 +167,7 @@ pub(crate) fn replay_logs(
         announcement: None,
         stop: None,
         flushed: Vec::new(),
+        sections: retained_sections(fs, directory, kept_from..unflushed_from)?,
     };
     let mut report = RecoveryReport::default();
     let mut archive = Vec::new();
@@ -180,6 +188,9 @@ pub(crate) fn replay_logs(
         report.logs.push(log);
     }
     replay.check_consistency(versions)?;
+    if !read_only && !decides {
+        refuse_undecided(directory, &replay.sections)?;
+    }
     if !read_only {
         replay.flush_all()?;
     }
@@ -192,24 +203,27 @@ pub(crate) fn replay_logs(
         stopped_early: replay.stop.is_some(),
         flushed: replay.flushed,
         archive,
+        undecided: replay
+            .sections
+            .into_values()
+            .map(|(_, section)| section)
+            .collect(),
     })
 }
 
-/// Fails if retained logs have prepared transactions that were neither committed nor rolled back.
+/// Returns the undecided sections of logs that no column family needs.
 ///
-/// `retained` are logs that the MANIFEST retains although no column family needs them: RocksDB
-/// retains the log of a prepared section until the transaction is settled. The operations of a
-/// section are in no table before.
-fn refuse_prepared(
+/// RocksDB retains the log of a prepared section until the transaction is decided; `retained` are the
+/// logs that the MANIFEST retains for that. All else in them is in tables.
+fn retained_sections(
     fs: &dyn FileSystem,
     directory: &Path,
     retained: Range<FileNumber>,
-) -> Result<()> {
+) -> Result<Sections> {
+    let mut sections = Sections::new();
     if retained.is_empty() || is_on(Sabotage::PreparedDropped) {
-        return Ok(());
+        return Ok(sections);
     }
-    // By name; a truncated section has none.
-    let mut prepared: BTreeMap<Vec<u8>, FileNumber> = BTreeMap::new();
     let numbers = koeldb_log::wal::list(fs, directory)?;
     for number in numbers
         .into_iter()
@@ -219,33 +233,35 @@ fn refuse_prepared(
         let mode = RecoveryMode::SkipAnyCorruptedRecords;
         let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
         while let Some(record) = reader.next_record()? {
-            let mut is_open = false;
-            for mark in batch::transaction_marks(record) {
-                is_open = mark == TransactionMark::Begun;
-                match mark {
-                    TransactionMark::Begun => {}
-                    TransactionMark::Prepared(name) => {
-                        prepared.insert(name.to_vec(), number);
+            let path = file_name::wal(directory, number);
+            let pieces = two_phase::pieces(record);
+            for piece in pieces.map_err(|error| error.in_file(&path, None, "replay"))? {
+                match piece {
+                    Piece::Plain(..) => {}
+                    Piece::Prepare(section) => {
+                        sections.insert(section.name.clone(), (number, section));
                     }
-                    TransactionMark::Settled(name) => {
-                        prepared.remove(name);
+                    Piece::Commit(name) | Piece::Rollback(name) => {
+                        sections.remove(name);
                     }
                 }
             }
-            if is_open {
-                prepared.insert(Vec::new(), number);
-            }
         }
     }
-    let Some((name, number)) = prepared.into_iter().next() else {
+    Ok(sections)
+}
+
+/// Fails if there are prepared transactions that were neither committed nor rolled back.
+fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
+    let Some((name, (number, _))) = sections.iter().next() else {
         return Ok(());
     };
     let error = Error::not_supported(format!(
-        "transaction '{}' is prepared and neither committed nor rolled back; transactions are not \
-         supported: settle it with RocksDB",
+        "transaction '{}' is prepared and neither committed nor rolled back: open the database with \
+         Options::set_transactions, or with RocksDB as a TransactionDB, and decide it",
         name.escape_ascii()
     ));
-    Err(error.in_file(&file_name::wal(directory, number), None, "replay"))
+    Err(error.in_file(&file_name::wal(directory, *number), None, "replay"))
 }
 
 /// A log to be replayed, and its file if it is already open.
@@ -460,29 +476,63 @@ impl Replay<'_> {
     /// Applies a batch.
     fn replay_record(&mut self, record: &[u8], log: &mut LogReport) -> Result<RecordOutcome> {
         let (first, _) = batch::header(record)?;
-        let count = batch::check(record)?;
+        let pieces = two_phase::pieces(record)?;
+        let count = batch::check_count(record, two_phase::count_of(&pieces))?;
         if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
             return Err(Error::corruption(format!(
                 "batch has the invalid sequence number {first}"
             )));
         }
         // Checked before anything is applied: duplicates would be found only after half of a batch.
-        let goes_back = count > 0 && self.next_seqno.is_some_and(|next| first < next);
+        let goes_back = !pieces.is_empty() && self.next_seqno.is_some_and(|next| first < next);
         if goes_back && self.mode != RecoveryMode::SkipAnyCorruptedRecords {
             return Err(Error::corruption(format!(
                 "batch goes back to sequence number {first}"
             )));
         }
-        self.apply(&record[HEADER_BYTES..], first, log.number)?;
+        let end = self.replay_pieces(pieces, first, log.number)?;
         log.batches += 1;
-        let end = first + SeqNo::from(count);
-        self.next_seqno = Some(end);
-        let last = end.saturating_sub(1);
-        if count > 0 {
+        let last = end.unwrap_or(first).saturating_sub(1);
+        if last >= first {
             self.last_seqno = self.last_seqno.max(last);
             log.last_seqno = last;
         }
+        self.next_seqno = end;
         Ok(RecordOutcome::Applied)
+    }
+
+    /// Applies the pieces of a batch; returns the next sequence number, if it is known.
+    fn replay_pieces(
+        &mut self,
+        pieces: Vec<Piece<'_>>,
+        first: SeqNo,
+        log: FileNumber,
+    ) -> Result<Option<SeqNo>> {
+        let mut next = first;
+        let mut is_known = true;
+        for piece in pieces {
+            match piece {
+                Piece::Plain(records, count) => {
+                    self.apply(records, next, log)?;
+                    next += SeqNo::from(count);
+                }
+                Piece::Prepare(section) => {
+                    self.sections.insert(section.name.clone(), (log, section));
+                }
+                Piece::Commit(name) => match self.sections.remove(name) {
+                    Some((_, section)) => {
+                        self.apply(&section.records, next, log)?;
+                        next += SeqNo::from(section.count);
+                    }
+                    // The log of its section was removed, since its entries are in tables.
+                    None => is_known = false,
+                },
+                Piece::Rollback(name) => {
+                    self.sections.remove(name);
+                }
+            }
+        }
+        Ok(is_known.then_some(next))
     }
 
     fn apply(&mut self, records: &[u8], first: SeqNo, number: FileNumber) -> Result<()> {

@@ -106,12 +106,6 @@ impl Refusals {
             "families are not flushed together yet; keep the WAL on, which makes writes across families atomic",
         );
         self.unsupported(
-            db.allow_2pc,
-            "allow_2pc",
-            true,
-            "two-phase commit is not there yet; leave the option out",
-        );
-        self.unsupported(
             db.best_efforts_recovery,
             "best_efforts_recovery",
             true,

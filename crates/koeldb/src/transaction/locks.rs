@@ -516,6 +516,17 @@ impl LockTable {
         });
     }
 
+    /// Adds `owner` to the holders of an exclusive lock, whoever holds it.
+    pub(crate) fn share(&self, owner: &Arc<Owner>, id: LockId) {
+        self.change(id, |entry| {
+            if !entry.holders.contains(owner) {
+                entry.holders.add(Arc::clone(owner));
+                self.count
+                    .fetch_add(usize::from(self.count_max > 0), Ordering::Relaxed);
+            }
+        });
+    }
+
     /// Ends a wait; `true` if it had been granted (K2).
     pub(crate) fn give_up(&self, wait: &Arc<Wait>) -> bool {
         self.change(wait.id, |entry| {

@@ -14,7 +14,9 @@ mod commit;
 mod deadlock;
 mod errors;
 pub(crate) mod locks;
+mod marked_write;
 mod options;
+mod prepared;
 mod timer;
 mod tracker;
 #[expect(
@@ -29,10 +31,10 @@ mod waits;
 #[cfg(not(loom))]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
@@ -41,11 +43,13 @@ use koeldb_base::{Error, Result};
 pub use deadlock::{DeadlockInfo, DeadlockPath};
 pub use locks::LockMode;
 pub use options::{TransactionDbOptions, TransactionOptions, ValidationTier};
+pub use prepared::PreparedTransaction;
 pub use transaction::Transaction;
 
 use crate::db::Db;
 use crate::options::WriteOptions;
 use locks::{LockId, LockTable};
+use prepared::Prepared;
 use timer::LockTimer;
 
 /// The state that the transactions of a database share.
@@ -58,6 +62,8 @@ pub(crate) struct Transactions {
     /// The latest deadlocks, newest first.
     deadlocks: Mutex<VecDeque<DeadlockPath>>,
     timer: LockTimer,
+    /// The prepared transactions, by name.
+    prepared: Mutex<BTreeMap<Box<[u8]>, Arc<Prepared>>>,
 }
 
 impl Transactions {
@@ -73,6 +79,7 @@ impl Transactions {
             next_id: AtomicU64::new(1),
             deadlocks: Mutex::default(),
             timer: LockTimer::default(),
+            prepared: Mutex::default(),
         }
     }
 

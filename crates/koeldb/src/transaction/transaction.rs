@@ -10,6 +10,7 @@ use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
 use super::errors;
 use super::locks::{LockId, LockMode, LockTable, Owner};
 use super::options::{TransactionOptions, ValidationTier};
+use super::prepared::{self, PreparedTransaction};
 use super::tracker::{Released, Tracker};
 use super::waits::{Acquired, Patience, Wanted};
 use crate::column_family::ColumnFamily;
@@ -742,6 +743,36 @@ impl Transaction {
         let seqno = inner.visible_seqno();
         self.release_all();
         written.map(|()| seqno)
+    }
+
+    /// Makes the writes durable without effect: they then await a decision under `name`.
+    ///
+    /// The name has 1 to 512 bytes and is unique among the undecided transactions. The log is written
+    /// whatever `disable_wal` says, and synced if the options of the transaction say so.
+    ///
+    /// # Errors
+    /// The transaction is rolled back then. `InvalidArgument` for an optimistic transaction or a
+    /// name in use; `Expired`; those of [`Db::write_opt`]. If [`Error::write_outcome`] is
+    /// `Indeterminate`, the transaction may be prepared after a crash.
+    pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
+        if self.locks().is_none() {
+            return Err(Error::invalid_argument(
+                "an optimistic transaction cannot be prepared: open the database with \
+                 Options::set_transactions",
+            ));
+        }
+        let locked = self.tracker.iter().map(|tracked| tracked.id).collect();
+        let prepared = prepared::prepare(&prepared::ToPrepare {
+            db: &self.db,
+            name: name.as_ref(),
+            batch: self.batch.batch(),
+            write: &self.write,
+            owner: &self.owner,
+            locked,
+        })?;
+        // The locks are those of the prepared transaction now.
+        self.tracker.take();
+        Ok(prepared)
     }
 
     /// Drops all writes and releases all locks.

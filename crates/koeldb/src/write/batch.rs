@@ -24,28 +24,28 @@ use crate::column_family::ColumnFamily;
 /// The bytes before the first record.
 pub(crate) const HEADER_BYTES: usize = 12;
 
-mod tag {
-    pub(super) const DELETION: u8 = 0x00;
-    pub(super) const VALUE: u8 = 0x01;
-    pub(super) const MERGE: u8 = 0x02;
-    pub(super) const LOG_DATA: u8 = 0x03;
-    pub(super) const CF_DELETION: u8 = 0x04;
-    pub(super) const CF_VALUE: u8 = 0x05;
-    pub(super) const CF_MERGE: u8 = 0x06;
-    pub(super) const SINGLE_DELETION: u8 = 0x07;
-    pub(super) const CF_SINGLE_DELETION: u8 = 0x08;
-    pub(super) const BEGIN_PREPARE: u8 = 0x09;
-    pub(super) const END_PREPARE: u8 = 0x0a;
-    pub(super) const COMMIT: u8 = 0x0b;
-    pub(super) const ROLLBACK: u8 = 0x0c;
-    pub(super) const NOOP: u8 = 0x0d;
-    pub(super) const CF_RANGE_DELETION: u8 = 0x0e;
-    pub(super) const RANGE_DELETION: u8 = 0x0f;
-    pub(super) const BEGIN_PERSISTED_PREPARE: u8 = 0x12;
-    pub(super) const BEGIN_UNPREPARE: u8 = 0x13;
-    pub(super) const COMMIT_WITH_TIMESTAMP: u8 = 0x15;
-    pub(super) const WIDE_COLUMN_ENTITY: u8 = 0x16;
-    pub(super) const CF_WIDE_COLUMN_ENTITY: u8 = 0x17;
+pub(super) mod tag {
+    pub(in crate::write) const DELETION: u8 = 0x00;
+    pub(in crate::write) const VALUE: u8 = 0x01;
+    pub(in crate::write) const MERGE: u8 = 0x02;
+    pub(in crate::write) const LOG_DATA: u8 = 0x03;
+    pub(in crate::write) const CF_DELETION: u8 = 0x04;
+    pub(in crate::write) const CF_VALUE: u8 = 0x05;
+    pub(in crate::write) const CF_MERGE: u8 = 0x06;
+    pub(in crate::write) const SINGLE_DELETION: u8 = 0x07;
+    pub(in crate::write) const CF_SINGLE_DELETION: u8 = 0x08;
+    pub(in crate::write) const BEGIN_PREPARE: u8 = 0x09;
+    pub(in crate::write) const END_PREPARE: u8 = 0x0a;
+    pub(in crate::write) const COMMIT: u8 = 0x0b;
+    pub(in crate::write) const ROLLBACK: u8 = 0x0c;
+    pub(in crate::write) const NOOP: u8 = 0x0d;
+    pub(in crate::write) const CF_RANGE_DELETION: u8 = 0x0e;
+    pub(in crate::write) const RANGE_DELETION: u8 = 0x0f;
+    pub(in crate::write) const BEGIN_PERSISTED_PREPARE: u8 = 0x12;
+    pub(in crate::write) const BEGIN_UNPREPARE: u8 = 0x13;
+    pub(in crate::write) const COMMIT_WITH_TIMESTAMP: u8 = 0x15;
+    pub(in crate::write) const WIDE_COLUMN_ENTITY: u8 = 0x16;
+    pub(in crate::write) const CF_WIDE_COLUMN_ENTITY: u8 = 0x17;
 }
 
 /// One operation of a batch.
@@ -110,6 +110,18 @@ pub enum BatchEntry<'a> {
 }
 
 impl BatchEntry<'_> {
+    /// The key of an operation on a single key.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match *self {
+            BatchEntry::Put { key, .. }
+            | BatchEntry::PutEntity { key, .. }
+            | BatchEntry::Delete { key, .. }
+            | BatchEntry::SingleDelete { key, .. }
+            | BatchEntry::Merge { key, .. } => Some(key),
+            BatchEntry::DeleteRange { .. } | BatchEntry::LogData(_) => None,
+        }
+    }
+
     /// The id of the column family; `None` for log data.
     pub(crate) fn family(&self) -> Option<u32> {
         match *self {
@@ -124,7 +136,7 @@ impl BatchEntry<'_> {
     }
 
     /// Whether the operation has a sequence number.
-    fn counts(&self) -> bool {
+    pub(super) fn counts(&self) -> bool {
         !matches!(self, BatchEntry::LogData(_))
     }
 }
@@ -536,8 +548,14 @@ impl<'a> BatchIter<'a> {
         BatchIter { rest: records }
     }
 
+    /// The records that were not decoded yet.
+    pub(super) fn records(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Decodes one record; `None` for one without an operation.
     #[inline]
-    fn decode(&mut self) -> Result<Option<BatchEntry<'a>>> {
+    pub(super) fn decode(&mut self) -> Result<Option<BatchEntry<'a>>> {
         let input = &mut self.rest;
         let tag = coding::take_u8(input)?;
         let cf = match tag {
@@ -645,64 +663,25 @@ pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
 
 /// Validates a serialized batch completely and returns its count.
 pub(crate) fn check(rep: &[u8]) -> Result<u32> {
-    let (_, declared) = header(rep)?;
+    header(rep)?;
     let mut count = 0_u32;
     for entry in BatchIter::new(&rep[HEADER_BYTES..]) {
         if entry?.counts() {
             count += 1;
         }
     }
+    check_count(rep, count)
+}
+
+/// Compares the count of a serialized batch with the number of operations found; returns it.
+pub(crate) fn check_count(rep: &[u8], count: u32) -> Result<u32> {
+    let (_, declared) = header(rep)?;
     if count != declared {
         return Err(Error::corruption(format!(
             "WriteBatch has wrong count: {declared} declared, {count} found"
         )));
     }
     Ok(count)
-}
-
-/// A record of a two-phase transaction in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TransactionMark<'a> {
-    /// The begin of a prepared section.
-    Begun,
-    /// The end of the section of the transaction with this name, which is then prepared.
-    Prepared(&'a [u8]),
-    /// The commit or rollback of the transaction with this name.
-    Settled(&'a [u8]),
-}
-
-/// Returns the records of two-phase transactions in a serialized batch.
-///
-/// It stops at the first operation that cannot be decoded.
-pub(crate) fn transaction_marks(rep: &[u8]) -> Vec<TransactionMark<'_>> {
-    let mut marks = Vec::new();
-    let mut records = BatchIter::new(rep.get(HEADER_BYTES..).unwrap_or_default());
-    while let Some((&tag, mut behind)) = records.rest.split_first() {
-        let mark = match tag {
-            tag::BEGIN_PREPARE | tag::BEGIN_PERSISTED_PREPARE | tag::BEGIN_UNPREPARE => {
-                Ok(TransactionMark::Begun)
-            }
-            tag::END_PREPARE => {
-                coding::take_length_prefixed(&mut behind).map(TransactionMark::Prepared)
-            }
-            tag::COMMIT | tag::ROLLBACK => {
-                coding::take_length_prefixed(&mut behind).map(TransactionMark::Settled)
-            }
-            tag::COMMIT_WITH_TIMESTAMP => coding::take_length_prefixed(&mut behind)
-                .and_then(|_timestamp| coding::take_length_prefixed(&mut behind))
-                .map(TransactionMark::Settled),
-            _ => {
-                if records.decode().is_err() {
-                    break;
-                }
-                continue;
-            }
-        };
-        let Ok(mark) = mark else { break };
-        marks.push(mark);
-        records.rest = behind;
-    }
-    marks
 }
 
 /// The prefix of the note of a link; the number of the previous log and a [`LinkKind`] follow.
@@ -785,24 +764,6 @@ mod tests {
             assert_eq!(Link::decode(note.data()), None, "{text}");
         }
         assert_eq!(Link::decode(&[]), None);
-    }
-
-    #[test]
-    fn transactions_are_found_among_other_operations() {
-        let mut rep = WriteBatch::new().put("k1", "v1").clone().into_data();
-        assert!(transaction_marks(&rep).is_empty());
-        rep.extend_from_slice(b"\x09\x01\x02k2\x00\x0a\x04name\x0b\x01a\x0c\x01b\x15\x01t\x01c");
-        rep.extend_from_slice(b"\x12\x77\x09");
-        let expected = [
-            TransactionMark::Begun,
-            TransactionMark::Prepared(b"name"),
-            TransactionMark::Settled(b"a"),
-            TransactionMark::Settled(b"b"),
-            TransactionMark::Settled(b"c"),
-            TransactionMark::Begun,
-        ];
-        assert_eq!(transaction_marks(&rep), expected);
-        assert!(transaction_marks(&rep[..5]).is_empty());
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl CommitEnv for DbInner {
             if is_on(Sabotage::PublishedEarly) {
                 self.publish(commit.last_seqno + SeqNo::from(count));
             }
-            self.write_log(commit, first, records, count, mode.sync)?;
+            self.write_log(commit, first, records, (count, count), mode.sync)?;
         } else if mode.sync {
             self.sync_wal(commit)?;
         } else {
@@ -237,14 +237,19 @@ impl CommitEnv for DbInner {
 }
 
 impl DbInner {
-    fn write_log(
+    /// Writes a record to the log.
+    ///
+    /// `counts` are the number of operations in the record and of sequence numbers that it takes,
+    /// which differ for two-phase transactions.
+    pub(crate) fn write_log(
         &self,
         commit: &mut CommitState,
         first: SeqNo,
         records: &[u8],
-        count: u32,
+        counts: (u32, u32),
         sync: bool,
     ) -> Result<()> {
+        let (count, taken) = counts;
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&first.to_le_bytes());
         header[8..].copy_from_slice(&count.to_le_bytes());
@@ -259,7 +264,7 @@ impl DbInner {
                 wal.writer.add_record(&link.encode(wal.next_seqno))?;
             }
             wal.writer.add_record_of(&[&header, records])?;
-            wal.next_seqno = first + SeqNo::from(count);
+            wal.next_seqno = first + SeqNo::from(taken);
             if sync {
                 wal.sync(self)
             } else if manual_flush {
@@ -300,7 +305,7 @@ impl DbInner {
 
     /// Rejects the write if necessary, waits as required, and seals full memtables.
     #[inline]
-    fn make_room(
+    pub(crate) fn make_room(
         self: &Arc<Self>,
         commit: &mut CommitState,
         bytes: usize,
@@ -618,7 +623,7 @@ impl DbInner {
         wal.has_unsynced = false;
         wal.is_entry_synced = false;
         unsynced.discard();
-        Ok(())
+        self.move_sections(commit)
     }
 
     /// Starts a new log, unless the current one is empty; the entries of the old one are in
@@ -664,7 +669,7 @@ impl DbInner {
                 }
             });
         }
-        Ok(())
+        self.move_sections(commit)
     }
 }
 

@@ -15,6 +15,7 @@ mod pipeline;
 pub(crate) mod queue;
 pub(crate) mod stall;
 pub(crate) mod standby_log;
+pub(crate) mod two_phase;
 pub(crate) mod unsynced_logs;
 
 pub use batch::{BatchEntry, WriteBatch};

@@ -10,6 +10,7 @@
 //! - [`interleavings`]: calls between the steps of background jobs and of other calls, by a seed.
 //! - [`kill`]: a process under load is killed repeatedly. [`neighbours`]: two processes in one
 //!   directory.
+//! - [`transactions`]: prepared transactions, with the power cut at every operation.
 //! - [`pairs`]: calls that change two directories, cut off at each operation.
 //!
 //! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` and
@@ -34,6 +35,7 @@ mod simulation;
 mod space;
 mod sweep;
 mod threads;
+mod transactions;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

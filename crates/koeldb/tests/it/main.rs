@@ -35,6 +35,7 @@ mod metamorphic;
 mod model;
 mod options_drawn;
 mod plain;
+mod prepared_transactions;
 mod reads;
 mod recovery_rules;
 mod regressions;

@@ -141,7 +141,7 @@ impl Java {
         javac
             .args(["-Xlint:all", "-Werror", "-cp", &jar, "-d"])
             .arg(&classes)
-            .args(["Check.java", "History.java"].map(|name| sources.join(name)));
+            .args(["Check.java", "History.java", "Prepared.java"].map(|name| sources.join(name)));
         match javac.output() {
             Ok(output) => assert!(
                 output.status.success(),
@@ -162,6 +162,23 @@ impl Java {
             .arg(dir)
             .args(settings);
         command
+    }
+
+    /// Leaves prepared transactions or decides them (`Prepared.java`); returns what it printed.
+    pub(crate) fn prepared(&self, what: &str, dir: &Path, settings: &[&str]) -> String {
+        let mut command = Command::new("java");
+        command
+            .args(["-cp", &self.class_path, "Prepared", what])
+            .arg(dir)
+            .args(settings);
+        let outcome = Outcome::of(&mut command);
+        assert!(
+            outcome.succeeded,
+            "{what} {}: {}",
+            dir.display(),
+            outcome.text
+        );
+        outcome.text
     }
 
     /// A process that executes the commands of its input (`History.java`).

@@ -1,0 +1,188 @@
+//! Prepared transactions through closes, crashes, flushes and failures.
+
+use std::sync::Arc;
+
+use koeldb_base::merge_operator::StringAppend;
+use koeldb_fs::{
+    Failure, FaultFileSystem, FaultRule, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock,
+};
+
+use crate::{
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, ErrorDetail, ErrorKind,
+    Options, Result, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+    WriteOutcome,
+};
+
+const PATH: &str = "/prepared";
+
+fn options(fs: &MemoryFileSystem) -> Options {
+    let mut locks = TransactionDbOptions::new();
+    locks
+        .set_default_lock_timeout(0)
+        .set_transaction_lock_timeout(0);
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true)
+        .set_merge_operator(StringAppend::default())
+        .set_transactions(&locks)
+        .set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+    options
+}
+
+fn open_as(options: &Options) -> Result<(Db, ColumnFamily)> {
+    let mut other = ColumnFamilyOptions::new();
+    other.set_merge_operator(StringAppend::default());
+    let family = ColumnFamilyDescriptor::new("other", other);
+    let (db, [family]) = Db::open_cf(options, PATH, [family])?;
+    Ok((db, family))
+}
+
+fn open(fs: &MemoryFileSystem) -> (Db, ColumnFamily) {
+    open_as(&options(fs)).unwrap()
+}
+
+fn synced() -> WriteOptions {
+    let mut options = WriteOptions::new();
+    options.set_sync(true);
+    options
+}
+
+fn prepare(db: &Db, name: &str, key: &str, value: &str) {
+    let mut transaction = db
+        .transaction_opt(&synced(), &TransactionOptions::new())
+        .unwrap();
+    transaction.put(key, value).unwrap();
+    transaction.prepare(name).unwrap();
+}
+
+#[test]
+fn a_prepared_transaction_waits_locked_and_unseen_for_its_decision() {
+    let fs = MemoryFileSystem::new();
+    for is_reopened in [false, true] {
+        for commits in [false, true] {
+            let (mut db, mut other) = open(&fs);
+            let before = db.get("k").unwrap().map(|value| value.to_vec());
+            prepare(&db, "t", "k", "new");
+            if is_reopened {
+                db.close().unwrap();
+                drop((db, other));
+                (db, other) = open(&fs);
+            }
+            assert_eq!(db.get("k").unwrap().map(|value| value.to_vec()), before);
+            let error = db.put("k", "2").unwrap_err();
+            assert_eq!(error.detail(), Some(ErrorDetail::LockTimeout));
+            assert!(db.prepared_transaction("u").is_none());
+            let prepared = db.prepared_transaction("t").unwrap();
+            assert_eq!(
+                (prepared.name(), prepared.operation_count()),
+                (&b"t"[..], 1)
+            );
+            let mut again = db.transaction();
+            again.put("other", "1").unwrap();
+            let error = again.prepare("t").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            if commits {
+                let mut batch = WriteBatch::new();
+                batch.put_cf(&other, "time", "1");
+                let seqno = prepared.commit_with(&batch, &WriteOptions::new()).unwrap();
+                assert_eq!(prepared.commit().unwrap(), seqno);
+                assert_eq!(
+                    prepared.rollback().unwrap_err().kind(),
+                    ErrorKind::InvalidArgument
+                );
+                assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"new"[..]));
+                assert!(other.get("time").unwrap().is_some());
+            } else {
+                prepared.rollback().unwrap();
+                prepared.rollback().unwrap();
+                assert_eq!(
+                    prepared.commit().unwrap_err().kind(),
+                    ErrorKind::InvalidArgument
+                );
+            }
+            assert!(db.prepared_transactions().is_empty() && db.lock_status().is_empty());
+            db.put("k", "after").unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_database_without_such_transactions_refuses_them_by_name() {
+    let fs = MemoryFileSystem::new();
+    let (db, _) = open(&fs);
+    prepare(&db, "koel", "k", "v");
+    drop(db);
+    let mut plain = Options::new();
+    plain.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+    let error = open_as(&plain).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    assert!(error.message().contains("'koel' is prepared"), "{error}");
+    // Readers list it.
+    let mut builder = Db::builder(&plain);
+    let reader = builder.read_only().open(PATH).unwrap();
+    assert_eq!(reader.prepared_transactions().len(), 1);
+    assert!(reader.prepared_transactions()[0].commit().is_err());
+    drop(reader);
+    let (db, _) = open(&fs);
+    db.prepared_transaction("koel").unwrap().commit().unwrap();
+    drop(db);
+    let (db, _) = open_as(&plain).unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(
+        db.transaction().prepare("t").unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+}
+
+/// A commit whose log failed stands: it takes effect when writes resume, exactly once.
+#[test]
+fn a_decision_that_failed_takes_effect_when_writes_resume() {
+    for commits in [false, true] {
+        for is_crash in [false, true] {
+            let fs = MemoryFileSystem::new();
+            let faults = Arc::new(FaultFileSystem::new(Arc::new(fs.clone()), 1));
+            let mut options = options(&fs);
+            options
+                .set_max_bgerror_resume_count(0)
+                .set_env(&Env::new(faults.clone(), Arc::new(SystemClock)));
+            let (db, _) = open_as(&options).unwrap();
+            db.merge("k", "0").unwrap();
+            let mut transaction = db.transaction();
+            transaction.merge("k", "1").unwrap();
+            let prepared = transaction.prepare("t").unwrap();
+            prepare(&db, "u", "waits", "v");
+            faults.add_rule(FaultRule::fail(Failure::Device).purpose(Purpose::Wal));
+            let error = match commits {
+                true => prepared.commit().unwrap_err(),
+                false => prepared.rollback().unwrap_err(),
+            };
+            assert_eq!(error.write_outcome(), Some(WriteOutcome::Indeterminate));
+            assert_eq!(prepared.commit().unwrap_err().kind(), ErrorKind::Busy);
+            assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"0"[..]));
+            faults.clear_rules();
+            db.resume().unwrap();
+            let value = if commits { "0,1" } else { "0" };
+            let check = |db: &Db| {
+                assert_eq!(db.get("k").unwrap().as_deref(), Some(value.as_bytes()));
+                let undecided = db.prepared_transactions();
+                assert_eq!(undecided.len(), 1);
+                assert_eq!(undecided[0].name(), b"u");
+            };
+            check(&db);
+            db.merge("k", "2").unwrap_or_else(|error| panic!("{error}"));
+            let left = match is_crash {
+                true => fs.crash_image(SurvivalPolicy::Strict, 0),
+                false => {
+                    db.close().unwrap();
+                    fs.clone()
+                }
+            };
+            drop((prepared, db));
+            let (db, _) = open(&left);
+            if is_crash {
+                check(&db);
+            }
+        }
+    }
+}
