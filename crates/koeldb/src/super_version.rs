@@ -26,8 +26,9 @@ use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
+use koeldb_table::cuckoo::level::CuckooLevel;
 
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, ReadTier, TableFormat};
 
 /// A consistent state of a column family.
 #[derive(Debug)]
@@ -53,6 +54,27 @@ impl SuperVersion {
             let files = self.version.files();
             files.map(|(_, file)| file.largest_seqno).max().unwrap_or(0)
         })
+    }
+}
+
+impl SuperVersion {
+    /// The number of runs above those of the version: the memtables.
+    #[inline]
+    pub(crate) fn runs_above(&self) -> usize {
+        1 + self.sealed.len()
+    }
+
+    /// The cuckoo level that alone decides reads with `tier`, if there is one.
+    ///
+    /// All tables are then cuckoo tables of one level. It has everything that was acknowledged
+    /// before the super-version was taken, since the memtables are empty.
+    #[inline]
+    pub(crate) fn cuckoo_level(&self, tier: ReadTier) -> Option<&CuckooLevel> {
+        if tier == ReadTier::Memtable || !self.sealed.is_empty() || !self.memtable.is_empty() {
+            return None;
+        }
+        let is_cuckoo = || matches!(self.options.table_factory, TableFormat::Cuckoo(_));
+        self.version.cuckoo(|| is_cuckoo().then_some(&*self.tables))
     }
 }
 

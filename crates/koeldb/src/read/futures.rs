@@ -1,4 +1,4 @@
-//! Point reads as futures: the same probes over the same runs, in steps.
+//! Point reads as futures.
 //!
 //! A poll proceeds as far as possible without waiting. If all blocks of a lookup are cached, it
 //! completes at the first poll, which allocates nothing and reads no device. Missing blocks are
@@ -7,240 +7,34 @@
 //! suspended.
 //!
 //! Dropping a future drops its session: reads in flight complete by themselves, and nothing stays
-//! pinned. A poll does a bounded amount of work, and wakes its task if there is more.
+//! pinned.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
+use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadSession;
-use koeldb_lsm::version::BatchVisitor;
-use koeldb_table::gather::Gather;
-use koeldb_table::probe::{NeedId, ProbeSource};
 
-use super::get::{cuckoo_alone, search_memtables, search_memtables_batch};
+use super::get::search_memtables;
 use super::multi_get::PinnedSlices;
-use super::overlap::{NEEDS_MAX, WINDOW, deadline_passed};
+use super::suspended::{SearchContext, SuspendedLookups};
 use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::ReadOptions;
 use crate::super_version::SuperVersion;
-
-/// The maximum number of lookups resumed per poll.
-const RESUMED_MAX: usize = 64;
-
-/// A lookup that waits for a block.
-#[derive(Debug)]
-struct SuspendedLookup {
-    index: usize,
-    need: NeedId,
-}
-
-/// The missing blocks of lookups in one super-version, and the reads of them.
-///
-/// It costs nothing until a block is missing.
-pub(super) struct PolledLookups {
-    source: ProbeSource,
-    waits: Vec<SuspendedLookup>,
-    gather: Option<Gather<ReadSession>>,
-    deadline: Option<Duration>,
-    /// The index of the first lookup not yet probed.
-    next: usize,
-}
-
-/// The context of a poll.
-#[derive(Clone, Copy)]
-struct PollContext<'p> {
-    db: &'p DbInner,
-    super_version: &'p SuperVersion,
-    options: &'p ReadOptions,
-}
-
-impl PollContext<'_> {
-    /// The number of runs above those of the version.
-    fn runs_above(&self) -> usize {
-        1 + self.super_version.sealed.len()
-    }
-
-    fn search(&self, lookup: &mut Lookup, source: &mut ProbeSource) -> Result<(), Fault<NeedId>> {
-        let runs = self.runs_above()..usize::MAX;
-        let tables = &self.super_version.tables;
-        let version = &self.super_version.version;
-        version.search(tables, lookup, source, runs)
-    }
-}
-
-/// Collects the suspended lookups of a window.
-struct Misses<'w, F> {
-    first: usize,
-    waits: &'w mut Vec<SuspendedLookup>,
-    fail: &'w mut F,
-}
-
-impl<F: FnMut(usize, Error)> BatchVisitor<ProbeSource> for Misses<'_, F> {
-    fn fault(&mut self, index: usize, fault: Fault<NeedId>) {
-        let index = self.first + index;
-        match fault {
-            Fault::Error(error) => (self.fail)(index, error),
-            Fault::Suspend(need) => self.waits.push(SuspendedLookup { index, need }),
-        }
-    }
-}
-
-impl PolledLookups {
-    fn new(db: &DbInner, options: &ReadOptions) -> Self {
-        PolledLookups {
-            source: ProbeSource::new(options.block_read_options()),
-            waits: Vec::new(),
-            gather: None,
-            deadline: options.deadline.map(|at| db.context.clock.time_of(at)),
-            next: 0,
-        }
-    }
-
-    /// Resumes `lookups` until all are done; errors are passed to `fail`, with the index.
-    fn poll(
-        &mut self,
-        place: PollContext<'_>,
-        lookups: &mut [Lookup],
-        context: &mut Context<'_>,
-        fail: &mut impl FnMut(usize, Error),
-    ) -> Poll<()> {
-        let mut resumed = 0;
-        loop {
-            let is_late =
-                (self.deadline).is_some_and(|deadline| place.db.context.clock.now() >= deadline);
-            if is_late {
-                self.give_up(lookups.len(), fail);
-                return Poll::Ready(());
-            }
-            resumed += self.resume(place, lookups, fail);
-            let needs = self.source.needs().len();
-            if self.waits.is_empty() && needs > 0 && self.is_idle() {
-                self.source.needs_mut().clear();
-            }
-            let may_probe = self.waits.is_empty() || needs <= NEEDS_MAX;
-            let has_probed = may_probe && self.next < lookups.len();
-            if has_probed {
-                self.probe(place, lookups, fail);
-            }
-            self.begin(place);
-            if self.next < lookups.len() && has_probed || resumed > RESUMED_MAX {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            if self.waits.is_empty() {
-                return Poll::Ready(());
-            }
-            let Some(gather) = &mut self.gather else {
-                continue;
-            };
-            let now = place.db.async_reads.clock().now();
-            let needs = self.source.needs_mut();
-            if !ready!(gather.poll_settle_some(needs, context, now)) {
-                self.give_up(lookups.len(), fail);
-            }
-        }
-    }
-
-    /// The number of probed lookups, and those of them that wait.
-    pub(super) fn progress(&self) -> (usize, impl Iterator<Item = usize>) {
-        (self.next, self.waits.iter().map(|wait| wait.index))
-    }
-
-    fn is_idle(&self) -> bool {
-        self.gather.as_ref().is_none_or(Gather::is_idle)
-    }
-
-    /// Probes the next lookups, as a batch.
-    fn probe(
-        &mut self,
-        place: PollContext<'_>,
-        lookups: &mut [Lookup],
-        fail: &mut impl FnMut(usize, Error),
-    ) {
-        let first = self.next;
-        self.next = lookups.len().min(first + WINDOW);
-        let mut misses = Misses {
-            first,
-            waits: &mut self.waits,
-            fail,
-        };
-        place.super_version.version.search_batch(
-            &place.super_version.tables,
-            &mut lookups[first..self.next],
-            &mut self.source,
-            place.runs_above(),
-            &mut misses,
-        );
-    }
-
-    /// Resumes the lookups whose blocks have arrived; returns their number.
-    fn resume(
-        &mut self,
-        place: PollContext<'_>,
-        lookups: &mut [Lookup],
-        fail: &mut impl FnMut(usize, Error),
-    ) -> usize {
-        let (mut at, mut resumed) = (0, 0);
-        while let Some(wait) = self.waits.get(at) {
-            if !self.source.needs().is_settled(wait.need) {
-                at += 1;
-                continue;
-            }
-            let SuspendedLookup { index, .. } = self.waits.swap_remove(at);
-            let lookup = &mut lookups[index];
-            lookup.rewind();
-            match place.search(lookup, &mut self.source) {
-                Ok(()) => {}
-                Err(Fault::Suspend(need)) => self.waits.push(SuspendedLookup { index, need }),
-                Err(Fault::Error(error)) => fail(index, error),
-            }
-            resumed += 1;
-        }
-        resumed
-    }
-
-    /// Starts to read the missing blocks.
-    fn begin(&mut self, place: PollContext<'_>) {
-        if !self.source.needs().has_wanted() {
-            return;
-        }
-        let reads = &place.db.async_reads;
-        let gather = self.gather.get_or_insert_with(|| {
-            let options = place.options.gather_options();
-            Gather::new(reads.shared(), *self.source.options(), options)
-        });
-        gather.start(self.source.needs_mut(), reads.clock().now());
-    }
-
-    /// Fails all unfinished lookups, after the deadline.
-    fn give_up(&mut self, count: usize, fail: &mut impl FnMut(usize, Error)) {
-        if let Some(gather) = &mut self.gather {
-            gather.abandon();
-        }
-        for wait in self.waits.drain(..) {
-            fail(wait.index, deadline_passed());
-        }
-        for index in std::mem::replace(&mut self.next, count)..count {
-            fail(index, deadline_passed());
-        }
-    }
-}
 
 /// A suspended point read.
 struct SuspendedGet {
     super_version: Arc<SuperVersion>,
     lookup: Lookup,
-    probing: PolledLookups,
+    suspended: SuspendedLookups<ReadSession>,
 }
 
 /// A suspended batch of point reads.
 pub(super) struct SuspendedBatch {
     pub(super) super_version: Arc<SuperVersion>,
-    pub(super) probing: PolledLookups,
+    pub(super) suspended: SuspendedLookups<ReadSession>,
 }
 
 /// The result of a first poll.
@@ -279,38 +73,24 @@ impl DbInner {
     ) -> Result<First<Option<PinnedSlice>, Box<SuspendedGet>>> {
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
-            if options.read_tier != ReadTier::Memtable
-                && let Some(level) = cuckoo_alone(super_version)
-            {
+            if let Some(level) = super_version.cuckoo_level(options.read_tier) {
                 let mut found = Ok(None);
                 level.get_to(key, seqno, &mut found);
                 return Ok(First::Done(found?));
             }
             let mut lookup = Lookup::new(key, seqno);
             search_memtables(self, super_version, &mut lookup, options)?;
-            let mut probing = PolledLookups::new(self, options);
-            let place = self.place(super_version, options);
-            let searched = if lookup.is_settled() {
-                Ok(())
-            } else {
-                place.search(&mut lookup, &mut probing.source)
-            };
-            match searched {
-                Ok(()) => {
-                    let operator = super_version.options.merge_operator.as_deref();
-                    Ok(First::Done(lookup.finish(operator)?))
-                }
-                Err(Fault::Error(error)) => Err(error),
-                Err(Fault::Suspend(need)) => {
-                    probing.next = 1;
-                    probing.waits.push(SuspendedLookup { index: 0, need });
-                    Ok(First::Suspended(Box::new(SuspendedGet {
-                        super_version: Arc::clone(super_version),
-                        lookup,
-                        probing,
-                    })))
-                }
+            let context = SearchContext::new(super_version, options, &self.async_reads);
+            let mut suspended = SuspendedLookups::polled(&context);
+            if lookup.is_settled() || suspended.begin_one(&context, &mut lookup)? {
+                let operator = super_version.options.merge_operator.as_deref();
+                return Ok(First::Done(lookup.finish(operator)?));
             }
+            Ok(First::Suspended(Box::new(SuspendedGet {
+                super_version: Arc::clone(super_version),
+                lookup,
+                suspended,
+            })))
         })
     }
 
@@ -318,24 +98,21 @@ impl DbInner {
         &self,
         get: &mut SuspendedGet,
         options: &ReadOptions,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
     ) -> Poll<Result<Option<PinnedSlice>>> {
         let SuspendedGet {
             super_version,
             lookup,
-            probing,
+            suspended,
         } = get;
-        let mut failure = None;
+        let mut failure = Ok(());
+        let context = SearchContext::new(super_version, options, &self.async_reads);
         let lookups = std::slice::from_mut(lookup);
-        let place = self.place(super_version, options);
-        ready!(probing.poll(place, lookups, context, &mut |_, error| {
-            failure = Some(error);
+        ready!(suspended.poll(&context, lookups, task, &mut |_, error| {
+            failure = Err(error);
         }));
         let operator = super_version.options.merge_operator.as_deref();
-        Poll::Ready(match failure {
-            Some(error) => Err(error),
-            None => lookups[0].take_answer(operator),
-        })
+        Poll::Ready(failure.and_then(|()| lookup.take_answer(operator)))
     }
 
     /// Reads `keys` of one column family.
@@ -347,107 +124,50 @@ impl DbInner {
     ) -> PinnedSlices {
         let begun = self.context.measures().then(|| self.context.clock.now());
         let mut values = PinnedSlices::with_capacity(keys.len());
-        values.begin(keys.len());
         match self.begin_multi_get(family, keys, options, &mut values) {
-            Err(error) => values.answers.fill(Err(error)),
-            Ok(First::Done(())) => {}
-            Ok(First::Suspended(mut batch)) => {
-                poll_fn(|context| self.poll_multi_get(&mut batch, &mut values, options, context))
-                    .await;
+            Err(error) => values.fail(&error),
+            Ok(None) => {}
+            Ok(Some(mut batch)) => {
+                poll_fn(|task| self.poll_multi_get(&mut batch, &mut values, options, task)).await;
+                let operator = batch.super_version.options.merge_operator.as_deref();
+                values.finish(operator, options.value_size_soft_limit);
             }
         }
         if let Some(begun) = begun {
-            self.note_multi_get(values.len(), values.value_bytes(), begun);
+            self.record_multi_get(values.len(), values.value_bytes(), begun);
         }
         values
     }
 
-    /// Searches for `keys` as far as no device is needed.
+    /// Searches for `keys` as far as no device is needed; returns the batch if it suspends.
     pub(super) fn begin_multi_get<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamilyData,
         keys: &[K],
         options: &ReadOptions,
         values: &mut PinnedSlices,
-    ) -> Result<First<(), SuspendedBatch>> {
-        self.check_open()?;
-        family.super_version.with(|super_version| {
-            let seqno = self.read_seqno(options)?;
-            if options.read_tier != ReadTier::Memtable
-                && let Some(level) = cuckoo_alone(super_version)
-            {
-                level.get_batch(keys, seqno, &mut values.answers);
-                return Ok(First::Done(()));
-            }
-            values.begin_lookups(&family.order, keys, seqno)?;
-            let mut probing = PolledLookups::new(self, options);
-            let PinnedSlices {
-                answers,
-                order,
-                lookups,
-            } = values;
-            let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
-            search_memtables_batch(self, super_version, lookups, options, &mut fail);
-            if options.read_tier != ReadTier::Memtable {
-                let place = self.place(super_version, options);
-                probing.probe(place, lookups, &mut fail);
-                if !probing.waits.is_empty() || probing.next < lookups.len() {
-                    return Ok(First::Suspended(SuspendedBatch {
-                        super_version: Arc::clone(super_version),
-                        probing,
-                    }));
-                }
-            }
-            let operator = super_version.options.merge_operator.as_deref();
-            values.finish(operator, options.value_size_soft_limit);
-            Ok(First::Done(()))
+    ) -> Result<Option<SuspendedBatch>> {
+        self.search_batch(family, keys, options, values, |context, batch| {
+            let mut suspended = SuspendedLookups::polled(context);
+            let (lookups, mut fail) = batch.split();
+            let is_done = suspended.begin(context, lookups, &mut fail);
+            (!is_done).then(|| SuspendedBatch {
+                super_version: Arc::clone(context.super_version),
+                suspended,
+            })
         })
     }
 
-    fn poll_multi_get(
-        &self,
-        batch: &mut SuspendedBatch,
-        values: &mut PinnedSlices,
-        options: &ReadOptions,
-        context: &mut Context<'_>,
-    ) -> Poll<()> {
-        ready!(self.poll_lookups(batch, values, options, context));
-        let operator = batch.super_version.options.merge_operator.as_deref();
-        values.finish(operator, options.value_size_soft_limit);
-        Poll::Ready(())
-    }
-
     /// Polls the lookups of a batch until all are done; answers are then taken, except errors.
-    pub(super) fn poll_lookups(
+    pub(super) fn poll_multi_get(
         &self,
         batch: &mut SuspendedBatch,
         values: &mut PinnedSlices,
         options: &ReadOptions,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
     ) -> Poll<()> {
-        let SuspendedBatch {
-            super_version,
-            probing,
-        } = batch;
-        let PinnedSlices {
-            answers,
-            order,
-            lookups,
-        } = values;
-        let place = self.place(super_version, options);
-        let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
-        probing.poll(place, lookups, context, &mut fail)
-    }
-
-    fn place<'p>(
-        &'p self,
-        super_version: &'p SuperVersion,
-        options: &'p ReadOptions,
-    ) -> PollContext<'p> {
-        PollContext {
-            db: self,
-            super_version,
-            options,
-        }
+        let context = SearchContext::new(&batch.super_version, options, &self.async_reads);
+        let (lookups, mut fail) = values.split();
+        batch.suspended.poll(&context, lookups, task, &mut fail)
     }
 }

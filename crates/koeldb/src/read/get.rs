@@ -8,7 +8,7 @@ use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
-use super::overlap::Overlap;
+use super::suspended::{SearchContext, SuspendedLookups};
 use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier, TableFormat};
@@ -33,71 +33,20 @@ impl DbInner {
     }
 
     /// Reads one key.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn get(
         &self,
         family: &ColumnFamilyData,
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        // All paths construct the result in the caller's memory: each hand-over, in pieces of other
-        // sizes than it was stored in, would wait until all earlier instructions are done.
+        let begun = self.context.measures().then(|| self.context.clock.now());
         let mut found = Ok(None);
-        if self.context.measures() {
-            self.get_measured(family, key, options, &mut found);
-        } else {
-            self.get_to(family, key, options, &mut found);
-        }
-        found
-    }
-
-    #[cold]
-    fn get_measured(
-        &self,
-        family: &ColumnFamilyData,
-        key: &[u8],
-        options: &ReadOptions,
-        found: &mut Result<Option<PinnedSlice>>,
-    ) {
-        let begun = self.context.clock.now();
-        self.get_to(family, key, options, found);
-        if let Ok(found) = found {
+        self.read_to(family, key, options, Pin(&mut found));
+        if let (Some(begun), Ok(found)) = (begun, &found) {
             self.record_get(found.as_ref(), begun);
         }
-    }
-
-    /// Reads one key whose result is `Ok(None)` so far.
-    ///
-    /// The code is inlined: there is no call on the path of a key in the first window of a cuckoo
-    /// table.
-    #[inline(never)]
-    fn get_to(
-        &self,
-        family: &ColumnFamilyData,
-        key: &[u8],
-        options: &ReadOptions,
-        found: &mut Result<Option<PinnedSlice>>,
-    ) {
-        if let Err(error) = self.check_open() {
-            *found = Err(error);
-            return;
-        }
-        family.super_version.with(|super_version| {
-            // Read after taking the super-version: a newer super-version may lack entries that this
-            // number sees and a later one hides.
-            match self.read_seqno(options) {
-                Err(error) => *found = Err(error),
-                Ok(seqno) => {
-                    if options.read_tier != ReadTier::Memtable
-                        && let Some(level) = cuckoo_alone(super_version)
-                    {
-                        level.get_to(key, seqno, found);
-                    } else {
-                        *found = self.get_in(super_version, key, seqno, options);
-                    }
-                }
-            }
-        });
+        found
     }
 
     /// Reads one key and passes its value to `read`.
@@ -113,22 +62,40 @@ impl DbInner {
             let found = self.get(family, key, options)?;
             return Ok(found.map(|value| read(&value)));
         }
-        self.check_open()?;
+        self.read_to(family, key, options, PassTo(read))
+    }
+
+    /// Reads one key.
+    ///
+    /// The code is inlined: there is no call on the path of a key in the first window of a cuckoo
+    /// table.
+    #[inline(always)]
+    fn read_to<D: Destination>(
+        &self,
+        family: &ColumnFamilyData,
+        key: &[u8],
+        options: &ReadOptions,
+        destination: D,
+    ) -> D::Answer {
+        if let Err(error) = self.check_open() {
+            return destination.take(Err(error));
+        }
         family.super_version.with(|super_version| {
-            let seqno = self.read_seqno(options)?;
-            if options.read_tier != ReadTier::Memtable
-                && let Some(level) = cuckoo_alone(super_version)
-            {
-                return level.get_with(key, seqno, read);
+            // Read after taking the super-version: a newer super-version may lack entries that this
+            // number sees and a later one hides.
+            match self.read_seqno(options) {
+                Err(error) => destination.take(Err(error)),
+                Ok(seqno) => match super_version.cuckoo_level(options.read_tier) {
+                    Some(level) => destination.read_level(level, key, seqno),
+                    None => destination.take(self.search(super_version, key, seqno, options)),
+                },
             }
-            let found = self.get_in(super_version, key, seqno, options)?;
-            Ok(found.map(|value| read(&value)))
         })
     }
 
-    /// Reads one key in one state of its column family.
+    /// Searches for one key in memtables and tables.
     #[inline(never)]
-    fn get_in(
+    fn search(
         &self,
         super_version: &Arc<SuperVersion>,
         key: &[u8],
@@ -136,55 +103,41 @@ impl DbInner {
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
         if options.is_bounded() {
-            return self.get_bounded(super_version, key, seqno, options);
+            return self.search_bounded(super_version, key, seqno, options);
         }
-        let mut source = BlockingSource::new(options.block_read_options());
-        self.get_at(super_version, key, seqno, options, &mut source)
-    }
-
-    /// Like [`DbInner::get_in`], with a time limit: reads are made by other threads.
-    #[cold]
-    fn get_bounded(
-        &self,
-        super_version: &SuperVersion,
-        key: &[u8],
-        seqno: SeqNo,
-        options: &ReadOptions,
-    ) -> Result<Option<PinnedSlice>> {
-        let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
-        let mut lookup = Lookup::new(key, seqno);
-        search_memtables(self, super_version, &mut lookup, options)?;
-        if !lookup.is_settled() {
-            let mut answer = [Ok(None)];
-            Overlap::new(self, super_version, options, &mut answer, &[0], deadline)
-                .search(std::slice::from_mut(&mut lookup));
-            let [answer] = answer;
-            answer?;
-        }
-        lookup.finish(super_version.options.merge_operator.as_deref())
-    }
-
-    fn get_at(
-        &self,
-        super_version: &Arc<SuperVersion>,
-        key: &[u8],
-        seqno: SeqNo,
-        options: &ReadOptions,
-        source: &mut BlockingSource,
-    ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
         if matches!(super_version.options.table_factory, TableFormat::Cuckoo(_)) {
             super_version.version.prefetch(lookup.seek_key());
         }
         search_memtables(self, super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
-            let runs_above = 1 + super_version.sealed.len();
-            super_version.version.search(
-                &super_version.tables,
-                &mut lookup,
-                source,
-                runs_above..usize::MAX,
-            )?;
+            let mut source = BlockingSource::new(options.block_read_options());
+            let runs = super_version.runs_above()..usize::MAX;
+            let tables = &super_version.tables;
+            let version = &super_version.version;
+            version.search(tables, &mut lookup, &mut source, runs)?;
+        }
+        lookup.finish(super_version.options.merge_operator.as_deref())
+    }
+
+    /// Searches with a time limit: other threads read missing blocks.
+    #[cold]
+    fn search_bounded(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let mut lookup = Lookup::new(key, seqno);
+        search_memtables(self, super_version, &mut lookup, options)?;
+        let context = SearchContext::new(super_version, options, &self.async_reads);
+        let mut suspended = SuspendedLookups::blocking(&context);
+        if !lookup.is_settled() && !suspended.begin_one(&context, &mut lookup)? {
+            let mut outcome = Ok(());
+            let lookups = std::slice::from_mut(&mut lookup);
+            suspended.wait(&context, lookups, &mut |_, error| outcome = Err(error));
+            outcome?;
         }
         lookup.finish(super_version.options.merge_operator.as_deref())
     }
@@ -201,17 +154,51 @@ impl DbInner {
     }
 }
 
-/// Returns the cuckoo level that holds all data of a column family, if there is one.
+/// The destination of the value that a point read finds.
+trait Destination {
+    type Answer;
+
+    /// Reads a key from a cuckoo level.
+    fn read_level(self, level: &CuckooLevel, key: &[u8], seqno: SeqNo) -> Self::Answer;
+
+    /// Takes the outcome of a search.
+    fn take(self, found: Result<Option<PinnedSlice>>) -> Self::Answer;
+}
+
+/// Stores the pinned value, in place of `Ok(None)`.
 ///
-/// The tables are then cuckoo tables of one level, and hold everything acknowledged before the
-/// super-version was taken, since its memtables are empty.
-#[inline]
-pub(crate) fn cuckoo_alone(super_version: &SuperVersion) -> Option<&CuckooLevel> {
-    let is_cuckoo = || matches!(super_version.options.table_factory, TableFormat::Cuckoo(_));
-    if !super_version.sealed.is_empty() || !super_version.memtable.is_empty() {
-        return None;
+/// Out-parameter: returning the value by move causes store-forwarding stalls.
+struct Pin<'o>(&'o mut Result<Option<PinnedSlice>>);
+
+impl Destination for Pin<'_> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn read_level(self, level: &CuckooLevel, key: &[u8], seqno: SeqNo) {
+        level.get_to(key, seqno, self.0);
     }
-    (super_version.version).cuckoo(|| is_cuckoo().then_some(&*super_version.tables))
+
+    #[inline(always)]
+    fn take(self, found: Result<Option<PinnedSlice>>) {
+        *self.0 = found;
+    }
+}
+
+/// Passes the value to a function and returns its result.
+struct PassTo<F>(F);
+
+impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
+    type Answer = Result<Option<R>>;
+
+    #[inline(always)]
+    fn read_level(self, level: &CuckooLevel, key: &[u8], seqno: SeqNo) -> Result<Option<R>> {
+        level.get_with(key, seqno, self.0)
+    }
+
+    #[inline(always)]
+    fn take(self, found: Result<Option<PinnedSlice>>) -> Result<Option<R>> {
+        Ok(found?.map(|value| (self.0)(&value)))
+    }
 }
 
 /// Whether a read must not see memtables: it asks for persisted data, and batches were written with

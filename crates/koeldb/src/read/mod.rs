@@ -8,9 +8,9 @@ mod get;
 mod iterator;
 mod multi_get;
 mod multi_get_stream;
-mod overlap;
 pub(crate) mod scan;
 mod stream;
+mod suspended;
 
 pub use bounds::{IterateBounds, KeyBounds, PrefixRange};
 pub use cursor::DbCursor;

@@ -4,6 +4,7 @@
 //! data blocks in the processor's cache. Each key has its own result; an error of the whole call is
 //! the result of each key.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use koeldb_base::coding::to_u32;
@@ -16,8 +17,8 @@ use koeldb_fs::read_driver::ActiveEngine;
 use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::BlockingSource;
 
-use super::get::{cuckoo_alone, search_memtables_batch};
-use super::overlap::{Overlap, deadline_passed};
+use super::get::search_memtables_batch;
+use super::suspended::{SearchContext, SuspendedLookups, deadline_passed};
 use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
@@ -103,13 +104,29 @@ impl PinnedSlices {
         values.map(|value| value.len() as u64).sum()
     }
 
-    pub(super) fn begin(&mut self, count: usize) {
+    /// Sets the result of every key to an error.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.answers.fill(Err(error.clone()));
+    }
+
+    /// The lookups, and the function that stores the error of a lookup.
+    pub(super) fn split(&mut self) -> (&mut [Lookup], impl FnMut(usize, Error)) {
+        let PinnedSlices {
+            answers,
+            order,
+            lookups,
+        } = self;
+        let fail = |at: usize, error| answers[order[at] as usize] = Err(error);
+        (lookups, fail)
+    }
+
+    fn begin(&mut self, count: usize) {
         self.answers.clear();
         self.answers.resize_with(count, || Ok(None));
     }
 
     /// Creates a lookup of each key, in key order.
-    pub(super) fn begin_lookups<K: AsRef<[u8]>>(
+    fn begin_lookups<K: AsRef<[u8]>>(
         &mut self,
         key_order: &KeyOrder,
         keys: &[K],
@@ -198,15 +215,12 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
-/// A batch that waits in place for its reads.
-struct InPlace<'b> {
-    answers: &'b mut [Result<Option<PinnedSlice>>],
-    order: &'b [u32],
-}
+/// A batch that waits in place for its reads; passes errors to the function.
+struct InPlace<F>(F);
 
-impl BatchVisitor<BlockingSource> for InPlace<'_> {
+impl<F: FnMut(usize, Error)> BatchVisitor<BlockingSource> for InPlace<F> {
     fn fault(&mut self, index: usize, fault: Fault<Blocking>) {
-        self.answers[self.order[index] as usize] = Err(fault.into());
+        (self.0)(index, fault.into());
     }
 }
 
@@ -228,70 +242,86 @@ impl DbInner {
         values: &mut PinnedSlices,
     ) {
         let begun = self.context.measures().then(|| self.context.clock.now());
-        values.begin(keys.len());
-        if let Err(error) = self.try_multi_get(family, keys, options, values) {
-            values.answers.fill(Err(error));
+        let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
+        let searched = match deadline {
+            Some(deadline) if self.context.clock.now() >= deadline => {
+                values.begin(keys.len());
+                Err(deadline_passed())
+            }
+            _ => self.search_batch(family, keys, options, values, |context, values| {
+                self.search_tables(context, values);
+                None::<Infallible>
+            }),
+        };
+        if let Err(error) = searched {
+            values.fail(&error);
         }
         if let Some(begun) = begun {
-            self.note_multi_get(values.len(), values.value_bytes(), begun);
+            self.record_multi_get(values.len(), values.value_bytes(), begun);
         }
     }
 
-    fn try_multi_get<K: AsRef<[u8]>>(
+    /// Searches memtables for `keys`, and then tables with `search_tables`.
+    ///
+    /// The values are complete unless `search_tables` returns a suspended batch. If the search
+    /// fails, there is a value for each key nevertheless.
+    pub(super) fn search_batch<K: AsRef<[u8]>, S>(
         &self,
         family: &ColumnFamilyData,
         keys: &[K],
         options: &ReadOptions,
         values: &mut PinnedSlices,
-    ) -> Result<()> {
+        search_tables: impl FnOnce(&SearchContext<'_>, &mut PinnedSlices) -> Option<S>,
+    ) -> Result<Option<S>> {
+        values.begin(keys.len());
         self.check_open()?;
-        let by_itself = self.async_reads.engine() == ActiveEngine::Uring;
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
-            let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
-            if deadline.is_some_and(|deadline| self.context.clock.now() >= deadline) {
-                return Err(deadline_passed());
-            }
-            if options.read_tier != ReadTier::Memtable
-                && let Some(level) = cuckoo_alone(super_version)
-            {
+            if let Some(level) = super_version.cuckoo_level(options.read_tier) {
                 level.get_batch(keys, seqno, &mut values.answers);
-                return Ok(());
+                return Ok(None);
             }
             values.begin_lookups(&family.order, keys, seqno)?;
-            let PinnedSlices {
-                answers,
-                order,
-                lookups,
-            } = values;
-            let mut fail = |at: usize, error| answers[order[at] as usize] = Err(error);
-            search_memtables_batch(self, super_version, lookups, options, &mut fail);
+            {
+                let (lookups, mut fail) = values.split();
+                search_memtables_batch(self, super_version, lookups, options, &mut fail);
+            }
             if options.read_tier != ReadTier::Memtable {
-                if options.overlaps(lookups.len(), by_itself) {
-                    let mut overlap =
-                        Overlap::new(self, super_version, options, answers, order, deadline);
-                    overlap.search(lookups);
-                    overlap.note();
-                } else {
-                    let mut source = BlockingSource::new(options.block_read_options());
-                    let mut batch = InPlace { answers, order };
-                    super_version.version.search_batch(
-                        &super_version.tables,
-                        lookups,
-                        &mut source,
-                        1 + super_version.sealed.len(),
-                        &mut batch,
-                    );
+                let context = SearchContext::new(super_version, options, &self.async_reads);
+                if let Some(suspended) = search_tables(&context, values) {
+                    return Ok(Some(suspended));
                 }
             }
             let operator = super_version.options.merge_operator.as_deref();
             values.finish(operator, options.value_size_soft_limit);
-            Ok(())
+            Ok(None)
         })
     }
 
+    /// Searches tables for all lookups; waits for missing blocks.
+    fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
+        let (lookups, mut fail) = values.split();
+        let is_uring = context.reads.engine() == ActiveEngine::Uring;
+        if context.options.overlaps(lookups.len(), is_uring) {
+            let mut suspended = SuspendedLookups::blocking(context);
+            suspended.wait(context, lookups, &mut fail);
+            if let Some(statistics) = &self.context.statistics {
+                suspended.record(statistics);
+            }
+        } else {
+            let super_version = context.super_version;
+            super_version.version.search_batch(
+                &super_version.tables,
+                lookups,
+                &mut BlockingSource::new(context.options.block_read_options()),
+                super_version.runs_above(),
+                &mut InPlace(fail),
+            );
+        }
+    }
+
     #[cold]
-    pub(super) fn note_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
+    pub(super) fn record_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
         self.context.count(Ticker::NumberMultigetCalls, 1);
         self.context
             .count(Ticker::NumberMultigetKeysRead, key_count as u64);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use koeldb_base::{PinnedSlice, Result};
 
-use super::futures::{First, SuspendedBatch};
+use super::futures::SuspendedBatch;
 use super::multi_get::{PinnedSlices, too_much};
 use crate::column_family::ColumnFamily;
 use crate::options::ReadOptions;
@@ -69,7 +69,7 @@ impl RunningBatch {
             waits,
         } = self;
         let operator = batch.super_version.options.merge_operator.as_deref();
-        let (probed_now, waiting) = batch.probing.progress();
+        let (probed_now, waiting) = batch.suspended.progress();
         let waited_before = std::mem::replace(waited, waiting.collect());
         waited.iter().for_each(|&at| waits[at] = true);
         let probed_since = std::mem::replace(probed, probed_now)..probed_now;
@@ -122,7 +122,7 @@ impl MultiGetStream {
                 StreamState::Running(running) => {
                     let RunningBatch { batch, values, .. } = &mut **running;
                     let inner = self.family.inner();
-                    let polled = inner.poll_lookups(batch, values, &self.options, context);
+                    let polled = inner.poll_multi_get(batch, values, &self.options, context);
                     running.take_done(&mut self.ready);
                     if polled.is_ready() {
                         self.state = StreamState::Ended;
@@ -139,10 +139,9 @@ impl MultiGetStream {
         let inner = self.family.inner();
         self.begun = inner.context.measures().then(|| inner.context.clock.now());
         let mut values = PinnedSlices::with_capacity(keys.len());
-        values.begin(keys.len());
         let data = self.family.data();
         match inner.begin_multi_get(data, keys, &self.options, &mut values) {
-            Ok(First::Suspended(batch)) => {
+            Ok(Some(batch)) => {
                 self.state = StreamState::Running(Box::new(RunningBatch {
                     batch,
                     probed: 0,
@@ -152,8 +151,8 @@ impl MultiGetStream {
                 }));
                 return;
             }
-            Ok(First::Done(())) => {}
-            Err(error) => values.answers.fill(Err(error)),
+            Ok(None) => {}
+            Err(error) => values.fail(&error),
         }
         self.ready.extend(values.answers.drain(..).enumerate());
         self.state = StreamState::Ended;
@@ -172,7 +171,7 @@ impl MultiGetStream {
         let is_last = self.ready.is_empty() && matches!(self.state, StreamState::Ended);
         if let (Some(begun), true) = (self.begun, is_last) {
             let inner = self.family.inner();
-            inner.note_multi_get(self.key_count, self.value_bytes, begun);
+            inner.record_multi_get(self.key_count, self.value_bytes, begun);
         }
         (index, answer)
     }
