@@ -20,63 +20,11 @@ use datadriven::TestCase;
 use koeldb_base::key::InternalKey;
 use koeldb_base::merge_operator::{MergeOperator, StringAppend};
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::{Blocking, Comparator, Cursor, Fault, KeyOrder, Result, ValueType};
+use koeldb_base::{Comparator, KeyOrder};
 use koeldb_lsm::job::{CompactionCursor, CompactionFilter, CompactionRules, Decision};
 use koeldb_lsm::text::KeyText;
 
-use crate::parse;
-
-/// Entries in memory, in internal-key order.
-struct Entries {
-    entries: Vec<(Vec<u8>, Vec<u8>)>,
-    at: usize,
-}
-
-impl Cursor for Entries {
-    type Suspend = Blocking;
-
-    fn valid(&self) -> bool {
-        self.at < self.entries.len()
-    }
-
-    fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
-        self.at = 0;
-        Ok(())
-    }
-
-    fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
-        unreachable!("a compaction goes forward")
-    }
-
-    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
-        let order = KeyOrder::Bytewise;
-        self.at = self
-            .entries
-            .partition_point(|(key, _)| order.compare_internal(key, target).is_lt());
-        Ok(())
-    }
-
-    fn seek_for_prev(&mut self, _: &[u8]) -> Result<(), Fault<Blocking>> {
-        unreachable!("a compaction goes forward")
-    }
-
-    fn next(&mut self) -> Result<(), Fault<Blocking>> {
-        self.at += 1;
-        Ok(())
-    }
-
-    fn prev(&mut self) -> Result<(), Fault<Blocking>> {
-        unreachable!("a compaction goes forward")
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.entries[self.at].0
-    }
-
-    fn value(&self) -> &[u8] {
-        &self.entries[self.at].1
-    }
-}
+use crate::entries::{self, Entries};
 
 #[derive(Default)]
 struct Filter {
@@ -115,20 +63,7 @@ fn compact(case: &mut TestCase) -> String {
         true => KeyOrder::new(IgnoresCase),
         false => KeyOrder::Bytewise,
     };
-    let mut entries = Vec::new();
-    let mut tombstones = Vec::new();
-    for line in case.input.lines() {
-        if let Some(tombstone) = parse::tombstone(line) {
-            tombstones.push(tombstone);
-            continue;
-        }
-        let (key, value) = line.split_once(" = ").unwrap_or((line, ""));
-        entries.push((
-            parse::key(key, 0, ValueType::Value),
-            parse::unescaped(value),
-        ));
-    }
-    entries.sort_by(|(a, _), (b, _)| order.compare_internal(a, b));
+    let (entries, tombstones) = entries::entries(&case.input, &order);
     let texts = |case: &mut TestCase, name: &str| -> Vec<String> {
         case.try_take_args(name).unwrap().unwrap_or_default()
     };
@@ -157,7 +92,7 @@ fn compact(case: &mut TestCase) -> String {
         }),
     };
     case.expect_empty().unwrap();
-    let mut cursor = CompactionCursor::new(Entries { entries, at: 0 }, rules).unwrap();
+    let mut cursor = CompactionCursor::new(Entries::new(&order, entries), rules).unwrap();
     let mut text = String::new();
     loop {
         match cursor.advance() {

@@ -12,18 +12,18 @@ use datadriven::TestCase;
 use koeldb_lsm::version::builder::{MissingEpochs, VersionBuilder};
 use koeldb_lsm::{Version, version::VersionEdit};
 
-use crate::parse;
+use crate::{entries, parse};
 
 fn edit(text: &str) -> VersionEdit {
     let mut edit = VersionEdit::of(0);
     for line in text.lines() {
         let (verb, rest) = line.split_once(' ').expect("VERB WORDS");
         let (level, rest) = rest.split_once(' ').unwrap_or(("0", rest));
-        let level = usize::try_from(parse::number(level)).unwrap();
+        let level = usize::try_from(entries::number(level)).unwrap();
         match verb {
-            "delete" => edit.deleted_files.push((level, parse::number(rest))),
+            "delete" => edit.deleted_files.push((level, entries::number(rest))),
             "add" => edit.added_files.push((level, Arc::new(parse::file(rest)))),
-            "log" => edit.log_number = Some(parse::number(rest)),
+            "log" => edit.log_number = Some(entries::number(rest)),
             other => panic!("no verb {other:?}"),
         }
     }

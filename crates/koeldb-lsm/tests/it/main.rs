@@ -1,4 +1,5 @@
-//! Text scripts for the pure parts of the tree: pickers, compaction cursor, output cutting, edits.
+//! Text scripts for the pure parts of the tree: pickers, compaction cursor, output
+//! cutting, version search, edits.
 //!
 //! A script in `tests/data` is a sequence of cases: a command with arguments, its input, `----`,
 //! and the expected output. `REWRITE=1 cargo test -p koeldb-lsm --test it` writes the actual output
@@ -9,6 +10,10 @@
 )]
 
 mod compact;
+mod cut;
 mod edit;
+mod entries;
 mod parse;
 mod pick;
+mod search;
+mod tables;

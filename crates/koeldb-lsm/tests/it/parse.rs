@@ -10,10 +10,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use koeldb_base::key::{MAX_SEQNO, encode};
-use koeldb_base::range_del::RangeTombstone;
-use koeldb_base::{KeyOrder, SeqNo, ValueType};
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::{KeyOrder, ValueType};
 use koeldb_lsm::{FileMeta, Level, Version};
+
+use crate::entries::{key, number};
 
 /// Parses a number of bytes with an optional unit: `64M`.
 pub(crate) fn bytes(text: &str) -> u64 {
@@ -24,45 +25,6 @@ pub(crate) fn bytes(text: &str) -> u64 {
         _ => (text, 0),
     };
     number(digits) << shift
-}
-
-pub(crate) fn number(text: &str) -> u64 {
-    text.parse()
-        .unwrap_or_else(|_| panic!("{text:?} is not a number"))
-}
-
-/// A text with escapes as `\x01`, in bytes.
-pub(crate) fn unescaped(text: &str) -> Vec<u8> {
-    let mut parts = text.split("\\x");
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at(2);
-        bytes.push(u8::from_str_radix(digits, 16).unwrap());
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    bytes
-}
-
-fn value_type(name: &str) -> ValueType {
-    let mut types = (0..=u8::MAX).filter_map(ValueType::from_byte);
-    types
-        .find(|kind| koeldb_lsm::text::type_name(*kind as u8) == Some(name))
-        .unwrap_or_else(|| panic!("{name:?} is no type of entry"))
-}
-
-/// Parses `a#12,SET`; sequence number and type default to those given.
-pub(crate) fn key(text: &str, seqno: SeqNo, kind: ValueType) -> Vec<u8> {
-    match text.split_once('#') {
-        None => encode(text.as_bytes(), seqno, kind),
-        Some((user_key, footer)) => {
-            let (seqno, kind) = footer.split_once(',').unwrap_or((footer, "SET"));
-            let seqno = match seqno {
-                "inf" => MAX_SEQNO,
-                _ => number(seqno),
-            };
-            encode(user_key.as_bytes(), seqno, value_type(kind))
-        }
-    }
 }
 
 /// Parses one table.
@@ -109,16 +71,4 @@ pub(crate) fn tree(text: &str, level_count: usize) -> Version {
         }
     }
     Version::new(KeyOrder::Bytewise, levels)
-}
-
-/// Parses `a-c#7,RANGEDEL`: the range from `a` up to `c`, exclusive.
-pub(crate) fn tombstone(line: &str) -> Option<RangeTombstone> {
-    let range = line.strip_suffix(",RANGEDEL")?;
-    let (range, seqno) = range.split_once('#')?;
-    let (start, end) = range.split_once('-')?;
-    Some(RangeTombstone {
-        start: start.into(),
-        end: end.into(),
-        seqno: number(seqno),
-    })
 }

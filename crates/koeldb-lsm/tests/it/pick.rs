@@ -21,7 +21,7 @@ use koeldb_lsm::pick::{
 };
 use koeldb_lsm::text::BytesText;
 
-use crate::parse;
+use crate::{entries, parse};
 
 fn number(case: &mut TestCase, name: &str, into: &mut impl TryFrom<u64>) {
     if let Some(text) = case.try_take_arg::<String>(name).unwrap() {
@@ -79,7 +79,7 @@ fn file_order(text: &str) -> FileOrder {
 }
 
 fn mark(case: &mut TestCase, version: &Version, being_compacted: bool) {
-    for number in case.args.drain().map(|(name, _)| parse::number(&name)) {
+    for number in case.args.drain().map(|(name, _)| entries::number(&name)) {
         let mut files = version.files();
         let (_, file) = files.find(|(_, file)| file.number == number).unwrap();
         file.being_compacted
@@ -102,7 +102,7 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
         }
         "cursor" => {
             let (level, key) = case.input.trim().split_once(' ').expect("LEVEL KEY");
-            let key = parse::key(key, 0, ValueType::Value);
+            let key = entries::key(key, 0, ValueType::Value);
             version.compact_cursors.insert(level.parse().unwrap(), key);
             return String::new();
         }
@@ -170,7 +170,7 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
         }
         "files" => {
             let output = to(case);
-            let numbers: Vec<u64> = case.input.split_whitespace().map(parse::number).collect();
+            let numbers: Vec<u64> = case.input.split_whitespace().map(entries::number).collect();
             said(manual::pick_files(version, &settings, &numbers, output))
         }
         other => panic!("no command {other:?}"),
