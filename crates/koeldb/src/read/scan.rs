@@ -404,6 +404,8 @@ impl<C: Cursor> Scan<C> {
     /// Steps back over all versions of the key, oldest first, and computes its newest value.
     fn collect_backward(&mut self) -> Result<bool, Fault<C::Suspend>> {
         let mut has_base = false;
+        // The error of an older version does not matter if a newer one hides it.
+        let mut unreadable = None;
         let mut oldest_first: Vec<Vec<u8>> = Vec::new();
         while self.inner.valid() {
             let order = &self.view.order;
@@ -417,25 +419,33 @@ impl<C: Cursor> Scan<C> {
                     self.key.clear();
                     self.key.extend_from_slice(entry.user_key);
                 }
-                if entry.value_type.is_deletion()
-                    || self.view.is_range_deleted(entry.user_key, entry.seqno)
+                if entry.value_type == ValueType::Merge
+                    && !self.view.is_range_deleted(entry.user_key, entry.seqno)
                 {
-                    has_base = false;
-                    oldest_first.clear();
-                } else if entry.value_type == ValueType::Merge {
                     oldest_first.push(self.inner.value().to_vec());
-                } else {
-                    has_base = true;
-                    oldest_first.clear();
+                    self.inner.prev()?;
+                    continue;
+                }
+                oldest_first.clear();
+                unreadable = None;
+                has_base = !entry.value_type.is_deletion()
+                    && !self.view.is_range_deleted(entry.user_key, entry.seqno);
+                if has_base {
+                    self.value.clear();
                     if entry.value_type == ValueType::Value {
-                        self.value.clear();
                         self.value.extend_from_slice(self.inner.value());
                     } else {
-                        self.value = plain_value(entry.value_type, &self.inner.pinned_value())?;
+                        match plain_value(entry.value_type, &self.inner.pinned_value()) {
+                            Ok(value) => self.value = value,
+                            Err(error) => unreadable = Some(error),
+                        }
                     }
                 }
             }
             self.inner.prev()?;
+        }
+        if let Some(error) = unreadable {
+            return Err(error.into());
         }
         if oldest_first.is_empty() {
             return Ok(has_base);
@@ -464,3 +474,7 @@ fn plain_value(value_type: ValueType, value: &PinnedSlice) -> Result<Vec<u8>, Er
         ))),
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
