@@ -21,13 +21,12 @@ use crate::block_based::metaindex::Metaindex;
 use crate::block_based::open::read_tail;
 use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
-use crate::cuckoo::paged::PagedCuckoo;
-use crate::cuckoo::reader::CuckooReader;
 use crate::cuckoo::residency::{Residency, Resident};
+use crate::cuckoo::table::CuckooTable;
 use crate::examine;
 use crate::plain::cursor::PlainCursor;
-use crate::plain::paged::PagedPlain;
-use crate::plain::reader::{PlainReadOptions, PlainTableReader};
+use crate::plain::reader::PlainReadOptions;
+use crate::plain::table::PlainTable;
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
 
@@ -139,13 +138,9 @@ pub enum TableReader {
     /// A block-based table.
     BlockBased(Arc<BlockBasedReader>),
     /// A cuckoo table.
-    Cuckoo(Arc<CuckooReader>),
-    /// A cuckoo table that is read piece by piece.
-    PagedCuckoo(Arc<PagedCuckoo>),
+    Cuckoo(CuckooTable),
     /// A plain table.
-    Plain(Arc<PlainTableReader>),
-    /// A plain table that is read piece by piece.
-    PagedPlain(Arc<PagedPlain>),
+    Plain(PlainTable),
 }
 
 impl TableReader {
@@ -162,28 +157,16 @@ impl TableReader {
         let tail = read_tail(&*file, context)?;
         let footer = Footer::decode(&tail, file.len())
             .map_err(|error| error.in_file(file.path(), None, "open"))?;
-        match footer.kind {
+        Ok(Arc::new(match footer.kind {
             TableKind::BlockBased => {
                 let reader = BlockBasedReader::open(file, footer, tail, context)?;
-                Ok(Arc::new(TableReader::BlockBased(Arc::new(reader))))
-            }
-            TableKind::Cuckoo if context.cuckoo.is_paged(&*file) => {
-                let reader = PagedCuckoo::open(file, footer, context)?;
-                Ok(Arc::new(TableReader::PagedCuckoo(Arc::new(reader))))
+                TableReader::BlockBased(Arc::new(reader))
             }
             TableKind::Cuckoo | TableKind::CuckooVersions => {
-                let reader = CuckooReader::open(file, &footer, context)?;
-                Ok(Arc::new(TableReader::Cuckoo(Arc::new(reader))))
+                TableReader::Cuckoo(CuckooTable::open(file, footer, context)?)
             }
-            TableKind::Plain if PagedPlain::is_for(&*file, context) => {
-                let reader = PagedPlain::open(file, footer, context)?;
-                Ok(Arc::new(TableReader::PagedPlain(Arc::new(reader))))
-            }
-            TableKind::Plain => {
-                let reader = PlainTableReader::open(file, &footer, context)?;
-                Ok(Arc::new(TableReader::Plain(Arc::new(reader))))
-            }
-        }
+            TableKind::Plain => TableReader::Plain(PlainTable::open(file, footer, context)?),
+        }))
     }
 
     /// Searches the table for a lookup.
@@ -202,24 +185,16 @@ impl TableReader {
     ) -> Result<(), Fault<S::Suspend>> {
         match self {
             TableReader::BlockBased(reader) => reader.search(lookup, source),
-            TableReader::Cuckoo(reader) => Ok(reader.search(lookup)?),
-            TableReader::PagedCuckoo(reader) => match reader.loaded() {
-                Some(whole) => Ok(whole.search(lookup)?),
-                None => reader.search(lookup, source),
-            },
-            TableReader::Plain(reader) => Ok(reader.search(lookup)?),
-            TableReader::PagedPlain(reader) => match reader.loaded() {
-                Some(whole) => Ok(whole.search(lookup)?),
-                None => reader.search(lookup, source),
-            },
+            TableReader::Cuckoo(table) => table.search(lookup, source),
+            TableReader::Plain(table) => table.search(lookup, source),
         }
     }
 
     /// Prefetches the first memory that a search for a user key reads, if its address is known.
     #[inline]
     pub fn prefetch(&self, user_key: &[u8]) {
-        if let TableReader::Cuckoo(reader) = self {
-            reader.prefetch(user_key);
+        if let TableReader::Cuckoo(table) = self {
+            table.prefetch(user_key);
         }
     }
 
@@ -232,21 +207,12 @@ impl TableReader {
         &self,
         lookups: &mut [&mut Lookup],
         source: &mut S,
-        mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
+        outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
-        let of_whole = |index, result: Result<()>| outcome(index, result.map_err(Fault::Error));
         match self {
             TableReader::BlockBased(reader) => reader.search_batch(lookups, source, outcome),
-            TableReader::Cuckoo(reader) => reader.search_batch(lookups, of_whole),
-            TableReader::PagedCuckoo(reader) => match reader.loaded() {
-                Some(whole) => whole.search_batch(lookups, of_whole),
-                None => one_by_one(lookups, outcome, |lookup| reader.search(lookup, source)),
-            },
-            TableReader::Plain(reader) => reader.search_batch(lookups, of_whole),
-            TableReader::PagedPlain(reader) => match reader.loaded() {
-                Some(whole) => whole.search_batch(lookups, of_whole),
-                None => one_by_one(lookups, outcome, |lookup| reader.search(lookup, source)),
-            },
+            TableReader::Cuckoo(table) => table.search_batch(lookups, source, outcome),
+            TableReader::Plain(table) => table.search_batch(lookups, source, outcome),
         }
     }
 
@@ -261,9 +227,8 @@ impl TableReader {
     ) -> Result<bool, Fault<S::Suspend>> {
         match self {
             TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
-            TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) => Ok(true),
-            TableReader::Plain(reader) => Ok(reader.may_contain(user_key)?),
-            TableReader::PagedPlain(reader) => Ok(reader.may_contain(user_key)?),
+            TableReader::Cuckoo(_) => Ok(true),
+            TableReader::Plain(table) => Ok(table.may_contain(user_key)?),
         }
     }
 
@@ -278,18 +243,12 @@ impl TableReader {
             TableReader::BlockBased(reader) => {
                 TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, *options))
             }
-            TableReader::Cuckoo(reader) => {
-                TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(reader)))
-            }
-            TableReader::PagedCuckoo(reader) => match reader.whole() {
-                Ok(whole) => TableCursor::Cuckoo(CuckooCursor::new(Arc::clone(whole))),
+            TableReader::Cuckoo(table) => match table.cursor() {
+                Ok(cursor) => TableCursor::Cuckoo(cursor),
                 Err(error) => TableCursor::Failed(error),
             },
-            TableReader::Plain(reader) => {
-                TableCursor::Plain(PlainCursor::new(Arc::clone(reader), *options))
-            }
-            TableReader::PagedPlain(reader) => match reader.whole() {
-                Ok(whole) => TableCursor::Plain(PlainCursor::new(Arc::clone(whole), *options)),
+            TableReader::Plain(table) => match table.cursor(options) {
+                Ok(cursor) => TableCursor::Plain(cursor),
                 Err(error) => TableCursor::Failed(error),
             },
         }
@@ -301,10 +260,7 @@ impl TableReader {
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
-            TableReader::Cuckoo(_)
-            | TableReader::PagedCuckoo(_)
-            | TableReader::Plain(_)
-            | TableReader::PagedPlain(_) => None,
+            TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
         }
     }
 
@@ -313,10 +269,8 @@ impl TableReader {
     pub fn properties(&self) -> &TableProperties {
         match self {
             TableReader::BlockBased(reader) => reader.properties(),
-            TableReader::Cuckoo(reader) => reader.properties(),
-            TableReader::PagedCuckoo(reader) => reader.properties(),
-            TableReader::Plain(reader) => reader.properties(),
-            TableReader::PagedPlain(reader) => reader.properties(),
+            TableReader::Cuckoo(table) => table.properties(),
+            TableReader::Plain(table) => table.properties(),
         }
     }
 
@@ -325,10 +279,8 @@ impl TableReader {
     pub fn metaindex(&self) -> &Metaindex {
         match self {
             TableReader::BlockBased(reader) => reader.metaindex(),
-            TableReader::Cuckoo(reader) => reader.metaindex(),
-            TableReader::PagedCuckoo(reader) => reader.metaindex(),
-            TableReader::Plain(reader) => reader.metaindex(),
-            TableReader::PagedPlain(reader) => reader.metaindex(),
+            TableReader::Cuckoo(table) => table.metaindex(),
+            TableReader::Plain(table) => table.metaindex(),
         }
     }
 
@@ -339,10 +291,8 @@ impl TableReader {
     pub fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         match self {
             TableReader::BlockBased(reader) => reader.approximate_offset(target),
-            TableReader::Cuckoo(reader) => reader.approximate_offset(target),
-            TableReader::PagedCuckoo(reader) => reader.whole()?.approximate_offset(target),
-            TableReader::Plain(reader) => reader.approximate_offset(target),
-            TableReader::PagedPlain(reader) => reader.whole()?.approximate_offset(target),
+            TableReader::Cuckoo(table) => table.whole()?.approximate_offset(target),
+            TableReader::Plain(table) => table.whole()?.approximate_offset(target),
         }
     }
 
@@ -356,10 +306,8 @@ impl TableReader {
     pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         match self {
             TableReader::BlockBased(reader) => reader.verify_checksums(progress),
-            TableReader::Cuckoo(reader) => reader.verify_checksums(progress),
-            TableReader::PagedCuckoo(reader) => reader.whole()?.verify_checksums(progress),
-            TableReader::Plain(reader) => reader.verify_checksums(progress),
-            TableReader::PagedPlain(reader) => reader.whole()?.verify_checksums(progress),
+            TableReader::Cuckoo(table) => table.whole()?.verify_checksums(progress),
+            TableReader::Plain(table) => table.whole()?.verify_checksums(progress),
         }
     }
 
@@ -367,9 +315,8 @@ impl TableReader {
     #[must_use]
     pub fn cuckoo_resident(&self) -> Option<Resident> {
         match self {
-            TableReader::Cuckoo(reader) => Some(reader.resident()),
-            TableReader::PagedCuckoo(reader) => Some(reader.resident()),
-            TableReader::BlockBased(_) | TableReader::Plain(_) | TableReader::PagedPlain(_) => None,
+            TableReader::Cuckoo(table) => Some(table.resident()),
+            TableReader::BlockBased(_) | TableReader::Plain(_) => None,
         }
     }
 
@@ -389,16 +336,14 @@ impl TableReader {
     pub fn memory_bytes(&self) -> u64 {
         match self {
             TableReader::BlockBased(reader) => reader.memory_bytes(),
-            TableReader::Cuckoo(reader) => reader.memory_bytes(),
-            TableReader::PagedCuckoo(reader) => reader.memory_bytes(),
-            TableReader::Plain(reader) => reader.memory_bytes(),
-            TableReader::PagedPlain(reader) => reader.memory_bytes(),
+            TableReader::Cuckoo(table) => table.memory_bytes(),
+            TableReader::Plain(table) => table.memory_bytes(),
         }
     }
 }
 
 /// Searches for one lookup after the other.
-fn one_by_one<W>(
+pub(crate) fn search_each<W>(
     lookups: &mut [&mut Lookup],
     mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
     mut search: impl FnMut(&mut Lookup) -> Result<(), Fault<W>>,

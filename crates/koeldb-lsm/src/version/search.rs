@@ -12,6 +12,7 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::cuckoo::level::CuckooLevel;
+use koeldb_table::cuckoo::table::CuckooTable;
 use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockSource;
 
@@ -95,7 +96,7 @@ impl Version {
             // The read that needs the table meets the error again and reports it.
             let reader = tables.reader(file, level).ok()?;
             match &**reader {
-                TableReader::Cuckoo(reader)
+                TableReader::Cuckoo(CuckooTable::Resident(reader))
                     if level == deepest && level > 0 && reader.layout().heap_bytes.is_none() =>
                 {
                     parts.push((file.smallest_user_key().to_vec(), Arc::clone(reader)));

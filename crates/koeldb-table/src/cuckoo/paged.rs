@@ -169,6 +169,12 @@ impl PagedCuckoo {
             .unwrap_or_default()
     }
 
+    /// The layout of the slots.
+    #[must_use]
+    pub fn layout(&self) -> &CuckooLayout {
+        &self.layout
+    }
+
     /// The table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {

@@ -25,5 +25,6 @@ mod hash_slots;
 mod index;
 mod marks;
 mod open;
-pub mod paged;
+mod paged;
 pub mod reader;
+pub mod table;

@@ -16,7 +16,7 @@ use crate::judge::{self, FileBytes, find, judge};
 
 pub(crate) fn cuckoo(table: &TableReader) -> &CuckooReader {
     match table {
-        TableReader::Cuckoo(reader) => reader,
+        TableReader::Cuckoo(table) => table.whole().unwrap(),
         other => panic!("{other:?}"),
     }
 }

@@ -587,8 +587,8 @@ proptest! {
         let options = CuckooWriteOptions { keep_versions: true, ..options };
         let written = write(&options, &entries);
         let table = open(&written, &KeyOrder::Bytewise);
-        if let TableReader::Cuckoo(reader) = &*table {
-            let examination = reader.examine().unwrap();
+        if let TableReader::Cuckoo(table) = &*table {
+            let examination = table.whole().unwrap().examine().unwrap();
             prop_assert_eq!(written.finished.properties.entry_count, entries.len() as u64);
             prop_assert!(examination.entry_count <= entries.len() as u64);
         } else {
@@ -791,7 +791,9 @@ fn tables_of_a_level_are_searched_as_one() {
                 })
                 .collect();
             let parts = tables.iter().map(|(smallest, table)| match &**table {
-                TableReader::Cuckoo(reader) => (smallest.clone(), Arc::clone(reader)),
+                TableReader::Cuckoo(table) => {
+                    (smallest.clone(), Arc::clone(table.whole().unwrap()))
+                }
                 other => panic!("{other:?}"),
             });
             let level = CuckooLevel::new(KeyOrder::Bytewise, parts);

@@ -257,8 +257,8 @@ fn dump_file(
                 writeln!(out, "{}", json.finish())?;
             } else {
                 writeln!(out, "The file is ok")?;
-                if let TableReader::Cuckoo(reader) = &*table.reader {
-                    write!(out, "{}", reader.examine()?)?;
+                if let TableReader::Cuckoo(cuckoo) = &*table.reader {
+                    write!(out, "{}", cuckoo.whole()?.examine()?)?;
                 }
             }
         }

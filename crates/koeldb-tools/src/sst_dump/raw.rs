@@ -46,18 +46,12 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
             dump.write_tombstones()?;
             dump.write_data()?;
         }
-        TableReader::Cuckoo(reader) => {
+        TableReader::Cuckoo(cuckoo) => {
             writeln!(out, "Table Properties:\n{RULE}")?;
             write_lines(table, &mut out)?;
-            writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.examine()?)?;
+            writeln!(out, "\nHash Table:\n{RULE}\n{}", cuckoo.whole()?.examine()?)?;
         }
-        TableReader::PagedCuckoo(reader) => {
-            writeln!(out, "Table Properties:\n{RULE}")?;
-            write_lines(table, &mut out)?;
-            writeln!(out, "\nHash Table:\n{RULE}\n{}", reader.whole()?.examine()?)?;
-        }
-        TableReader::Plain(reader) => write_rows(table, reader.format(), &mut out)?,
-        TableReader::PagedPlain(reader) => write_rows(table, reader.format(), &mut out)?,
+        TableReader::Plain(plain) => write_rows(table, plain.format(), &mut out)?,
     }
     out.flush()?;
     Ok(path)

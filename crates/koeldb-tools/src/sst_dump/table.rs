@@ -68,8 +68,8 @@ impl OpenTable {
     pub(super) fn format_name(&self) -> &'static str {
         match &*self.reader {
             TableReader::BlockBased(_) => "block-based",
-            TableReader::Cuckoo(_) | TableReader::PagedCuckoo(_) => "cuckoo",
-            TableReader::Plain(_) | TableReader::PagedPlain(_) => "plain",
+            TableReader::Cuckoo(_) => "cuckoo",
+            TableReader::Plain(_) => "plain",
         }
     }
 

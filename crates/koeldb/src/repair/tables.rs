@@ -60,7 +60,7 @@ fn open(
         )?;
         // The table does not record its comparator.
         if let TableReader::Plain(table) = &*reader {
-            table.verify_checksums(&mut |_| ())?;
+            table.whole()?.verify_checksums(&mut |_| ())?;
         }
         Ok(reader)
     };
