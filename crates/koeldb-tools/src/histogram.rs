@@ -1,40 +1,13 @@
 //! RocksDB's histogram: 109 buckets that grow by half, and its text format.
 
 use std::fmt;
-use std::sync::LazyLock;
 
-/// Upper limits of the buckets: 1, 2, then 1.5 times the previous one, cut to two leading digits.
-static LIMITS: LazyLock<Vec<u64>> = LazyLock::new(limits);
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "the limits are defined by floating point, cut to integers"
-)]
-fn limits() -> Vec<u64> {
-    let mut limits = vec![1, 2];
-    let mut exact = 2.0f64;
-    loop {
-        exact *= 1.5;
-        if exact > u64::MAX as f64 {
-            return limits;
-        }
-        let mut limit = exact as u64;
-        // As in RocksDB, three digits are kept if they begin with 10.
-        let mut power = 1;
-        while limit / 10 > 10 {
-            limit /= 10;
-            power *= 10;
-        }
-        limits.push(limit * power);
-    }
-}
+use koeldb_base::stats::{BUCKET_COUNT, BUCKET_LIMITS, bucket_of, lower_limit};
 
 /// Counts of values by bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
-    counts: Vec<u64>,
+    counts: [u64; BUCKET_COUNT],
     count: u64,
     sum: u64,
     sum_of_squares: u128,
@@ -45,7 +18,7 @@ pub(crate) struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Histogram {
-            counts: vec![0; LIMITS.len()],
+            counts: [0; BUCKET_COUNT],
             count: 0,
             sum: 0,
             sum_of_squares: 0,
@@ -57,9 +30,7 @@ impl Default for Histogram {
 
 impl Histogram {
     pub(crate) fn record(&mut self, value: u64) {
-        let bucket = LIMITS.partition_point(|&limit| limit < value);
-        let last = self.counts.len() - 1;
-        self.counts[bucket.min(last)] += 1;
+        self.counts[bucket_of(value)] += 1;
         self.count += 1;
         self.sum = self.sum.wrapping_add(value);
         self.sum_of_squares = self
@@ -115,7 +86,7 @@ impl Histogram {
             let through = before + count;
             if through as f64 >= threshold {
                 let low = lower_limit(bucket) as f64;
-                let high = LIMITS[bucket] as f64;
+                let high = BUCKET_LIMITS[bucket] as f64;
                 let part = if count == 0 {
                     0.0
                 } else {
@@ -128,10 +99,6 @@ impl Histogram {
         }
         self.max as f64
     }
-}
-
-fn lower_limit(bucket: usize) -> u64 {
-    bucket.checked_sub(1).map_or(0, |below| LIMITS[below])
 }
 
 impl fmt::Display for Histogram {
@@ -180,7 +147,7 @@ impl fmt::Display for Histogram {
                 f,
                 "{open} {:>7}, {:>7} ] {count:>8} {percent:7.3}% {cumulative:7.3}% {marks}",
                 lower_limit(bucket),
-                LIMITS[bucket],
+                BUCKET_LIMITS[bucket],
             )?;
         }
         Ok(())
@@ -193,15 +160,15 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_rocksdb() {
-        assert_eq!(LIMITS.len(), 109);
+        assert_eq!(BUCKET_LIMITS.len(), 109);
         assert_eq!(
-            LIMITS[..25],
+            BUCKET_LIMITS[..25],
             [
                 1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110, 170, 250, 380, 580, 870, 1300, 1900,
                 2900, 4400, 6600, 9900, 14000, 22000
             ]
         );
-        assert_eq!(LIMITS[108], 13_000_000_000_000_000_000);
+        assert_eq!(BUCKET_LIMITS[108], 13_000_000_000_000_000_000);
     }
 
     #[test]

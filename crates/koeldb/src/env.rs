@@ -176,18 +176,19 @@ impl Pool {
         started.is_ok()
     }
 
-    /// Whether the system refused a thread for queued jobs. Tries to start one again.
-    pub(crate) fn is_short_of_threads(&self) -> bool {
+    /// Starts a thread if the system refused one for queued jobs; returns whether jobs have
+    /// threads.
+    pub(crate) fn ensure_threads(&self) -> bool {
         let mut queues = lock(&self.shared.queues);
         if queues.is_short {
             queues.is_short = queues.len() > queues.idle && !self.start_thread(&mut queues);
         }
-        queues.is_short
+        !queues.is_short
     }
 
     /// Runs a queued job for which the system refused a thread; `false` if there is none.
     fn help(&self) -> bool {
-        if is_on(Sabotage::JobsNotHelped) || !self.is_short_of_threads() || IS_HELPING.get() {
+        if is_on(Sabotage::JobsNotHelped) || self.ensure_threads() || IS_HELPING.get() {
             return false;
         }
         let Some(job) = lock(&self.shared.queues).take_short() else {

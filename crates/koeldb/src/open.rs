@@ -35,8 +35,8 @@ use crate::info_log::{InfoLog, LogFileLimits};
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
-use crate::options::log_home;
 use crate::options::sanitize::{self, OpenContext};
+use crate::options::wal_dir;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::table_files::TableFiles;
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
@@ -333,7 +333,7 @@ impl Opening {
                 inner.context.path.display(),
                 inner.context.table_files.session_id
             ),
-            format!("{}{}", log_home::WAL_DIR_LINE, self.db.wal_dir),
+            format!("{}{}", wal_dir::WAL_DIR_LINE, self.db.wal_dir),
         ];
         let line = |(name, value): (&str, String)| format!("Options.{name}: {value}");
         let others = self.db.texts().into_iter();

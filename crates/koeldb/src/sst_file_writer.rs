@@ -121,6 +121,8 @@ pub struct SstFileWriter {
     /// The last internal key added.
     key: Vec<u8>,
     info: ExternalSstFileInfo,
+    /// The caller owns the file; a file that is not finished is removed.
+    is_finished: bool,
 }
 
 impl SstFileWriter {
@@ -162,6 +164,7 @@ impl SstFileWriter {
             sync_dir: how.sync_dir,
             builder: Some(builder),
             key: Vec::new(),
+            is_finished: false,
             info: ExternalSstFileInfo {
                 path: path.to_owned(),
                 smallest_key: None,
@@ -294,8 +297,7 @@ impl SstFileWriter {
         if info.num_entries > 0 {
             info.largest_key = Some(self.last_key().to_vec());
         }
-        // The caller now owns the file.
-        self.info.path.clear();
+        self.is_finished = true;
         Ok(info)
     }
 }
@@ -340,7 +342,7 @@ fn unusable() -> Error {
 
 impl Drop for SstFileWriter {
     fn drop(&mut self) {
-        if !self.info.path.as_os_str().is_empty() {
+        if !self.is_finished {
             self.builder = None;
             // A file that cannot be removed is incomplete and cannot be opened.
             let _ = self.fs.remove_file(&self.info.path);

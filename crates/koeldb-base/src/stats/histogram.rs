@@ -2,11 +2,11 @@
 //!
 //! Limits and interpolation follow RocksDB `monitoring/histogram.cc`, release 11.9.
 
-/// The number of buckets.
-pub(super) const BUCKET_COUNT: usize = 109;
+/// The number of buckets of a histogram.
+pub const BUCKET_COUNT: usize = 109;
 
 /// The largest value of each bucket: 1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110, 170, …
-const LIMITS: [u64; BUCKET_COUNT] = limits();
+pub const BUCKET_LIMITS: [u64; BUCKET_COUNT] = limits();
 
 /// The first bucket for values of as many bits as the index.
 const FIRST_OF_BITS: [usize; 65] = first_of_bits();
@@ -42,7 +42,7 @@ const fn first_of_bits() -> [usize; 65] {
     while bits <= 64 {
         let smallest = 1_u64 << (bits - 1);
         let mut bucket = first[bits - 1];
-        while bucket < BUCKET_COUNT - 1 && LIMITS[bucket] < smallest {
+        while bucket < BUCKET_COUNT - 1 && BUCKET_LIMITS[bucket] < smallest {
             bucket += 1;
         }
         first[bits] = bucket;
@@ -53,10 +53,11 @@ const fn first_of_bits() -> [usize; 65] {
 
 /// The bucket of `value`; the last bucket also holds values beyond its limit.
 #[inline]
-pub(super) fn bucket_of(value: u64) -> usize {
+#[must_use]
+pub fn bucket_of(value: u64) -> usize {
     let bits = u64::BITS - value.leading_zeros();
     let mut bucket = FIRST_OF_BITS[bits as usize];
-    while bucket < BUCKET_COUNT - 1 && LIMITS[bucket] < value {
+    while bucket < BUCKET_COUNT - 1 && BUCKET_LIMITS[bucket] < value {
         bucket += 1;
     }
     bucket
@@ -129,7 +130,7 @@ impl HistogramData {
             let up_to = below + held;
             if up_to as f64 >= threshold {
                 let left = lower_limit(bucket) as f64;
-                let right = LIMITS[bucket] as f64;
+                let right = BUCKET_LIMITS[bucket] as f64;
                 let share = if held == 0 {
                     0.0
                 } else {
@@ -148,7 +149,7 @@ impl HistogramData {
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let held = self.buckets.iter().enumerate();
         held.filter(|&(_, &count)| count > 0)
-            .map(|(bucket, &count)| (lower_limit(bucket), LIMITS[bucket], count))
+            .map(|(bucket, &count)| (lower_limit(bucket), BUCKET_LIMITS[bucket], count))
     }
 
     /// Adds the values of `other` to this histogram.
@@ -189,7 +190,7 @@ impl HistogramData {
             (Some(first), Some(last)) => {
                 delta.min = self.min.max(lower_limit(first));
                 if last < BUCKET_COUNT - 1 {
-                    delta.max = self.max.min(LIMITS[last]);
+                    delta.max = self.max.min(BUCKET_LIMITS[last]);
                 }
             }
             _ => return HistogramData::EMPTY,
@@ -198,8 +199,12 @@ impl HistogramData {
     }
 }
 
-fn lower_limit(bucket: usize) -> u64 {
-    bucket.checked_sub(1).map_or(0, |previous| LIMITS[previous])
+/// The upper limit of the bucket before; 0 for the first one.
+#[must_use]
+pub fn lower_limit(bucket: usize) -> u64 {
+    bucket
+        .checked_sub(1)
+        .map_or(0, |previous| BUCKET_LIMITS[previous])
 }
 
 #[cfg(test)]
@@ -210,10 +215,10 @@ mod tests {
     #[test]
     fn limits_grow_by_half_with_two_digits() {
         assert_eq!(
-            LIMITS[..14],
+            BUCKET_LIMITS[..14],
             [1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110, 170, 250]
         );
-        assert!(LIMITS.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(BUCKET_LIMITS.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(
             2.0 * 1.5_f64.powi(108) > u64::MAX as f64,
             "no bucket is missing"
@@ -224,7 +229,7 @@ mod tests {
         #[test]
         fn values_fall_into_the_first_bucket_that_holds_them(value: u64, shift in 0..64_u32) {
             let value = value >> shift;
-            let expected = LIMITS.partition_point(|&limit| limit < value).min(BUCKET_COUNT - 1);
+            let expected = BUCKET_LIMITS.partition_point(|&limit| limit < value).min(BUCKET_COUNT - 1);
             prop_assert_eq!(bucket_of(value), expected);
         }
     }

@@ -14,6 +14,6 @@ mod names;
 mod slot;
 mod statistics;
 
-pub use histogram::HistogramData;
+pub use histogram::{BUCKET_COUNT, BUCKET_LIMITS, HistogramData, bucket_of, lower_limit};
 pub use names::{HistogramKind, Ticker};
 pub use statistics::{Statistics, StatisticsSnapshot};

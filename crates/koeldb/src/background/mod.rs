@@ -99,7 +99,7 @@ impl Background {
         mut running: MutexGuard<'a, RunningJobs>,
         limit: Duration,
     ) -> MutexGuard<'a, RunningJobs> {
-        if self.pool.is_stepped() || self.pool.is_short_of_threads() {
+        if self.pool.is_stepped() || !self.pool.ensure_threads() {
             drop(running);
             let has_waited = self.pool.wait(limit);
             running = lock(&self.running);

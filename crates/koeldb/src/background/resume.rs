@@ -79,7 +79,7 @@ impl DbInner {
         if self.background.is_resuming.swap(true, Ordering::AcqRel) {
             // The job may still be queued because the system refused a thread: tries to start one
             // again.
-            self.context.env.pool.is_short_of_threads();
+            self.context.env.pool.ensure_threads();
             return;
         }
         // A waiting job must not keep a dropped database alive.

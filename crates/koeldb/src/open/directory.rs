@@ -10,7 +10,7 @@ use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
 use koeldb_lsm::version::VersionSet;
 
 use super::{Opening, random};
-use crate::options::log_home;
+use crate::options::wal_dir;
 
 impl Opening {
     /// Creates and locks the directory.
@@ -61,7 +61,7 @@ impl Opening {
     pub(super) fn check_logs(&self, versions: &VersionSet) -> Result<()> {
         let oldest = versions.families().map(|family| family.log_number()).min();
         let wal_dir = &self.options.db.wal_dir;
-        log_home::check_logs(&*self.fs, &self.path, wal_dir, oldest.unwrap_or(0))
+        wal_dir::check_logs(&*self.fs, &self.path, wal_dir, oldest.unwrap_or(0))
     }
 
     /// The identity: that in the MANIFEST, or in the directory, or a new one.

@@ -26,7 +26,6 @@ mod cuckoo;
 mod db;
 mod declare;
 mod grammar;
-pub(crate) mod log_home;
 mod memtable;
 mod mend;
 pub(crate) mod mutable;
@@ -40,6 +39,7 @@ mod registry;
 pub(crate) mod sanitize;
 mod table_format;
 mod value;
+pub(crate) mod wal_dir;
 
 pub use koeldb_base::checksum::ChecksumKind;
 pub use koeldb_base::codec::Compression;

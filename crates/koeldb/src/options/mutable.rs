@@ -66,7 +66,8 @@ pub(crate) fn changed_db(
     let mut options = changed(current, pairs)?;
     sanitize_db_mutable(&mut options);
     let mut refusals = Refusals::default();
-    refusals.check_db(&options, false);
+    refusals.check_db(&options);
+    refusals.check_db_writes(&options);
     refusals.into_result()?;
     Ok(options)
 }

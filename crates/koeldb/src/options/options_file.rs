@@ -33,10 +33,10 @@ use super::column_family::ColumnFamilyOptions;
 use super::config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
 use super::db::{DbOptions, Options};
 use super::grammar;
-use super::log_home::{self, LogHome};
 use super::mend::mend;
 use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
+use super::wal_dir::{self, WalDirectory};
 use crate::env::Env;
 use crate::table_files::limits;
 
@@ -548,12 +548,12 @@ fn find_logs(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions, parsed: &mut
         return;
     };
     let recorded = grammar::unescape(&parsed.ignored[at].value);
-    match log_home::locate(fs, directory, &recorded) {
-        LogHome::At(path) => {
+    match wal_dir::locate(fs, directory, &recorded) {
+        WalDirectory::At(path) => {
             parsed.db.wal_dir = path.to_string_lossy().into_owned();
             parsed.ignored.remove(at);
         }
-        LogHome::Unknown(reason) => parsed.ignored[at].reason = reason,
+        WalDirectory::Unknown(reason) => parsed.ignored[at].reason = reason,
     }
 }
 

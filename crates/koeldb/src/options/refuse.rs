@@ -67,7 +67,8 @@ impl Refusals {
         Err(Error::with_kind(kind, self.messages.join("; ")))
     }
 
-    pub(crate) fn check_db(&mut self, db: &DbOptions, read_only: bool) {
+    /// Checks the options of a database.
+    pub(crate) fn check_db(&mut self, db: &DbOptions) {
         self.family = None;
         self.invalid(
             db.allow_mmap_reads && db.use_direct_reads,
@@ -98,12 +99,6 @@ impl Refusals {
             "atomic_flush",
             true,
             "not together with enable_pipelined_write; set one of them to false",
-        );
-        self.unsupported(
-            db.atomic_flush && !read_only,
-            "atomic_flush",
-            true,
-            "families are not flushed together yet; keep the WAL on, which makes writes across families atomic",
         );
         self.unsupported(
             db.best_efforts_recovery,
@@ -146,6 +141,16 @@ impl Refusals {
             "max_open_files",
             db.max_open_files,
             "-1 for no limit, or at least 20",
+        );
+    }
+
+    /// Checks the options that only matter to a database that is written.
+    pub(crate) fn check_db_writes(&mut self, db: &DbOptions) {
+        self.unsupported(
+            db.atomic_flush,
+            "atomic_flush",
+            true,
+            "families are not flushed together yet; keep the WAL on, which makes writes across families atomic",
         );
     }
 

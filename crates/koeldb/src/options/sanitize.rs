@@ -51,7 +51,10 @@ pub(crate) fn sanitize(
     }
     share_default_cache(families);
     let mut refusals = Refusals::default();
-    refusals.check_db(db, context.read_only);
+    refusals.check_db(db);
+    if !context.read_only {
+        refusals.check_db_writes(db);
+    }
     for (name, family) in families {
         refusals.check_family(name, family, db);
     }
@@ -87,7 +90,8 @@ pub(crate) fn check<'a>(
         .collect();
     sanitize_db(&mut db, &OpenContext::default());
     let mut refusals = Refusals::default();
-    refusals.check_db(&db, false);
+    refusals.check_db(&db);
+    refusals.check_db_writes(&db);
     for (name, mut family) in families {
         sanitize_family(&mut family, &db, false);
         refusals.check_family(name, &family, &db);

@@ -28,7 +28,7 @@ use koeldb_lsm::current::read_identity;
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
 use koeldb_lsm::version::blob_files_not_supported;
 
-use crate::options::{Options, log_home};
+use crate::options::{Options, wal_dir};
 use families::RebuiltColumnFamilies;
 use history::History;
 use logs::Logs;
@@ -60,7 +60,7 @@ pub struct RepairReport {
 pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let fs = &*options.plugins.env.fs;
     let wal_dir = options.db.wal_directory(path);
-    log_home::check_logs(fs, path, &options.db.wal_dir, 0)?;
+    wal_dir::check_logs(fs, path, &options.db.wal_dir, 0)?;
     let _lock = fs.lock(&file_name::lock(path))?;
     let mut report = RepairReport::default();
     let mut lost = LostFiles::new(fs, path);

@@ -422,8 +422,7 @@ impl DbInner {
             .max();
         match other {
             Some((freeable_bytes, other))
-                if freeable_bytes > own.unwrap_or(0)
-                    && !self.context.env.pool.is_short_of_threads() =>
+                if freeable_bytes > own.unwrap_or(0) && self.context.env.pool.ensure_threads() =>
             {
                 other.seal_largest_later();
                 Ok(true)

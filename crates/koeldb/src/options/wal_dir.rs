@@ -37,7 +37,7 @@ const OPTIONS_BYTES_MAX: u64 = 64 << 20;
 
 /// The directory of the logs, as determined by a load.
 #[derive(Debug)]
-pub(super) enum LogHome {
+pub(super) enum WalDirectory {
     /// The logs are in this directory.
     At(PathBuf),
     /// Unknown, with the reason.
@@ -45,26 +45,28 @@ pub(super) enum LogHome {
 }
 
 /// Finds the logs of the database in `directory`, whose OPTIONS file names `recorded`.
-pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> LogHome {
+pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> WalDirectory {
     let recorded = PathBuf::from(recorded);
     if is_on(Sabotage::LogsOfTheOriginalTaken) {
-        return LogHome::At(recorded);
+        return WalDirectory::At(recorded);
     }
     if !fs.exists(&file_name::current(directory)).unwrap_or(false) {
-        return LogHome::Unknown("it belongs to the database that the file lies in".to_owned());
+        return WalDirectory::Unknown(
+            "it belongs to the database that the file lies in".to_owned(),
+        );
     }
     if holds_logs(fs, directory, 0) {
-        return LogHome::Unknown("the directory of the database holds logs itself".to_owned());
+        return WalDirectory::Unknown("the directory of the database holds logs itself".to_owned());
     }
     if recorded.starts_with(directory) {
-        return LogHome::At(recorded);
+        return WalDirectory::At(recorded);
     }
     if let Some(moved) = below(fs, directory, &recorded) {
-        return LogHome::At(moved);
+        return WalDirectory::At(moved);
     }
     let info_logs = InfoLogs::read(fs, directory);
     if is_home(fs, &info_logs, &recorded) {
-        return LogHome::Unknown(
+        return WalDirectory::Unknown(
             "it was the directory of the database before that was copied or moved".to_owned(),
         );
     }
@@ -78,19 +80,19 @@ pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> L
         .find(|home| is_other_database(fs, home, directory));
     if let Some(other) = other {
         let other = other.display();
-        return LogHome::Unknown(format!(
+        return WalDirectory::Unknown(format!(
             "these are the logs of {other}, of which this is a copy"
         ));
     }
     if homes.is_empty() || !info_logs.name_logs_in(&recorded) {
-        return LogHome::Unknown(
+        return WalDirectory::Unknown(
             "no LOG file tells whether this database or one that it was copied from uses it"
                 .to_owned(),
         );
     }
     match fs.list(&recorded) {
-        Ok(_) => LogHome::At(recorded),
-        Err(error) => LogHome::Unknown(error.to_string()),
+        Ok(_) => WalDirectory::At(recorded),
+        Err(error) => WalDirectory::Unknown(error.to_string()),
     }
 }
 

@@ -1,0 +1,7 @@
+//! The means of the tests: directories, devices, storage that fails, RocksDB, expected contents.
+
+pub(crate) mod device;
+pub(crate) mod expected;
+pub(crate) mod rocksdb;
+pub(crate) mod scratch;
+pub(crate) mod storage;
