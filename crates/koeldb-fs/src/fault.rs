@@ -333,7 +333,7 @@ pub struct RuleId(u64);
 /// A fault that was injected.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// Its number, from 1; the text of the error contains "injected fault 1".
+    /// The number of the injection, from 1; the text of the error contains "injected fault 1".
     pub id: u64,
     /// The rule that struck.
     pub rule: RuleId,

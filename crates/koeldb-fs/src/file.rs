@@ -129,10 +129,10 @@ pub enum EntryKind {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name. Listings omit entries whose names are not Unicode: no database file has such a
-    /// name.
+    /// The name of the entry. Listings omit entries whose names are not Unicode: no database file
+    /// has such a name.
     pub name: String,
-    /// Its type, without following links.
+    /// The type of the entry, without following links.
     pub kind: EntryKind,
 }
 
@@ -141,7 +141,7 @@ pub struct DirEntry {
 pub struct Metadata {
     /// The type of the entry.
     pub kind: EntryKind,
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     pub len: u64,
     /// Device and inode, or equivalents: equal exactly for the same file.
     pub identity: (u64, u64),

@@ -170,7 +170,7 @@ pub fn is_recyclable(type_byte: u8) -> bool {
 pub struct PredecessorInfo {
     /// The number of the preceding log.
     pub log_number: FileNumber,
-    /// Its length in bytes.
+    /// The length of the preceding log in bytes.
     pub bytes: u64,
     /// The last sequence number in it; 0 if it holds no record.
     pub last_seqno: SeqNo,

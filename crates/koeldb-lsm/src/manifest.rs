@@ -144,7 +144,7 @@ pub struct ColumnFamilySnapshot {
     pub name: String,
     /// Logs with smaller numbers have no data of it outside its tables.
     pub log_number: FileNumber,
-    /// Its tables and its key order.
+    /// The tables and the key order of the column family.
     pub version: Arc<Version>,
 }
 

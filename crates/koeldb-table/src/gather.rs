@@ -55,7 +55,7 @@ impl Default for GatherOptions {
 pub struct GatherCounts {
     /// Reads begun.
     pub reads: u64,
-    /// Their bytes.
+    /// The bytes of these reads.
     pub bytes: u64,
     /// The number of flushes.
     pub flushes: u64,

@@ -39,7 +39,7 @@ pub struct PlannedRead {
     pub file: Arc<TableFile>,
     /// The offset in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length of the range in bytes.
     pub bytes: u64,
     /// The needs whose blocks it contains, in file order.
     pub needs: Vec<NeedId>,

@@ -39,7 +39,7 @@ impl NeedId {
 pub struct Need {
     /// The file that contains it.
     pub file: Arc<TableFile>,
-    /// Its location in the file.
+    /// The location of the block in the file.
     pub handle: BlockHandle,
     /// The kind of block.
     pub kind: BlockKind,

@@ -91,7 +91,7 @@ pub struct TableReadContext {
     pub level: Option<u32>,
     /// The internal keys to which its range tombstones are truncated: its first and its last.
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
-    /// Its recorded unique id; `[0, 0]` for none.
+    /// The recorded unique id of the table; `[0, 0]` for none.
     pub unique_id: Option<[u64; 2]>,
 }
 

@@ -125,7 +125,7 @@ pub struct TableFile {
     pub file: Arc<dyn RandomAccessFile>,
     /// The number in its name.
     pub number: u64,
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     pub bytes: u64,
     /// The limit for the end of the last block: the offset of the footer.
     pub blocks_end: u64,

@@ -1,9 +1,9 @@
 //! The information log: a text file `LOG` in the database directory.
 //!
 //! A line consists of a time, a level and a message, with control characters escaped. A failure to
-//! write it never stops the database. `LOG` is renamed to `LOG.old.<microseconds>` when the database
-//! is opened, and when the file reaches its maximum size or age. Each file begins with the header:
-//! the database's directories and options.
+//! write it never stops the database. `LOG` is renamed to `LOG.old.<microseconds>` when the
+//! database is opened, and when the file reaches its maximum size or age. Each file begins with the
+//! header: the database's directories and options.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ pub struct FlushJobInfo {
     pub column_family: String,
     /// The new table; `None` if there was no entry to write.
     pub file: Option<FileNumber>,
-    /// Its length in bytes.
+    /// The length of the table in bytes.
     pub bytes: u64,
     /// The duration of the flush.
     pub elapsed: Duration,

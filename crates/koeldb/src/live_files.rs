@@ -23,7 +23,7 @@ use crate::inner::DbInner;
 pub struct LiveFile {
     /// The name of the column family.
     pub column_family: String,
-    /// Its name in the directory, with a leading slash.
+    /// The name of the table in the directory, with a leading slash.
     pub name: String,
     /// The directory of the file.
     pub directory: PathBuf,
@@ -31,15 +31,15 @@ pub struct LiveFile {
     pub number: FileNumber,
     /// The level of the table.
     pub level: usize,
-    /// Its length in bytes.
+    /// The length of the table in bytes.
     pub bytes: u64,
-    /// Its first user key.
+    /// The first user key.
     pub smallest_key: Vec<u8>,
-    /// Its last user key.
+    /// The last user key.
     pub largest_key: Vec<u8>,
-    /// Its smallest sequence number.
+    /// The smallest sequence number.
     pub smallest_seqno: SeqNo,
-    /// Its largest sequence number.
+    /// The largest sequence number.
     pub largest_seqno: SeqNo,
     /// The number of its entries; 0 until it was opened.
     pub entries: u64,
@@ -73,7 +73,7 @@ pub struct LogFile {
     pub number: FileNumber,
     /// The path of the log.
     pub path: PathBuf,
-    /// Its length in bytes, with buffered records.
+    /// The length of the log in bytes, with buffered records.
     pub bytes: u64,
     /// Whether it is obsolete and kept in the archive.
     pub is_archived: bool,
@@ -101,7 +101,7 @@ pub enum StorageFileKind {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StorageFile {
-    /// Its name in the copy.
+    /// The name of the file in the copy.
     pub relative_name: String,
     /// Where its bytes are; `None` if they are in `contents`.
     pub path: Option<PathBuf>,

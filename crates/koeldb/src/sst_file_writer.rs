@@ -70,7 +70,7 @@ impl SstFileWriterOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalSstFileInfo {
-    /// Its path, as given.
+    /// The path of the file, as given.
     pub path: PathBuf,
     /// The first point key; `None` if there is none.
     pub smallest_key: Option<Vec<u8>>,

@@ -37,7 +37,7 @@ type ReadStart = (usize, u64);
 /// An in-flight read.
 #[derive(Debug)]
 struct InFlightRead {
-    /// Its exclusive end offset.
+    /// The end offset of the read, exclusive.
     end: u64,
     /// The time it began.
     begun: Duration,

@@ -99,7 +99,7 @@ impl SimReads {
         self.state().held.len()
     }
 
-    /// Lets one of the held reads make an attempt; returns false if there is none.
+    /// Performs one attempt of a submitted read; returns false if there is none.
     pub fn step(&self) -> bool {
         let (mut request, attempt) = {
             let mut state = self.state();

@@ -33,9 +33,9 @@ pub enum MissingEpochs {
 /// The location of a file while edits are applied.
 #[derive(Debug)]
 struct FileLocation {
-    /// Its level in the base.
+    /// The level of the file in the base version.
     base_level: Option<usize>,
-    /// Its current level, unless it was removed.
+    /// The current level and metadata of the file; `None` if it was removed.
     now: Option<(usize, Arc<FileMeta>)>,
 }
 

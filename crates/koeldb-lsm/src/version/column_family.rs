@@ -58,7 +58,7 @@ impl ColumnFamilyVersions {
         }
     }
 
-    /// Its id, which is never reused.
+    /// The id of the column family, which is never reused.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id

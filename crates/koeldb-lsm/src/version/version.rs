@@ -25,7 +25,7 @@ use koeldb_table::properties::TableProperties;
 pub struct FileMeta {
     /// The number in its name.
     pub number: FileNumber,
-    /// Its length in bytes.
+    /// The length of the table file in bytes.
     pub bytes: u64,
     /// The smallest internal key, including range tombstones.
     pub smallest: Vec<u8>,

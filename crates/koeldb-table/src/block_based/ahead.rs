@@ -366,7 +366,7 @@ pub(super) struct Piece {
 pub(super) enum Planned<'p> {
     /// The cached block.
     Block(Arc<CachedBlock>),
-    /// Its stored bytes, including the trailer: a buffer, a position and a length.
+    /// The stored bytes of the block, including the trailer: a buffer, a position and a length.
     Stored(&'p Arc<Buffer>, u64, u32),
     /// The block has to be read by itself.
     Nothing,

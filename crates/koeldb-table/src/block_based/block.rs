@@ -62,7 +62,7 @@ const FEW_RESTARTS: usize = 4;
 pub struct ValueRange {
     /// The offset of its first byte.
     pub start: u32,
-    /// Its length.
+    /// The length of the value.
     pub len: u32,
 }
 

@@ -32,7 +32,7 @@ pub(super) mod names {
     pub(crate) const EMPTY_KEY: &str = "rocksdb.cuckoo.bucket.empty.key";
     /// The number of hash functions in use: fixed32.
     pub(crate) const FUNCTION_COUNT: &str = "rocksdb.cuckoo.hash.num";
-    /// Their range: fixed64.
+    /// The range of the hash functions: fixed64.
     pub(crate) const TABLE_SIZE: &str = "rocksdb.cuckoo.hash.size";
     /// The size of a value: fixed64, of which readers take 32 bits.
     pub(crate) const VALUE_BYTES: &str = "rocksdb.cuckoo.value.length";

@@ -38,9 +38,9 @@ pub(super) const ENTRIES_BYTES_MAX: usize = 1 << LEN_BITS;
 /// The location of a key's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryLocation {
-    /// Their offset in the file.
+    /// The offset of the entries in the file.
     pub(super) offset: u64,
-    /// Their size.
+    /// The size of the entries.
     pub(super) len: usize,
 }
 

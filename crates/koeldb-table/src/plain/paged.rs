@@ -46,7 +46,7 @@ pub struct PagedPlain {
     piece_bytes: u64,
     /// The length of the longest row, or of all together if some are damaged.
     row_bytes_max: u64,
-    /// Its blocks are pieces of the rows and end with them.
+    /// The table file. Its blocks are pieces of the rows and end with them.
     file: Arc<TableFile>,
     footer: Footer,
     context: TableReadContext,
@@ -59,7 +59,7 @@ struct Window {
     /// The offset of the first piece.
     start: u64,
     pieces: Vec<Arc<CachedBlock>>,
-    /// Their concatenated bytes, if there are several.
+    /// The concatenated bytes of the pieces, if there are several.
     joined: Vec<u8>,
 }
 

@@ -11,7 +11,7 @@ use koeldb_base::file_name::FileNumber;
 pub struct LogReport {
     /// The number of the log.
     pub number: FileNumber,
-    /// Its length in bytes.
+    /// The length of the log in bytes.
     pub bytes: u64,
     /// The number of replayed batches.
     pub batches: u64,

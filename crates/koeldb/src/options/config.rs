@@ -61,7 +61,7 @@ impl ConfigOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IgnoredOption {
-    /// Its section or struct: `DBOptions`, `CFOptions/compression_opts`.
+    /// The section of the option or struct: `DBOptions`, `CFOptions/compression_opts`.
     pub section: String,
     /// The name of the option.
     pub name: String,
@@ -75,9 +75,9 @@ pub struct IgnoredOption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MendedOption {
-    /// Its section: `CFOptions "default"`.
+    /// The section of the option: `CFOptions "default"`.
     pub section: String,
-    /// Its name.
+    /// The name of the option.
     pub name: String,
     /// The text of the value in the file.
     pub value: String,

@@ -22,7 +22,7 @@ pub(super) struct ColumnFamilyHistory {
     pub(super) name: Option<String>,
     pub(super) comparator: Option<String>,
     pub(super) log_number: FileNumber,
-    /// Its tables and their levels.
+    /// The tables of the column family, with their levels.
     pub(super) live: BTreeMap<FileNumber, usize>,
     /// Tables that left the tree.
     removed: BTreeSet<FileNumber>,

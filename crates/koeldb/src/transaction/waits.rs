@@ -23,7 +23,7 @@ const SPINS: u32 = 2_000;
 /// The longest park; a bound on the effect of an unlikely missed wake.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
-/// What a request for a lock asks for.
+/// A requested lock: its key, owner and mode.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) owner: &'a Arc<Owner>,
@@ -33,7 +33,7 @@ pub(super) struct Wanted<'a> {
     pub(super) mode: LockMode,
 }
 
-/// How a request waits.
+/// The time limits of a lock wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// `None` for no limit.
@@ -42,7 +42,7 @@ pub(super) struct Patience {
     pub(super) detect_after: Option<Duration>,
 }
 
-/// What the owner has after a successful request.
+/// The result of a successful lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acquired {
     New,

@@ -89,7 +89,7 @@ pub(super) enum Wait {
 
 /// A ring and its reads.
 pub(super) struct Ring {
-    /// `None` once it was found to be unusable.
+    /// The kernel ring; `None` once it has proved unusable.
     ring: Option<IoUring>,
     slots: Vec<Slot>,
     free: Vec<u32>,

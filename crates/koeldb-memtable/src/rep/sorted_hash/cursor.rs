@@ -80,7 +80,7 @@ impl Reads {
     }
 }
 
-/// A run or the tail.
+/// An input of the merge: a sorted run, or the entries appended since.
 #[derive(Clone, Copy)]
 struct Source {
     position: usize,

@@ -29,7 +29,7 @@ pub(super) const LINE_BYTES: usize = 64;
 /// The kind of memory that contains a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemoryKind {
-    /// Its own allocation.
+    /// An allocation of the block.
     Heap,
     /// A mapped file.
     Mapped,

@@ -20,7 +20,7 @@ pub(in super::super) struct Entry {
     pub(in super::super) key_start: usize,
     /// The end of its own key bytes.
     pub(in super::super) key_end: usize,
-    /// Its value; in the handles layout the first key after the handle.
+    /// The value of the entry; in the handles layout the first key after the handle.
     pub(in super::super) value: ValueRange,
     /// The start of the next entry.
     pub(in super::super) next: usize,
