@@ -93,6 +93,34 @@ switches! {
     CheckpointInsideSource,
     /// A checkpoint shares the log that is still written.
     OpenLogLinked,
+    /// The meta file of a backup is made before the files that it names are durable.
+    BackupMetaFirst,
+    /// A backup shares a file of the right name with another length.
+    BackupReuseUnchecked,
+    /// A backup does not compare a table with the checksum in the MANIFEST.
+    BackupChecksumIgnored,
+    /// A meta file may name any path.
+    BackupPathUnchecked,
+    /// The files of a backup are removed before its meta file.
+    BackupFilesBeforeMeta,
+    /// Two engines may write to one directory of backups.
+    BackupLockIgnored,
+    /// A restoration keeps CURRENT until all files are there.
+    RestoreKeepsCurrent,
+    /// A restoration removes files that belong to no database.
+    RestoreRemovesStrangers,
+    /// A restoration does without the files that the backup leaves out.
+    ExcludedForgotten,
+    /// Ingested tables are not synced.
+    IngestedFileUnsynced,
+    /// Tables are ingested below memtables that overlap them.
+    IngestOverMemtable,
+    /// An ingestion is recorded before the log is durable up to it.
+    IngestAheadOfLog,
+    /// Ingested tables appear in snapshots that are older.
+    IngestIntoSnapshot,
+    /// Writes after an ingestion use its sequence number again.
+    IngestedSeqnoNotRaised,
 
     // Recovery.
 

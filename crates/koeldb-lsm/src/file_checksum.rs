@@ -73,8 +73,20 @@ fn stored(sum: u32) -> [u8; 4] {
 
 /// Records the checksum of a written table.
 pub(crate) fn record(meta: &mut FileMeta, sum: &AtomicU32) {
+    set(meta, sum.load(Ordering::Relaxed));
+}
+
+/// Records `crc32c` as the checksum of a table.
+pub fn set(meta: &mut FileMeta, crc32c: u32) {
     meta.checksum_name = NAME.as_bytes().to_vec();
-    meta.checksum = stored(sum.load(Ordering::Relaxed)).to_vec();
+    meta.checksum = stored(crc32c).to_vec();
+}
+
+/// The recorded CRC-32C of a table, if it has one.
+#[must_use]
+pub fn recorded(meta: &FileMeta) -> Option<u32> {
+    let bytes = <[u8; 4]>::try_from(&*meta.checksum).ok()?;
+    (meta.checksum_name == NAME.as_bytes()).then(|| u32::from_le_bytes(bytes).swap_bytes())
 }
 
 /// Verifies the recorded checksum of a whole table file.

@@ -13,5 +13,6 @@ pub mod db_stress;
 mod histogram;
 mod json;
 pub mod ldb;
+mod progress;
 pub mod sst_dump;
 mod text;

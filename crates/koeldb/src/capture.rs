@@ -78,8 +78,17 @@ pub(crate) struct CapturedFile {
     pub(crate) bytes: u64,
     /// Whether its bytes never change.
     pub(crate) is_constant: bool,
-    /// The record of a table in the MANIFEST.
-    pub(crate) table: Option<Arc<FileMeta>>,
+    /// The place of a table in the tree.
+    pub(crate) table: Option<CapturedTable>,
+}
+
+/// A table of a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct CapturedTable {
+    pub(crate) family: u32,
+    pub(crate) level: usize,
+    /// Its record in the MANIFEST.
+    pub(crate) meta: Arc<FileMeta>,
 }
 
 impl DbInner {
@@ -216,10 +225,15 @@ impl Capture {
 
     /// The tables of the captured versions.
     pub(crate) fn tables(&self, inner: &DbInner) -> Result<Vec<CapturedFile>> {
-        let versions = self.state.families.iter().map(|family| &family.version);
         let mut files = Vec::new();
-        for (_, file) in versions.flat_map(|version| version.files()) {
-            files.push(inner.captured_table(file)?);
+        for family in &self.state.families {
+            for (level, meta) in family.version.files() {
+                files.push(inner.captured_table(CapturedTable {
+                    family: family.id,
+                    level,
+                    meta: Arc::clone(meta),
+                })?);
+            }
         }
         Ok(files)
     }
@@ -251,7 +265,8 @@ impl Capture {
 }
 
 impl DbInner {
-    fn captured_table(&self, file: &Arc<FileMeta>) -> Result<CapturedFile> {
+    fn captured_table(&self, table: CapturedTable) -> Result<CapturedFile> {
+        let file = &table.meta;
         let mut source = file_name::table(self.context.table_files.directory(), file.number);
         let mut name = format!("{:06}.sst", file.number);
         // LevelDB named its tables so.
@@ -264,7 +279,7 @@ impl DbInner {
             source,
             bytes: file.bytes,
             is_constant: true,
-            table: Some(Arc::clone(file)),
+            table: Some(table),
         })
     }
 }

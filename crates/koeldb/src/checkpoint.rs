@@ -197,6 +197,7 @@ impl DbInner {
             purpose: Purpose::Checkpoint,
             pace: &Pace::new(&self.context.clock, options.bytes_per_second),
             threads: options.threads,
+            must_link: false,
             stop: None,
             progress: &|_| (),
         }

@@ -33,6 +33,8 @@ pub(crate) struct ColumnFamilyState {
     pub(crate) options: Arc<ColumnFamilyOptions>,
     /// The number of the oldest sealed memtables that a running flush has taken.
     pub(crate) flushing: usize,
+    /// The number of running ingestions, during which no compaction is picked.
+    pub(crate) ingestions: u32,
     /// A flush was requested even if there are fewer sealed memtables than are merged together.
     pub(crate) flush_requested: bool,
     /// Estimated bytes that compactions have to rewrite.
@@ -79,6 +81,7 @@ impl ColumnFamilyData {
             version,
             options,
             flushing: 0,
+            ingestions: 0,
             flush_requested: false,
             pending_compaction_bytes: 0,
             stall: StallCondition::Normal,
@@ -242,12 +245,16 @@ impl ColumnFamilyData {
         // Computed outside the mutex, which the leader takes to seal a memtable.
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
-        self.pick(&version, &options, unix_secs).is_some()
+        self.read(|state| state.ingestions == 0)
+            && self.pick(&version, &options, unix_secs).is_some()
     }
 
     /// The next automatic compaction, if one is due at `unix_secs`.
     pub(crate) fn pick_compaction(&self, unix_secs: u64) -> Option<CompactionPlan> {
         let state = lock(&self.state);
+        if state.ingestions > 0 {
+            return None;
+        }
         let plan = self.pick(&state.version, &state.options, unix_secs)?;
         // Marked under the mutex, so that two pickers never take the same file.
         plan.mark(true);

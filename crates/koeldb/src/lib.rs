@@ -28,6 +28,7 @@
 //! shape of the tree, files.
 
 mod background;
+mod backup;
 mod capture;
 mod checkpoint;
 mod column_family;
@@ -41,6 +42,7 @@ mod env;
 mod failures;
 mod indexed_batch;
 mod info_log;
+mod ingest;
 mod inner;
 pub mod listener;
 mod live_files;
@@ -55,6 +57,7 @@ mod read;
 mod repair;
 mod scrub;
 mod snapshot;
+mod sst_file_reader;
 mod sst_file_writer;
 mod staging;
 mod stats_text;
@@ -81,6 +84,10 @@ pub use koeldb_lsm::job::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
 };
 
+pub use backup::{
+    BackupEngine, BackupEngineOptions, BackupFileInfo, BackupId, BackupInfo, BackupStopHandle,
+    CreateBackupOptions, RestoreMode, RestoreOptions, RestoreReport, ShareFilesNaming,
+};
 pub use capture::FlushPolicy;
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
@@ -89,6 +96,7 @@ pub use deletions::DeletionGuard;
 pub use env::Env;
 pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use info_log::Logger;
+pub use ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
 pub use listener::{Event, EventListener, TableFallbackInfo};
 pub use live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
 pub use open::{DbBuilder, LogReport, RecoveryReport};
@@ -100,6 +108,9 @@ pub use read::{
 pub use repair::RepairReport;
 pub use scrub::{ScrubOptions, ScrubReport};
 pub use snapshot::Snapshot;
+pub use sst_file_reader::{
+    SstEntries, SstEntry, SstEntryKind, SstFileProperties, SstFileReader, SstRangeTombstone,
+};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 pub use transaction::{
     DeadlockInfo, DeadlockPath, LockInfo, LockMode, PreparedTransaction, Transaction,

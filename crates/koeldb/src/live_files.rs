@@ -235,10 +235,8 @@ impl DbInner {
                 Some(FileKind::Options(_)) => StorageFileKind::Options,
                 _ => StorageFileKind::Table,
             };
-            let (sum, function) = file
-                .table
-                .as_deref()
-                .map_or_else(Default::default, checksum);
+            let table = file.table.as_ref().map(|table| checksum(&table.meta));
+            let (sum, function) = table.unwrap_or_default();
             files.push(StorageFile {
                 relative_name: file.name,
                 path: Some(file.source),

@@ -47,9 +47,28 @@ impl SnapshotList {
         lock(&self.counts).keys().copied().collect()
     }
 
+    /// Keeps new snapshots waiting while the guard lives.
+    pub(crate) fn hold(&self) -> SnapshotsHeld<'_> {
+        SnapshotsHeld {
+            counts: lock(&self.counts),
+        }
+    }
+
     /// The number of live snapshots.
     pub(crate) fn count(&self) -> usize {
         lock(&self.counts).values().sum()
+    }
+}
+
+/// The live snapshots, while no new one is taken.
+pub(crate) struct SnapshotsHeld<'l> {
+    counts: std::sync::MutexGuard<'l, BTreeMap<SeqNo, usize>>,
+}
+
+impl SnapshotsHeld<'_> {
+    /// Whether there are snapshots.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.counts.is_empty()
     }
 }
 

@@ -15,8 +15,8 @@ use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileSystem};
 
-/// The staging directories in use by this process.
-static IN_USE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The staging directories in use by this process, by file system.
+static IN_USE: Mutex<BTreeSet<(usize, PathBuf)>> = Mutex::new(BTreeSet::new());
 
 /// A directory that does not have its final name yet; dropping it removes it.
 pub(crate) struct Staging {
@@ -51,7 +51,7 @@ impl Staging {
         let mut temporary = name.to_owned();
         temporary.push(".tmp");
         let path = target.with_file_name(temporary);
-        if !lock(&IN_USE).insert(path.clone()) {
+        if !lock(&IN_USE).insert((Arc::as_ptr(fs).addr(), path.clone())) {
             return Err(Error::with_kind(
                 ErrorKind::Busy,
                 format!("another call makes {}", target.display()),
@@ -125,7 +125,8 @@ impl Drop for Staging {
             // What cannot be removed now is removed by the next attempt.
             let _ = self.remove_remains();
         }
-        lock(&IN_USE).remove(&self.path);
+        let key = (Arc::as_ptr(&self.fs).addr(), std::mem::take(&mut self.path));
+        lock(&IN_USE).remove(&key);
     }
 }
 

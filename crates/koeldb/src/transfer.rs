@@ -38,6 +38,8 @@ pub(crate) struct TransferFile {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transferred {
     pub(crate) is_linked: bool,
+    /// The CRC-32C of a copy.
+    pub(crate) crc32c: Option<u32>,
 }
 
 /// A limit of bytes per second, shared by threads.
@@ -85,6 +87,8 @@ pub(crate) struct Transfer<'t> {
     pub(crate) purpose: Purpose,
     pub(crate) pace: &'t Pace,
     pub(crate) threads: usize,
+    /// Whether a refused link is an error, instead of making a copy.
+    pub(crate) must_link: bool,
     /// Cancels the transfer when it is set.
     pub(crate) stop: Option<&'t AtomicBool>,
     /// Receives the size of each piece copied.
@@ -138,13 +142,21 @@ impl Transfer<'_> {
         self.check_running()?;
         if file.may_link {
             match self.to.link(&file.source, &file.target) {
-                Ok(()) => return Ok(Transferred { is_linked: true }),
-                Err(error) if is_link_refused(&error) => {}
+                Ok(()) => {
+                    return Ok(Transferred {
+                        is_linked: true,
+                        crc32c: None,
+                    });
+                }
+                Err(error) if is_link_refused(&error) && !self.must_link => {}
                 Err(error) => return Err(error),
             }
         }
-        self.copy(file, buffer)?;
-        Ok(Transferred { is_linked: false })
+        let crc32c = self.copy(file, buffer)?;
+        Ok(Transferred {
+            is_linked: false,
+            crc32c: Some(crc32c),
+        })
     }
 
     fn copy(&self, file: &TransferFile, buffer: &mut Vec<u8>) -> Result<u32> {
@@ -166,7 +178,7 @@ impl Transfer<'_> {
             ))
             .in_file(&file.source, None, "copy"));
         }
-        if !is_on(Sabotage::CheckpointUnsynced) {
+        if !is_on(Sabotage::CheckpointUnsynced) && !is_on(Sabotage::BackupMetaFirst) {
             target.sync_all()?;
         }
         target.close()?;

@@ -177,12 +177,58 @@ pub(super) enum Command {
     Checkconsistency,
     /// Prints the table files by column family and level.
     ListLiveFilesMetadata,
+    /// Creates a database with the same contents, which shares the table files.
+    Checkpoint {
+        /// Directory to create.
+        #[arg(long, value_name = "DIRECTORY")]
+        checkpoint_dir: PathBuf,
+    },
+    /// Adds a backup to a directory of backups.
+    Backup(Backups),
+    /// Restores the latest backup of a directory of backups.
+    Restore(Backups),
+    /// Writes lines `key ==> value` of standard input, in key order, to a table file.
+    WriteExternSst { path: PathBuf },
+    /// Makes table files part of the column family.
+    IngestExternSst(Ingestion),
+    /// Prints the recorded checksum of each table file.
+    FileChecksumDump,
     /// Rebuilds the MANIFEST from the readable tables and logs.
     Repair {
         /// Prints the used and the archived files.
         #[arg(long)]
         verbose: bool,
     },
+}
+
+#[derive(Args, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct Backups {
+    /// Directory of backups.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(super) backup_dir: PathBuf,
+    /// Threads that copy.
+    #[arg(long, value_name = "COUNT")]
+    pub(super) num_threads: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct Ingestion {
+    #[arg(required = true)]
+    pub(super) files: Vec<PathBuf>,
+    /// Links the files, and removes the originals.
+    #[arg(long)]
+    pub(super) move_files: bool,
+    /// Hides the files from snapshots that exist.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub(super) snapshot_consistency: bool,
+    /// Gives files a sequence number if they need one.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub(super) allow_global_seqno: bool,
+    /// Flushes memtables that overlap a file.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub(super) allow_blocking_flush: bool,
 }
 
 /// A range of keys.

@@ -268,7 +268,7 @@ pub(super) fn load(global: &Global, load: &Load, out: &mut Output) -> Outcome {
 }
 
 /// Parses a line `key ==> value`.
-fn parse_line(line: &[u8], out: &Output) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(super) fn parse_line(line: &[u8], out: &Output) -> Option<(Vec<u8>, Vec<u8>)> {
     const ARROW: &[u8] = b" ==> ";
     let at = line.windows(ARROW.len()).position(|part| part == ARROW)?;
     let (key, value) = (&line[..at], &line[at + ARROW.len()..]);

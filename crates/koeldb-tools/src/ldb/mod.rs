@@ -2,6 +2,7 @@
 //!
 //! - `args`: the command line. `database`: opens a database with its last options.
 //! - `data`: keys and values. `admin`: column families, compactions, properties.
+//! - `transfers`: checkpoints, backups, ingestion.
 //! - `manifest`, `wal`, `internal`: contents of the files, read without opening the database.
 //!
 //! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
@@ -14,6 +15,7 @@ mod database;
 mod internal;
 mod manifest;
 mod output;
+mod transfers;
 mod wal;
 
 use std::io;
@@ -115,6 +117,14 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::GetProperty { name } => admin::property(global, name, out),
         Command::Checkconsistency => admin::check_consistency(global, out),
         Command::ListLiveFilesMetadata => admin::live_files(global, out),
+        Command::Checkpoint { checkpoint_dir } => {
+            transfers::checkpoint(global, checkpoint_dir, out)
+        }
+        Command::Backup(backups) => transfers::backup(global, backups, out),
+        Command::Restore(backups) => transfers::restore(global, backups, out),
+        Command::WriteExternSst { path } => transfers::write_table(global, path, out),
+        Command::IngestExternSst(ingestion) => transfers::ingest(global, ingestion, out),
+        Command::FileChecksumDump => transfers::file_checksums(global, out),
         Command::Repair { verbose } => admin::repair(global, *verbose, out),
     }
 }

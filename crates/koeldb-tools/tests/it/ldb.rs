@@ -192,3 +192,35 @@ fn logs_outside_of_the_directory_are_read_or_the_database_is_not() {
     let given = format!("--options=wal_dir={logs}");
     assert_eq!(succeed("ldb", &[&copy, &given, "scan"]), both);
 }
+
+#[test]
+fn files_leave_and_enter_a_database() {
+    let scratch = Scratch::new();
+    ldb(&scratch, &["--create_if_missing", "put", "a", "1"]);
+    let target = scratch.file("copy");
+    let to = format!("--checkpoint_dir={target}");
+    assert_eq!(ldb(&scratch, &["checkpoint", &to]), "OK\n");
+    let copy = format!("--db={target}");
+    assert_eq!(succeed("ldb", &[&copy, "get", "a"]), "1\n");
+    let again = fail("ldb", &[&scratch.db(), "checkpoint", &to]);
+    assert!(again.contains("exists"), "{again}");
+
+    let backups = format!("--backup_dir={}", scratch.file("backups"));
+    let made = ldb(&scratch, &["backup", &backups, "--num_threads=2"]);
+    assert!(made.ends_with("create new backup OK\n"), "{made}");
+    ldb(&scratch, &["put", "a", "2"]);
+    let restored = ldb(&scratch, &["restore", &backups]);
+    assert!(restored.ends_with("restore from backup OK\n"), "{restored}");
+    assert_eq!(ldb(&scratch, &["get", "a"]), "1\n");
+
+    let table = scratch.file("external.sst");
+    let mut writer =
+        koeldb::SstFileWriter::create(&koeldb::ColumnFamilyOptions::new(), &table).unwrap();
+    writer.put("b", "3").unwrap();
+    writer.finish().unwrap();
+    let ingested = ldb(&scratch, &["ingest_extern_sst", &table]);
+    assert_eq!(ingested, "external SST files ingested\n");
+    assert_eq!(ldb(&scratch, &["scan"]), "a ==> 1\nb ==> 3\n");
+    let sums = ldb(&scratch, &["file_checksum_dump"]);
+    assert!(sums.contains(", Unknown, "), "{sums}");
+}

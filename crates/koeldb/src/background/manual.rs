@@ -10,7 +10,7 @@ use koeldb_base::{Error, Result};
 use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::{FileMeta, Version};
 
-use crate::column_family_data::ColumnFamilyData;
+use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::inner::DbInner;
 use crate::options::{
     BottommostLevelCompaction, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
@@ -137,10 +137,7 @@ impl DbInner {
             // The check and the pick are one step: files of another compaction would be missing
             // from the plan.
             let picked = family.read(|state| {
-                let is_busy = state
-                    .version
-                    .files()
-                    .any(|(_, file)| file.is_being_compacted());
+                let is_busy = is_busy(state);
                 (!is_busy).then(|| {
                     let plan = pick(&state.version, &settings);
                     if let Some(plan) = &plan {
@@ -152,10 +149,7 @@ impl DbInner {
             if let Some(picked) = picked {
                 break picked;
             }
-            self.wait_while(|| {
-                let version = family.version();
-                Ok(version.files().any(|(_, file)| file.is_being_compacted()))
-            })?;
+            self.wait_while(|| Ok(family.read(is_busy)))?;
         };
         let Some(plan) = plan else {
             return Ok(Vec::new());
@@ -214,6 +208,12 @@ impl DbInner {
             pick::manual::pick_files(version, settings, numbers, output_level)
         })
     }
+}
+
+/// Whether a compaction or an ingestion of the column family is running.
+fn is_busy(state: &ColumnFamilyState) -> bool {
+    let mut files = state.version.files();
+    state.ingestions > 0 || files.any(|(_, file)| file.is_being_compacted())
 }
 
 fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {

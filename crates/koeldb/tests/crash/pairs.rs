@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock};
 use koeldb::{
-    CheckpointOptions, CompactRangeOptions, Db, Env, FlushPolicy, LogLevel, Logger, Options,
+    BackupEngine, BackupEngineOptions, CheckpointOptions, CompactRangeOptions, Db, Env,
+    FlushPolicy, IngestExternalFileArg, IngestExternalFileOptions, LogLevel, Logger, Options,
+    RestoreOptions, SstFileWriter, SstFileWriterOptions,
 };
 use koeldb_testkit::Floors;
 use koeldb_testkit::random::mix;
@@ -207,4 +209,200 @@ fn a_crash_during_a_checkpoint_leaves_none_or_a_whole_one() {
             .map_err(|error| format!("the source: {error}"))
     };
     sweep("checkpoint", run, check);
+}
+
+const BACKUPS: &str = "/backups";
+const RESTORED: &str = "/restored";
+
+fn engine(fs: &MemoryFileSystem) -> koeldb::Result<BackupEngine> {
+    let mut options = BackupEngineOptions::new();
+    options
+        .set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)))
+        .set_max_background_operations(1);
+    BackupEngine::open(BACKUPS, &options)
+}
+
+#[test]
+fn a_crash_during_backups_leaves_every_listed_one_whole() {
+    let run = |fs: &MemoryFileSystem, steps: &Steps| {
+        let db = open(fs, SOURCE).unwrap();
+        let backups = engine(fs).unwrap();
+        let mut expected = Vec::new();
+        for round in 0..3 {
+            fill(&db, round * 20, 30);
+            db.flush().unwrap();
+            fill(&db, round * 20 + 5, 3);
+            expected.push(contents(&db).unwrap());
+            backups.create_new_backup(&db).unwrap();
+            steps.done();
+            if round == 1 {
+                db.compact_all(&CompactRangeOptions::new()).unwrap();
+                backups.delete_backup(1).unwrap();
+                steps.done();
+            }
+        }
+        expected
+    };
+    let check = |image: &PairImage, expected: &Vec<Contents>| {
+        if !image.fs.exists(Path::new(BACKUPS)).unwrap() {
+            return match image.done {
+                0 => Ok(()),
+                _ => Err("the directory of backups is gone".to_owned()),
+            };
+        }
+        let backups = engine(&image.fs).map_err(|error| error.to_string())?;
+        if let Some((id, error)) = backups.corrupted_backups().first() {
+            return Err(format!("backup {id}: {error}"));
+        }
+        let ids: Vec<u32> = backups
+            .backups()
+            .iter()
+            .map(|info| info.backup_id)
+            .collect();
+        // The steps: backup 1, backup 2, deletion of 1, backup 3.
+        let owed: &[u32] = match image.done {
+            0 => &[],
+            1 => &[1],
+            2 => &[2],
+            3 => &[2],
+            _ => &[2, 3],
+        };
+        if !owed.iter().all(|id| ids.contains(id)) || image.done > 2 && ids.contains(&1) {
+            return Err(format!("backups {ids:?} after {} steps", image.done));
+        }
+        backups
+            .garbage_collect()
+            .map_err(|error| error.to_string())?;
+        for id in ids {
+            let how = RestoreOptions::new();
+            let restored = backups.restore(id, RESTORED, RESTORED, &how);
+            restored.map_err(|error| format!("backup {id}: {error}"))?;
+            check_contents(&image.fs, RESTORED, &expected[id as usize - 1])?;
+        }
+        Ok(())
+    };
+    sweep("backup", run, check);
+}
+
+#[test]
+fn a_crash_during_a_restoration_leaves_no_database_or_the_restored_one() {
+    let run = |fs: &MemoryFileSystem, steps: &Steps| {
+        let db = open(fs, SOURCE).unwrap();
+        let backups = engine(fs).unwrap();
+        fill(&db, 0, 30);
+        db.flush().unwrap();
+        fill(&db, 40, 10);
+        let old = contents(&db).unwrap();
+        backups.create_new_backup(&db).unwrap();
+        fill(&db, 60, 30);
+        db.flush().unwrap();
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        let new = contents(&db).unwrap();
+        db.close().unwrap();
+        drop(db);
+        steps.done();
+        backups.restore_latest(SOURCE).unwrap();
+        steps.done();
+        (old, new)
+    };
+    let check = |image: &PairImage, (old, new): &(Contents, Contents)| {
+        if image.done == 0 {
+            return Ok(());
+        }
+        let current = Path::new(SOURCE).join("CURRENT");
+        if !image.fs.exists(&current).unwrap() {
+            let opened = open(&image.fs, SOURCE);
+            return match (image.done, opened) {
+                (2, _) => Err("the restored database is gone".to_owned()),
+                (_, Ok(_)) => Err("a database out of nothing".to_owned()),
+                (_, Err(_)) => Ok(()),
+            };
+        }
+        // Until CURRENT is gone, the old database is whole.
+        let is_old = image.done == 1 && check_contents(&image.fs, SOURCE, new).is_ok();
+        match is_old {
+            true => Ok(()),
+            false => check_contents(&image.fs, SOURCE, old),
+        }
+    };
+    sweep("restore", run, check);
+}
+
+#[test]
+fn a_crash_during_an_ingestion_leaves_all_files_or_none() {
+    let table = |fs: &MemoryFileSystem, name: &str, from: u32| {
+        let mut how = SstFileWriterOptions::new();
+        how.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)))
+            .set_sync_dir(true);
+        let path = Path::new("/in").join(name);
+        let options = koeldb::ColumnFamilyOptions::new();
+        let mut writer = SstFileWriter::create_opt(&options, &path, &how).unwrap();
+        for index in from..from + 20 {
+            writer.put(format!("key{index:05}"), name).unwrap();
+        }
+        writer.finish().unwrap().path
+    };
+    for mode in 0..3 {
+        let run = |fs: &MemoryFileSystem, steps: &Steps| {
+            fs.create_dir_all("/in".as_ref()).unwrap();
+            fs.sync_dir("/".as_ref()).unwrap();
+            let db = open(fs, SOURCE).unwrap();
+            let koel = db.create_cf("koel", &db.default_cf().options()).unwrap();
+            fill(&db, 0, 30);
+            let args = [
+                IngestExternalFileArg::new(
+                    db.default_cf(),
+                    [table(fs, "a", 10), table(fs, "b", 100)],
+                ),
+                IngestExternalFileArg::new(&koel, [table(fs, "c", 20)]),
+            ];
+            let before = contents(&db).unwrap();
+            let mut how = IngestExternalFileOptions::new();
+            how.set_link_files(mode == 1).set_move_files(mode == 2);
+            steps.done();
+            db.ingest_external_files(&args, &how).unwrap();
+            let after = contents(&db).unwrap();
+            steps.done();
+            // Unsynced writes after the ingestion may be lost.
+            db.put("key00010", "later").unwrap();
+            steps.done();
+            db.close().unwrap();
+            (before, after)
+        };
+        let check = |image: &PairImage, (before, after): &(Contents, Contents)| {
+            if image.done == 0 {
+                return Ok(());
+            }
+            let db = open(&image.fs, SOURCE).map_err(|error| error.to_string())?;
+            let mut found = contents(&db).map_err(|error| error.to_string())?;
+            let default = found.entry("default".to_owned()).or_default();
+            let is_later = default
+                .get(&b"key00010"[..])
+                .is_some_and(|value| value == b"later");
+            if is_later {
+                default.insert(b"key00010".to_vec(), b"a".to_vec());
+            }
+            let has_files = &found == after;
+            let sources = ["a", "b", "c"].map(|name| Path::new("/in").join(name));
+            let has_sources = sources.iter().all(|path| image.fs.exists(path).unwrap());
+            if !has_files && image.done >= 2 {
+                return Err("the ingested files are gone".to_owned());
+            }
+            if !has_files && !has_sources {
+                return Err("files are neither here nor there".to_owned());
+            }
+            // Writes before the ingestion were not synced.
+            let is_part = found.iter().all(|(name, entries)| {
+                let known = before.get(name);
+                entries
+                    .iter()
+                    .all(|(key, value)| known.is_some_and(|k| k.get(key) == Some(value)))
+            });
+            match has_files || is_part {
+                true => Ok(()),
+                false => Err("a part of the files".to_owned()),
+            }
+        };
+        sweep(&format!("ingestion {mode}"), run, check);
+    }
 }

@@ -141,7 +141,10 @@ impl Java {
         javac
             .args(["-Xlint:all", "-Werror", "-cp", &jar, "-d"])
             .arg(&classes)
-            .args(["Check.java", "History.java", "Prepared.java"].map(|name| sources.join(name)));
+            .args(
+                ["Check.java", "Files.java", "History.java", "Prepared.java"]
+                    .map(|name| sources.join(name)),
+            );
         match javac.output() {
             Ok(output) => assert!(
                 output.status.success(),
@@ -256,6 +259,18 @@ impl Java {
     pub(crate) fn prepare(&self, dir: &Path, is_settled: bool) {
         let settings: &[&str] = if is_settled { &["settled=true"] } else { &[] };
         self.run("prepare", dir, settings);
+    }
+
+    /// Runs a command of `Files.java`, which must succeed; returns what it prints.
+    pub(crate) fn files(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("java");
+        command
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            .args(["-cp", &self.class_path, "Files"])
+            .args(arguments);
+        let outcome = Outcome::of(&mut command);
+        assert!(outcome.succeeded, "{arguments:?}: {}", outcome.text);
+        outcome.text
     }
 
     /// A process that opens a directory and writes to it until it is killed (`Check.java`, `load`).

@@ -1,0 +1,123 @@
+//! Commands that take files out of databases and into them: checkpoints, backups, ingestion.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb::{
+    BackupEngine, BackupEngineOptions, CheckpointOptions, CreateBackupOptions,
+    IngestExternalFileOptions, RestoreOptions, SstFileWriter, SstFileWriterOptions,
+};
+
+use super::args::{Backups, Global, Ingestion};
+use super::data::parse_line;
+use super::database::{directory, open_to_read, open_to_write};
+use super::output::Output;
+use super::{Failure, Outcome};
+use crate::progress::Progress;
+use crate::text::hex;
+
+pub(super) fn checkpoint(global: &Global, target: &Path, out: &mut Output) -> Outcome {
+    let database = open_to_write(global)?;
+    let mut options = CheckpointOptions::new();
+    options.set_log_size_for_flush(0);
+    database.db.create_checkpoint_opt(target, &options)?;
+    database.close()?;
+    out.ok()
+}
+
+pub(super) fn backup(global: &Global, backups: &Backups, out: &mut Output) -> Outcome {
+    let database = open_to_write(global)?;
+    out.line("open db OK")?;
+    let engine = BackupEngine::open(&backups.backup_dir, &engine_options(backups))?;
+    out.line("open backup engine OK")?;
+    let progress = Arc::new(Progress::new("backup"));
+    let mut options = CreateBackupOptions::new();
+    let shown = Arc::clone(&progress);
+    options.set_progress(move |done, all| shown.show(done, all));
+    let made = engine.create_new_backup_opt(&database.db, &options);
+    drop((options, progress));
+    made?;
+    database.close()?;
+    out.line("create new backup OK")
+}
+
+pub(super) fn restore(global: &Global, backups: &Backups, out: &mut Output) -> Outcome {
+    let path = directory(global)?;
+    let engine = BackupEngine::open_read_only(&backups.backup_dir, &engine_options(backups))?;
+    out.line("open restore engine OK")?;
+    let Some(latest) = engine.backups().pop() else {
+        return Err(Failure::Message("there is no backup to restore".to_owned()));
+    };
+    let progress = Arc::new(Progress::new("restore"));
+    let mut options = RestoreOptions::new();
+    let shown = Arc::clone(&progress);
+    options.set_progress(move |done, all| shown.show(done, all));
+    let restored = engine.restore(latest.backup_id, &path, &path, &options);
+    drop((options, progress));
+    for name in restored?.unknown_names {
+        eprintln!("Note: {name} is no file of a database and was left alone");
+    }
+    out.line("restore from backup OK")
+}
+
+fn engine_options(backups: &Backups) -> BackupEngineOptions {
+    let mut options = BackupEngineOptions::new();
+    if let Some(threads) = backups.num_threads {
+        options.set_max_background_operations(threads);
+    }
+    options
+}
+
+/// Writes lines `key ==> value` of standard input, in key order, to a table file.
+pub(super) fn write_table(global: &Global, path: &Path, out: &mut Output) -> Outcome {
+    let database = open_to_write(global)?;
+    let mut how = SstFileWriterOptions::new();
+    how.set_column_family(&database.family).set_sync_dir(true);
+    let mut writer = SstFileWriter::create_opt(&database.family.options(), path, &how)?;
+    let mut bad_lines = 0_u64;
+    for line in std::io::stdin().lock().split(b'\n') {
+        let line = line?;
+        match parse_line(&line, out) {
+            Some((key, value)) => writer.put(key, value)?,
+            None if line.starts_with(b"Keys in range:") => {}
+            None => bad_lines += 1,
+        }
+    }
+    writer.finish()?;
+    database.close()?;
+    if bad_lines > 0 {
+        eprintln!("Warning: {bad_lines} bad lines ignored.");
+    }
+    out.line(&format!("external SST file written to {}", path.display()))
+}
+
+pub(super) fn ingest(global: &Global, ingestion: &Ingestion, out: &mut Output) -> Outcome {
+    let database = open_to_write(global)?;
+    let mut options = IngestExternalFileOptions::new();
+    options
+        .set_move_files(ingestion.move_files)
+        .set_snapshot_consistency(ingestion.snapshot_consistency)
+        .set_allow_global_seqno(ingestion.allow_global_seqno)
+        .set_allow_blocking_flush(ingestion.allow_blocking_flush);
+    database
+        .family
+        .ingest_external_file_opt(&ingestion.files, &options)?;
+    database.close()?;
+    out.line("external SST files ingested")
+}
+
+/// Prints number, function and value of the recorded checksum of each table.
+pub(super) fn file_checksums(global: &Global, out: &mut Output) -> Outcome {
+    let database = open_to_read(global)?;
+    let mut files = database.db.live_files();
+    files.sort_by_key(|file| file.number);
+    for file in files {
+        let (function, value) = match file.file_checksum_func_name.is_empty() {
+            true => ("Unknown", String::new()),
+            false => (&*file.file_checksum_func_name, hex(&file.file_checksum)),
+        };
+        out.line(&format!("{}, {function}, {value}", file.number))?;
+    }
+    out.line("Print SST file checksum information finished ")
+}

@@ -1,0 +1,366 @@
+//! Making a backup: which files it names, which of them are copied, and the order of syncs.
+//!
+//! Data files are synced, then the directories that name them, then the meta file, which gets its
+//! name last (BK1; RocksDB syncs the directories after that).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::{Error, Result};
+use koeldb_fs::Purpose;
+use koeldb_fs::small_file::write_atomically;
+use koeldb_lsm::file_checksum;
+
+use super::engine::{Backup, BackupEngine, Backups, lock_backups};
+use super::layout::{
+    BackupId, BackupPath, META, PRIVATE, SHARED, SHARED_CHECKSUM, ShareFilesNaming,
+};
+use super::meta::{APP_METADATA_BYTES_MAX, BackupMeta, MetaFile};
+use super::options::CreateBackupOptions;
+use crate::capture::{Capture, CapturedFile, CapturedTable, FlushPolicy};
+use crate::checkpoint::write_manifest;
+use crate::db::Db;
+use crate::inner::DbInner;
+use crate::transfer::{Pace, Transfer, TransferFile};
+
+/// A file on its way into a backup.
+struct Item {
+    path: BackupPath,
+    source: PathBuf,
+    bytes: u64,
+    /// The checksum, if it is known before the copy.
+    crc32c: Option<u32>,
+    is_copied: bool,
+}
+
+impl BackupEngine {
+    /// Makes a backup of `db`, without a flush: data in memtables is in the logs of the backup.
+    ///
+    /// # Errors
+    /// See [`BackupEngine::create_new_backup_opt`].
+    pub fn create_new_backup(&self, db: &Db) -> Result<BackupId> {
+        self.create_new_backup_opt(db, &CreateBackupOptions::new())
+    }
+
+    /// Makes a backup of `db`, whose writers are held up for a moment at most.
+    ///
+    /// # Errors
+    /// `Corruption` if a table does not have the checksum that the MANIFEST records, or a shared
+    /// file of its name has another length; `Incomplete` if it was stopped; errors of the file
+    /// systems. There is no new backup then, and the next call reuses its number.
+    pub fn create_new_backup_opt(
+        &self,
+        db: &Db,
+        options: &CreateBackupOptions,
+    ) -> Result<BackupId> {
+        self.check_writable()?;
+        if options.app_metadata.len() > APP_METADATA_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "application metadata of {} bytes, at most {APP_METADATA_BYTES_MAX}",
+                options.app_metadata.len()
+            )));
+        }
+        let mut backups = lock_backups(self);
+        self.stop.store(false, Ordering::Release);
+        let id = self.next_id(&backups)?;
+        let backup = self.create(&backups, id, db.inner(), options)?;
+        backups.valid.insert(id, backup);
+        Ok(id)
+    }
+
+    fn create(
+        &self,
+        backups: &Backups,
+        id: BackupId,
+        inner: &std::sync::Arc<DbInner>,
+        options: &CreateBackupOptions,
+    ) -> Result<Backup> {
+        let flush = match options.flush {
+            true => FlushPolicy::Always,
+            false => FlushPolicy::Never,
+        };
+        let capture = inner.capture(flush)?;
+        let private = self.private_path(id);
+        // An interrupted backup may have left files under this number.
+        self.fs.create_dir_all(&private)?;
+        self.remove_files(&private, |_| true)?;
+        let (mut items, excluded) = self.items(backups, id, inner, &capture, options)?;
+        self.copy(inner, &mut items, options)?;
+        write_manifest(&*self.fs, &private, &capture)?;
+        let manifest = format!("MANIFEST-{:06}", capture.manifest_number);
+        for name in [&*manifest, "CURRENT"] {
+            items.push(self.made_file(id, name)?);
+        }
+        if !is_on(Sabotage::BackupMetaFirst) {
+            self.sync_directories(id)?;
+        }
+        let backup = self.write_meta(id, inner, &capture, items, excluded, options)?;
+        if is_on(Sabotage::BackupMetaFirst) {
+            self.sync_directories(id)?;
+        }
+        Ok(backup)
+    }
+
+    /// The files of the backup, and the paths of those that are left out.
+    fn items(
+        &self,
+        backups: &Backups,
+        id: BackupId,
+        inner: &DbInner,
+        capture: &Capture,
+        options: &CreateBackupOptions,
+    ) -> Result<(Vec<Item>, Vec<BackupPath>)> {
+        let (mut items, mut excluded) = (Vec::new(), Vec::new());
+        for file in capture.tables(inner)? {
+            let item = self.table_item(backups, id, inner, file)?;
+            match &options.exclude {
+                Some(exclude) if exclude(item.path.as_str()) => excluded.push(item.path),
+                _ => items.push(item),
+            }
+        }
+        for file in capture.other_files(inner)? {
+            let is_log = file.name.ends_with(".log");
+            if !is_log || self.options.backup_log_files {
+                items.push(Item {
+                    path: BackupPath::private(id, &file.name),
+                    source: file.source,
+                    bytes: file.bytes,
+                    crc32c: None,
+                    is_copied: true,
+                });
+            }
+        }
+        Ok((items, excluded))
+    }
+
+    fn table_item(
+        &self,
+        backups: &Backups,
+        id: BackupId,
+        inner: &DbInner,
+        file: CapturedFile,
+    ) -> Result<Item> {
+        let table = file.table.as_ref();
+        let recorded = table.and_then(|table| file_checksum::recorded(&table.meta));
+        let path = match (self.options.share_table_files, &file.table) {
+            (true, Some(table)) if self.options.share_files_with_checksum => {
+                self.checksum_path(inner, &file, table, recorded)?
+            }
+            (true, _) => BackupPath::shared(&file.name),
+            (false, _) => BackupPath::private(id, &file.name),
+        };
+        let mut item = Item {
+            path,
+            source: file.source,
+            bytes: file.bytes,
+            crc32c: recorded.filter(|_| !is_on(Sabotage::BackupChecksumIgnored)),
+            is_copied: true,
+        };
+        self.reuse(backups, &mut item)?;
+        Ok(item)
+    }
+
+    /// The path in `shared_checksum`.
+    fn checksum_path(
+        &self,
+        inner: &DbInner,
+        file: &CapturedFile,
+        table: &CapturedTable,
+        recorded: Option<u32>,
+    ) -> Result<BackupPath> {
+        let session_id = match self.options.naming {
+            ShareFilesNaming::LegacyCrc32cAndFileSize => String::new(),
+            _ => inner.session_id_of(table)?,
+        };
+        if session_id.is_empty() {
+            let crc32c = match recorded {
+                Some(recorded) => recorded,
+                None => self.read_checksum(inner, file)?,
+            };
+            return Ok(BackupPath::by_checksum(&file.name, crc32c, file.bytes));
+        }
+        let has_size = self.options.naming == ShareFilesNaming::UseDbSessionIdAndFileSize;
+        let bytes = has_size.then_some(file.bytes);
+        Ok(BackupPath::by_session(&file.name, &session_id, bytes))
+    }
+
+    fn read_checksum(&self, inner: &DbInner, file: &CapturedFile) -> Result<u32> {
+        let pace = Pace::new(
+            &self.options.env.clock,
+            self.options.backup_bytes_per_second,
+        );
+        let transfer = Transfer {
+            from: &*inner.context.fs,
+            ..self.transfer(&pace, &|_| ())
+        };
+        transfer.read(&file.source, file.bytes, &mut Vec::new(), &mut |_| Ok(()))
+    }
+
+    /// Uses a shared file that another backup has, or removes one that no backup names (BK2).
+    fn reuse(&self, backups: &Backups, item: &mut Item) -> Result<()> {
+        let path = item.path.in_directory(&self.directory);
+        if !item.path.is_shared() || !self.fs.exists(&path)? {
+            return Ok(());
+        }
+        let Some((bytes, crc32c)) = backups.shared(&item.path) else {
+            if !backups.corrupt.is_empty() && self.fs.metadata(&path)?.len != item.bytes {
+                // A damaged backup may need it.
+                return Err(other_length(item, self.fs.metadata(&path)?.len));
+            }
+            return self.fs.remove_file(&path);
+        };
+        if bytes != item.bytes && !is_on(Sabotage::BackupReuseUnchecked) {
+            return Err(other_length(item, bytes));
+        }
+        item.is_copied = false;
+        item.crc32c = crc32c.or(item.crc32c);
+        Ok(())
+    }
+
+    /// Copies files: shared ones under temporary names first.
+    fn copy(
+        &self,
+        inner: &DbInner,
+        items: &mut [Item],
+        options: &CreateBackupOptions,
+    ) -> Result<()> {
+        // Two column families never share a table, but two copies must not share a name.
+        let mut targets = BTreeSet::new();
+        let mut transfers = Vec::new();
+        let mut copied = Vec::new();
+        for item in items.iter_mut().filter(|item| item.is_copied) {
+            if !targets.insert(item.path.clone()) {
+                return Err(Error::corruption(format!(
+                    "two tables of the database would be {} in the backup",
+                    item.path
+                )));
+            }
+            let target = match item.path.is_shared() {
+                true => item.path.temporary(&self.directory),
+                false => item.path.in_directory(&self.directory),
+            };
+            if item.path.is_shared() && self.fs.exists(&target)? {
+                self.fs.remove_file(&target)?;
+            }
+            transfers.push(TransferFile {
+                source: item.source.clone(),
+                target,
+                bytes: item.bytes,
+                may_link: false,
+                expected_crc32c: item.crc32c,
+            });
+            copied.push(item);
+        }
+        let total = transfers.iter().map(|file| file.bytes).sum();
+        let done = AtomicU64::new(0);
+        let progress = |bytes| {
+            let sum = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if let Some(progress) = &options.progress {
+                progress(sum, total);
+            }
+        };
+        let pace = Pace::new(
+            &self.options.env.clock,
+            self.options.backup_bytes_per_second,
+        );
+        let outcomes = Transfer {
+            from: &*inner.context.fs,
+            ..self.transfer(&pace, &progress)
+        }
+        .run(&transfers)?;
+        for ((item, file), outcome) in copied.into_iter().zip(&transfers).zip(outcomes) {
+            item.crc32c = outcome.crc32c;
+            if item.path.is_shared() {
+                self.fs
+                    .rename(&file.target, &item.path.in_directory(&self.directory))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The item of a small file that was made in the private directory.
+    fn made_file(&self, id: BackupId, name: &str) -> Result<Item> {
+        let path = BackupPath::private(id, name);
+        let source = path.in_directory(&self.directory);
+        let bytes = self.fs.metadata(&source)?.len;
+        let pace = Pace::new(&self.options.env.clock, 0);
+        let transfer = self.transfer(&pace, &|_| ());
+        let crc32c = transfer.read(&source, bytes, &mut Vec::new(), &mut |_| Ok(()))?;
+        Ok(Item {
+            path,
+            source,
+            bytes,
+            crc32c: Some(crc32c),
+            is_copied: false,
+        })
+    }
+
+    fn sync_directories(&self, id: BackupId) -> Result<()> {
+        for shared in [SHARED, SHARED_CHECKSUM] {
+            self.fs.sync_dir(&self.directory.join(shared))?;
+        }
+        self.fs.sync_dir(&self.private_path(id))?;
+        self.fs.sync_dir(&self.directory.join(PRIVATE))
+    }
+
+    fn write_meta(
+        &self,
+        id: BackupId,
+        inner: &DbInner,
+        capture: &Capture,
+        items: Vec<Item>,
+        excluded: Vec<BackupPath>,
+        options: &CreateBackupOptions,
+    ) -> Result<Backup> {
+        let schema = match excluded.is_empty() {
+            true => self.options.schema_version,
+            false => 2,
+        };
+        let bytes = items.iter().map(|item| item.bytes).collect();
+        let files = items.into_iter().map(|item| MetaFile {
+            path: item.path,
+            crc32c: item.crc32c,
+            bytes: Some(item.bytes).filter(|_| schema >= 2),
+        });
+        let meta = BackupMeta {
+            unix_secs: inner.context.clock.unix_micros() / 1_000_000,
+            seqno: capture.seqno,
+            app_metadata: options.app_metadata.clone(),
+            files: files.collect(),
+            excluded,
+        };
+        let meta_dir = self.directory.join(META);
+        write_atomically(
+            &*self.fs,
+            &meta_dir.join(format!(".{id}.tmp")),
+            &self.meta_path(id),
+            meta.encode(schema).as_bytes(),
+            Purpose::Backup,
+        )?;
+        Ok(Backup { meta, bytes })
+    }
+}
+
+fn other_length(item: &Item, bytes: u64) -> Error {
+    Error::corruption(format!(
+        "the backup directory has {} with {bytes} bytes, and the database with {}: verify its \
+         backups, and collect garbage",
+        item.path, item.bytes
+    ))
+}
+
+impl DbInner {
+    /// The session id in the properties of a table; empty if it has none.
+    fn session_id_of(&self, table: &CapturedTable) -> Result<String> {
+        let families = self.all_families();
+        // Tables of a family dropped meanwhile are named by their checksums.
+        let Some(family) = families.iter().find(|family| family.id == table.family) else {
+            return Ok(String::new());
+        };
+        let reader = family.tables.reader(&table.meta, table.level)?;
+        let id = &reader.properties().session_id;
+        Ok(String::from_utf8_lossy(id).into_owned())
+    }
+}

@@ -1,0 +1,265 @@
+//! Options of the backup engine, of a backup and of a restoration.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::layout::{BackupId, ShareFilesNaming};
+use crate::env::Env;
+
+/// A progress callback: bytes done and bytes in all.
+pub(super) type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// Decides by the name of a table whether a backup leaves it out.
+pub(super) type Exclude = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Options of a [`BackupEngine`](super::BackupEngine).
+#[derive(Clone, Debug)]
+pub struct BackupEngineOptions {
+    pub(super) env: Env,
+    pub(super) share_table_files: bool,
+    pub(super) share_files_with_checksum: bool,
+    pub(super) naming: ShareFilesNaming,
+    pub(super) backup_log_files: bool,
+    pub(super) schema_version: u32,
+    pub(super) threads: usize,
+    pub(super) backup_bytes_per_second: u64,
+    pub(super) restore_bytes_per_second: u64,
+}
+
+impl Default for BackupEngineOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BackupEngineOptions {
+    /// Creates RocksDB's defaults, with up to four threads.
+    #[must_use]
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism();
+        BackupEngineOptions {
+            env: Env::default(),
+            share_table_files: true,
+            share_files_with_checksum: true,
+            naming: ShareFilesNaming::UseDbSessionIdAndFileSize,
+            backup_log_files: true,
+            schema_version: 1,
+            threads: cores.map_or(1, std::num::NonZero::get).min(4),
+            backup_bytes_per_second: 0,
+            restore_bytes_per_second: 0,
+        }
+    }
+
+    /// Keeps the backups in the file system of `env`.
+    pub fn set_env(&mut self, env: &Env) -> &mut Self {
+        self.env = env.clone();
+        self
+    }
+
+    /// Sets whether backups share tables; on by default. Off copies all tables into every backup.
+    pub fn set_share_table_files(&mut self, share: bool) -> &mut Self {
+        self.share_table_files = share;
+        self
+    }
+
+    /// Sets whether shared tables are named so that several databases may use the directory; on by
+    /// default.
+    pub fn set_share_files_with_checksum(&mut self, share: bool) -> &mut Self {
+        self.share_files_with_checksum = share;
+        self
+    }
+
+    /// Sets the names of shared tables.
+    pub fn set_share_files_with_checksum_naming(&mut self, naming: ShareFilesNaming) -> &mut Self {
+        self.naming = naming;
+        self
+    }
+
+    /// Sets whether logs are backed up; on by default. Without them, flush before each backup.
+    pub fn set_backup_log_files(&mut self, backup: bool) -> &mut Self {
+        self.backup_log_files = backup;
+        self
+    }
+
+    /// Sets the schema of meta files: 1, the default, or 2, which has a checksum of its own and
+    /// needs RocksDB 6.19 or later to be read.
+    pub fn set_schema_version(&mut self, version: u32) -> &mut Self {
+        self.schema_version = version.clamp(1, 2);
+        self
+    }
+
+    /// Sets the number of threads that copy; at least 1.
+    pub fn set_max_background_operations(&mut self, threads: usize) -> &mut Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Limits the reads of backups to this many bytes per second; 0, the default, for no limit.
+    pub fn set_backup_rate_limit(&mut self, bytes: u64) -> &mut Self {
+        self.backup_bytes_per_second = bytes;
+        self
+    }
+
+    /// Limits the reads of restorations to this many bytes per second; 0, the default, for no limit.
+    pub fn set_restore_rate_limit(&mut self, bytes: u64) -> &mut Self {
+        self.restore_bytes_per_second = bytes;
+        self
+    }
+}
+
+/// Options of one backup.
+#[derive(Clone, Default)]
+pub struct CreateBackupOptions {
+    pub(super) flush: bool,
+    pub(super) app_metadata: Vec<u8>,
+    pub(super) exclude: Option<Exclude>,
+    pub(super) progress: Option<Progress>,
+}
+
+impl CreateBackupOptions {
+    /// Creates the defaults: no flush, so that the logs are copied; nothing excluded.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Flushes the memtables first, so that the logs are short.
+    pub fn set_flush_before_backup(&mut self, flush: bool) -> &mut Self {
+        self.flush = flush;
+        self
+    }
+
+    /// Stores bytes of the caller with the backup; at most 1 MiB.
+    pub fn set_app_metadata(&mut self, metadata: impl Into<Vec<u8>>) -> &mut Self {
+        self.app_metadata = metadata.into();
+        self
+    }
+
+    /// Leaves out the tables for which `exclude` returns `true`, because they are kept elsewhere.
+    ///
+    /// It receives the relative path in the directory of backups. The meta file then has schema 2.
+    /// A restoration needs the files in one of its alternate directories.
+    pub fn set_exclude_files(
+        &mut self,
+        exclude: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.exclude = Some(Arc::new(exclude));
+        self
+    }
+
+    /// Calls `progress` with the bytes done and the bytes in all, from any thread that copies.
+    pub fn set_progress(
+        &mut self,
+        progress: impl Fn(u64, u64) + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+}
+
+impl fmt::Debug for CreateBackupOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateBackupOptions")
+            .field("flush", &self.flush)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which files of the target a restoration keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RestoreMode {
+    /// None: the database is copied as a whole.
+    #[default]
+    PurgeAllFiles,
+    /// Tables with the number, size and session id of the backup's, without reading them.
+    KeepLatestDbSessionIdFiles,
+    /// Tables with the checksum of the backup's.
+    VerifyChecksum,
+}
+
+/// Options of a restoration.
+#[derive(Clone, Default)]
+pub struct RestoreOptions {
+    pub(super) mode: RestoreMode,
+    pub(super) keep_log_files: bool,
+    pub(super) alternate_dirs: Vec<PathBuf>,
+    pub(super) progress: Option<Progress>,
+}
+
+impl RestoreOptions {
+    /// Creates the defaults: everything is copied.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets which files of the target are kept.
+    pub fn set_mode(&mut self, mode: RestoreMode) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Keeps the logs of the target, and moves archived ones back, for backups without logs.
+    pub fn set_keep_log_files(&mut self, keep: bool) -> &mut Self {
+        self.keep_log_files = keep;
+        self
+    }
+
+    /// Adds a directory of backups in which excluded files are looked for.
+    pub fn add_alternate_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
+        self.alternate_dirs.push(directory.into());
+        self
+    }
+
+    /// Calls `progress` with the bytes done and the bytes in all, from any thread that copies.
+    pub fn set_progress(
+        &mut self,
+        progress: impl Fn(u64, u64) + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+}
+
+impl fmt::Debug for RestoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestoreOptions")
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupFileInfo {
+    /// Its path in the directory of backups.
+    pub relative_filename: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its CRC-32C, if the meta file has one.
+    pub crc32c: Option<u32>,
+}
+
+/// A backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupInfo {
+    /// Its number.
+    pub backup_id: BackupId,
+    /// When it was made, in seconds since 1970.
+    pub timestamp: u64,
+    /// The sequence number of the last write in it.
+    pub sequence_number: u64,
+    /// The size of its files in bytes, shared ones included.
+    pub size: u64,
+    /// The number of its files.
+    pub number_files: u64,
+    /// The bytes of the caller.
+    pub app_metadata: Vec<u8>,
+    /// Its files.
+    pub files: Vec<BackupFileInfo>,
+    /// The paths of the files that it leaves out.
+    pub excluded_files: Vec<String>,
+}

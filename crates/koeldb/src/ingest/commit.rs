@@ -1,0 +1,278 @@
+//! The commit of an ingestion: one edit for all tables of all column families.
+//!
+//! Memtables that overlap a table are flushed first, if possible before writers are stopped. Then,
+//! under write leadership: the log is made durable (O17), tables are placed and numbered under the
+//! version set, the edit is recorded, and the last sequence number is raised and published. Snapshots
+//! wait meanwhile: a table without a number must not appear inside one.
+
+use std::sync::Arc;
+
+use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
+use koeldb_lsm::FileMeta;
+use koeldb_lsm::file_checksum;
+use koeldb_lsm::pick::leveled;
+use koeldb_lsm::version::{VersionEdit, VersionSet};
+use koeldb_memtable::Memtable;
+
+use super::place::{PlaceRules, TablePlace, overlaps, place};
+use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
+use crate::column_family_data::ColumnFamilyData;
+use crate::options::FlushOptions;
+use crate::table_files::pick_settings;
+use crate::write::commit::CommitState;
+
+/// Flushes of overlapping memtables before writers are stopped for one.
+const FLUSHES_MAX: usize = 3;
+
+impl PreparedIngest {
+    /// Makes the tables part of the database, atomically.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a table needs a sequence number, a flush, or a level that the options
+    /// refuse; `ColumnFamilyDropped`; errors of the file system, after which the tables are part of
+    /// the database or not once it was reopened.
+    pub fn commit(mut self) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let _foreground = inner.background.enter()?;
+        let families: Vec<_> = self
+            .families
+            .iter()
+            .map(|family| Arc::clone(&family.family))
+            .collect();
+        for family in &families {
+            family.update(|state| state.ingestions += 1);
+        }
+        let committed = self.commit_marked();
+        for family in &families {
+            family.update(|state| state.ingestions -= 1);
+        }
+        inner.update_stall();
+        inner.schedule();
+        if committed.is_err() {
+            inner.report_failures();
+        }
+        committed?;
+        if self.options.move_files {
+            self.remove_sources();
+        }
+        Ok(())
+    }
+
+    fn commit_marked(&mut self) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        for _ in 0..FLUSHES_MAX {
+            let overlapped = self.overlapped();
+            if overlapped.is_empty() {
+                break;
+            }
+            if !self.options.allow_blocking_flush {
+                return Err(Error::invalid_argument(
+                    "a memtable overlaps a file to ingest, and allow_blocking_flush is off",
+                ));
+            }
+            inner.flush_families(&overlapped, &FlushOptions::new())?;
+        }
+        let mut leadership = inner.queue.lead();
+        let commit = &mut *leadership.commit;
+        inner.check_writable()?;
+        inner.queue.pipeline.drain();
+        for family in self.overlapped() {
+            if is_on(Sabotage::IngestOverMemtable) {
+                break;
+            }
+            if let Some(index) = commit.position_of(family.id)
+                && !commit.families[index].memtable.is_empty()
+            {
+                inner.switch_memtable(commit, index)?;
+            }
+            inner.flush_until_empty(&family)?;
+        }
+        if !is_on(Sabotage::IngestAheadOfLog) {
+            inner.sync_wal(commit)?;
+        }
+        self.install(commit)
+    }
+
+    /// The column families with memtables that overlap a table.
+    fn overlapped(&self) -> Vec<Arc<ColumnFamilyData>> {
+        let families = self.families.iter().filter(|prepared| {
+            let (mut memtables, order) = prepared.family.read(|state| {
+                let sealed = state
+                    .sealed
+                    .iter()
+                    .map(|sealed| Arc::clone(&sealed.memtable));
+                let all: Vec<_> = sealed.chain([Arc::clone(&state.active.memtable)]).collect();
+                (all, prepared.family.order.clone())
+            });
+            memtables.retain(|memtable| !memtable.is_empty());
+            memtables.iter().any(|memtable| {
+                let files = &prepared.files;
+                files
+                    .iter()
+                    .any(|file| memtable_overlaps(memtable, &order, &file.bounds))
+            })
+        });
+        families
+            .map(|prepared| Arc::clone(&prepared.family))
+            .collect()
+    }
+
+    /// Places the tables, records them, and makes them visible.
+    fn install(&mut self, commit: &mut CommitState) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let mut versions = lock(&inner.versions);
+        let snapshots = inner.snapshots.hold();
+        let has_snapshots = snapshots.is_any() && self.options.snapshot_consistency;
+        let mut last_seqno = commit.last_seqno;
+        let mut edits = Vec::new();
+        for prepared in &self.families {
+            edits.push(self.edit_of(prepared, &versions, has_snapshots, &mut last_seqno)?);
+        }
+        versions.raise_last_seqno(last_seqno);
+        let installed = versions.log_and_apply(edits);
+        // After an error of unknown outcome the next open decides whether they are part of the tree.
+        self.is_taken = installed.is_ok() || versions.is_uncertain();
+        let installed = installed.map_err(|error| inner.manifest_failed(error))?;
+        if !is_on(Sabotage::IngestedSeqnoNotRaised) {
+            commit.last_seqno = last_seqno;
+        }
+        for (id, version) in installed {
+            let family = self.families.iter().find(|family| family.family.id == id);
+            if let Some(PreparedFamily { family, .. }) = family {
+                family.update_and_install(inner.context.delayed_write_rate(), |state| {
+                    state.version = version;
+                });
+            }
+        }
+        inner.publish(last_seqno);
+        drop(snapshots);
+        Ok(())
+    }
+
+    fn edit_of(
+        &self,
+        prepared: &PreparedFamily,
+        versions: &VersionSet,
+        has_snapshots: bool,
+        last_seqno: &mut SeqNo,
+    ) -> Result<VersionEdit> {
+        let data = &prepared.family;
+        let family = versions.family(data.id).ok_or_else(|| {
+            Error::with_kind(
+                koeldb_base::ErrorKind::ColumnFamilyDropped,
+                format!("column family {:?} was dropped", data.name),
+            )
+        })?;
+        let options = data.options();
+        let version = family.current();
+        let rules = PlaceRules {
+            style: options.compaction_style,
+            base_level: leveled::level_targets(version, &pick_settings(&options)).base_level,
+            always_number: has_snapshots && !is_on(Sabotage::IngestIntoSnapshot),
+        };
+        let mut placed: Vec<(TablePlace, TableBounds)> = Vec::new();
+        let mut edit = VersionEdit::of(data.id);
+        for file in &prepared.files {
+            let place = place(version, &placed, &file.bounds, rules);
+            self.check_place(file, place, version.levels.len() - 1)?;
+            let seqno = match place.needs_seqno {
+                true => {
+                    *last_seqno += 1;
+                    *last_seqno
+                }
+                false => 0,
+            };
+            if *last_seqno > MAX_SEQNO {
+                return Err(Error::invalid_argument(
+                    "the database has used up its sequence numbers",
+                ));
+            }
+            placed.push((place, file.bounds.clone()));
+            let meta = self.meta_of(data, file, seqno);
+            edit.added_files.push((place.level, Arc::new(meta)));
+        }
+        Ok(edit)
+    }
+
+    fn check_place(&self, file: &PreparedFile, place: TablePlace, last: usize) -> Result<()> {
+        let refused =
+            |text: &str| Err(Error::invalid_argument(text).in_file(&file.source, None, "ingest"));
+        if place.needs_seqno && !self.options.allow_global_seqno {
+            return refused("the file needs a sequence number, and allow_global_seqno is off");
+        }
+        if self.options.fail_if_not_bottommost_level && place.level != last {
+            return refused(
+                "the file does not fit the last level, and fail_if_not_bottommost_level is on",
+            );
+        }
+        Ok(())
+    }
+
+    fn meta_of(&self, family: &ColumnFamilyData, file: &PreparedFile, seqno: SeqNo) -> FileMeta {
+        let now = self.inner.context.table_files.unix_secs();
+        let mut meta = FileMeta::new(
+            file.number,
+            file.bytes,
+            with_seqno(&file.bounds.smallest, seqno),
+            with_seqno(&file.bounds.largest, seqno),
+        );
+        meta.smallest_seqno = seqno;
+        meta.largest_seqno = seqno;
+        meta.epoch = family.epochs.next();
+        meta.oldest_ancestor_time = now;
+        meta.creation_time = now;
+        meta.unique_id = file.unique_id;
+        meta.marked_for_compaction = file.is_tombstones_only;
+        if let Some(crc32c) = file.crc32c
+            && self.inner.context.table_files.file_checksums
+        {
+            file_checksum::set(&mut meta, crc32c);
+        }
+        meta
+    }
+
+    /// Removes the original files, which the database has now.
+    fn remove_sources(&self) {
+        for file in self.families.iter().flat_map(|family| &family.files) {
+            if let Err(error) = self.inner.context.fs.remove_file(&file.source) {
+                self.inner
+                    .context
+                    .info_log
+                    .warn(format_args!("removing {}: {error}", file.source.display()));
+            }
+        }
+    }
+}
+
+/// A bound with the sequence number of its table; the end of a range tombstone keeps its own.
+fn with_seqno(bound: &[u8], seqno: SeqNo) -> Vec<u8> {
+    let (key, footer) = footer_of(bound);
+    if footer == RANGE_DELETION_SENTINEL {
+        return bound.to_vec();
+    }
+    let footer = seqno << 8 | footer & 0xff;
+    [key, &footer.to_le_bytes()].concat()
+}
+
+/// Whether a memtable has entries or range tombstones in the range of a table.
+fn memtable_overlaps(memtable: &Arc<Memtable>, order: &KeyOrder, table: &TableBounds) -> bool {
+    let before = |key: &[u8]| encode(key, MAX_SEQNO, ValueType::RangeDeletion);
+    let mut cursor = memtable.cursor();
+    let is_found = cursor.seek(&before(user_key(&table.smallest))).is_ok()
+        && cursor.valid()
+        && overlaps(order, table, cursor.key(), cursor.key());
+    let tombstones = memtable.tombstones();
+    let mut tombstones = tombstones.iter().flat_map(|all| all.tombstones());
+    is_found
+        || tombstones.any(|tombstone| {
+            overlaps(
+                order,
+                table,
+                &before(&tombstone.start),
+                &before(&tombstone.end),
+            )
+        })
+}

@@ -1,0 +1,107 @@
+//! Options of an ingestion.
+
+use std::path::PathBuf;
+
+use crate::column_family::ColumnFamily;
+
+/// Options of an ingestion. The defaults are RocksDB's.
+#[derive(Clone, Debug)]
+pub struct IngestExternalFileOptions {
+    pub(super) move_files: bool,
+    pub(super) link_files: bool,
+    pub(super) failed_move_fall_back_to_copy: bool,
+    pub(super) snapshot_consistency: bool,
+    pub(super) allow_global_seqno: bool,
+    pub(super) allow_blocking_flush: bool,
+    pub(super) verify_checksums_before_ingest: bool,
+    pub(super) fail_if_not_bottommost_level: bool,
+    pub(super) file_opening_threads: usize,
+}
+
+impl Default for IngestExternalFileOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+macro_rules! switches {
+    ($($(#[doc = $doc:literal])+ $field:ident, $setter:ident;)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $setter(&mut self, on: bool) -> &mut Self {
+            self.$field = on;
+            self
+        }
+    )*};
+}
+
+impl IngestExternalFileOptions {
+    /// Creates the defaults: copies, consistent with snapshots.
+    #[must_use]
+    pub fn new() -> Self {
+        IngestExternalFileOptions {
+            move_files: false,
+            link_files: false,
+            failed_move_fall_back_to_copy: true,
+            snapshot_consistency: true,
+            allow_global_seqno: true,
+            allow_blocking_flush: true,
+            verify_checksums_before_ingest: false,
+            fail_if_not_bottommost_level: false,
+            file_opening_threads: 4,
+        }
+    }
+
+    switches! {
+        /// Links the files instead of copying them, and removes the originals after the commit.
+        move_files, set_move_files;
+        /// Links the files instead of copying them, and keeps the originals, which must not change.
+        link_files, set_link_files;
+        /// Copies a file that cannot be linked; on by default. Off makes that an error.
+        failed_move_fall_back_to_copy, set_failed_move_fall_back_to_copy;
+        /// Hides the files from snapshots that exist; on by default.
+        snapshot_consistency, set_snapshot_consistency;
+        /// Gives files a sequence number if they need one; on by default. Off makes that an error.
+        allow_global_seqno, set_allow_global_seqno;
+        /// Flushes memtables that overlap a file; on by default. Off makes that an error.
+        allow_blocking_flush, set_allow_blocking_flush;
+        /// Reads the files as they are in the directory of the database, and verifies the checksum
+        /// of every block and the order of the keys, before anything is changed.
+        verify_checksums_before_ingest, set_verify_checksums_before_ingest;
+        /// Fails if a file would get a level above the last one.
+        fail_if_not_bottommost_level, set_fail_if_not_bottommost_level;
+    }
+
+    /// Sets the number of threads that copy files; at least 1.
+    pub fn set_file_opening_threads(&mut self, threads: usize) -> &mut Self {
+        self.file_opening_threads = threads.max(1);
+        self
+    }
+}
+
+/// The files of one column family in an ingestion.
+#[derive(Clone, Debug)]
+pub struct IngestExternalFileArg {
+    pub(super) family: ColumnFamily,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) crc32c: Option<Vec<u32>>,
+}
+
+impl IngestExternalFileArg {
+    /// Names the files for `family`. If they overlap, later ones win.
+    pub fn new<P: Into<PathBuf>>(
+        family: &ColumnFamily,
+        files: impl IntoIterator<Item = P>,
+    ) -> Self {
+        IngestExternalFileArg {
+            family: family.clone(),
+            files: files.into_iter().map(Into::into).collect(),
+            crc32c: None,
+        }
+    }
+
+    /// Sets the CRC-32C of each whole file, in their order, which the ingestion verifies.
+    pub fn set_files_crc32c(&mut self, checksums: impl Into<Vec<u32>>) -> &mut Self {
+        self.crc32c = Some(checksums.into());
+        self
+    }
+}

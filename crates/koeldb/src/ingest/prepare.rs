@@ -1,0 +1,411 @@
+//! Preparation of an ingestion: checks of the files, and their way into the directory.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::key::{MAX_SEQNO, encode};
+use koeldb_base::range_del::RangeTombstone;
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, ValueType};
+use koeldb_fs::{Purpose, WriteOptions};
+use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
+use koeldb_table::reader::{TableReadContext, TableReader};
+
+use super::options::{IngestExternalFileArg, IngestExternalFileOptions};
+use crate::column_family::ColumnFamily;
+use crate::column_family_data::ColumnFamilyData;
+use crate::db::Db;
+use crate::inner::DbInner;
+use crate::sst_file_reader::{open_table, point_cursor};
+use crate::transfer::{Pace, Transfer, TransferFile};
+
+/// The bounds of a table: internal keys with sequence number 0.
+#[derive(Clone, Debug)]
+pub(super) struct TableBounds {
+    pub(super) smallest: Vec<u8>,
+    pub(super) largest: Vec<u8>,
+}
+
+/// A table in the directory that no version names yet.
+pub(super) struct PreparedFile {
+    pub(super) source: PathBuf,
+    pub(super) number: FileNumber,
+    pub(super) bytes: u64,
+    pub(super) bounds: TableBounds,
+    pub(super) unique_id: [u64; 2],
+    /// Whether there are range tombstones and no other entries.
+    pub(super) is_tombstones_only: bool,
+    /// The CRC-32C of the bytes in the directory, if it is known.
+    pub(super) crc32c: Option<u32>,
+}
+
+/// The tables of one column family.
+pub(super) struct PreparedFamily {
+    pub(super) family: Arc<ColumnFamilyData>,
+    pub(super) files: Vec<PreparedFile>,
+}
+
+/// Tables that were checked and brought into the directory of a database, before their commit.
+///
+/// Dropping it removes the copies and links; the original files stay.
+#[must_use = "nothing is ingested before the commit"]
+pub struct PreparedIngest {
+    pub(super) inner: Arc<DbInner>,
+    pub(super) options: IngestExternalFileOptions,
+    pub(super) families: Vec<PreparedFamily>,
+    /// Whether the tables belong to the tree, or may do so.
+    pub(super) is_taken: bool,
+}
+
+impl ColumnFamily {
+    /// Ingests external table files into the column family, all or none of them.
+    ///
+    /// # Errors
+    /// See [`Db::prepare_ingest`] and [`PreparedIngest::commit`].
+    pub fn ingest_external_file<P: AsRef<Path>>(&self, files: &[P]) -> Result<()> {
+        self.ingest_external_file_opt(files, &IngestExternalFileOptions::new())
+    }
+
+    /// Like [`ColumnFamily::ingest_external_file`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::ingest_external_file`].
+    pub fn ingest_external_file_opt<P: AsRef<Path>>(
+        &self,
+        files: &[P],
+        options: &IngestExternalFileOptions,
+    ) -> Result<()> {
+        let arg = IngestExternalFileArg::new(self, files.iter().map(AsRef::as_ref));
+        prepare(self.inner(), &[arg], options)?.commit()
+    }
+}
+
+impl Db {
+    /// Ingests external table files into the default column family, all or none of them.
+    ///
+    /// # Errors
+    /// See [`Db::prepare_ingest`] and [`PreparedIngest::commit`].
+    pub fn ingest_external_file<P: AsRef<Path>>(&self, files: &[P]) -> Result<()> {
+        self.default_cf().ingest_external_file(files)
+    }
+
+    /// Ingests files into several column families atomically.
+    ///
+    /// # Errors
+    /// See [`Db::prepare_ingest`] and [`PreparedIngest::commit`].
+    pub fn ingest_external_files(
+        &self,
+        args: &[IngestExternalFileArg],
+        options: &IngestExternalFileOptions,
+    ) -> Result<()> {
+        self.prepare_ingest(args, options)?.commit()
+    }
+
+    /// Checks external files and brings them into the directory, without effect on readers and
+    /// writers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a table that no [`SstFileWriter`](crate::SstFileWriter) wrote, that
+    /// was written in another order or for another column family; `NotSupported` for one with
+    /// blobs; `Corruption` for a damaged one, or one without the given checksum; errors of the file
+    /// system.
+    pub fn prepare_ingest(
+        &self,
+        args: &[IngestExternalFileArg],
+        options: &IngestExternalFileOptions,
+    ) -> Result<PreparedIngest> {
+        prepare(self.inner(), args, options)
+    }
+}
+
+fn prepare(
+    inner: &Arc<DbInner>,
+    args: &[IngestExternalFileArg],
+    options: &IngestExternalFileOptions,
+) -> Result<PreparedIngest> {
+    inner.check_writable()?;
+    let _foreground = inner.background.enter()?;
+    if options.move_files && options.link_files {
+        return Err(Error::invalid_argument(
+            "files are either moved or linked: move_files and link_files exclude each other",
+        ));
+    }
+    let mut prepared = PreparedIngest {
+        inner: Arc::clone(inner),
+        options: options.clone(),
+        families: Vec::new(),
+        is_taken: false,
+    };
+    for arg in args {
+        inner.check_argument(arg)?;
+        let family = Arc::clone(arg.family.data());
+        let is_twice = |known: &PreparedFamily| known.family.id == family.id;
+        if prepared.families.iter().any(is_twice) {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} is named twice in one ingestion",
+                family.name
+            )));
+        }
+        let mut files = Vec::new();
+        for (index, source) in arg.files.iter().enumerate() {
+            let mut file = inner.check_table(&family, source)?;
+            file.crc32c = arg.crc32c.as_ref().and_then(|all| all.get(index).copied());
+            files.push(file);
+        }
+        prepared.families.push(PreparedFamily { family, files });
+    }
+    prepared.transfer()?;
+    Ok(prepared)
+}
+
+impl DbInner {
+    fn check_argument(&self, arg: &IngestExternalFileArg) -> Result<()> {
+        if arg.family.inner().context.id != self.context.id {
+            return Err(Error::invalid_argument(
+                "the column family belongs to another database",
+            ));
+        }
+        if arg.files.is_empty() {
+            return Err(Error::invalid_argument("there is no file to ingest"));
+        }
+        if arg
+            .crc32c
+            .as_ref()
+            .is_some_and(|all| all.len() != arg.files.len())
+        {
+            return Err(Error::invalid_argument(
+                "there must be one checksum for each file to ingest",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads footer, properties and bounds of an external table.
+    fn check_table(&self, family: &ColumnFamilyData, source: &Path) -> Result<PreparedFile> {
+        let refused = |text: String| Error::invalid_argument(text).in_file(source, None, "ingest");
+        let reader = open_table(&*self.context.fs, source, context_of(family))?;
+        let properties = reader.properties();
+        if !matches!(properties.external_version()?, Some(1 | 2)) {
+            return Err(refused(
+                "the table was not written by an SstFileWriter, or by an unknown version of it"
+                    .to_owned(),
+            ));
+        }
+        let id = properties.column_family_id;
+        if id != UNKNOWN_COLUMN_FAMILY_ID && id != u64::from(family.id) {
+            return Err(refused(format!(
+                "the table was written for column family {id}, not for {} ({:?})",
+                family.id, family.name
+            )));
+        }
+        if properties.has_embedded_blobs() {
+            return Err(
+                Error::not_supported("the table holds blobs").in_file(source, None, "ingest")
+            );
+        }
+        let bounds = bounds_of(&reader, &family.order);
+        let bounds = bounds.map_err(|error| error.in_file(source, None, "ingest"))?;
+        let bounds = bounds.ok_or_else(|| refused("the table has no entries".to_owned()))?;
+        Ok(PreparedFile {
+            source: source.to_owned(),
+            number: self.context.new_file_number(),
+            bytes: self.context.fs.metadata(source)?.len,
+            bounds,
+            unique_id: properties.unique_id().unwrap_or_default(),
+            is_tombstones_only: is_tombstones_only(&reader),
+            crc32c: None,
+        })
+    }
+}
+
+fn context_of(family: &ColumnFamilyData) -> TableReadContext {
+    TableReadContext {
+        cache: None,
+        statistics: None,
+        // The sequence number of an external table is that of the MANIFEST: none yet.
+        largest_seqno: Some(0),
+        ..family.tables.context().clone()
+    }
+}
+
+fn is_tombstones_only(reader: &TableReader) -> bool {
+    let properties = reader.properties();
+    let tombstones = properties.range_deletion_count;
+    tombstones > 0 && properties.entry_count == tombstones
+}
+
+/// The bounds of all entries and range tombstones; `None` if there are none.
+fn bounds_of(reader: &Arc<TableReader>, order: &KeyOrder) -> Result<Option<TableBounds>> {
+    let mut bounds: Option<TableBounds> = None;
+    let mut take = |first: Vec<u8>, last: Vec<u8>| {
+        let bounds = bounds.get_or_insert_with(|| TableBounds {
+            smallest: first.clone(),
+            largest: last.clone(),
+        });
+        if order.compare_internal(&first, &bounds.smallest).is_lt() {
+            bounds.smallest = first;
+        }
+        if order.compare_internal(&last, &bounds.largest).is_gt() {
+            bounds.largest = last;
+        }
+    };
+    let mut cursor = point_cursor(reader);
+    cursor.seek_to_first()?;
+    if cursor.valid() {
+        let first = external_key(cursor.key())?;
+        cursor.seek_to_last()?;
+        take(first, external_key(cursor.key())?);
+    }
+    for RangeTombstone { start, end, seqno } in
+        reader.tombstones().iter().flat_map(|all| all.tombstones())
+    {
+        if seqno != 0 {
+            return Err(has_seqno(seqno));
+        }
+        let first = encode(&start, 0, ValueType::RangeDeletion);
+        take(first, encode(&end, MAX_SEQNO, ValueType::RangeDeletion));
+    }
+    Ok(bounds)
+}
+
+/// A key of an external table, which has sequence number 0.
+fn external_key(key: &[u8]) -> Result<Vec<u8>> {
+    match InternalKey::parse(key)?.seqno {
+        0 => Ok(key.to_vec()),
+        seqno => Err(has_seqno(seqno)),
+    }
+}
+
+fn has_seqno(seqno: u64) -> Error {
+    Error::invalid_argument(format!(
+        "an entry of the table has sequence number {seqno}; external entries have 0"
+    ))
+}
+
+impl PreparedIngest {
+    /// Links or copies all files, and makes them durable.
+    fn transfer(&mut self) -> Result<()> {
+        let context = Arc::clone(&self.inner.context);
+        let directory = context.table_files.directory();
+        let may_link = self.options.move_files || self.options.link_files;
+        let files = self.families.iter().flat_map(|family| &family.files);
+        let transfers: Vec<TransferFile> = files
+            .map(|file| TransferFile {
+                source: file.source.clone(),
+                target: file_name::table(directory, file.number),
+                bytes: file.bytes,
+                may_link,
+                expected_crc32c: file.crc32c,
+            })
+            .collect();
+        let outcomes = Transfer {
+            from: &*context.fs,
+            to: &*context.fs,
+            purpose: Purpose::Ingest,
+            pace: &Pace::new(&context.clock, 0),
+            threads: self.options.file_opening_threads,
+            must_link: may_link && !self.options.failed_move_fall_back_to_copy,
+            stop: None,
+            progress: &|_| (),
+        }
+        .run(&transfers)?;
+        let verifies = self.options.verify_checksums_before_ingest;
+        let files = self.families.iter_mut().flat_map(|family| {
+            let data = Arc::clone(&family.family);
+            family
+                .files
+                .iter_mut()
+                .map(move |file| (Arc::clone(&data), file))
+        });
+        for (((family, file), transfer), outcome) in files.zip(&transfers).zip(outcomes) {
+            if outcome.is_linked {
+                self.inner.settle_link(file, &transfer.target)?;
+            } else {
+                file.crc32c = outcome.crc32c;
+            }
+            if verifies {
+                let reader = open_table(&*context.fs, &transfer.target, context_of(&family))?;
+                reader.verify_checksums(&mut |_| ())?;
+                reader.examine(&family.order)?;
+            }
+        }
+        match is_on(Sabotage::IngestedFileUnsynced) {
+            true => Ok(()),
+            false => context.fs.sync_dir(directory),
+        }
+    }
+
+    /// The paths of the tables in the directory.
+    pub(super) fn targets(&self) -> Vec<PathBuf> {
+        let directory = self.inner.context.table_files.directory();
+        let files = self.families.iter().flat_map(|family| &family.files);
+        files
+            .map(|file| file_name::table(directory, file.number))
+            .collect()
+    }
+}
+
+impl DbInner {
+    /// Makes the bytes of a linked file durable, and compares or computes its checksum.
+    ///
+    /// The owner may have changed the file since it was checked: what counts is what is linked.
+    fn settle_link(&self, file: &mut PreparedFile, target: &Path) -> Result<()> {
+        let fs = &*self.context.fs;
+        if fs.metadata(target)?.len != file.bytes {
+            return Err(
+                Error::corruption("the file has changed since it was checked").in_file(
+                    &file.source,
+                    None,
+                    "ingest",
+                ),
+            );
+        }
+        if !is_on(Sabotage::IngestedFileUnsynced) {
+            let mut linked = fs.append(target, &WriteOptions::new(Purpose::Ingest))?;
+            linked.sync_all()?;
+            linked.close()?;
+        }
+        let needs_sum = file.crc32c.is_some() || self.context.table_files.file_checksums;
+        if !needs_sum {
+            return Ok(());
+        }
+        let transfer = Transfer {
+            from: fs,
+            to: fs,
+            purpose: Purpose::Ingest,
+            pace: &Pace::new(&self.context.clock, 0),
+            threads: 1,
+            must_link: false,
+            stop: None,
+            progress: &|_| (),
+        };
+        let computed = transfer.read(target, file.bytes, &mut Vec::new(), &mut |_| Ok(()))?;
+        match file.crc32c.replace(computed) {
+            Some(expected) if expected != computed => Err(Error::corruption(format!(
+                "file checksum mismatch: given = {expected}, computed = {computed}"
+            ))
+            .in_file(&file.source, None, "ingest")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for PreparedIngest {
+    fn drop(&mut self) {
+        if self.is_taken || self.inner.context.is_forked() {
+            return;
+        }
+        for target in self.targets() {
+            // What cannot be removed is an orphan that the next open removes.
+            let _ = self.inner.context.fs.remove_file(&target);
+        }
+    }
+}
+
+impl fmt::Debug for PreparedIngest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PreparedIngest({:?})", self.targets())
+    }
+}
