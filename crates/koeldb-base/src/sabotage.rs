@@ -121,6 +121,14 @@ switches! {
     IngestIntoSnapshot,
     /// Writes after an ingestion use its sequence number again.
     IngestedSeqnoNotRaised,
+    /// A log is removed although a change feed needs it.
+    PinnedLogRemoved,
+    /// A change feed shows batches before readers can see them.
+    UnpublishedUpdateShown,
+    /// An imported column family does not raise the last sequence number.
+    ImportedSeqnoNotRaised,
+    /// A failed import leaves its column family.
+    FailedImportKept,
 
     // Recovery.
 

@@ -300,6 +300,30 @@ impl RecordReader {
         })
     }
 
+    /// Goes on behind the last returned record in `file`, the same log with more in it.
+    ///
+    /// An incomplete end that was tolerated is read again.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn resume(&mut self, file: Arc<dyn RandomAccessFile>) -> Result<()> {
+        let at = self.last_record.end;
+        let in_block = at.checked_rem(BLOCK_BYTES as u64).unwrap_or(0);
+        self.file = file;
+        self.chunk.clear();
+        self.chunk_offset = at.saturating_sub(in_block);
+        self.block = 0..0;
+        self.block_is_whole = true;
+        self.open = None;
+        self.suspect = None;
+        self.tolerated = None;
+        self.finished = false;
+        if self.load_block()? {
+            self.skip(to_usize(in_block));
+        }
+        Ok(())
+    }
+
     /// Takes the oldest problem that was not taken and that the mode does not tolerate.
     ///
     /// Beyond a thousand untaken problems, further ones are only counted.

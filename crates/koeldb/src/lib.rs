@@ -39,6 +39,7 @@ mod db;
 mod deletions;
 mod destroy;
 mod env;
+mod export;
 mod failures;
 mod indexed_batch;
 mod info_log;
@@ -65,6 +66,7 @@ mod super_version;
 mod table_files;
 mod transaction;
 mod transfer;
+mod updates;
 mod write;
 mod write_buffers;
 
@@ -94,6 +96,7 @@ pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
 pub use db::{Db, MemoryReport};
 pub use deletions::DeletionGuard;
 pub use env::Env;
+pub use export::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
 pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use info_log::Logger;
 pub use ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
@@ -116,6 +119,7 @@ pub use transaction::{
     DeadlockInfo, DeadlockPath, LockInfo, LockMode, PreparedTransaction, Transaction,
     TransactionDbOptions, TransactionOptions, ValidationTier,
 };
+pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
 pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};
 pub use write_buffers::WriteBufferManager;

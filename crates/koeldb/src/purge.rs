@@ -17,11 +17,13 @@ use crate::deletions::Holds;
 use crate::env::JobPriority;
 use crate::inner::DbInner;
 use crate::listener::Event;
+use crate::updates::PinnedLogs;
 
 /// Tables that left the tree and may still be read.
 #[derive(Default)]
 pub(crate) struct Purge {
     pub(crate) holds: Holds,
+    pub(crate) pinned_logs: PinnedLogs,
     retired: Mutex<Vec<(FileNumber, Weak<FileMeta>)>>,
     /// Logs and MANIFESTs that were needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
@@ -155,7 +157,7 @@ impl DbInner {
             *logs = live;
             old
         };
-        for (number, _) in obsolete {
+        for (number, _) in self.purge.pinned_logs.retire(obsolete) {
             let path = file_name::wal(&self.context.wal_dir, number);
             if let Err(error) = self.context.fs.remove_file(&path) {
                 self.context

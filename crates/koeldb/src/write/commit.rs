@@ -609,6 +609,9 @@ impl DbInner {
             return Ok(());
         }
         let (number, writer) = self.begin_log()?;
+        self.purge
+            .pinned_logs
+            .note_abandoned(wal.number, next_seqno);
         let failed = std::mem::replace(&mut wal.writer, writer);
         if failed.failure().is_none() && failed.is_empty() {
             self.remove_empty_log(wal.number, failed.close());

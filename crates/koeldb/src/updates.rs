@@ -1,0 +1,396 @@
+//! The change feed: the batches of the write-ahead log, in order, from a sequence number on.
+//!
+//! An iterator pins its log and all later ones, so that no update is lost between two calls. It
+//! shows only batches that readers can see. At the end of the open log it waits for nothing: the
+//! next call goes on where the last one ended, also in later logs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_fs::{AccessHint, OpenOptions, Purpose, RandomAccessFile};
+use koeldb_log::{RecordReader, RecoveryMode};
+
+use crate::db::Db;
+use crate::inner::DbInner;
+use crate::write::batch::{Link, WriteBatch, header};
+
+/// Logs that iterators need, although the database does not.
+#[derive(Debug, Default)]
+pub(crate) struct PinnedLogs {
+    state: Mutex<PinnedState>,
+}
+
+#[derive(Debug, Default)]
+struct PinnedState {
+    /// The number of iterators by the oldest log that they need.
+    pins: BTreeMap<FileNumber, usize>,
+    /// Obsolete logs that are still there, with their sizes.
+    logs: Vec<(FileNumber, u64)>,
+    /// For each abandoned log, the first sequence number that later logs use again.
+    abandoned: BTreeMap<FileNumber, SeqNo>,
+}
+
+impl PinnedLogs {
+    /// Takes obsolete logs, and returns those that no iterator needs.
+    pub(crate) fn retire(&self, obsolete: Vec<(FileNumber, u64)>) -> Vec<(FileNumber, u64)> {
+        let mut state = lock(&self.state);
+        state.logs.extend(obsolete);
+        let oldest = match is_on(Sabotage::PinnedLogRemoved) {
+            true => FileNumber::MAX,
+            false => state.pins.keys().next().copied().unwrap_or(FileNumber::MAX),
+        };
+        let logs = std::mem::take(&mut state.logs);
+        let (unused, kept) = logs.into_iter().partition(|(number, _)| *number < oldest);
+        state.logs = kept;
+        unused
+    }
+
+    /// The obsolete logs that are still there.
+    pub(crate) fn logs(&self) -> Vec<(FileNumber, u64)> {
+        lock(&self.state).logs.clone()
+    }
+
+    /// Records that batches of log `number` from `seqno` on never took effect.
+    pub(crate) fn note_abandoned(&self, number: FileNumber, seqno: SeqNo) {
+        lock(&self.state).abandoned.insert(number, seqno);
+    }
+
+    fn is_abandoned(&self, number: FileNumber, seqno: SeqNo) -> bool {
+        let state = lock(&self.state);
+        let first = state.abandoned.get(&number);
+        first.is_some_and(|&first| seqno >= first)
+    }
+}
+
+/// Keeps a log and all later ones in place.
+struct LogPin {
+    inner: Arc<DbInner>,
+    number: FileNumber,
+}
+
+impl LogPin {
+    fn new(inner: &Arc<DbInner>, number: FileNumber) -> Self {
+        let mut state = lock(&inner.purge.pinned_logs.state);
+        *state.pins.entry(number).or_insert(0) += 1;
+        LogPin {
+            inner: Arc::clone(inner),
+            number,
+        }
+    }
+}
+
+impl Drop for LogPin {
+    fn drop(&mut self) {
+        {
+            let mut state = lock(&self.inner.purge.pinned_logs.state);
+            if let Some(count) = state.pins.get_mut(&self.number) {
+                *count -= 1;
+                if *count == 0 {
+                    state.pins.remove(&self.number);
+                }
+            }
+        }
+        if self.inner.context.is_forked() {
+            return;
+        }
+        if let Ok(_foreground) = self.inner.background.enter() {
+            self.inner.remove_obsolete_files();
+        }
+    }
+}
+
+/// A batch of the change feed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct UpdateBatch {
+    /// The sequence number of its first operation; the others follow.
+    pub sequence_number: SeqNo,
+    /// The operations.
+    pub batch: WriteBatch,
+}
+
+impl UpdateBatch {
+    fn last(&self) -> SeqNo {
+        self.sequence_number + SeqNo::from(self.batch.count()) - 1
+    }
+}
+
+/// Options of a change feed.
+#[derive(Clone, Copy, Debug)]
+pub struct TailOptions {
+    strict: bool,
+}
+
+impl Default for TailOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TailOptions {
+    /// Creates the defaults: strict.
+    #[must_use]
+    pub const fn new() -> Self {
+        TailOptions { strict: true }
+    }
+
+    /// Reports sequence numbers that are in no log, of ingested files or writes with the log
+    /// disabled, once as an error; on by default. Off passes over them silently.
+    pub fn set_strict(&mut self, strict: bool) -> &mut Self {
+        self.strict = strict;
+        self
+    }
+}
+
+/// The batches of the write-ahead log from a sequence number on.
+///
+/// `None` means that all visible batches were returned; a later call goes on. After an error of kind
+/// `Incomplete`, which reports a gap of sequence numbers, the next call goes on behind it.
+pub struct UpdateIterator {
+    db: Db,
+    pin: LogPin,
+    reader: RecordReader,
+    /// Whether the file of the reader has everything that will ever be in its log.
+    is_whole: bool,
+    /// A batch that was read and not returned yet.
+    held: Option<UpdateBatch>,
+    next_seqno: SeqNo,
+    strict: bool,
+}
+
+impl Db {
+    /// Returns the batches from `seqno` on, from the write-ahead log (RocksDB's `GetUpdatesSince`).
+    ///
+    /// The first one is the batch that contains `seqno`, or the next. The iterator keeps its log
+    /// and later ones in place, and the database open. The batches of
+    /// [`latest_sequence_number`](Db::latest_sequence_number)` + 1` are those of later writes.
+    ///
+    /// # Errors
+    /// `NotFound` if the log of `seqno` is gone, so that a copy must begin with a checkpoint, or if
+    /// `seqno` is later than the next write; errors of the file system.
+    pub fn get_updates_since(&self, seqno: SeqNo) -> Result<UpdateIterator> {
+        self.get_updates_since_opt(seqno, &TailOptions::new())
+    }
+
+    /// Like [`Db::get_updates_since`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::get_updates_since`].
+    pub fn get_updates_since_opt(
+        &self,
+        seqno: SeqNo,
+        options: &TailOptions,
+    ) -> Result<UpdateIterator> {
+        let inner = self.inner();
+        inner.check_open()?;
+        let wanted = seqno.max(1);
+        let latest = inner.visible_seqno();
+        if wanted > latest + 1 {
+            return Err(Error::with_kind(
+                ErrorKind::NotFound,
+                format!("sequence number {wanted} is not written yet: the latest is {latest}"),
+            ));
+        }
+        // Until the log is found, all of them are kept.
+        let all = LogPin::new(inner, 0);
+        let (number, reader) = inner.log_with(wanted)?;
+        let pin = LogPin::new(inner, number);
+        drop(all);
+        Ok(UpdateIterator {
+            db: self.clone(),
+            pin,
+            reader,
+            is_whole: false,
+            held: None,
+            next_seqno: wanted,
+            strict: options.strict,
+        })
+    }
+}
+
+impl DbInner {
+    /// The logs that are there, oldest first, with the open one last.
+    fn readable_logs(&self) -> Vec<FileNumber> {
+        let (open, closed) = {
+            let leadership = self.queue.lead();
+            let open = leadership.commit.wal.as_ref().map(|wal| wal.number);
+            (open, lock(&self.closed_logs).clone())
+        };
+        let kept = self.purge.pinned_logs.logs();
+        let closed = kept.iter().chain(&closed).map(|(number, _)| *number);
+        let mut numbers: Vec<FileNumber> = closed.chain(open).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    fn open_log(&self, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
+        let options = OpenOptions {
+            purpose: Purpose::Wal,
+            hint: AccessHint::Sequential,
+            ..OpenOptions::default()
+        };
+        let path = file_name::wal(&self.context.wal_dir, number);
+        self.context.fs.open(&path, &options)
+    }
+
+    fn log_reader(&self, number: FileNumber) -> Result<RecordReader> {
+        let mode = RecoveryMode::TolerateCorruptedTailRecords;
+        Ok(RecordReader::new(self.open_log(number)?, number, mode))
+    }
+
+    /// Opens the log in which the batches from `wanted` on begin.
+    fn log_with(&self, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
+        let mut oldest = None;
+        let mut empty = None;
+        for number in self.readable_logs().into_iter().rev() {
+            let mut reader = match self.log_reader(number) {
+                // An empty log may be removed at any time.
+                Err(error) if error.is_path_not_found() => continue,
+                opened => opened?,
+            };
+            let mut first = None;
+            while let Some(record) = reader.next_record()? {
+                let (seqno, count) = header(record)?;
+                if count > 0 {
+                    first = Some(seqno);
+                    break;
+                }
+            }
+            let reader = self.log_reader(number)?;
+            match first {
+                Some(first) if first <= wanted => return Ok((number, reader)),
+                Some(first) => oldest = Some(first),
+                None if empty.is_none() => empty = Some((number, reader)),
+                None => {}
+            }
+        }
+        if let Some(found) = empty
+            && wanted > self.visible_seqno()
+        {
+            return Ok(found);
+        }
+        let oldest = match oldest {
+            Some(oldest) => format!("the oldest there is {oldest}"),
+            None => "the logs are empty".to_owned(),
+        };
+        Err(Error::with_kind(
+            ErrorKind::NotFound,
+            format!(
+                "the log of sequence number {wanted} is gone ({oldest}): begin with a checkpoint"
+            ),
+        ))
+    }
+}
+
+impl UpdateIterator {
+    /// The sequence number of the next operation, as far as it is known.
+    #[must_use]
+    pub fn next_sequence_number(&self) -> SeqNo {
+        self.next_seqno
+    }
+
+    /// Reads the next batch that is not before the wanted sequence number.
+    fn read(&mut self) -> Result<Option<UpdateBatch>> {
+        loop {
+            let Some(record) = self.reader.next_record()? else {
+                if let Some(problem) = self.reader.take_problem() {
+                    return Err(problem.to_error(&**self.reader.file()));
+                }
+                match self.go_on()? {
+                    true => continue,
+                    false => return Ok(None),
+                }
+            };
+            let (first, count) = header(record)?;
+            let is_note = Link::decode(record).is_some();
+            let is_before = first + SeqNo::from(count) <= self.next_seqno;
+            if is_note || count == 0 || is_before {
+                continue;
+            }
+            return Ok(Some(UpdateBatch {
+                sequence_number: first,
+                batch: WriteBatch::from_data(record)?,
+            }));
+        }
+    }
+
+    /// Goes on at the end of what the reader has: with more of its log, or with the next log.
+    fn go_on(&mut self) -> Result<bool> {
+        let inner = Arc::clone(self.db.inner());
+        let later = inner.readable_logs();
+        let next = later.into_iter().find(|&number| number > self.pin.number);
+        if let (Some(next), true) = (next, self.is_whole) {
+            self.reader = inner.log_reader(next)?;
+            self.pin = LogPin::new(&inner, next);
+            self.is_whole = false;
+            return Ok(true);
+        }
+        // With a later log, this one is not written any more: from here on all of it is there.
+        self.is_whole = next.is_some();
+        let file = inner.open_log(self.pin.number)?;
+        let has_more = file.len() > self.reader.last_record().end;
+        let has_grown = file.len() > self.reader.file().len();
+        if has_grown && has_more {
+            self.reader.resume(file)?;
+        }
+        Ok(has_grown && has_more || self.is_whole)
+    }
+
+    fn advance(&mut self) -> Result<Option<UpdateBatch>> {
+        loop {
+            let update = match self.held.take() {
+                Some(held) => held,
+                None => match self.read()? {
+                    Some(update) => update,
+                    None => return Ok(None),
+                },
+            };
+            let inner = self.db.inner();
+            if update.last() > inner.visible_seqno() && !is_on(Sabotage::UnpublishedUpdateShown) {
+                self.held = Some(update);
+                return Ok(None);
+            }
+            let first = update.sequence_number;
+            if inner.purge.pinned_logs.is_abandoned(self.pin.number, first) {
+                continue;
+            }
+            let expected = self.next_seqno;
+            if first > expected {
+                self.next_seqno = first;
+                if self.strict {
+                    self.held = Some(update);
+                    return Err(Error::with_kind(
+                        ErrorKind::Incomplete,
+                        format!(
+                            "sequence numbers {expected} to {} are in no log: of ingested files, or \
+                             of writes with the log disabled",
+                            first - 1
+                        ),
+                    ));
+                }
+            }
+            self.next_seqno = update.last() + 1;
+            return Ok(Some(update));
+        }
+    }
+}
+
+impl Iterator for UpdateIterator {
+    type Item = Result<UpdateBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().transpose()
+    }
+}
+
+impl fmt::Debug for UpdateIterator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UpdateIterator(from {})", self.next_seqno)
+    }
+}

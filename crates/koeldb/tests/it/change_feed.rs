@@ -1,0 +1,195 @@
+//! The change feed: order, pins, gaps, rotation, and a replica built from it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use koeldb::fs::{Clock, Failure, FaultRule, FileSystem, Operation, Purpose, SystemClock};
+use koeldb::{
+    BatchEntry, Db, ErrorKind, SstFileWriter, SstFileWriterOptions, TailOptions, UpdateIterator,
+    WriteBatch, WriteOptions,
+};
+
+use crate::storage::{HERE, Storage, over};
+
+/// The keys of the next updates, as far as they are there.
+fn keys(updates: &mut UpdateIterator) -> Vec<String> {
+    let mut keys = Vec::new();
+    for update in updates {
+        for entry in &update.unwrap().batch {
+            if let BatchEntry::Put { key, .. } = entry.unwrap() {
+                keys.push(String::from_utf8(key.to_vec()).unwrap());
+            }
+        }
+    }
+    keys
+}
+
+fn logs(storage: &Storage) -> usize {
+    let entries = storage.memory.list(HERE.as_ref()).unwrap();
+    let is_log = |name: &str| name.ends_with(".log");
+    entries.iter().filter(|entry| is_log(&entry.name)).count()
+}
+
+#[test]
+fn updates_come_in_order_and_go_on_where_they_ended() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    let mut updates = db.get_updates_since(0).unwrap();
+    assert!(updates.next().is_none());
+    db.put("a", "1").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("b", "2");
+    batch.put("c", "3");
+    db.write(&batch).unwrap();
+    let first = updates.next().unwrap().unwrap();
+    assert_eq!((first.sequence_number, first.batch.count()), (1, 1));
+    assert_eq!(keys(&mut updates), ["b", "c"]);
+    assert!(updates.next().is_none());
+    // From within a batch, and across logs.
+    let mut from_within = db.get_updates_since(3).unwrap();
+    db.flush().unwrap();
+    db.put("d", "4").unwrap();
+    assert_eq!(keys(&mut from_within), ["b", "c", "d"]);
+    assert_eq!(keys(&mut updates), ["d"]);
+    assert_eq!(updates.next_sequence_number(), 5);
+    let error = db.get_updates_since(6).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    db.get_updates_since(5).unwrap();
+}
+
+#[test]
+fn logs_stay_as_long_as_an_iterator_needs_them() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    db.put("key0", "1").unwrap();
+    let mut updates = db.get_updates_since(1).unwrap();
+    for index in 1..6 {
+        db.flush().unwrap();
+        db.put(format!("key{index}"), "1").unwrap();
+    }
+    assert!(logs(&storage) >= 6);
+    assert_eq!(keys(&mut updates).len(), 6);
+    db.flush().unwrap();
+    let begun = SystemClock.now();
+    while logs(&storage) > 2 {
+        assert!(SystemClock.now() - begun < Duration::from_secs(60));
+        assert!(updates.next().is_none());
+        db.flush().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = db.get_updates_since(1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("checkpoint"), "{error}");
+}
+
+#[test]
+fn numbers_in_no_log_are_reported_once() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    db.put("a", "1").unwrap();
+    let mut strict = db.get_updates_since(1).unwrap();
+    let mut options = TailOptions::new();
+    options.set_strict(false);
+    let mut lenient = db.get_updates_since_opt(1, &options).unwrap();
+    let mut unlogged = WriteOptions::new();
+    unlogged.disable_wal(true);
+    db.put_opt("b", "1", &unlogged).unwrap();
+    db.put("c", "1").unwrap();
+    assert_eq!(keys(&mut lenient), ["a", "c"]);
+    strict.next().unwrap().unwrap();
+    let gap = strict.next().unwrap().unwrap_err();
+    assert_eq!(gap.kind(), ErrorKind::Incomplete);
+    assert!(gap.to_string().contains("2 to 2"), "{gap}");
+    assert_eq!(keys(&mut strict), ["c"]);
+
+    let mut how = SstFileWriterOptions::new();
+    let env = koeldb::Env::new(Arc::clone(&storage.faults) as _, Arc::new(SystemClock));
+    how.set_env(&env);
+    let options = db.default_cf().options();
+    let mut writer = SstFileWriter::create_opt(&options, "/table", &how).unwrap();
+    writer.put("a", "2").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file(&["/table"]).unwrap();
+    db.put("d", "1").unwrap();
+    let gap = strict.next().unwrap().unwrap_err();
+    assert_eq!(gap.kind(), ErrorKind::Incomplete, "{gap}");
+    assert_eq!(keys(&mut strict), ["d"]);
+}
+
+#[test]
+fn a_write_that_failed_is_never_shown() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    db.put("a", "1").unwrap();
+    let mut updates = db.get_updates_since(1).unwrap();
+    assert_eq!(keys(&mut updates), ["a"]);
+    let mut sync = WriteOptions::new();
+    sync.set_sync(true);
+    let fails = FaultRule::fail(Failure::Device).on(&[Operation::SyncData]);
+    storage
+        .faults
+        .add_rule(fails.purpose(Purpose::Wal).limit(1));
+    db.put_opt("lost", "1", &sync).unwrap_err();
+    assert!(updates.next().is_none());
+    while db.resume().is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    db.put("b", "1").unwrap();
+    assert_eq!(keys(&mut updates), ["b"]);
+}
+
+#[test]
+fn a_replica_of_the_feed_equals_the_source() {
+    let storage = Storage::new();
+    let mut options = over(Arc::clone(&storage.faults) as _);
+    options.set_write_buffer_size(64 << 10);
+    let db = Db::open(&options, HERE).unwrap();
+    let replica = Db::open(&options, "/replica").unwrap();
+    let mut updates = db.get_updates_since(0).unwrap();
+    let is_done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let (db, is_done) = (db.clone(), Arc::clone(&is_done));
+            std::thread::spawn(move || {
+                let mut index = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    let mut batch = WriteBatch::new();
+                    batch.put(
+                        format!("{writer} {:04}", index % 500),
+                        format!("{index:0200}"),
+                    );
+                    batch.delete(format!("{writer} {:04}", (index + 77) % 500));
+                    db.write(&batch).unwrap();
+                    index += 1;
+                }
+            })
+        })
+        .collect();
+    let apply = |updates: &mut UpdateIterator| {
+        let mut count = 0;
+        for update in updates {
+            let update = update.unwrap();
+            assert_eq!(update.sequence_number, replica.latest_sequence_number() + 1);
+            replica.write(&update.batch).unwrap();
+            count += 1;
+        }
+        count
+    };
+    let mut count = 0;
+    while count < 4000 {
+        count += apply(&mut updates);
+    }
+    is_done.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    apply(&mut updates);
+    assert_eq!(
+        replica.latest_sequence_number(),
+        db.latest_sequence_number()
+    );
+    let all = |db: &Db| db.range(..).map(Result::unwrap).collect::<Vec<_>>();
+    assert!(all(&db) == all(&replica));
+    assert!(db.log_files().unwrap().len() < 20);
+}
