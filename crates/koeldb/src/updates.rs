@@ -336,7 +336,9 @@ impl UpdateIterator {
         let file = inner.open_log(self.pin.number)?;
         let has_more = file.len() > self.reader.last_record().end;
         let has_grown = file.len() > self.reader.file().len();
-        if has_grown && has_more {
+        if has_grown && self.reader.last_record().is_empty() {
+            self.reader = inner.log_reader(self.pin.number)?;
+        } else if has_grown && has_more {
             self.reader.resume(file)?;
         }
         Ok(has_grown && has_more || self.is_whole)

@@ -53,3 +53,18 @@ fn merge_operator_runs() {
 fn tokio_runs() {
     run("tokio");
 }
+
+#[test]
+fn nightly_backup_runs() {
+    run("nightly_backup");
+}
+
+#[test]
+fn bulk_load_runs() {
+    run("bulk_load");
+}
+
+#[test]
+fn change_feed_runs() {
+    run("change_feed");
+}
