@@ -34,15 +34,11 @@ fn main() -> Result<()> {
         db.live_files().len()
     );
     assert_eq!(db.get("00099999")?.as_deref(), Some(&b"loaded"[..]));
-    drop((db));
+    drop(db);
     remove(&directory);
     Ok(())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the example leaves nothing behind"
-)]
 fn remove(directory: &std::path::Path) {
     let _ = std::fs::remove_dir_all(directory);
 }

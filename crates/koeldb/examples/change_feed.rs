@@ -20,7 +20,7 @@ fn main() -> Result<()> {
         db.put(format!("sighting {round}"), "koel")?;
         db.flush()?;
         // `None` means that the replica has everything; the same iterator goes on later.
-        while let Some(update) = feed.next() {
+        for update in feed.by_ref() {
             match update {
                 Ok(update) => replica.write(&update.batch)?,
                 // Ingested files and writes without the log are in no log.
@@ -36,10 +36,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the example leaves nothing behind"
-)]
 fn remove(directory: &std::path::Path) {
     let _ = std::fs::remove_dir_all(directory);
 }

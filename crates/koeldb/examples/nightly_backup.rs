@@ -46,10 +46,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the example leaves nothing behind"
-)]
 fn remove(directory: &std::path::Path) {
     let _ = std::fs::remove_dir_all(directory);
 }

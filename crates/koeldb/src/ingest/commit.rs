@@ -80,9 +80,6 @@ impl PreparedIngest {
         inner.check_writable()?;
         inner.queue.pipeline.drain();
         for family in self.overlapped() {
-            if is_on(Sabotage::IngestOverMemtable) {
-                break;
-            }
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
@@ -98,6 +95,9 @@ impl PreparedIngest {
 
     /// The column families with memtables that overlap a table.
     fn overlapped(&self) -> Vec<Arc<ColumnFamilyData>> {
+        if is_on(Sabotage::IngestOverMemtable) {
+            return Vec::new();
+        }
         let families = self.families.iter().filter(|prepared| {
             let (mut memtables, order) = prepared.family.read(|state| {
                 let sealed = state

@@ -114,10 +114,10 @@ fn exports_that_do_not_fit_leave_no_family() {
     refused(&options, &[export.clone(), export.clone()], "overlap");
     let mut reversed = ColumnFamilyOptions::new();
     reversed.set_comparator(ReverseBytewiseComparator);
-    refused(&reversed, &[export.clone()], "comparator");
+    refused(&reversed, std::slice::from_ref(&export), "comparator");
     let mut flat = options.clone();
     flat.set_num_levels(2);
-    refused(&flat, &[export.clone()], "levels");
+    refused(&flat, std::slice::from_ref(&export), "levels");
     let lie = |change: fn(&mut koeldb::ExportedFile)| {
         let mut export = export.clone();
         change(&mut export.files[0]);
@@ -141,9 +141,15 @@ fn exports_that_do_not_fit_leave_no_family() {
     );
     refused(&options, &lie(|file| file.smallest.clear()), "key");
     let error = db
-        .create_column_family_with_import("koel", &options, &[export.clone()], &how)
+        .create_column_family_with_import("koel", &options, std::slice::from_ref(&export), &how)
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+
+    let full = FaultRule::fail(Failure::NoSpace)
+        .purpose(Purpose::Ingest)
+        .on_mutations();
+    storage.faults.add_rule(full.limit(1));
+    refused(&options, std::slice::from_ref(&export), "No space left");
 
     let path = Path::new("/out/koel/export.koeldb");
     let memory = &storage.memory;
