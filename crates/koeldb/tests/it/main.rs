@@ -21,7 +21,6 @@ mod defaults;
 mod equal_keys;
 mod errors;
 mod examples;
-mod expected;
 mod export;
 mod failover;
 mod failure_classes;
