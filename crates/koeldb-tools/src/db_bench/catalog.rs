@@ -4,7 +4,7 @@ use super::flags::Flags;
 use super::plan::{Failure, Outcome, Plan};
 use super::values::ValueSizes;
 use super::work::state::{self, StateFn};
-use super::work::{background, deterministic, mixed, read, scan, write};
+use super::work::{background, deterministic, mixed, read, scan, transaction, write};
 use super::worker::{ThreadedWork, WorkFn};
 
 /// One benchmark.
@@ -271,6 +271,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         "updaterandom",
         "reads a random key and writes it anew",
         mixed::update_random,
+    ),
+    threads(
+        "randomtransaction",
+        "adds a number to a random key of each of transaction_sets sets in a transaction",
+        transaction::random_transaction,
     ),
     threads(
         "xorupdaterandom",

@@ -9,7 +9,7 @@ use koeldb::statistics::Statistics;
 use koeldb::{
     BlockBasedOptions, Cache, ColumnFamily, CompactionFilter, CompactionFilterContext,
     CompactionFilterFactory, ConfigOptions, Db, Decision, LiveFile, LogLevel, Logger, Options,
-    WriteBufferManager,
+    TransactionDbOptions, WriteBufferManager,
 };
 
 use super::flags::Flags;
@@ -215,6 +215,12 @@ pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases>
     }
     if flags.use_stderr_info_logger {
         options.set_logger(StderrLogger);
+    }
+    if flags.transaction_db {
+        let timeout = i64::try_from(flags.transaction_lock_timeout).unwrap_or(i64::MAX);
+        let mut locks = TransactionDbOptions::new();
+        locks.set_transaction_lock_timeout(timeout);
+        options.set_transactions(&locks);
     }
     let mut all = Vec::new();
     for (path, wal_dir) in directories(flags) {

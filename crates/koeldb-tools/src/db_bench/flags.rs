@@ -759,7 +759,7 @@ flag_table! {
     open_files: i32 = -1, Engine, Custom, "Files held open. -1: all.";
     open_files_async: bool = false, Engine, Custom, "Opens table files in the background after the open.";
     ops_between_duration_checks: i32 = 1000, Run, Bench, "Operations of a thread between clock reads, when duration is set.";
-    optimistic_transaction_db: bool = false, Work, Refused("transactions come with a later release"), "Opens a database with optimistic transactions.";
+    optimistic_transaction_db: bool = false, Work, Bench, "Opens a database with optimistic transactions.";
     optimize_filters_for_hits: bool = false, Engine, Sets(Scope::Family, "optimize_filters_for_hits"), "No filters in the last level.";
     optimize_filters_for_memory: bool = true, Table, Sets(Scope::Table, "optimize_filters_for_memory"), "Round filter sizes to what the allocator hands out.";
     optimize_multiget_for_io: bool = true, Read, Bench, "MultiGet with async_io reads from several levels concurrently.";
@@ -831,10 +831,10 @@ flag_table! {
     total_order_seek: bool = false, Read, Bench, "Seeks ignore prefix filters and prefix indexes.";
     track_and_verify_wals: bool = false, Engine, Sets(Scope::Db, "track_and_verify_wals"), "Each WAL names its predecessor, checked at recovery.";
     track_and_verify_wals_in_manifest: bool = false, Engine, Sets(Scope::Db, "track_and_verify_wals_in_manifest"), "Record WAL sync sizes in the MANIFEST and check them at recovery.";
-    transaction_db: bool = false, Work, Refused("transactions come with a later release"), "Opens a database with pessimistic transactions.";
-    transaction_lock_timeout: u64 = 100, Work, Ignored("transactions come with a later release"), "Milliseconds to wait for a lock.";
-    transaction_set_snapshot: bool = false, Work, Ignored("transactions come with a later release"), "Transactions take a snapshot.";
-    transaction_sets: u64 = 2, Work, Ignored("transactions come with a later release"), "Key sets of randomtransaction.";
+    transaction_db: bool = false, Work, Bench, "Opens a database with pessimistic transactions.";
+    transaction_lock_timeout: u64 = 100, Work, Bench, "Milliseconds to wait for a lock.";
+    transaction_set_snapshot: bool = false, Work, Bench, "Transactions take a snapshot.";
+    transaction_sets: u64 = 2, Work, Bench, "Key sets of randomtransaction.";
     truth_db: String = "/dev/shm/truth_db/dbbench", Run, Ignored("belongs to a benchmark that is not built"), "Database that RocksDB compares with.";
     ttl_seconds: u64 = 18_446_744_073_709_551_614, Engine, Sets(Scope::Family, "ttl"), "Age at which data is pushed towards the last level (FIFO: dropped).";
     uncache_aggressiveness: u32 = 0, Engine, Sets(Scope::Family, "uncache_aggressiveness"), "Effort to evict blocks of deleted files from the cache.";

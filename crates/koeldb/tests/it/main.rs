@@ -52,6 +52,7 @@ mod stats;
 mod stress;
 mod support;
 mod time_limits;
+mod transactions;
 mod untrusted;
 mod write_buffers;
 mod writes;

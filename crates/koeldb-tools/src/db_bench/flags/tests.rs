@@ -114,8 +114,8 @@ fn a_flag_file_is_read_where_it_stands() {
 
 #[test]
 fn flags_of_what_is_not_built_take_their_default_only() {
-    read(&["--transaction_db=false"]);
-    assert!(errors(&["--transaction_db"])[0].contains("transaction_db"));
+    read(&["--cache_uri="]);
+    assert!(errors(&["--cache_uri=lru"])[0].contains("cache_uri"));
 }
 
 #[test]

@@ -9,4 +9,5 @@ pub(crate) mod mixed;
 pub(crate) mod read;
 pub(crate) mod scan;
 pub(crate) mod state;
+pub(crate) mod transaction;
 pub(crate) mod write;
