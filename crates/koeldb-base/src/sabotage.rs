@@ -35,6 +35,8 @@ switches! {
     UnsyncedTable,
     /// Edits are appended to the MANIFEST but not synced.
     UnsyncedManifest,
+    /// An edit follows unsynced ones of an earlier block of the MANIFEST.
+    EditsAheadOfBlocks,
     /// A write with `sync` is acknowledged without one.
     UnsyncedLog,
     /// CURRENT names a new MANIFEST before the MANIFEST is written.

@@ -781,13 +781,18 @@ impl RecordReader {
     /// Re-evaluates the presumed end after an intact physical record; returns whether that counts.
     ///
     /// After a torn end, only the beginning of a record disproves it. After unused space, records
-    /// are a problem, except that a writer itself leaves zeros at the end of a block before a
-    /// record that must not be fragmented.
+    /// are a problem, with two exceptions: a writer itself leaves zeros at the end of a block before
+    /// a record that must not be fragmented, and a torn record may have lost its first fragments.
     fn clear_suspect(&mut self, record_type: RecordType, offset: u64) -> bool {
         let Some(mut suspect) = self.suspect.take() else {
             return true;
         };
         let gap = offset.saturating_sub(suspect.problem.offset);
+        if self.mode == RecoveryMode::TolerateCorruptedTailRecords
+            && matches!(record_type, RecordType::Data(Part::Middle | Part::Last))
+        {
+            suspect.unused = false;
+        }
         let harmless = match record_type {
             RecordType::Data(Part::Full | Part::First) => false,
             RecordType::Data(Part::Middle | Part::Last) => !suspect.unused,

@@ -202,6 +202,13 @@ impl RecordWriter {
         self.file.len()
     }
 
+    /// The index of the block in which the next record begins.
+    #[must_use]
+    pub fn next_block(&self) -> u64 {
+        let block_bytes = BLOCK_BYTES as u64;
+        (self.len() + HEADER_BYTES as u64 - 1) / block_bytes
+    }
+
     /// Whether no record was added. The announcement of compression is none, so that the log may
     /// have bytes.
     #[must_use]

@@ -283,6 +283,26 @@ pub(crate) fn append(
     records.add_record(record)
 }
 
+/// Appends edits to a MANIFEST in force; the last ones are not synced yet.
+///
+/// No edit begins in a later block than unsynced ones: a crash could lose these and keep it, which
+/// recovery cannot tell from damage.
+pub(crate) fn append_all(
+    records: &mut RecordWriter,
+    edits: &[VersionEdit],
+    record: &mut Vec<u8>,
+) -> Result<()> {
+    let mut unsynced_from = records.next_block();
+    for edit in edits {
+        if records.next_block() > unsynced_from && !is_on(Sabotage::EditsAheadOfBlocks) {
+            records.sync()?;
+            unsynced_from = records.next_block();
+        }
+        append(records, edit, record)?;
+    }
+    Ok(())
+}
+
 /// Writes a MANIFEST with this state and puts it in force: the last step of a repair.
 ///
 /// # Errors

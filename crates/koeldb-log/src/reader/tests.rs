@@ -363,6 +363,8 @@ fn an_end_that_a_crash_tore_is_an_incomplete_end() {
     let start = synced.len();
     let torn = [
         tail(start..512),
+        tail(start..BLOCK_BYTES),
+        tail(start..2 * BLOCK_BYTES),
         tail(512..1024),
         tail(1024..40_960),
         tail(BLOCK_BYTES..BLOCK_BYTES + 512),

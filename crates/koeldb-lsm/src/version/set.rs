@@ -546,9 +546,7 @@ impl VersionSet {
     ) -> Result<RecordWriter, Unwritten> {
         self.fill_counters(edits, false);
         let mut record = std::mem::take(&mut self.record);
-        let appended = edits
-            .iter()
-            .try_for_each(|edit| manifest::append(&mut records, edit, &mut record));
+        let appended = manifest::append_all(&mut records, edits, &mut record);
         self.record = record;
         let synced = appended.and_then(|()| match is_on(Sabotage::UnsyncedManifest) {
             true => records.flush(),

@@ -646,6 +646,67 @@ fn a_crash_at_any_operation_leaves_the_last_commit_or_the_one_under_way() {
     assert!(operation > 30, "{operation} operations");
 }
 
+fn file_count(set: &VersionSet) -> usize {
+    let families = set.families();
+    families
+        .map(|family| family.current().files().count())
+        .sum()
+}
+
+/// Opens a database whose MANIFEST ends about `left` bytes before the end of its first block.
+fn filled_to_border(fs: Arc<MemoryFileSystem>, left: u64) -> VersionSet {
+    let families = specs(&["default"]);
+    let options = VersionSetOptions::default();
+    let (mut set, _) = VersionSet::recover(fs, directory(), &families, options).unwrap();
+    for length in [1, (32_768 - left) / 2 - 200] {
+        let key = "k".repeat(usize::try_from(length).unwrap());
+        let edit = flush(&set, 0, &key);
+        set.log_and_apply(vec![edit]).unwrap();
+    }
+    assert!(set.manifest_bytes() < 32_768);
+    set
+}
+
+#[test]
+fn a_crash_while_edits_cross_a_block_of_the_manifest_leaves_all_of_them_or_none() {
+    // The lengths of the keys of the edits that are written together.
+    let groups: [&[usize]; 3] = [&[600], &[1, 1, 1], &[1, 20_000, 20_000]];
+    for (left, lengths) in [20, 400, 700, 4500]
+        .into_iter()
+        .flat_map(|left| groups.map(|lengths| (left, lengths)))
+    {
+        let mut operation = 0;
+        loop {
+            operation += 1;
+            let fs = created();
+            let mut set = filled_to_border(fs.clone(), left);
+            let before = file_count(&set);
+            let edits: Vec<VersionEdit> = lengths
+                .iter()
+                .map(|length| flush(&set, 0, &"e".repeat(*length)))
+                .collect();
+            fs.arm_crash(fs.operation_count() + operation);
+            let is_done = set.log_and_apply(edits).is_ok();
+            for policy in SurvivalPolicy::ALL {
+                let seeds = if policy.is_seeded() { 6 } else { 1 };
+                for seed in 0..seeds {
+                    let place =
+                        format!("{left}, {lengths:?}, operation {operation}, {policy:?} {seed}");
+                    let image = Arc::new(fs.crash_image(policy, seed));
+                    let found = file_count(&recover_all(image).expect(&place));
+                    assert!(
+                        found == before + lengths.len() || !is_done && found == before,
+                        "{place}: {found} files where it was {before}"
+                    );
+                }
+            }
+            if is_done {
+                break;
+            }
+        }
+    }
+}
+
 #[test]
 fn after_a_failure_at_any_operation_the_next_edit_succeeds() {
     for action in [
