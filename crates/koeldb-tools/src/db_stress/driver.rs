@@ -65,6 +65,9 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
         if flags.sync {
             command.arg("--sync");
         }
+        if flags.panic {
+            command.arg("--panic");
+        }
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let life = match is_last {
             true => DEADLINE,
@@ -87,9 +90,15 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
                     switch_power(flags, &["cut", &child.id().to_string()])?;
                 }
                 child.kill().map_err(|error| error.to_string())?;
-                child.wait().map_err(|error| error.to_string())?;
+                let status = child.wait().map_err(|error| error.to_string())?;
                 kills += 1;
-                if is_last {
+                // It may have failed just before.
+                let failed = status.code().filter(|code| ![0, GAVE_UP].contains(code));
+                if let Some(code) = failed {
+                    eprintln!("db_stress: life {lives} ended with {code}");
+                    failures += 1;
+                }
+                if is_last || failed.is_some() {
                     break;
                 }
                 switch_power(flags, &["restore"])?;

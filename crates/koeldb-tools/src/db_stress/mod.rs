@@ -4,7 +4,8 @@
 //! itself as a worker, kills it after a random time, and starts the next one with other options,
 //! until the time is up. A worker first verifies every key and then continues. If a worker finds an
 //! inconsistency, it exits with 1, and so does the driver; the printed seed reproduces the options
-//! and the choice of operations.
+//! and the choice of operations. A panic on any thread of a worker is a failure, also if the engine
+//! catches it and refuses writes from then on.
 //!
 //! | excluded | reason |
 //! |---|---|
@@ -69,6 +70,9 @@ pub(crate) struct Flags {
     /// the disk (`PROGRAM restore`). Needs `sync`, and the expected contents on another disk.
     #[arg(long, requires = "sync", requires = "expected")]
     power_cut: Option<PathBuf>,
+    /// Makes a background thread of each worker panic, which the driver must report.
+    #[arg(long, hide = true)]
+    panic: bool,
     /// Number of this worker, set by the driver.
     #[arg(long, hide = true)]
     worker: Option<u64>,

@@ -27,6 +27,9 @@ use super::expected::{Expected, Version};
 /// The exit status of a worker after an injected fault that it cannot recover from.
 pub(super) const GAVE_UP: i32 = 3;
 
+/// The exit status of a worker in which a thread panicked.
+const PANICKED: i32 = 101;
+
 struct NoLog;
 
 impl Logger for NoLog {
@@ -99,8 +102,18 @@ fn options(
     Ok((options, families, drawn))
 }
 
+/// Ends the process if a thread panics, including those on which the engine catches panics.
+fn end_at_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::exit(PANICKED);
+    }));
+}
+
 /// Runs one worker; with 0 seconds it only verifies.
 pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
+    end_at_panics();
     let key_count = flags.threads * flags.keys;
     let expected = Expected::open(&flags.expected(), key_count).map_err(|e| e.to_string())?;
     let below: Arc<dyn FileSystem> = Arc::new(PosixFileSystem::new());
@@ -127,6 +140,9 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
         is_over: AtomicBool::new(false),
     };
     life.look().map_err(|error| context(&error))?;
+    if flags.panic {
+        std::thread::spawn(|| panic!("--panic"));
+    }
     let outcome = life.work(number).map_err(|error| context(&error))?;
     if outcome == ExitCode::SUCCESS {
         life.db.close().map_err(|error| context(&error))?;

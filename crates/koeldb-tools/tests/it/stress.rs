@@ -2,7 +2,7 @@
 
 use koeldb_testkit::Floors;
 
-use crate::{Scratch, succeed};
+use crate::{Scratch, fail, succeed};
 
 fn stress(seed: u32, fault_one_in: u32) {
     // So few keys that a worker has time left after verifying them all.
@@ -36,4 +36,21 @@ fn a_database_that_is_killed_again_and_again_has_what_it_was_told() {
 #[test]
 fn so_has_one_whose_storage_fails_now_and_then() {
     stress(2, 2000);
+}
+
+#[test]
+fn a_panic_on_a_background_thread_is_a_failure_also_under_faults() {
+    let scratch = Scratch::new();
+    let said = fail(
+        "db_stress",
+        &[
+            &scratch.db(),
+            "--seconds=1",
+            "--life_ms=600000",
+            "--keys=10",
+            "--fault_one_in=100000",
+            "--panic",
+        ],
+    );
+    assert!(said.contains("life 1 ended with 101"), "{said}");
 }
