@@ -1,19 +1,21 @@
 //! Log switches, flushes and dropped column families in every order.
 //!
-//! With all log options, a crash or a close loses no guaranteed data.
+//! With all log options, a crash or a close loses no guaranteed data. Each program runs often in
+//! the setting in which it once lost data, and some times in every other one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use koeldb::fs::{
-    FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose,
-    SurvivalPolicy, SystemClock,
+    Clock, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Operation,
+    Purpose, SurvivalPolicy, SystemClock,
 };
 use koeldb::{ColumnFamily, Compression, Db, Env, FlushOptions, Options, WriteOptions};
-use koeldb_testkit::Floors;
 use koeldb_testkit::random::{Random, mix};
+use koeldb_testkit::{Floors, Summary};
 
 use crate::golden::golden;
 use crate::scratch::files;
@@ -21,7 +23,7 @@ use crate::scratch::files;
 const DIRECTORY: &str = "/db";
 
 /// Options that affect writing and switching logs, and the initial contents.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     compressed: bool,
     /// The directory begins with logs that RocksDB recycled.
@@ -33,6 +35,18 @@ struct Setting {
 }
 
 impl Setting {
+    /// The options of a new database, with a number of column families.
+    const fn of_families(family_count: usize) -> Self {
+        Setting {
+            compressed: false,
+            recycled: false,
+            manual_flush: false,
+            pipelined: false,
+            unordered: false,
+            family_count,
+        }
+    }
+
     /// Every combination; in the short form, each with only one number of column families.
     fn all() -> Vec<Setting> {
         let mut all = Vec::new();
@@ -242,18 +256,58 @@ fn lives(setting: Setting, run: u64, steps: &[Step]) {
     }
 }
 
-fn in_every_setting(runs: u64, steps: impl Fn(Setting, u64) -> Vec<Step>) {
-    for setting in Setting::all() {
-        for run in 0..runs {
-            lives(setting, run, &steps(setting, run));
+/// Threads that run programs: more than processors, as most of the time syncs are slow.
+const THREADS: usize = 8;
+
+/// Runs a program in every setting, and most often in `worst`.
+fn in_every_setting(
+    program: &'static str,
+    worst: Setting,
+    steps: impl Fn(Setting, u64) -> Vec<Step> + Sync,
+) {
+    let begun = SystemClock.now();
+    let (in_worst, in_others) = Floors::chosen().of((1, 1), (100, 8), (1000, 500));
+    let mut settings = Setting::all();
+    settings.retain(|setting| *setting != worst);
+    let others = settings.len() as u64 * in_others;
+    let next = AtomicU64::new(0);
+    let runs = in_worst + others;
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let run = next.fetch_add(1, Ordering::Relaxed);
+                    if run >= runs {
+                        break;
+                    }
+                    let index = usize::try_from(run % settings.len() as u64).unwrap();
+                    let setting = if run < others { settings[index] } else { worst };
+                    lives(setting, run, &steps(setting, run));
+                }
+            });
         }
+    });
+    Summary {
+        suite: "logs",
+        seed: 0,
+        figures: vec![
+            (program, runs),
+            ("settings", settings.len() as u64 + 1),
+            ("in_worst", in_worst),
+        ],
+        seconds: (SystemClock.now() - begun).as_secs_f64(),
+        failures: 0,
     }
+    .finish(program, runs);
 }
 
 #[test]
 fn a_synced_put_behind_flushes_of_all_families_survives() {
-    let runs = Floors::chosen().of(1, 50, 500);
-    in_every_setting(runs, |setting, _| {
+    let worst = Setting {
+        compressed: true,
+        ..Setting::of_families(2)
+    };
+    in_every_setting("flushes", worst, |setting, _| {
         let all = 0..setting.family_count;
         let puts = all.clone().map(Step::Put);
         puts.chain(all.map(Step::Flush)).collect()
@@ -262,8 +316,7 @@ fn a_synced_put_behind_flushes_of_all_families_survives() {
 
 #[test]
 fn a_family_dropped_during_its_flush_takes_nothing_of_the_others_along() {
-    let runs = Floors::chosen().of(1, 50, 500);
-    in_every_setting(runs, |setting, _| {
+    in_every_setting("drops", Setting::of_families(1), |setting, _| {
         // The dropped column family is the last created one.
         let dropped = setting.family_count;
         let mut steps = vec![Step::Create];
@@ -281,8 +334,11 @@ fn a_family_dropped_during_its_flush_takes_nothing_of_the_others_along() {
 
 #[test]
 fn puts_flushes_and_families_that_come_and_go_lose_nothing_in_any_order() {
-    let runs = Floors::chosen().of(1, 50, 500);
-    in_every_setting(runs, |setting, run| {
+    let worst = Setting {
+        compressed: true,
+        ..Setting::of_families(3)
+    };
+    in_every_setting("orders", worst, |setting, run| {
         let mut random = Random::new(mix(run).wrapping_add(setting.family_count as u64));
         let length = 4 + random.below(16);
         (0..length)
