@@ -60,7 +60,7 @@ switches! {
 
     /// A log is removed as soon as one family does not need it.
     LogRemovedEarly,
-    /// Which logs may be removed follows from log numbers that were not recorded.
+    /// Which logs may be removed follows from log numbers that a drop did not record.
     UnrecordedLogNumber,
     /// The deletion of tracked logs is recorded in the edit that adds a table.
     LogsDeletedWithTables,

@@ -625,7 +625,8 @@ impl VersionSet {
         let advances = |edit: &VersionEdit| {
             edit.min_log_number_to_keep.is_none()
                 && (edit.log_number.is_some()
-                    || edit.family_change == Some(ColumnFamilyChange::Drop))
+                    || edit.family_change == Some(ColumnFamilyChange::Drop)
+                        && !is_on(Sabotage::UnrecordedLogNumber))
         };
         if !edits.iter().any(advances) {
             return;
