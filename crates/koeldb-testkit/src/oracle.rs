@@ -399,16 +399,21 @@ impl History {
         owed
     }
 
-    /// Continues after a crash: forgets changes that were not owed and are absent.
+    /// Continues after a crash: forgets changes that were not owed and are absent. An indeterminate
+    /// batch is acknowledged if it is present.
     ///
     /// # Errors
     /// See [`History::judge`].
     pub fn settle(&self, content: &Content, crash: Crash) -> Result<(), String> {
         let bounds = self.bounds(&self.owed(crash));
-        let there = self.judge(content, &bounds, Legality::Prefix)?;
+        let (there, absent) = self.judge_all(content, &bounds, Legality::Prefix)?;
         let mut state = self.state();
-        for batch in state.batches.iter_mut().skip(there) {
-            batch.status = Status::NotApplied;
+        for (number, batch) in state.batches.iter_mut().enumerate() {
+            if number >= there || absent.contains(&number) {
+                batch.status = Status::NotApplied;
+            } else if batch.status == Status::Indeterminate {
+                batch.status = Status::Acknowledged;
+            }
         }
         let found = match_families(&state, content, &bounds)?;
         let found: Vec<(FamilyId, Entries)> = found
@@ -436,6 +441,17 @@ impl History {
         bounds: &Bounds,
         legality: Legality,
     ) -> Result<usize, String> {
+        let (there, _) = self.judge_all(content, bounds, legality)?;
+        Ok(there)
+    }
+
+    /// Returns the number of batches present, and the indeterminate ones among them that are not.
+    fn judge_all(
+        &self,
+        content: &Content,
+        bounds: &Bounds,
+        legality: Legality,
+    ) -> Result<(usize, Vec<usize>), String> {
         let state = self.state();
         let found = match_families(&state, content, bounds)?;
         let mut logged: BTreeMap<FamilyId, Entries> = BTreeMap::new();
@@ -449,7 +465,9 @@ impl History {
             logged.insert(family, own);
         }
         match legality {
-            Legality::WholeBatches => judge_whole_batches(&state, &logged, bounds),
+            Legality::WholeBatches => {
+                judge_whole_batches(&state, &logged, bounds).map(|there| (there, Vec::new()))
+            }
             _ => judge_prefix(&state, &logged, bounds, legality),
         }
     }
@@ -525,6 +543,14 @@ fn judge_unlogged(
     ))
 }
 
+/// A content that indeterminate batches may have left.
+#[derive(Clone)]
+struct Alternative {
+    entries: BTreeMap<FamilyId, Entries>,
+    /// Indeterminate batches that it lacks.
+    absent: Vec<usize>,
+}
+
 /// The limit of alternative contents that are distinguished when writes failed midway: ten such
 /// writes. Beyond it they count as present, which may be a false alarm.
 const ALTERNATIVES_MAX: usize = 1024;
@@ -534,16 +560,20 @@ fn judge_prefix(
     found: &BTreeMap<FamilyId, Entries>,
     bounds: &Bounds,
     legality: Legality,
-) -> Result<usize, String> {
-    let empty: BTreeMap<FamilyId, Entries> = found
-        .keys()
-        .map(|&family| (family, Entries::new()))
-        .collect();
-    let mut alternatives = vec![empty];
+) -> Result<(usize, Vec<usize>), String> {
+    let families = found.keys();
+    let mut alternatives = vec![Alternative {
+        entries: families.map(|&family| (family, Entries::new())).collect(),
+        absent: Vec::new(),
+    }];
     let mut nearest: Option<(usize, String)> = None;
     for count in 0..=bounds.begun {
         if count >= bounds.owed {
-            for expected in &alternatives {
+            for Alternative {
+                entries: expected,
+                absent,
+            } in &alternatives
+            {
                 let differences: usize = found
                     .iter()
                     .map(|(family, entries)| {
@@ -551,7 +581,7 @@ fn judge_prefix(
                     })
                     .sum();
                 if differences == 0 {
-                    return Ok(count);
+                    return Ok((count, absent.clone()));
                 }
                 if nearest
                     .as_ref()
@@ -565,15 +595,18 @@ fn judge_prefix(
         let Some(batch) = state.batches.get(count) else {
             break;
         };
-        let without = match batch.status {
+        let mut without = match batch.status {
             Status::NotApplied => continue,
             Status::Indeterminate if legality == Legality::Visible => continue,
             Status::Indeterminate if alternatives.len() < ALTERNATIVES_MAX => alternatives.clone(),
             _ => Vec::new(),
         };
+        for alternative in &mut without {
+            alternative.absent.push(count);
+        }
         for expected in &mut alternatives {
             for (family, change) in &batch.changes {
-                if let Some(entries) = expected.get_mut(family) {
+                if let Some(entries) = expected.entries.get_mut(family) {
                     change.apply(entries);
                 }
             }

@@ -7,8 +7,9 @@
 //!
 //! A run has phases. Each opens the result of the previous one with new options, lets its actors do
 //! what the seed determines, and ends with a close or a crash. Only one write runs at a time, so
-//! that batches have an order; everything else overlaps. A call may fail for only one reason:
-//! another actor closed the database or dropped the family.
+//! that batches have an order; everything else overlaps. A call may fail for two reasons: another
+//! actor closed the database or dropped the family, or an operation of the file system failed. In
+//! a third of the phases some do; then a write may be indeterminate, and so may a family.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use koeldb::fs::layer::{Call, Layer, Layered};
-use koeldb::fs::{Clock, FileSystem, ManualClock, MemoryFileSystem, SurvivalPolicy};
+use koeldb::fs::{
+    Clock, Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, ManualClock,
+    MemoryFileSystem, SurvivalPolicy,
+};
 use koeldb::{
     ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, DbIterator, Env,
     Error, ErrorKind, FlushOptions, IteratorMode, LogLevel, Logger, Options, ReadOptions, Snapshot,
@@ -106,6 +110,10 @@ struct State {
     /// How many closes began.
     closes: u64,
     held: Vec<Held>,
+    /// Families whose creation or drop failed with an unknown outcome.
+    uncertain: Vec<(FamilyId, String)>,
+    /// Whether a fault met a close or an open: only a crash leads on.
+    is_over: bool,
     done: Vec<String>,
     failure: Option<String>,
 }
@@ -115,6 +123,7 @@ struct World {
     history: Arc<History>,
     turns: Turns,
     env: Env,
+    faults: Arc<FaultFileSystem>,
     style: Arc<Style>,
     /// In force since the last open.
     setting: Mutex<Setting>,
@@ -127,6 +136,8 @@ struct World {
 struct Moment {
     closes: u64,
     is_closing: bool,
+    /// Whether only operations are called that no fault is injected into.
+    is_reading: bool,
 }
 
 /// The options of an open.
@@ -306,6 +317,7 @@ impl World {
         World {
             history: Arc::clone(history),
             env: Env::stepped(Arc::new(fs), Arc::new(turns.clone()), seed),
+            faults: Arc::clone(&disk.faults),
             turns,
             style: Arc::clone(style),
             setting: Mutex::default(),
@@ -344,7 +356,20 @@ impl World {
         Moment {
             closes: state.closes,
             is_closing: state.is_closing,
+            is_reading: false,
         }
+    }
+
+    /// Notes that a call begins that only reads.
+    fn begin_reading(&self, text: &str) -> Moment {
+        Moment {
+            is_reading: true,
+            ..self.begin(text)
+        }
+    }
+
+    fn has_faults(&self) -> bool {
+        self.faults.injection_count() > 0
     }
 
     /// Whether the call succeeded; an error that nothing excuses is a failure.
@@ -375,6 +400,9 @@ impl World {
         moment: Moment,
         families: &[(FamilyId, ColumnFamily)],
     ) -> bool {
+        if self.has_faults() && !moment.is_reading && error.kind() != ErrorKind::Corruption {
+            return true;
+        }
         let has_closed = moment.is_closing || self.state().closes != moment.closes;
         let is_dropped = || families.iter().any(|(_, family)| family.is_dropped());
         match error.kind() {
@@ -415,9 +443,11 @@ impl World {
     fn live(&self, seed: u64, steps: u64) {
         let mut random = Random::new(seed);
         for _ in 0..steps {
-            if self.state().failure.is_some() {
+            let state = self.state();
+            if state.failure.is_some() || state.is_over {
                 return;
             }
+            drop(state);
             self.turns.point();
             if let Err(error) = self.act(&mut random) {
                 self.note(&format!("FAILED: {error}"));
@@ -431,6 +461,10 @@ impl World {
             self.turns.sleep(Duration::from_millis(1));
             return Ok(());
         };
+        if self.has_faults() && random.chance(1, 12) {
+            let moment = self.begin("resume");
+            return self.end("resume", moment, &[], db.resume()).map(|_| ());
+        }
         match random.below(100) {
             0..30 => self.write(&db, random),
             30..46 => {
@@ -531,6 +565,7 @@ impl World {
             }
             Err(error) => match error.write_outcome() {
                 Some(WriteOutcome::NotApplied) => self.history.not_applied(number),
+                _ if self.has_faults() => self.history.indeterminate(number),
                 outcome => return Err(format!("{text}: outcome {outcome:?}: {error}")),
             },
         }
@@ -658,14 +693,21 @@ impl World {
         self.history.begin_drop(id);
         let moment = self.begin(&text);
         let dropped = db.drop_cf(&family);
-        if dropped.is_ok() {
-            self.history.dropped(id);
-        } else {
-            self.history.created(id);
-            self.state().families.push((id, family.clone()));
+        match &dropped {
+            Ok(()) => self.history.dropped(id),
+            Err(_) if self.has_faults() => self.leave_uncertain(id, family.name()),
+            Err(_) => {
+                self.history.created(id);
+                self.state().families.push((id, family.clone()));
+            }
         }
         self.state().busy.retain(|name| name != family.name());
         self.end(&text, moment, &[], dropped).map(|_| ())
+    }
+
+    /// Notes that it is unknown whether a family exists. Its name is not used again in this phase.
+    fn leave_uncertain(&self, id: FamilyId, name: &str) {
+        self.state().uncertain.push((id, name.to_owned()));
     }
 
     fn create_family(&self, db: &Db, random: &mut Random) -> Result<(), String> {
@@ -676,7 +718,11 @@ impl World {
                 .families
                 .iter()
                 .any(|(_, family)| family.name() == name);
-            let is_busy = state.busy.iter().any(|busy| busy == name);
+            let is_busy = state.busy.iter().any(|busy| busy == name)
+                || state
+                    .uncertain
+                    .iter()
+                    .any(|(_, uncertain)| uncertain == name);
             if exists || is_busy || state.readers > 0 || state.is_closing {
                 return Ok(());
             }
@@ -692,6 +738,7 @@ impl World {
                 self.history.created(id);
                 self.state().families.push((id, family.clone()));
             }
+            Err(_) if self.has_faults() => self.leave_uncertain(id, name),
             Err(_) => self.history.dropped(id),
         }
         self.state().busy.retain(|busy| busy != name);
@@ -745,7 +792,7 @@ impl World {
             (state.families.clone(), state.closes)
         };
         let owed = self.history.visible();
-        let moment = self.begin("snapshot");
+        let moment = self.begin_reading("snapshot");
         let snapshot = db.snapshot();
         let begun = self.history.bounds(&owed).begun;
         let mut content = Content::new();
@@ -820,7 +867,7 @@ impl World {
     }
 
     fn give_back(&self, held: Held) -> Result<(), String> {
-        let moment = self.begin("snapshot given back");
+        let moment = self.begin_reading("snapshot given back");
         let has_closed = || {
             let state = self.state();
             state.is_closing || state.closes != held.closes
@@ -882,7 +929,8 @@ impl World {
         let excludes_writes = has_unlogged || random.chance(1, 2);
         {
             let mut state = self.state();
-            if state.is_closing || excludes_writes && state.is_writing {
+            // What is indeterminate is settled by the end of the phase only.
+            if self.has_faults() || state.is_closing || excludes_writes && state.is_writing {
                 return Ok(());
             }
             state.is_closing = true;
@@ -893,9 +941,13 @@ impl World {
         self.note("close ...");
         let closed = db.close();
         self.note(&format!("close: {closed:?}"));
+        self.state().db = None;
+        if self.has_faults() {
+            self.state().is_over = true;
+            return Ok(());
+        }
         closed.map_err(|error| format!("close: {error}"))?;
         self.closed(has_unlogged);
-        self.state().db = None;
         while !self.state().busy.is_empty() {
             self.turns.sleep(Duration::from_millis(1));
         }
@@ -904,7 +956,13 @@ impl World {
             false => self.setting(),
         };
         self.turns.doing("open");
-        self.open(setting)?;
+        if let Err(error) = self.open(setting) {
+            self.state().is_over = self.has_faults();
+            return match self.has_faults() {
+                true => Ok(()),
+                false => Err(error),
+            };
+        }
         if excludes_writes {
             self.state().is_writing = false;
         }
@@ -925,6 +983,7 @@ impl World {
 /// State that outlives a phase.
 struct Disk {
     memory: MemoryFileSystem,
+    faults: Arc<FaultFileSystem>,
     monitor: OrderingMonitor,
     nanos: u64,
     /// By name, as handles end with the database they are of.
@@ -933,9 +992,12 @@ struct Disk {
 
 impl Disk {
     fn new(memory: MemoryFileSystem, nanos: u64, families: Vec<(FamilyId, String)>) -> Self {
-        let monitor = monitor::watch(Arc::new(memory.clone()), Path::new(PATH));
+        let faults = Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), nanos));
+        let below = Arc::clone(&faults) as Arc<dyn FileSystem>;
+        let monitor = monitor::watch(below, Path::new(PATH));
         Disk {
             memory,
+            faults,
             monitor,
             nanos,
             families,
@@ -949,6 +1011,7 @@ struct Phase {
     steps: u64,
     switch_one_in: u64,
     image_one_in: u64,
+    fault: Option<FaultRule>,
 }
 
 impl Phase {
@@ -960,7 +1023,25 @@ impl Phase {
             steps: steps / actors as u64,
             switch_one_in: pick(random, &one_in).copied().unwrap_or(2),
             image_one_in: 30 + random.below(60),
+            fault: random.chance(1, 3).then(|| Self::draw_fault(random)),
         }
+    }
+
+    /// Some of the operations that change a file or directory fail.
+    fn draw_fault(random: &mut Random) -> FaultRule {
+        let actions = [
+            FaultAction::Fail(Failure::Device),
+            FaultAction::Fail(Failure::NoSpace),
+            FaultAction::FailAfter(Failure::Device),
+            FaultAction::TornWrite(Failure::NoSpace),
+        ];
+        let action = pick(random, &actions).cloned();
+        let per_million = [3_000, 10_000, 40_000];
+        let rate = pick(random, &per_million).copied();
+        FaultRule::new(action.unwrap_or(FaultAction::Fail(Failure::Device)))
+            .on_mutations()
+            .chance(rate.unwrap_or(10_000))
+            .limit(1 + random.below(3))
     }
 }
 
@@ -970,6 +1051,7 @@ struct Counts {
     points: u64,
     images: u64,
     blocked: u64,
+    faults: u64,
 }
 
 struct Run {
@@ -1065,6 +1147,9 @@ impl Run {
         self.world = Some(Arc::clone(&world));
         self.begin(&world, disk)?;
         let shots = film(&world, &disk.memory, &phase, seed);
+        if let Some(rule) = phase.fault {
+            disk.faults.add_rule(rule);
+        }
         let bodies = (0..phase.actors)
             .map(|_| {
                 let (world, seed) = (Arc::clone(&world), self.random.draw());
@@ -1075,6 +1160,8 @@ impl Run {
         let ran = world.turns.run(bodies);
         self.counts.points += world.turns.points();
         self.counts.blocked += world.turns.blocked();
+        self.counts.faults += disk.faults.injection_count();
+        disk.faults.clear_rules();
         let failure = world.state().failure.take();
         failure.map_or(Ok(()), Err)?;
         ran?;
@@ -1114,37 +1201,54 @@ impl Run {
             false => None,
         };
         world.note(&format!("the phase ends: {crash:?}"));
-        let families: Vec<(FamilyId, String)> = {
+        let mut families: Vec<(FamilyId, String)> = {
             let state = world.state();
             let families = state.families.iter();
             families
                 .map(|(id, family)| (*id, family.name().to_owned()))
                 .collect()
         };
-        let db = world.state().db.take().ok_or("not open")?;
-        let (image, how) = match crash {
-            Some(policy) => (
-                disk.memory.crash_image(policy, self.random.draw()),
-                kind(policy),
-            ),
-            None => {
+        let db = world.state().db.take();
+        if db.is_none() && !world.state().is_over {
+            return Err("not open".to_owned());
+        }
+        let (image, how) = match (crash, &db) {
+            (None, Some(db)) => {
                 if self.random.chance(1, 2) {
                     while world.env.step() {}
                 }
-                db.close().map_err(|error| format!("close: {error}"))?;
-                world.closed(!world.has("avoid_flush_during_shutdown=true"));
+                match db.close() {
+                    Ok(()) => world.closed(!world.has("avoid_flush_during_shutdown=true")),
+                    // It repeats the error of the background.
+                    Err(error) if world.has_faults() => world.note(&format!("close: {error}")),
+                    Err(error) => return Err(format!("close: {error}")),
+                }
                 let image = disk.memory.crash_image(SurvivalPolicy::Strict, 0);
                 (image, Crash::Power)
+            }
+            (crash, _) => {
+                let policy = crash.unwrap_or(SurvivalPolicy::Strict);
+                let image = disk.memory.crash_image(policy, self.random.draw());
+                (image, kind(policy))
             }
         };
         drop(db);
         let mut state = world.state();
         state.held.clear();
         state.families.clear();
+        let uncertain = std::mem::take(&mut state.uncertain);
         drop(state);
         monitor::verdict(&disk.monitor).map_err(|error| error.to_string())?;
         let content = self.recover(world, &image, &self.history_bounds(how))?;
         self.history.settle(&content, how)?;
+        for (id, name) in uncertain {
+            if content.contains_key(&name) {
+                self.history.created(id);
+                families.push((id, name));
+            } else {
+                self.history.dropped(id);
+            }
+        }
         Ok(Disk::new(image, world.turns.nanos(), families))
     }
 
@@ -1239,7 +1343,7 @@ fn calls_between_the_steps_of_jobs_lose_nothing() {
     let runs = asked("KOELDB_RUNS").unwrap_or(runs);
     let next = AtomicU64::new(only.unwrap_or(0));
     let end = only.map_or(runs, |only| only + 1);
-    let totals: [AtomicU64; 3] = Default::default();
+    let totals: [AtomicU64; 4] = Default::default();
     let failures = AtomicU64::new(0);
     let one = |number: u64| {
         let (outcome, counts) = run(mix(seed ^ number << 20), phases, steps);
@@ -1247,8 +1351,9 @@ fn calls_between_the_steps_of_jobs_lose_nothing() {
             points,
             images,
             blocked,
+            faults,
         } = counts;
-        for (total, count) in totals.iter().zip([points, images, blocked]) {
+        for (total, count) in totals.iter().zip([points, images, blocked, faults]) {
             total.fetch_add(count, Ordering::Relaxed);
         }
         if let Err(text) = &outcome {
@@ -1273,7 +1378,7 @@ fn calls_between_the_steps_of_jobs_lose_nothing() {
             });
         }
     });
-    let [points, images, blocked] = totals.map(AtomicU64::into_inner);
+    let [points, images, blocked, faults] = totals.map(AtomicU64::into_inner);
     Summary {
         suite: "interleavings",
         seed,
@@ -1282,6 +1387,7 @@ fn calls_between_the_steps_of_jobs_lose_nothing() {
             ("points", points),
             ("images", images),
             ("blocked", blocked),
+            ("faults", faults),
         ],
         seconds: crate::seconds() - begun,
         failures: failures.into_inner(),
