@@ -16,7 +16,7 @@ use koeldb_testkit::random::mix;
 use koeldb_testkit::{Content, Entries, History, Legality, Shot};
 
 use crate::script::{Script, may_refuse};
-use crate::session::{PATH, REPAIRING, open, options};
+use crate::session::{PATH, REPAIRING, open_script, options};
 
 /// Anything that takes longer counts as hanging.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -155,7 +155,7 @@ impl<'c> Checker<'c> {
             Db::repair(&options, PATH).map_err(|error| format!("repair: {error}"))?;
         }
         let before = names(&shot.image);
-        let db = match open(&options, Path::new(PATH)) {
+        let db = match open_script(self.script, &options) {
             Ok(db) => db,
             Err(error) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
@@ -199,7 +199,8 @@ impl<'c> Checker<'c> {
         legality: Legality,
     ) -> Result<(), String> {
         let options = self.options(&shot.image);
-        let db = open(&options, Path::new(PATH)).map_err(|error| format!("open again: {error}"))?;
+        let db =
+            open_script(self.script, &options).map_err(|error| format!("open again: {error}"))?;
         if content(&db)? != *found {
             return Err("a second open finds something else".to_owned());
         }
@@ -231,7 +232,7 @@ impl<'c> Checker<'c> {
         }
         drop(db);
         self.images.fetch_add(1, Ordering::Relaxed);
-        let db = match open(&self.options(&left), Path::new(PATH)) {
+        let db = match open_script(self.script, &self.options(&left)) {
             Ok(db) => db,
             Err(error) if may_refuse(self.mode(), policies[choice]) && error.is_corruption() => {
                 return Ok(());
@@ -261,7 +262,7 @@ impl<'c> Checker<'c> {
             let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
             taken.push((operation, policy, fs.crash_image(policy, seed)));
         });
-        match open(&self.options(untouched), Path::new(PATH)) {
+        match open_script(self.script, &self.options(untouched)) {
             Ok(db) => drop(db),
             Err(error) => return Err(format!("a copy does not open: {error}")),
         }
@@ -271,7 +272,7 @@ impl<'c> Checker<'c> {
             self.images.fetch_add(1, Ordering::Relaxed);
             self.second_images.fetch_add(1, Ordering::Relaxed);
             let context = || format!("recovery interrupted before {operation} under {policy:?}");
-            let db = open(&self.options(&image), Path::new(PATH))
+            let db = open_script(self.script, &self.options(&image))
                 .map_err(|error| format!("{}: {error}", context()))?;
             if content(&db)? != *found {
                 return Err(format!("{}: another content", context()));

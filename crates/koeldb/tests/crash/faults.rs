@@ -4,7 +4,6 @@
 //! continues: immediately if possible, otherwise after a reopen.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +20,7 @@ use koeldb_testkit::{Crash, Floors, Legality, Random, Summary};
 use crate::check::{self, Checker, DEADLINE};
 use crate::script::{Load, Mix, Script, Step};
 use crate::scripts::SCRIPTS;
-use crate::session::{PATH, Session, Trouble, open, options};
+use crate::session::{Session, Trouble, open_script, options};
 
 /// A kind of fault injected into a script.
 #[derive(Clone, Copy, Debug)]
@@ -280,7 +279,8 @@ fn finish(mut session: Session<'_>, case: Case) -> Result<(), String> {
         .map_err(|Trouble(text)| format!("close: {text}"))?;
     let memory = session.memory.clone();
     let options = options(case.script, Arc::new(memory));
-    let db = open(&options, Path::new(PATH)).map_err(|error| format!("the last open: {error}"))?;
+    let db =
+        open_script(case.script, &options).map_err(|error| format!("the last open: {error}"))?;
     db.wait_for_compact(Some(DEADLINE))
         .map_err(|error| format!("background work: {error}"))?;
     let content = check::content(&db)?;

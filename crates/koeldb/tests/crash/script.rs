@@ -1,8 +1,10 @@
 //! Scripts: the operations on a database, as data.
 
 use koeldb::fs::{Failure, Operation, SurvivalPolicy};
-use koeldb::{Options, RecoveryMode};
-use koeldb_testkit::Legality;
+use koeldb::{ColumnFamilyOptions, ConfigOptions, Options, RecoveryMode};
+use koeldb_testkit::random::mix;
+use koeldb_testkit::variety::{Drawer, Drawn, Suite};
+use koeldb_testkit::{Legality, Random};
 
 /// The operations in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +107,54 @@ pub(crate) enum Step {
 pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) options: fn(&mut Options),
+    /// Draws more options with this number, besides the seed of the suite.
+    pub(crate) drawn: Option<u64>,
     pub(crate) steps: &'static [Step],
     /// Whether the oldest data may be missing, so that the contents need not be a prefix.
     pub(crate) drops_oldest: bool,
 }
 
+/// The column families of scripts with drawn options, each with a style of its own.
+const FAMILIES: [&str; 3] = ["default", "a", "b"];
+
 impl Script {
+    fn draw(&self) -> Option<Drawn> {
+        let mut random = Random::new(mix(crate::seed() ^ self.drawn? << 32));
+        let drawer = Drawer::of_families(Suite::Crash, &mut random, FAMILIES.len());
+        Some(drawer.draw(&mut random))
+    }
+
+    /// Applies the drawn options of the database and of the default column family.
+    pub(crate) fn apply_drawn(&self, options: &mut Options) {
+        let Some(drawn) = self.draw() else {
+            return;
+        };
+        options
+            .apply_str(&drawn.database, &ConfigOptions::new())
+            .unwrap_or_else(|error| panic!("{}: {error}", drawn.database));
+        *options.cf_options_mut() = self.family_options(options, "default");
+    }
+
+    /// The options of a column family: the drawn ones, over those of the default one.
+    pub(crate) fn family_options(&self, options: &Options, name: &str) -> ColumnFamilyOptions {
+        let mut family = options.cf_options().clone();
+        let is_quiet = family.get_disable_auto_compactions();
+        if let Some(drawn) = self.draw() {
+            let index = FAMILIES.iter().position(|known| *known == name);
+            let text = &drawn.families[index.unwrap_or(0)];
+            let mut fresh = Options::new();
+            crate::scripts::base(&mut fresh);
+            family = fresh.cf_options().clone();
+            family
+                .apply_str(text, &ConfigOptions::new())
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            if is_quiet {
+                family.set_disable_auto_compactions(true);
+            }
+        }
+        family
+    }
+
     /// The legal contents of a database after a crash in a recovery mode.
     pub(crate) fn legality(&self, mode: RecoveryMode, policy: SurvivalPolicy) -> Legality {
         let is_process_crash = policy == SurvivalPolicy::Generous;

@@ -168,8 +168,33 @@ const fn script(name: &'static str, options: fn(&mut Options), steps: &'static [
     Script {
         name,
         options,
+        drawn: None,
         steps,
         drops_oldest: false,
+    }
+}
+
+/// A script with drawn options, and families that differ.
+const fn drawn(name: &'static str, number: u64) -> Script {
+    const STEPS: &[Step] = &[
+        Create("a"),
+        Write(Load::of(15).changes(5).long(1500).mix(Everything).synced(4)),
+        Create("b"),
+        FlushFamily("a"),
+        Write(Load::of(15).changes(5).long(1500).mix(Everything).synced(4)),
+        Compact,
+        Drop("a"),
+        Write(Load::of(8).mix(Everything)),
+        Create("a"),
+        Reopen,
+        Write(Load::of(15).changes(5).long(1500).mix(Everything).synced(4)),
+        Kill,
+        Flush,
+        Write(Load::of(8).mix(Everything).synced(3)),
+    ];
+    Script {
+        drawn: Some(number),
+        ..script(name, plain, STEPS)
     }
 }
 
@@ -687,6 +712,12 @@ pub(crate) const SCRIPTS: &[Script] = &[
             Compact,
         ],
     ),
+    drawn("drawn options 1", 1),
+    drawn("drawn options 2", 2),
+    drawn("drawn options 3", 3),
+    drawn("drawn options 4", 4),
+    drawn("drawn options 5", 5),
+    drawn("drawn options 6", 6),
     #[cfg(feature = "zstd")]
     script(
         "compressed log",

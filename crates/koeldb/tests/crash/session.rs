@@ -8,8 +8,8 @@ use koeldb::fs::{
     FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock,
 };
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, Db, Env, Error, ErrorKind, Event, LogLevel, Logger, Options,
-    WriteBatch, WriteOptions, WriteOutcome,
+    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, Db, Env, Error, ErrorKind, Event,
+    LogLevel, Logger, Options, WriteBatch, WriteOptions, WriteOutcome,
 };
 use koeldb_testkit::monitor::{self, Acknowledged, OrderingMonitor};
 use koeldb_testkit::oracle::{DEFAULT_FAMILY, UNLOGGED_PREFIX};
@@ -36,6 +36,7 @@ impl Logger for NoLog {
 pub(crate) fn options(script: &Script, fs: Arc<dyn FileSystem>) -> Options {
     let mut options = Options::new();
     scripts::base(&mut options);
+    script.apply_drawn(&mut options);
     (script.options)(&mut options);
     options
         .set_logger(NoLog)
@@ -43,15 +44,33 @@ pub(crate) fn options(script: &Script, fs: Arc<dyn FileSystem>) -> Options {
     options
 }
 
-/// Opens the database with all existing column families.
+/// Opens the database with all existing column families, which have the same options.
 pub(crate) fn open(options: &Options, path: &Path) -> koeldb::Result<Db> {
+    open_each(options, path, |_| options.cf_options().clone())
+}
+
+/// Opens the database of a script with all existing column families.
+pub(crate) fn open_script(script: &Script, options: &Options) -> koeldb::Result<Db> {
+    let of_family = |name: &str| script.family_options(options, name);
+    open_each(options, Path::new(PATH), of_family)
+}
+
+fn open_each(
+    options: &Options,
+    path: &Path,
+    of_family: impl Fn(&str) -> ColumnFamilyOptions,
+) -> koeldb::Result<Db> {
     let names = match Db::list_cf(options, path) {
         Ok(names) => names,
         Err(error) if error.is_path_not_found() => Vec::new(),
         Err(error) => return Err(error),
     };
     let mut builder = Db::builder(options);
-    builder.column_families(names);
+    let families = names.into_iter().filter(|name| name != "default");
+    builder.column_families(families.map(|name| {
+        let own = of_family(&name);
+        (name, own)
+    }));
     builder.open(path)
 }
 
@@ -151,7 +170,7 @@ impl<'s> Session<'s> {
     /// Opens the database; column families keep their index in the history.
     pub(crate) fn open(&mut self) -> Result<(), Trouble> {
         self.opens += 1;
-        let db = open(&self.options, Path::new(PATH))?;
+        let db = open_script(self.script, &self.options)?;
         let known = std::mem::take(&mut self.families);
         if known.is_empty() {
             self.families
@@ -320,7 +339,10 @@ impl<'s> Session<'s> {
 
     fn create(&mut self, name: &str) -> Result<(), Trouble> {
         let id = self.history.begin_create(name);
-        let options = self.db()?.default_cf().options();
+        let options = match self.script.drawn {
+            Some(_) => self.script.family_options(&self.options, name),
+            None => self.db()?.default_cf().options(),
+        };
         match self.db()?.create_cf(name, &options) {
             Ok(family) => {
                 self.history.created(id);
