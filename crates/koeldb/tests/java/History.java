@@ -48,6 +48,7 @@ public final class History {
     private RocksDB db;
     private TransactionDB transactions;
     private final Map<String, ColumnFamilyHandle> families = new LinkedHashMap<>();
+    private final Map<String, String> comparators = new LinkedHashMap<>();
     private final List<AutoCloseable> owned = new ArrayList<>();
     private final List<Snapshot> snapshots = new ArrayList<>();
     private final Map<String, ColumnFamilyOptions> familyOptions = new LinkedHashMap<>();
@@ -88,6 +89,7 @@ public final class History {
                 ColumnFamilyHandle handle = db.createColumnFamily(
                         new ColumnFamilyDescriptor(fields[1].getBytes(StandardCharsets.UTF_8), options));
                 families.put(fields[1], handle);
+                comparators.put(fields[1], fields[2]);
                 familyOptions.put(fields[1], options);
                 return "\t" + handle.getID();
             }
@@ -125,7 +127,7 @@ public final class History {
                 db.releaseSnapshot(snapshot);
                 snapshot.close();
             }
-            case "dump" -> dump(family(fields[1]), Integer.parseInt(fields[2]), fields[3].equals("2"));
+            case "dump" -> dump(fields[1], Integer.parseInt(fields[2]), fields[3].equals("2"));
             case "verify" -> db.verifyChecksum();
             case "set" -> db.setOptions(family(fields[1]), MutableColumnFamilyOptions.parse(fields[2], true).build());
             case "set_db" -> db.setDBOptions(MutableDBOptions.parse(fields[1], true).build());
@@ -195,6 +197,7 @@ public final class History {
             }
             case "reverse" -> options.setComparator(BuiltinComparator.REVERSE_BYTEWISE_COMPARATOR);
             case "uint64" -> options.setComparator(own(new Uint64Comparator(own(new ComparatorOptions()))));
+            case "nocase" -> options.setComparator(own(new NoCaseComparator(own(new ComparatorOptions()))));
             default -> throw new IllegalArgumentException(comparator);
         }
     }
@@ -235,6 +238,7 @@ public final class History {
             } else {
                 options = parseDb(fields[3]);
                 for (int at = 4; at < fields.length; at += 3) {
+                    comparators.put(fields[at], fields[at + 1]);
                     descriptors.add(new ColumnFamilyDescriptor(
                             fields[at].getBytes(StandardCharsets.UTF_8), parseFamily(fields[at + 1], fields[at + 2])));
                 }
@@ -279,6 +283,7 @@ public final class History {
         snapshots.clear();
         families.values().forEach(ColumnFamilyHandle::close);
         families.clear();
+        comparators.clear();
         familyOptions.clear();
         if (transactions != null) {
             transactions.closeE();
@@ -368,7 +373,9 @@ public final class History {
     }
 
     /** The entries of a family. Gets, batches of gets and the scan from the other end must say the same. */
-    private void dump(ColumnFamilyHandle family, int snapshot, boolean bothEnds) throws RocksDBException {
+    private void dump(String name, int snapshot, boolean bothEnds) throws RocksDBException {
+        ColumnFamilyHandle family = family(name);
+        boolean ignoresCase = "nocase".equals(comparators.get(name));
         List<byte[][]> entries = new ArrayList<>();
         StringBuilder text = new StringBuilder();
         try (ReadOptions options = new ReadOptions().setTotalOrderSeek(true)) {
@@ -384,7 +391,7 @@ public final class History {
                     int left = entries.size();
                     for (iterator.seekToLast(); iterator.isValid(); iterator.prev()) {
                         left--;
-                        if (left < 0 || !Arrays.equals(iterator.key(), entries.get(left)[0])
+                        if (left < 0 || !isSame(iterator.key(), entries.get(left)[0], ignoresCase)
                                 || !Arrays.equals(iterator.value(), entries.get(left)[1])) {
                             throw new AssertionError(
                                     "the backward scan differs at " + HEX.formatHex(iterator.key()));
@@ -415,6 +422,43 @@ public final class History {
             }
         }
         OUT.print(text);
+    }
+
+    /** Of equal keys, a scan from the other end may show other bytes. */
+    private static boolean isSame(byte[] left, byte[] right, boolean ignoresCase) {
+        return ignoresCase
+                ? new String(left, StandardCharsets.ISO_8859_1)
+                        .equalsIgnoreCase(new String(right, StandardCharsets.ISO_8859_1))
+                : Arrays.equals(left, right);
+    }
+
+    /** Bytewise in lower case, so that keys of different bytes are equal. */
+    private static final class NoCaseComparator extends AbstractComparator {
+        NoCaseComparator(ComparatorOptions options) {
+            super(options);
+        }
+
+        @Override
+        public String name() {
+            return "history.IgnoresCase";
+        }
+
+        @Override
+        public int compare(ByteBuffer left, ByteBuffer right) {
+            int common = Math.min(left.remaining(), right.remaining());
+            for (int at = 0; at < common; at++) {
+                int difference = Integer.compare(
+                        lower(left.get(left.position() + at)), lower(right.get(right.position() + at)));
+                if (difference != 0) {
+                    return difference;
+                }
+            }
+            return Integer.compare(left.remaining(), right.remaining());
+        }
+
+        private static int lower(byte letter) {
+            return letter >= 'A' && letter <= 'Z' ? letter + 'a' - 'A' : letter & 0xff;
+        }
     }
 
     /** Keys are numbers of eight bytes, little-endian. RocksDB has the same, under this name, in its tests. */

@@ -10,6 +10,8 @@ pub(super) enum Order {
     Reverse,
     /// Keys of eight bytes, little-endian.
     Uint64,
+    /// Bytewise in lower case: keys of different bytes are equal.
+    NoCase,
 }
 
 impl Order {
@@ -19,6 +21,7 @@ impl Order {
             Order::Bytewise => "bytewise",
             Order::Reverse => "reverse",
             Order::Uint64 => "uint64",
+            Order::NoCase => "nocase",
         }
     }
 
@@ -27,7 +30,21 @@ impl Order {
             Order::Bytewise => left.cmp(right),
             Order::Reverse => right.cmp(left),
             Order::Uint64 => number(left).cmp(&number(right)),
+            Order::NoCase => self.canonical(left).cmp(&self.canonical(right)),
         }
+    }
+
+    /// Returns the key that stands for all equal ones.
+    pub(super) fn canonical(self, key: &[u8]) -> Vec<u8> {
+        match self {
+            Order::NoCase => key.to_ascii_lowercase(),
+            _ => key.to_vec(),
+        }
+    }
+
+    /// Whether an OPTIONS file is enough for RocksDB to find the comparator.
+    pub(super) fn is_found_by_name(self) -> bool {
+        !matches!(self, Order::Uint64 | Order::NoCase)
     }
 }
 
@@ -45,9 +62,21 @@ pub(super) enum Merge {
     Add,
 }
 
+/// The table format of a column family, which decides what may be written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    BlockBased,
+    /// Plain tables without prefixes. In RocksDB they have no range deletions, are not ingested,
+    /// and are scanned forward only.
+    Plain,
+    /// Cuckoo tables: keys of one length, values of one length, and one version of each key, so
+    /// that there are neither snapshots nor operands.
+    Cuckoo,
+}
+
 /// A change of one column family.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     SingleDelete(Vec<u8>),
@@ -64,8 +93,10 @@ pub(super) struct Family {
     pub(super) id: u32,
     pub(super) order: Order,
     pub(super) merge: Merge,
+    pub(super) format: Format,
     /// Constant options: compaction style, levels, merge operator.
     pub(super) fixed: String,
+    /// By canonical key.
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -79,13 +110,15 @@ impl Family {
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put(key, value) => {
-                self.entries.insert(key.clone(), value.clone());
+                self.entries
+                    .insert(self.order.canonical(key), value.clone());
             }
             Change::Delete(key) | Change::SingleDelete(key) => {
-                self.entries.remove(key);
+                self.entries.remove(&self.order.canonical(key));
             }
             Change::Merge(key, operand) => {
-                let merged = match (self.entries.get(key), self.merge) {
+                let key = self.order.canonical(key);
+                let merged = match (self.entries.get(&key), self.merge) {
                     (Some(base), Merge::Append) => [base, &b","[..], operand].concat(),
                     (Some(base), Merge::Add) => {
                         let sum = number(base).wrapping_add(number(operand));
@@ -94,7 +127,7 @@ impl Family {
                     (None, _) => operand.clone(),
                     (Some(_), Merge::None) => unreachable!("a merge without an operator"),
                 };
-                self.entries.insert(key.clone(), merged);
+                self.entries.insert(key, merged);
             }
             Change::DeleteRange(from, to) => {
                 let order = self.order;
@@ -106,7 +139,7 @@ impl Family {
                 // Reads of plain values return the column without a name.
                 let value = columns.iter().find(|(name, _)| name.is_empty());
                 let value = value.map(|(_, value)| value.clone()).unwrap_or_default();
-                self.entries.insert(key.clone(), value);
+                self.entries.insert(self.order.canonical(key), value);
             }
         }
     }
@@ -154,7 +187,7 @@ fn entity(columns: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 /// Encodes a batch in the format of the log, which both engines accept.
 ///
 /// Each change has the id of its column family.
-pub(super) fn encode(changes: &[(u32, Change)]) -> Vec<u8> {
+pub(crate) fn encode(changes: &[(u32, Change)]) -> Vec<u8> {
     let mut out = vec![0; 8];
     out.extend_from_slice(&u32::try_from(changes.len()).unwrap().to_le_bytes());
     for (family, change) in changes {

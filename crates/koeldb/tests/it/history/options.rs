@@ -2,6 +2,8 @@
 
 use koeldb_testkit::Random;
 
+use super::model::{Family, Format, Order};
+
 /// A name and its possible values.
 type Choice = (&'static str, &'static [&'static str]);
 
@@ -162,6 +164,22 @@ const BLOCK_BASED: &[Choice] = &[
     ("block_align", &["false", "false", "true"]),
 ];
 
+/// Options of plain tables.
+const PLAIN: &[Choice] = &[
+    ("bloom_bits_per_key", &["0", "10"]),
+    ("index_sparseness", &["1", "16"]),
+    ("store_index_in_file", &["false", "true"]),
+];
+
+/// Options of cuckoo tables.
+const CUCKOO: &[Choice] = &[
+    ("hash_table_ratio", &["0.5", "0.9"]),
+    ("max_search_depth", &["10", "100"]),
+    ("cuckoo_block_size", &["1", "5"]),
+    ("identity_as_first_hash", &["false", "true"]),
+    ("use_module_hash", &["false", "true"]),
+];
+
 /// Compaction styles, which a column family keeps.
 const STYLES: &[&str] = &[
     "compaction_style=kCompactionStyleLevel;num_levels=7;",
@@ -172,6 +190,9 @@ const STYLES: &[&str] = &[
     "compaction_style=kCompactionStyleUniversal;num_levels=7;compaction_options_universal={allow_trivial_move=true;size_ratio=10;max_size_amplification_percent=50;incremental=true;};",
     "compaction_style=kCompactionStyleFIFO;num_levels=1;compaction_options_fifo={max_table_files_size=1000000000;allow_compaction=true;};",
 ];
+
+/// The option of databases whose families have several table formats: RocksDB maps cuckoo tables.
+pub(super) const FORMATS: &str = "allow_mmap_reads=true;";
 
 /// Values of more than a few bytes go into blob files.
 pub(super) const BLOBS: &str = "enable_blob_files=true;min_blob_size=30;blob_file_size=10000;enable_blob_garbage_collection=true;";
@@ -200,6 +221,13 @@ pub(super) fn database(random: &mut Random, fixed: &str) -> String {
     format!("{}{writing}{fixed}", some(random, DATABASE))
 }
 
+/// Returns options of a database that RocksDB opens for transactions.
+pub(super) fn transactional(random: &mut Random, fixed: &str) -> String {
+    // A kill must not lose what was prepared, and these writes are not in order.
+    let none = "unordered_write=false;manual_wal_flush=false;";
+    format!("{}{none}", database(random, fixed))
+}
+
 /// Options of a database that replace those of its OPTIONS file.
 pub(super) fn redrawn_database(random: &mut Random) -> String {
     let none = "enable_pipelined_write=false;unordered_write=false;two_write_queues=false;manual_wal_flush=false;";
@@ -212,18 +240,44 @@ pub(super) fn style(random: &mut Random) -> String {
 }
 
 /// Returns options of a column family that may differ between opens.
-pub(super) fn family(random: &mut Random, has_prefixes: bool, fixed: &str) -> String {
+pub(super) fn family(random: &mut Random, family: &Family) -> String {
     let mut text = some(random, FAMILY);
-    if fixed.contains("FIFO") {
-        // Otherwise it drops entries by age.
+    if family.fixed.contains("FIFO") || family.format != Format::BlockBased {
+        // FIFO compaction drops entries by age, and other tables do not have it.
         text.push_str("ttl=0;periodic_compaction_seconds=0;");
     }
-    let prefix = match has_prefixes {
-        true => pick(random, PREFIXES),
-        false => "nullptr",
+    let prefix = match (family.format, family.order) {
+        (Format::BlockBased, Order::Bytewise | Order::Reverse) => pick(random, PREFIXES),
+        _ => "nullptr",
     };
     text.push_str(&format!("prefix_extractor={prefix};"));
+    if family.order == Order::NoCase {
+        // RocksDB's filters know bytes only.
+        text.push_str("memtable_whole_key_filtering=false;memtable_prefix_bloom_size_ratio=0;");
+    }
+    if family.format != Format::BlockBased {
+        // RocksDB takes its own outputs in these formats for damaged.
+        text.push_str("paranoid_file_checks=false;");
+    }
+    match family.format {
+        Format::BlockBased => {}
+        Format::Plain => {
+            let table = some(random, PLAIN);
+            text.push_str(&format!(
+                "table_factory={{id=PlainTable;hash_table_ratio=0;{table}}};"
+            ));
+            return text;
+        }
+        Format::Cuckoo => {
+            let table = some(random, CUCKOO);
+            text.push_str(&format!("table_factory={{id=CuckooTable;{table}}};"));
+            return text;
+        }
+    }
     let mut table = some(random, BLOCK_BASED);
+    if family.order == Order::NoCase {
+        table.push_str("filter_policy=nullptr;");
+    }
     // RocksDB rejects these combinations, also when one of the two is in an OPTIONS file.
     if prefix == "nullptr" {
         table = table.replace("index_type=kHashSearch;", "");

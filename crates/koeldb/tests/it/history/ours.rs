@@ -1,16 +1,29 @@
 //! KoelDB, in this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
-    CompactRangeOptions, ConfigOptions, Db, FlushOptions, KeyBounds, Options, ReadOptions,
-    Snapshot, WriteBatch, WriteOptions,
+    CompactRangeOptions, Comparator, ConfigOptions, Db, FlushOptions, KeyBounds, Options,
+    ReadOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
 use super::model::{Order, Scan};
+
+/// The comparator of [`Order::NoCase`], also in `History.java`.
+struct IgnoresCase;
+
+impl Comparator for IgnoresCase {
+    fn name(&self) -> &str {
+        "history.IgnoresCase"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        Order::NoCase.compare(a, b)
+    }
+}
 
 /// An open database.
 pub(super) struct Ours {
@@ -31,6 +44,8 @@ pub(super) struct How {
     /// Options that replace those of the OPTIONS file: of the database, and of families by name.
     pub(super) database: String,
     pub(super) families: BTreeMap<String, String>,
+    /// Families with a comparator that an OPTIONS file does not define.
+    pub(super) ignoring_case: BTreeSet<String>,
 }
 
 impl Ours {
@@ -39,6 +54,7 @@ impl Ours {
         let open = || {
             let mut reading = ConfigOptions::new();
             reading.set_apply_paths(true);
+            reading.set_ignore_unsupported_options(!how.ignoring_case.is_empty());
             let loaded = Options::load_latest(dir, &reading)?;
             let mut options = loaded.options;
             options.apply_str(&how.database, &reading)?;
@@ -46,6 +62,9 @@ impl Ours {
             for (name, mut family) in loaded.column_families {
                 if let Some(text) = how.families.get(&name) {
                     family.apply_str(text, &reading)?;
+                }
+                if how.ignoring_case.contains(&name) {
+                    family.set_comparator(IgnoresCase);
                 }
                 builder.column_family(ColumnFamilyDescriptor::new(name, family));
             }
@@ -154,17 +173,18 @@ impl Ours {
 
     pub(super) fn create(&self, name: &str, order: Order, text: &str) -> Answer<u32> {
         let comparator = match order {
-            Order::Bytewise => "leveldb.BytewiseComparator",
-            Order::Reverse => "rocksdb.ReverseBytewiseComparator",
-            Order::Uint64 => "rocksdb.Uint64Comparator",
+            Order::Bytewise => "comparator=leveldb.BytewiseComparator;",
+            Order::Reverse => "comparator=rocksdb.ReverseBytewiseComparator;",
+            Order::Uint64 => "comparator=rocksdb.Uint64Comparator;",
+            Order::NoCase => "",
         };
         let mut options = ColumnFamilyOptions::new();
         options
-            .apply_str(
-                &format!("{text}comparator={comparator};"),
-                &ConfigOptions::new(),
-            )
+            .apply_str(&format!("{text}{comparator}"), &ConfigOptions::new())
             .map_err(|error| say(&error))?;
+        if order == Order::NoCase {
+            options.set_comparator(IgnoresCase);
+        }
         let family = self.db.create_cf(name, &options);
         family
             .map(|family| family.id())

@@ -96,7 +96,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+pub(super) fn unhex(text: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap();
     text.as_bytes()
         .chunks_exact(2)
