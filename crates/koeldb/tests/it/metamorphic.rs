@@ -10,8 +10,8 @@ use crate::model::{self, Settings};
 /// The number of column families besides the default one, each with its own options.
 const FAMILIES: usize = 2;
 
-/// Draws the options of one open.
-fn settings(drawer: &Drawer, random: &mut Random, base: &Options) -> Settings {
+/// Draws the options of one open; `reversed` families have keys that descend.
+fn settings(drawer: &Drawer, random: &mut Random, base: &Options, reversed: u64) -> Settings {
     let drawn = drawer.draw(random);
     println!("{drawn}");
     let how = ConfigOptions::new();
@@ -22,8 +22,12 @@ fn settings(drawer: &Drawer, random: &mut Random, base: &Options) -> Settings {
         .unwrap_or_else(|error| panic!("{}: {error}", drawn.database));
     let mut families = drawn.families.iter().enumerate().map(|(number, text)| {
         let mut family = base.cf_options().clone();
+        let comparator = match reversed >> number & 1 {
+            1 => format!("comparator={};", model::REVERSE),
+            _ => String::new(),
+        };
         family
-            .apply_str(text, &how)
+            .apply_str(&format!("{text}{comparator}"), &how)
             .unwrap_or_else(|error| panic!("{text}: {error}"));
         (format!("family{number}"), family)
     });
@@ -45,9 +49,14 @@ fn options_change_no_answer() {
             println!("script {script}, set {set}");
             let mut random = Random::new(mix(script << 32 | set));
             let drawer = Drawer::of_families(Suite::Metamorphic, &mut random, 1 + FAMILIES);
+            // A family keeps its comparator. Half of the databases have only ascending keys.
+            let reversed = match random.chance(1, 2) {
+                true => random.below(1 << (1 + FAMILIES)),
+                false => 0,
+            };
             let base = model::base_options();
             model::run_under(1000 + script, steps, || {
-                settings(&drawer, &mut random, &base)
+                settings(&drawer, &mut random, &base, reversed)
             });
         }
     }

@@ -10,6 +10,8 @@ use koeldb::{
     Snapshot, StringAppend, WriteBatch,
 };
 
+use crate::history::model::{Change, encode};
+
 /// A small generator, so that a printed seed replays a run.
 struct Random(u64);
 
@@ -26,7 +28,72 @@ impl Random {
     }
 }
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+/// The entries of a column family, in the order of its comparator.
+#[derive(Clone, Default)]
+struct Model {
+    /// Whether keys descend.
+    is_reverse: bool,
+    /// Keys and values, by bytes that ascend as the keys do.
+    entries: BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
+}
+
+impl Model {
+    fn rank(&self, key: &[u8]) -> Vec<u8> {
+        match self.is_reverse {
+            // A key precedes its prefixes.
+            true => key.iter().map(|byte| !byte).chain([0xff]).collect(),
+            false => key.to_vec(),
+        }
+    }
+
+    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.entries.insert(self.rank(&key), (key, value));
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let (_, value) = self.entries.remove(&self.rank(key))?;
+        Some(value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let (_, value) = self.entries.get(&self.rank(key))?;
+        Some(value)
+    }
+
+    fn remove_range(&mut self, from: &[u8], to: &[u8]) {
+        let (from, to) = (self.rank(from), self.rank(to));
+        self.entries.retain(|key, _| *key < from || *key >= to);
+    }
+
+    /// Returns the keys in the order of the comparator.
+    fn ordered(&self, one: Vec<u8>, other: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+        match self.rank(&one) <= self.rank(&other) {
+            true => (one, other),
+            false => (other, one),
+        }
+    }
+
+    /// The first entry from `key` on.
+    fn seek(&self, key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (_, entry) = self.entries.range(self.rank(key)..).next()?;
+        Some(entry.clone())
+    }
+
+    /// The last key before `key`.
+    fn before(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let (_, (found, _)) = self.entries.range(..self.rank(key)).next_back()?;
+        Some(found.clone())
+    }
+
+    /// The last key up to `key`.
+    fn up_to(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let (_, (found, _)) = self.entries.range(..=self.rank(key)).next_back()?;
+        Some(found.clone())
+    }
+}
+
+/// The name of the comparator by which keys descend.
+pub(crate) const REVERSE: &str = "rocksdb.ReverseBytewiseComparator";
 
 fn key(random: &mut Random) -> Vec<u8> {
     format!("key{:03}", random.below(60)).into_bytes()
@@ -75,8 +142,7 @@ fn check(db: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
                 .unwrap()
         })
         .collect();
-    let expected: Vec<(Vec<u8>, Vec<u8>)> =
-        model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let expected: Vec<(Vec<u8>, Vec<u8>)> = model.entries.values().cloned().collect();
     assert_eq!(forward, expected, "forward scan");
     let mut backward: Vec<(Vec<u8>, Vec<u8>)> = db
         .range_opt(.., &read)
@@ -90,14 +156,14 @@ fn check(db: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
     backward.reverse();
     assert_eq!(backward, expected, "backward scan");
     if snapshot.is_none() {
-        check_ranges(db, &expected, &read);
+        check_ranges(db, model, &expected, &read);
     }
     let mut persisted = read.clone();
     persisted.set_read_tier(ReadTier::Persisted);
     let keys: Vec<Vec<u8>> = (0..60).map(|n| format!("key{n:03}").into_bytes()).collect();
     let many = db.multi_get_opt(&keys, &read);
     for (key, found) in keys.iter().zip(&many) {
-        let expected = model.get(key).map(Vec::as_slice);
+        let expected = model.get(key);
         assert_eq!(found.unwrap(), expected, "multi_get {}", key.escape_ascii());
         assert_eq!(
             db.get_opt(key, &read).unwrap().as_deref(),
@@ -116,7 +182,7 @@ fn check(db: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
 }
 
 /// Checks every iterator mode and a prefix, from the opposite end and from both ends in turn.
-fn check_ranges(db: &ColumnFamily, all: &[(Vec<u8>, Vec<u8>)], read: &ReadOptions) {
+fn check_ranges(db: &ColumnFamily, model: &Model, all: &[(Vec<u8>, Vec<u8>)], read: &ReadOptions) {
     let keys = |entries: &[(Vec<u8>, Vec<u8>)]| -> Vec<Vec<u8>> {
         entries.iter().map(|(key, _)| key.clone()).collect()
     };
@@ -136,8 +202,9 @@ fn check_ranges(db: &ColumnFamily, all: &[(Vec<u8>, Vec<u8>)], read: &ReadOption
         assert_eq!(front, expected, "{what}, from both ends");
     };
     for from in ["", "key000", "key0301", "key059", "single3", "z"] {
-        let at = all.partition_point(|(key, _)| key.as_slice() < from.as_bytes());
-        let behind = all.partition_point(|(key, _)| key.as_slice() <= from.as_bytes());
+        let rank = model.rank(from.as_bytes());
+        let at = all.partition_point(|(key, _)| model.rank(key) < rank);
+        let behind = all.partition_point(|(key, _)| model.rank(key) <= rank);
         let mode = IteratorMode::From(from.as_bytes(), Direction::Forward);
         let open = || db.iterator_opt(mode, read);
         check(&open, &keys(&all[at..]), &format!("{mode:?}"));
@@ -146,7 +213,9 @@ fn check_ranges(db: &ColumnFamily, all: &[(Vec<u8>, Vec<u8>)], read: &ReadOption
         let expected: Vec<_> = keys(&all[..behind]).into_iter().rev().collect();
         check(&open, &expected, &format!("{mode:?}"));
     }
-    for prefix in ["key01", "single", "none"] {
+    // Refused where keys of one prefix are no neighbours.
+    let prefixes = ["key01", "single", "none"];
+    for prefix in prefixes.iter().filter(|_| !model.is_reverse) {
         let mut expected = keys(all);
         expected.retain(|key| key.starts_with(prefix.as_bytes()));
         check(&|| db.prefix_opt(prefix, read), &expected, prefix);
@@ -162,8 +231,15 @@ pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
 pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Settings) {
     println!("seed {seed}");
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let (mut db, mut families) = open(&settings());
-    let mut models = vec![Model::new(); families.len()];
+    let first = settings();
+    let (mut db, mut families) = open(&first);
+    let mut models: Vec<Model> = std::iter::once(first.0.cf_options())
+        .chain(first.1.iter().map(|(_, options)| options))
+        .map(|options| Model {
+            is_reverse: options.get_comparator().name() == REVERSE,
+            ..Model::default()
+        })
+        .collect();
     let mut snapshots: Vec<(Snapshot, Vec<Model>)> = Vec::new();
     for step in 0..steps {
         let chosen = random.index(families.len());
@@ -195,22 +271,32 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 family.delete(&key).unwrap();
                 model.remove(&key);
             }
-            60..70 => {
+            60..67 => {
                 let key = key(&mut random);
                 family.merge(&key, format!("m{step}")).unwrap();
-                let value = model.entry(key).or_default();
+                let mut value = model.remove(&key).unwrap_or_default();
                 if !value.is_empty() {
                     value.push(b',');
                 }
                 value.extend_from_slice(format!("m{step}").as_bytes());
+                model.insert(key, value);
+            }
+            67..70 => {
+                // Plain reads find the column without a name.
+                let (key, value) = (key(&mut random), format!("entity{step}").into_bytes());
+                let columns = vec![
+                    (Vec::new(), value.clone()),
+                    (b"other".to_vec(), vec![b'o'; random.index(100)]),
+                ];
+                let entity = Change::PutEntity(key.clone(), columns);
+                let batch = WriteBatch::from_data(encode(&[(family.id(), entity)])).unwrap();
+                db.write(&batch).unwrap();
+                model.insert(key, value);
             }
             70..74 => {
-                let (mut from, mut to) = (key(&mut random), key(&mut random));
-                if from > to {
-                    std::mem::swap(&mut from, &mut to);
-                }
+                let (from, to) = model.ordered(key(&mut random), key(&mut random));
                 family.delete_range(&from, &to).unwrap();
-                model.retain(|key, _| *key < from || *key >= to);
+                model.remove_range(&from, &to);
             }
             74..80 => {
                 let mut batch = WriteBatch::new();
@@ -232,8 +318,8 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 .compact_range_opt(.., &CompactRangeOptions::new())
                 .unwrap(),
             86..88 => {
-                let (from, to) = (key(&mut random), key(&mut random));
-                if from < to {
+                let (from, to) = model.ordered(key(&mut random), key(&mut random));
+                if from != to {
                     family.compact_range(from..to).unwrap();
                 }
             }
@@ -254,35 +340,31 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 let mut cursor = family.cursor();
                 let at = key(&mut random);
                 let found = cursor.seek(&at).unwrap();
-                let expected = model.range(at.clone()..).next();
                 assert_eq!(
                     cursor.entry().map(|(k, v)| (k.to_vec(), v.to_vec())),
-                    expected.map(|(k, v)| (k.clone(), v.clone())),
+                    model.seek(&at),
                     "seek"
                 );
                 if found && random.below(2) == 0 {
                     cursor.prev().unwrap();
-                    let expected = model.range(..at.clone()).next_back();
                     assert_eq!(
                         cursor.key().map(<[u8]>::to_vec),
-                        expected.map(|(k, _)| k.clone()),
+                        model.before(&at),
                         "prev after seek"
                     );
                     if cursor.valid() {
                         cursor.next().unwrap();
-                        let expected = model.range(at.clone()..).next();
                         assert_eq!(
                             cursor.key().map(<[u8]>::to_vec),
-                            expected.map(|(k, _)| k.clone()),
+                            model.seek(&at).map(|(key, _)| key),
                             "next after prev"
                         );
                     }
                 }
                 cursor.seek_for_prev(&at).unwrap();
-                let expected = model.range(..=at).next_back();
                 assert_eq!(
                     cursor.key().map(<[u8]>::to_vec),
-                    expected.map(|(k, _)| k.clone()),
+                    model.up_to(&at),
                     "seek_for_prev"
                 );
             }
