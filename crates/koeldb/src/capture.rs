@@ -8,13 +8,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Result, SeqNo};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
@@ -94,22 +92,22 @@ pub(crate) struct CapturedTable {
 impl DbInner {
     /// Captures the state of the database after the flush that `policy` asks for.
     pub(crate) fn capture(self: &Arc<Self>, policy: FlushPolicy) -> Result<Capture> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
-        let hold = DeletionGuard::new(self);
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
+        let hold = DeletionGuard::new(&self.tree);
         let is_flushed = self.flush_before_capture(policy)?;
         let captured = self.capture_now(hold, is_flushed);
         if captured.is_err() {
-            self.report_failures();
+            self.health.report_failures();
         }
         let mut capture = captured?;
         // Closed logs never change, and from here on they are as durable as they will ever be.
-        if let Err(error) = self.sync_closed_logs() {
+        if let Err(error) = self.wals.sync_closed() {
             let error = error
                 .context("syncing closed logs")
                 .with_severity(Severity::Hard);
-            let error = self.fail_writes(error);
-            self.report_failures();
+            let error = self.health.fail_writes(error);
+            self.health.report_failures();
             return Err(error);
         }
         capture.options_number = self.newest_options_below(capture.next_file_number)?;
@@ -120,7 +118,7 @@ impl DbInner {
         let limit = match policy {
             FlushPolicy::Never => return Ok(false),
             FlushPolicy::Always => None,
-            FlushPolicy::LogsOver(_) if self.has_unlogged.load(Ordering::Acquire) => None,
+            FlushPolicy::LogsOver(_) if self.visibility.has_unlogged() => None,
             FlushPolicy::LogsOver(bytes) => Some(bytes),
         };
         if let Some(limit) = limit
@@ -128,31 +126,30 @@ impl DbInner {
         {
             return Ok(false);
         }
-        self.flush_families(&self.all_families(), &FlushOptions::new())?;
+        self.flush_families(&self.families.all(), &FlushOptions::new())?;
         Ok(true)
     }
 
     fn log_bytes(&self) -> u64 {
         let current = {
-            let leadership = self.queue.lead();
+            let leadership = self.commit.queue.lead();
             let wal = leadership.commit.wal.as_ref();
             wal.map_or(0, |wal| wal.writer.len())
         };
-        let closed: u64 = lock(&self.closed_logs).iter().map(|(_, bytes)| bytes).sum();
-        current + closed
+        current + self.wals.closed_bytes()
     }
 
     fn capture_now(self: &Arc<Self>, hold: DeletionGuard, is_flushed: bool) -> Result<Capture> {
         let begun = self.context.clock.now();
-        let mut leadership = self.queue.lead();
-        self.check_writable()?;
-        self.queue.pipeline.drain();
+        let mut leadership = self.commit.queue.lead();
+        self.health.check_writable()?;
+        self.commit.queue.pipeline.drain();
         let seqno = leadership.commit.last_seqno;
         let wal = leadership.commit.wal()?;
         let early = wal.writer.len();
         wal.writer
             .flush()
-            .map_err(|error| self.fail_writes(error.with_severity(Severity::Hard)))?;
+            .map_err(|error| self.health.fail_writes(error.with_severity(Severity::Hard)))?;
         let open_log = CapturedLog {
             number: wal.number,
             bytes: match is_on(Sabotage::LogLengthTakenEarly) {
@@ -162,11 +159,11 @@ impl DbInner {
             is_open: true,
         };
         let (mut state, manifest_number, next_file_number) = {
-            let versions = lock(&self.versions);
+            let versions = self.tree.versions();
             let numbers = versions.file_numbers().peek();
             (versions.snapshot(), versions.manifest_number(), numbers)
         };
-        let closed = lock(&self.closed_logs).clone();
+        let closed = self.wals.closed();
         drop(leadership);
         let pause = self.context.clock.now().saturating_sub(begun);
         state.last_seqno = seqno.max(state.last_seqno);

@@ -147,7 +147,7 @@ impl DbInner {
         target: &Path,
         options: &CheckpointOptions,
     ) -> Result<CheckpointReport> {
-        self.check_open()?;
+        self.health.check_open()?;
         self.refuse_own_directories(target)?;
         let staging = Staging::create(&self.context.fs, target, &[])?;
         let mut capture = self.capture(options.flush)?;

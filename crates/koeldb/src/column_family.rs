@@ -503,6 +503,7 @@ impl ColumnFamily {
         output_level: u32,
     ) -> Result<Vec<std::path::PathBuf>> {
         self.inner()
+            .background
             .compact_files(&self.data, files, output_level as usize)
     }
 

@@ -20,7 +20,7 @@ use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buf
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::table_files::pick_settings;
-use crate::write::stall::{self, StallCondition, StallInputs};
+use crate::write_stall::{self, StallCondition, StallInputs};
 
 /// State under the mutex of the column family.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl ColumnFamilyData {
             CompactionStyle::Universal => universal::run_count(&state.version),
             _ => state.version.levels[0].files.len(),
         };
-        let condition = stall::condition(&StallInputs {
+        let condition = write_stall::condition(&StallInputs {
             sealed_memtables: state.sealed.len(),
             max_write_buffer_number: count(options.max_write_buffer_number),
             level0_files,

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::write::stall::{StallCause, StallCondition};
+use crate::write_stall::{StallCause, StallCondition};
 use koeldb_base::sync::lock_plain as lock;
 
 /// Totals of jobs.

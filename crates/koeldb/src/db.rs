@@ -217,7 +217,7 @@ impl Db {
     /// Returns the open column family of this name.
     #[must_use]
     pub fn cf_handle(&self, name: &str) -> Option<ColumnFamily> {
-        let families = self.inner().all_families();
+        let families = self.inner().families.all();
         let found = families
             .into_iter()
             .find(|family| family.name == name && !family.is_dropped())?;
@@ -228,7 +228,8 @@ impl Db {
     #[must_use]
     pub fn cf_handles(&self) -> Vec<ColumnFamily> {
         self.inner()
-            .all_families()
+            .families
+            .all()
             .into_iter()
             .map(|family| self.family(family))
             .collect()
@@ -359,7 +360,7 @@ impl Db {
     /// The sequence number of the latest write.
     #[must_use]
     pub fn latest_sequence_number(&self) -> SeqNo {
-        self.inner().visible_seqno()
+        self.inner().visibility.seqno()
     }
 
     /// Returns the value of `key` in the default column family, or `None` if it has none.
@@ -572,7 +573,7 @@ impl Db {
     /// See [`Db::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
-            .flush_families(&self.inner().all_families(), options)
+            .flush_families(&self.inner().families.all(), options)
     }
 
     /// Compacts all data of every column family.
@@ -591,7 +592,7 @@ impl Db {
     /// # Errors
     /// The error that stopped background work; `TimedOut`.
     pub fn wait_for_compact(&self, timeout: Option<Duration>) -> Result<()> {
-        self.inner().wait_for_compact(timeout)
+        self.inner().background.wait_for_compact(timeout)
     }
 
     /// Changes mutable options of the database atomically.
@@ -640,7 +641,7 @@ impl Db {
     pub fn resume(&self) -> Result<()> {
         self.inner().background.retry_immediately();
         let resumed = self.inner().resume();
-        self.inner().report_failures();
+        self.inner().health.report_failures();
         resumed
     }
 
@@ -684,7 +685,7 @@ impl Db {
     #[must_use]
     pub fn memory_report(&self) -> MemoryReport {
         let mut report = MemoryReport::default();
-        for family in self.inner().all_families() {
+        for family in self.inner().families.all() {
             family.read(|state| {
                 report.memtables += state.active.memtable.memory_bytes() as u64;
                 report.memtables += state

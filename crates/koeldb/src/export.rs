@@ -21,7 +21,6 @@ use koeldb_base::checksum::crc32c;
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::key::InternalKey;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, KeyOrder, Result, SeqNo};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::FileMeta;
@@ -465,7 +464,7 @@ impl DbInner {
         files: &[ImportFile<'_>],
         how: ImportColumnFamilyOptions,
     ) -> Result<()> {
-        let _foreground = self.background.enter()?;
+        let _foreground = self.slots.enter()?;
         let directory = self.context.table_files.directory();
         let mut edit = VersionEdit::of(family.id);
         let mut transfers = Vec::new();
@@ -486,13 +485,13 @@ impl DbInner {
             .and_then(|()| self.context.fs.sync_dir(directory))
             .and_then(|()| self.install_import(family, edit));
         if let Err(error) = installed {
-            if !lock(&self.versions).is_uncertain() {
+            if !self.tree.versions().is_uncertain() {
                 for transfer in &transfers {
                     // What cannot be removed is an orphan that the next open removes.
                     let _ = self.context.fs.remove_file(&transfer.target);
                 }
             }
-            self.report_failures();
+            self.health.report_failures();
             return Err(error);
         }
         if how.move_files {
@@ -504,8 +503,8 @@ impl DbInner {
                 }
             }
         }
-        self.update_stall();
-        self.schedule();
+        self.families.update_stall();
+        self.background.schedule();
         Ok(())
     }
 
@@ -522,18 +521,18 @@ impl DbInner {
     }
 
     fn install_import(&self, family: &Arc<ColumnFamilyData>, edit: VersionEdit) -> Result<()> {
-        let mut leadership = self.queue.lead();
+        let mut leadership = self.commit.queue.lead();
         let commit = &mut *leadership.commit;
-        self.check_writable()?;
-        self.queue.pipeline.drain();
-        self.sync_wal(commit)?;
+        self.health.check_writable()?;
+        self.commit.queue.pipeline.drain();
+        self.wals.sync(commit.wal()?)?;
         let files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
         let last_seqno = files.max().unwrap_or(0).max(commit.last_seqno);
-        let mut versions = lock(&self.versions);
+        let mut versions = self.tree.versions();
         versions.raise_last_seqno(last_seqno);
         let installed = versions
             .log_and_apply(vec![edit])
-            .map_err(|error| self.manifest_failed(error))?;
+            .map_err(|error| self.health.manifest_failed(error))?;
         if is_on(Sabotage::ImportedSeqnoNotRaised) {
             return Ok(());
         }
@@ -543,7 +542,7 @@ impl DbInner {
                 state.version = version;
             });
         }
-        self.publish(last_seqno);
+        self.visibility.publish(last_seqno);
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ mod capture;
 mod checkpoint;
 mod column_family;
 mod column_family_data;
+mod column_family_set;
 mod context;
 mod counters;
 mod db;
@@ -40,11 +41,12 @@ mod deletions;
 mod destroy;
 mod env;
 mod export;
-mod failures;
+mod health;
 mod indexed_batch;
 mod info_log;
 mod ingest;
 mod inner;
+mod job_slots;
 pub mod listener;
 mod live_files;
 mod maintenance;
@@ -53,9 +55,9 @@ mod open;
 mod options;
 mod plugins;
 mod property;
-mod purge;
 mod read;
 mod repair;
+mod resume;
 mod scrub;
 mod snapshot;
 mod sst_file_reader;
@@ -66,9 +68,13 @@ mod super_version;
 mod table_files;
 mod transaction;
 mod transfer;
+mod tree;
 mod updates;
+mod visibility;
+mod wal_set;
 mod write;
 mod write_buffers;
+mod write_stall;
 
 pub use koeldb_base::comparator::{
     BytewiseComparator, Comparator, ReverseBytewiseComparator, Uint64Comparator,
@@ -120,9 +126,9 @@ pub use transaction::{
     TransactionDbOptions, TransactionOptions, ValidationTier,
 };
 pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
-pub use write::stall::{StallCause, StallCondition};
 pub use write::{BatchEntry, WriteBatch};
 pub use write_buffers::WriteBufferManager;
+pub use write_stall::{StallCause, StallCondition};
 
 /// File systems and clocks.
 pub mod fs {

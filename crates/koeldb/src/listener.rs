@@ -11,7 +11,7 @@ use koeldb_lsm::pick::CompactionReason;
 use crate::open::RecoveryReport;
 use crate::options::SettingWithoutEffect;
 use crate::scrub::ScrubReport;
-use crate::write::stall::StallCondition;
+use crate::write_stall::StallCondition;
 
 /// A finished flush.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Result, SeqNo};
 use koeldb_fs::Purpose;
 use koeldb_lsm::FileMeta;
@@ -144,7 +143,7 @@ impl Db {
     /// Returns the tables of all column families.
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
-        let families = self.inner().all_families();
+        let families = self.inner().families.all();
         let of_family = |family: &Arc<ColumnFamilyData>| self.inner().live_files_of(family);
         families.iter().flat_map(of_family).collect()
     }
@@ -155,7 +154,7 @@ impl Db {
     /// # Errors
     /// `ShutdownInProgress`; errors of the file system.
     pub fn log_files(&self) -> Result<Vec<LogFile>> {
-        self.inner().check_open()?;
+        self.inner().health.check_open()?;
         self.inner().log_files()
     }
 
@@ -207,10 +206,10 @@ impl DbInner {
         }
         logs.sort_by_key(|log| log.number);
         let (open, closed) = {
-            let leadership = self.queue.lead();
+            let leadership = self.commit.queue.lead();
             let wal = leadership.commit.wal.as_ref();
             let open = wal.map(|wal| (wal.number, wal.writer.len()));
-            (open, lock(&self.closed_logs).clone())
+            (open, self.wals.closed())
         };
         let live = |&(number, bytes): &(FileNumber, u64)| LogFile {
             number,

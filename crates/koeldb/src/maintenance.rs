@@ -20,8 +20,8 @@ impl DbInner {
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<Arc<ColumnFamilyData>> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
         let mut options = options.clone();
         {
             let mut db = self.context.db_options.clone();
@@ -33,10 +33,10 @@ impl DbInner {
         }
         let family = {
             // No write runs now, so that the column family starts with the current log.
-            let mut leadership = self.queue.lead();
+            let mut leadership = self.commit.queue.lead();
             let log = leadership.commit.wal()?.number;
             let added = add_family(
-                &mut lock(&self.versions),
+                &mut self.tree.versions(),
                 &self.context.table_files,
                 name,
                 options,
@@ -45,20 +45,16 @@ impl DbInner {
             let family = match added {
                 Ok(family) => family,
                 Err(error) => {
-                    let error = self.manifest_failed(error);
+                    let error = self.health.manifest_failed(error);
                     drop(leadership);
-                    self.report_failures();
+                    self.health.report_failures();
                     return Err(error);
                 }
             };
             let families = Arc::make_mut(&mut leadership.commit.families);
             families.push(ColumnFamilyMemtable::of(&family));
             families.sort_by_key(|active| active.family.id);
-            let mut all = self
-                .families
-                .write()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            all.insert(family.id, Arc::clone(&family));
+            self.families.insert(&family);
             family
         };
         self.context.info_log.info(format_args!(
@@ -76,15 +72,15 @@ impl DbInner {
 
     pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
         let mut settings = self.context.mutable_options().settings_without_effect();
-        for family in self.all_families() {
+        for family in self.families.all() {
             settings.extend(family.options().settings_without_effect(&family.name));
         }
         settings
     }
 
     pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<()> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
         if family.id == 0 {
             return Err(Error::invalid_argument(
                 "the default column family cannot be dropped",
@@ -97,36 +93,25 @@ impl DbInner {
             ));
         }
         {
-            let mut leadership = self.queue.lead();
-            let mut versions = lock(&self.versions);
-            for (empty, first) in self.empty_families() {
-                versions.set_needed_from(empty, first);
-            }
-            let dropped = versions.drop_family(family.id);
-            drop(versions);
-            if let Err(error) = dropped {
-                let error = self.manifest_failed(error);
+            let mut leadership = self.commit.queue.lead();
+            if let Err(error) = self.tree.drop_family(family) {
                 drop(leadership);
-                self.report_failures();
+                self.health.report_failures();
                 return Err(error);
             }
             family.dropped.store(true, Ordering::Release);
             family.forget_successor();
             Arc::make_mut(&mut leadership.commit.families)
                 .retain(|active| active.family.id != family.id);
-            let mut all = self
-                .families
-                .write()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            all.remove(&family.id);
+            self.families.remove(family.id);
         }
-        self.purge
+        self.tree
             .retire(family.version().files().map(|(_, file)| file));
         self.context
             .info_log
             .info(format_args!("dropped column family {:?}", family.name));
-        self.update_stall();
-        self.remove_obsolete_files();
+        self.families.update_stall();
+        self.tree.remove_obsolete_files();
         self.write_options_file()
     }
 
@@ -135,11 +120,11 @@ impl DbInner {
         family: &Arc<ColumnFamilyData>,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
         {
             // No other change runs now, so that none is lost.
-            let mut leadership = self.queue.lead();
+            let mut leadership = self.commit.queue.lead();
             let db = self.context.mutable_options().clone();
             let current = family.options();
             let changed = Arc::new(mutable::changed_family(&family.name, &current, &db, pairs)?);
@@ -150,11 +135,11 @@ impl DbInner {
                 Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
                     write_buffer_bytes(&changed);
                 // Memtables may be full under the new options.
-                self.check_due.store(true, Ordering::Relaxed);
+                self.commit.check_memtables_soon();
             }
         }
-        self.update_stall();
-        self.schedule();
+        self.families.update_stall();
+        self.background.schedule();
         self.write_options_file()
     }
 
@@ -162,8 +147,8 @@ impl DbInner {
         self: &Arc<Self>,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
         {
             let mut current = self
                 .context
@@ -172,11 +157,11 @@ impl DbInner {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             *current = mutable::changed_db(&current, pairs)?;
         }
-        for family in self.all_families() {
+        for family in self.families.all() {
             family.update_and_install(self.context.delayed_write_rate(), |_| ());
         }
-        self.update_stall();
-        self.schedule();
+        self.families.update_stall();
+        self.background.schedule();
         self.write_options_file()
     }
 
@@ -185,7 +170,8 @@ impl DbInner {
         // Serialized: the newest file has the newest options, and removals do not conflict.
         let _only_one = lock(&self.options_file);
         let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
-            .all_families()
+            .families
+            .all()
             .into_iter()
             .filter(|family| !family.is_dropped())
             .map(|family| (family.name.clone(), family.options()))
@@ -219,7 +205,7 @@ impl DbInner {
             .collect();
         numbers.sort();
         // The next file written after a hold finds the surplus of the meantime too.
-        let Some(_removal) = self.purge.holds.begin_removal() else {
+        let Some(_removal) = self.tree.holds().begin_removal() else {
             return Ok(());
         };
         let surplus = numbers.len().saturating_sub(2);

@@ -17,7 +17,7 @@ use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::env::{JobPriority, Pool};
-use crate::inner::DbInner;
+use crate::job_slots::JobSlots;
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffers::{Charge, WriteBufferManager};
 
@@ -234,6 +234,19 @@ impl ColumnFamilyData {
         next.unwrap_or_else(|| self.maker.make(&self.order, options))
     }
 
+    /// Requests the creation of the standby in the background.
+    pub(crate) fn request_successor(self: &Arc<Self>, pool: &Pool, slots: &Arc<JobSlots>) {
+        if self.standby.is_requested.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (family, slots) = (Arc::clone(self), Arc::clone(slots));
+        pool.submit(JobPriority::High, move || {
+            if let Ok(_foreground) = slots.enter() {
+                family.prepare_successor();
+            }
+        });
+    }
+
     /// Creates the standby, unless there is one.
     fn prepare_successor(&self) {
         self.standby.prepare(
@@ -255,48 +268,6 @@ impl ColumnFamilyData {
     #[cfg(test)]
     pub(crate) fn has_successor(&self) -> bool {
         lock(&self.standby.ready).is_some()
-    }
-}
-
-impl DbInner {
-    /// Requests the creation of the standby in the background.
-    pub(crate) fn request_successor(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) {
-        if family.standby.is_requested.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (inner, family) = (Arc::clone(self), Arc::clone(family));
-        self.context.env.pool.submit(JobPriority::High, move || {
-            if let Ok(_foreground) = inner.background.enter() {
-                family.prepare_successor();
-            }
-        });
-    }
-
-    /// The maximum memory that sealing one memtable of this database frees.
-    pub(crate) fn freeable_bytes_max(&self) -> u64 {
-        let families = self.all_families();
-        let gains = families
-            .iter()
-            .map(|family| family.read(|state| state.active.freeable_bytes()));
-        gains.max().unwrap_or(0)
-    }
-
-    /// Seals the largest memtable of this database in the background.
-    ///
-    /// Another database requests this when both share an exhausted memory limit.
-    pub(crate) fn seal_largest_later(self: &Arc<Self>) {
-        if self.is_relieving.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let inner = Arc::clone(self);
-        self.context.env.pool.submit_waiting(move || {
-            if let Ok(_foreground) = inner.background.enter() {
-                // The failure is stored, and later writes of this database report it.
-                let _ = inner.seal_largest(&mut inner.queue.lead().commit);
-                inner.report_failures();
-            }
-            inner.is_relieving.store(false, Ordering::Release);
-        });
     }
 }
 

@@ -45,7 +45,6 @@ use crate::write_buffers::WriteBufferManager;
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
 
 pub use builder::DbBuilder;
-pub(crate) use commit::{new_wal_file, wal_writer};
 pub(crate) use families::{add_family, list_families};
 pub use report::{LogReport, RecoveryReport};
 
@@ -287,6 +286,12 @@ impl Opening {
                     .warn(format_args!("async_io_engine: {engine}"));
             }
         });
+        let database = Arc::downgrade(inner);
+        inner.health.on_failure(move || {
+            if let Some(inner) = database.upgrade() {
+                inner.begin_resuming();
+            }
+        });
         let settings = inner.settings_without_effect();
         for setting in &settings {
             inner
@@ -302,7 +307,7 @@ impl Opening {
                 .context
                 .notify(&Event::SettingsWithoutEffect(&settings));
         }
-        let families = inner.all_families();
+        let families = inner.families.all();
         let default = families
             .iter()
             .find(|family| family.id == 0)
@@ -313,13 +318,13 @@ impl Opening {
             for family in &families {
                 family.update_and_install(inner.context.delayed_write_rate(), |_| ());
             }
-            inner.update_stall();
-            inner.schedule();
-            if let Some(write_buffers) = &inner.write_buffers {
-                write_buffers.register(inner);
+            inner.families.update_stall();
+            inner.background.schedule();
+            if let Some(write_buffers) = &inner.commit.write_buffers {
+                write_buffers.register(&inner.commit);
             }
         }
-        inner.begin_purging();
+        inner.tree.begin_purging();
         inner.begin_scrubbing();
         Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
     }

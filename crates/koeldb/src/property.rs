@@ -79,7 +79,7 @@ impl DbInner {
     }
 
     fn numeric_property(&self, family: &ColumnFamilyData, short: &str) -> Option<u64> {
-        let (flushes, compactions) = self.background.counts();
+        let (flushes, compactions) = self.slots.counts();
         let cache = family.tables.context().cache.as_ref();
         let state = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
         Some(match short {
@@ -91,7 +91,7 @@ impl DbInner {
                 u64::from(family.is_compaction_due(self.context.table_files.unix_secs()))
             }
             "num-running-compactions" => u64::from(compactions),
-            "background-errors" => u64::from(self.failure().is_some()),
+            "background-errors" => u64::from(self.health.failure().is_some()),
             "cur-size-active-mem-table" => {
                 state(|state| state.active.memtable.memory_bytes() as u64)
             }
@@ -119,9 +119,15 @@ impl DbInner {
                     .map(|sealed| sealed.memtable.deletion_count())
                     .sum()
             }),
-            "is-file-deletions-enabled" => u64::from(self.purge.holds.count() == 0),
-            "num-snapshots" => self.snapshots.count() as u64,
-            "oldest-snapshot-sequence" => self.snapshots.all().first().copied().unwrap_or(0),
+            "is-file-deletions-enabled" => u64::from(self.tree.holds().count() == 0),
+            "num-snapshots" => self.visibility.snapshots.count() as u64,
+            "oldest-snapshot-sequence" => self
+                .visibility
+                .snapshots
+                .all()
+                .first()
+                .copied()
+                .unwrap_or(0),
             "num-live-versions" => 1,
             "estimate-live-data-size" | "live-sst-files-size" | "total-sst-files-size" => {
                 family.version().bytes()
@@ -132,14 +138,12 @@ impl DbInner {
                 leveled::level_targets(&family.version(), &pick_settings(&options)).base_level
                     as u64
             }
-            "actual-delayed-write-rate" => self.stall.delayed_rate().unwrap_or(0),
-            "is-write-stopped" => u64::from(self.stall.is_stopped()),
+            "actual-delayed-write-rate" => self.commit.stall.delayed_rate().unwrap_or(0),
+            "is-write-stopped" => u64::from(self.commit.stall.is_stopped()),
             "block-cache-capacity" => cache?.capacity(),
             "block-cache-usage" => cache?.usage(),
             "block-cache-pinned-usage" => cache?.pinned_usage(),
-            "min-log-number-to-keep" => {
-                koeldb_base::sync::lock_plain(&self.versions).min_log_number_to_keep()
-            }
+            "min-log-number-to-keep" => self.tree.versions().min_log_number_to_keep(),
             "current-super-version-number" => family.super_version.install_number(),
             _ => return None,
         })

@@ -71,7 +71,7 @@ impl DbInner {
         &self,
         mut work: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
     ) -> Result<()> {
-        for family in self.all_families() {
+        for family in self.families.all() {
             let super_version = family.super_version.load();
             for (level, file) in super_version.version.files() {
                 work(&super_version.tables, file, level)?;
@@ -83,23 +83,23 @@ impl DbInner {
     /// Reads every table once.
     pub(crate) fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
         // A close waits for the table that is being read.
-        let _foreground = self.background.enter()?;
+        let _foreground = self.slots.enter()?;
         let begun = self.context.clock.now();
         let mut report = ScrubReport::default();
         let mut bytes = 0;
         let mut pace = |more: u64| {
             bytes += more;
-            if bytes_per_sec > 0 && !self.is_closing() {
+            if bytes_per_sec > 0 && !self.health.is_closing() {
                 let due = Duration::from_secs_f64(seconds(bytes, bytes_per_sec));
                 let ahead = due.saturating_sub(self.context.clock.now().saturating_sub(begun));
                 // Short pauses would cost more than they give back.
                 if ahead >= Duration::from_millis(1) {
-                    self.background.pause(self, ahead);
+                    self.background.pause(ahead);
                 }
             }
         };
         self.for_each_table(|tables, file, level| {
-            if self.is_closing() {
+            if self.health.is_closing() {
                 report.cancelled = true;
                 return Ok(());
             }
@@ -137,7 +137,7 @@ impl DbInner {
         };
         let inner = Arc::clone(self);
         self.context.env.pool.submit_waiting(move || {
-            while inner.background.pause(&inner, options.interval) {
+            while inner.background.pause(options.interval) {
                 match inner.scrub(options.bytes_per_sec) {
                     Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
                         inner.context.info_log.warn(format_args!("scrub: {error}"));

@@ -79,7 +79,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.db.inner().snapshots.release(self.seqno);
+        self.db.inner().visibility.snapshots.release(self.seqno);
     }
 }
 
@@ -92,7 +92,7 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Self {
         let inner = db.inner();
-        let seqno = inner.snapshots.acquire(|| inner.visible_seqno());
+        let seqno = inner.visibility.take_snapshot();
         Snapshot {
             inner: Arc::new(Inner {
                 db: db.clone(),

@@ -314,9 +314,10 @@ impl DbInner {
     /// Returns the part of the text for the database.
     pub(crate) fn database_stats(&self) -> String {
         let keys = self
-            .visible_seqno()
+            .visibility
+            .seqno()
             .saturating_sub(self.context.seqno_at_open);
-        let since = self.write_counters.report(
+        let since = self.commit.counters.report(
             keys,
             batch::HEADER_BYTES as u64,
             self.context.opened,

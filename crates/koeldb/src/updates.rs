@@ -75,7 +75,7 @@ struct LogPin {
 
 impl LogPin {
     fn new(inner: &Arc<DbInner>, number: FileNumber) -> Self {
-        let mut state = lock(&inner.purge.pinned_logs.state);
+        let mut state = lock(&inner.wals.pinned.state);
         *state.pins.entry(number).or_insert(0) += 1;
         LogPin {
             inner: Arc::clone(inner),
@@ -87,7 +87,7 @@ impl LogPin {
 impl Drop for LogPin {
     fn drop(&mut self) {
         {
-            let mut state = lock(&self.inner.purge.pinned_logs.state);
+            let mut state = lock(&self.inner.wals.pinned.state);
             if let Some(count) = state.pins.get_mut(&self.number) {
                 *count -= 1;
                 if *count == 0 {
@@ -98,8 +98,8 @@ impl Drop for LogPin {
         if self.inner.context.is_forked() {
             return;
         }
-        if let Ok(_foreground) = self.inner.background.enter() {
-            self.inner.remove_obsolete_files();
+        if let Ok(_foreground) = self.inner.slots.enter() {
+            self.inner.tree.remove_obsolete_files();
         }
     }
 }
@@ -187,9 +187,9 @@ impl Db {
         options: &TailOptions,
     ) -> Result<UpdateIterator> {
         let inner = self.inner();
-        inner.check_open()?;
+        inner.health.check_open()?;
         let wanted = seqno.max(1);
-        let latest = inner.visible_seqno();
+        let latest = inner.visibility.seqno();
         if wanted > latest + 1 {
             return Err(Error::with_kind(
                 ErrorKind::NotFound,
@@ -217,11 +217,11 @@ impl DbInner {
     /// The logs that are there, oldest first, with the open one last.
     fn readable_logs(&self) -> Vec<FileNumber> {
         let (open, closed) = {
-            let leadership = self.queue.lead();
+            let leadership = self.commit.queue.lead();
             let open = leadership.commit.wal.as_ref().map(|wal| wal.number);
-            (open, lock(&self.closed_logs).clone())
+            (open, self.wals.closed())
         };
-        let kept = self.purge.pinned_logs.logs();
+        let kept = self.wals.pinned.logs();
         let closed = kept.iter().chain(&closed).map(|(number, _)| *number);
         let mut numbers: Vec<FileNumber> = closed.chain(open).collect();
         numbers.sort_unstable();
@@ -271,7 +271,7 @@ impl DbInner {
             }
         }
         if let Some(found) = empty
-            && wanted > self.visible_seqno()
+            && wanted > self.visibility.seqno()
         {
             return Ok(found);
         }
@@ -354,12 +354,13 @@ impl UpdateIterator {
                 },
             };
             let inner = self.db.inner();
-            if update.last() > inner.visible_seqno() && !is_on(Sabotage::UnpublishedUpdateShown) {
+            if update.last() > inner.visibility.seqno() && !is_on(Sabotage::UnpublishedUpdateShown)
+            {
                 self.held = Some(update);
                 return Ok(None);
             }
             let first = update.sequence_number;
-            if inner.purge.pinned_logs.is_abandoned(self.pin.number, first) {
+            if inner.wals.pinned.is_abandoned(self.pin.number, first) {
                 continue;
             }
             let expected = self.next_seqno;

@@ -14,7 +14,6 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_cache::{CacheKey, Priority};
 use koeldb_table::source::CachedBlock;
 
-use crate::inner::DbInner;
 use crate::options::Cache;
 
 /// The unit of reservations in a cache, as in RocksDB.
@@ -29,6 +28,21 @@ pub struct WriteBufferManager {
     shared: Arc<Shared>,
 }
 
+/// A database whose memtables a manager counts.
+pub(crate) trait ManagedDatabase: Send + Sync + 'static {
+    /// Unique in this process.
+    fn id(&self) -> u64;
+
+    /// The maximum memory that sealing one memtable frees; `None` if it accepts no writes.
+    fn freeable_bytes_max(&self) -> Option<u64>;
+
+    /// Requests a flush of all sealed memtables, however small; returns whether there are any.
+    fn flush_all_sealed(&self) -> bool;
+
+    /// Seals the largest memtable in the background, for another database that shares the limit.
+    fn seal_largest_later(self: Arc<Self>);
+}
+
 struct Shared {
     limit: AtomicU64,
     allow_stall: bool,
@@ -36,7 +50,7 @@ struct Shared {
     /// The part of `used` in active memtables, which could be flushed.
     active: AtomicU64,
     reserved: Option<Reserved>,
-    databases: Mutex<Vec<Weak<DbInner>>>,
+    databases: Mutex<Vec<Weak<dyn ManagedDatabase>>>,
     frees: Mutex<u64>,
     freed: Condvar,
 }
@@ -158,14 +172,14 @@ impl WriteBufferManager {
         }
     }
 
-    pub(crate) fn register(&self, database: &Arc<DbInner>) {
+    pub(crate) fn register(&self, database: &Arc<impl ManagedDatabase>) {
         let mut databases = lock(&self.shared.databases);
         databases.retain(|database| database.strong_count() > 0);
-        databases.push(Arc::downgrade(database));
+        databases.push(Arc::downgrade(database) as Weak<dyn ManagedDatabase>);
     }
 
     /// The databases whose memtables are counted.
-    pub(crate) fn databases(&self) -> Vec<Arc<DbInner>> {
+    pub(crate) fn databases(&self) -> Vec<Arc<dyn ManagedDatabase>> {
         let databases = lock(&self.shared.databases);
         databases.iter().filter_map(Weak::upgrade).collect()
     }

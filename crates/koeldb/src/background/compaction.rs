@@ -5,7 +5,6 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
 use koeldb_lsm::FileMeta;
@@ -15,26 +14,27 @@ use koeldb_lsm::version::VersionEdit;
 use koeldb_table::builder::TableReason;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
+use super::Background;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
-use crate::inner::DbInner;
+use crate::health::catch_panics;
 use crate::listener::{CompactionJobInfo, Event};
 use crate::table_files::{TableDestination, pick_settings};
 
-impl DbInner {
+impl Background {
     /// Runs a plan whose inputs are marked, unmarks them, and removes obsolete files.
     pub(super) fn compact(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         plan: CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let outcome = self.catch_panics(|| self.try_compact(family, &plan));
+        let outcome = catch_panics(|| self.try_compact(family, &plan));
         plan.mark(false);
         drop(plan);
-        self.background.notify();
+        self.slots.notify();
         let files = outcome?;
-        self.update_stall();
-        self.remove_obsolete_files();
+        self.families.update_stall();
+        self.tree.remove_obsolete_files();
         Ok(files)
     }
 
@@ -73,15 +73,15 @@ impl DbInner {
             .map(|(_, file)| Arc::clone(file))
             .collect();
         if is_on(Sabotage::InputsRemovedBeforeEdit) && !plan.trivial_move {
-            self.discard(plan.files().map(|(_, file)| file));
+            self.tree.discard(plan.files().map(|(_, file)| file));
         }
         let is_installed = {
-            let mut versions = lock(&self.versions);
-            self.log_edit(&mut versions, family, edit, |_| ())?
+            let mut versions = self.tree.versions();
+            self.tree.log_edit(&mut versions, family, edit, |_| ())?
         };
         if !is_installed {
             if !plan.trivial_move {
-                self.discard(&outputs);
+                self.tree.discard(&outputs);
             }
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
@@ -95,7 +95,7 @@ impl DbInner {
             };
             family.counters.compacted(plan.output_level, moved);
         } else {
-            self.purge.retire(plan.files().map(|(_, file)| file));
+            self.tree.retire(plan.files().map(|(_, file)| file));
         }
         self.notify_fallbacks(family, fallbacks);
         self.context.count(
@@ -163,7 +163,7 @@ impl DbInner {
         let base_level = leveled::level_targets(&version, &settings).base_level;
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
         // After the plan was made, so that the list has every snapshot that could see an input.
-        let snapshots = self.snapshots.all();
+        let snapshots = self.visibility.snapshots.all();
         let context = self.context.table_files.build_context(
             family,
             &options,
@@ -195,7 +195,7 @@ impl DbInner {
             .min()
             .unwrap_or(0);
         let filtering = match is_on(Sabotage::FilterOfEveryFamily) {
-            true => self.all_families()[0].options(),
+            true => self.families.all()[0].options(),
             false => Arc::clone(&options),
         };
         let job = CompactionJob {
@@ -220,7 +220,7 @@ impl DbInner {
                 epoch,
                 file_checksums: self.context.table_files.file_checksums,
             },
-            cancelled: &self.background.cancelled,
+            cancelled: &self.slots.cancelled,
             verify_record_count: self.context.db_options.compaction_verify_record_count,
         };
         let (begun, cpu) = (self.context.clock.now(), self.context.clock.thread_cpu());

@@ -1,41 +1,23 @@
 //! Flushes: sealed memtables become tables of level 0.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
-use koeldb_base::file_name::FileNumber;
 use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::{VersionEdit, VersionSet};
+use koeldb_lsm::version::VersionEdit;
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableReason;
 
-use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
-use crate::inner::DbInner;
+use super::Background;
+use crate::column_family_data::ColumnFamilyData;
+use crate::health::catch_panics;
 use crate::listener::{Event, FlushJobInfo};
-use crate::options::FlushOptions;
 
-impl DbInner {
-    /// Returns a column family whose sealed memtables are due for a flush.
-    pub(super) fn family_to_flush(&self) -> Option<Arc<ColumnFamilyData>> {
-        self.all_families().into_iter().find(|family| {
-            !family.is_dropped()
-                && family.read(|state| {
-                    let waiting = state.sealed.len() - state.flushing;
-                    let merged = usize::try_from(state.options.min_write_buffer_number_to_merge)
-                        .unwrap_or(1);
-                    state.flushing == 0
-                        && waiting > 0
-                        && (waiting >= merged || state.flush_requested)
-                })
-        })
-    }
-
+impl Background {
     /// Flushes all sealed memtables of `family`; `false` if there are none or a flush is running.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
         let taken = family.update(|state| {
@@ -56,11 +38,11 @@ impl DbInner {
         if taken.is_empty() {
             return Ok(false);
         }
-        let outcome = self.catch_panics(|| self.flush_memtables(family, &taken));
+        let outcome = catch_panics(|| self.flush_memtables(family, &taken));
         if outcome.is_err() {
             family.update(|state| state.flushing = 0);
         }
-        self.background.notify();
+        self.slots.notify();
         outcome.map(|()| true)
     }
 
@@ -74,8 +56,8 @@ impl DbInner {
                 return Ok(());
             }
             if !self.flush_sealed(family)? {
-                let running = lock(&self.background.running);
-                drop(self.background.wait(running, Duration::from_millis(10)));
+                let running = self.slots.running();
+                drop(self.slots.wait(running, Duration::from_millis(10)));
             }
         }
         Ok(())
@@ -91,7 +73,7 @@ impl DbInner {
         let flush = self.context.table_files.flush(
             family,
             taken,
-            &self.snapshots.all(),
+            &self.visibility.snapshots.all(),
             epoch,
             TableReason::Flush,
         )?;
@@ -100,10 +82,10 @@ impl DbInner {
         // before the flush is recorded: otherwise a power cut could leave one column family ahead
         // of the others (O7). Logs that are closed in the meantime are not among them.
         let behind = family.first_log_behind(taken.len());
-        let empty = self.empty_families();
-        if self.all_families().len() > 1 && !is_on(Sabotage::FlushAheadOfLogs) {
-            self.sync_closed_logs().map_err(|error| {
-                self.fail_writes(
+        let empty = self.families.without_data();
+        if self.families.all().len() > 1 && !is_on(Sabotage::FlushAheadOfLogs) {
+            self.wals.sync_closed().map_err(|error| {
+                self.health.fail_writes(
                     error
                         .context("syncing closed logs")
                         .with_severity(Severity::Hard),
@@ -111,7 +93,7 @@ impl DbInner {
             })?;
         }
         let is_installed = {
-            let mut versions = lock(&self.versions);
+            let mut versions = self.tree.versions();
             let mut edit = VersionEdit::of(family.id);
             let behind = if is_on(Sabotage::FlushAheadOfClosedLog) {
                 family.first_log_behind(taken.len())
@@ -125,7 +107,7 @@ impl DbInner {
             for (empty, first) in empty {
                 versions.set_needed_from(empty, first);
             }
-            self.log_edit(&mut versions, family, edit, |state| {
+            self.tree.log_edit(&mut versions, family, edit, |state| {
                 state.sealed.drain(..taken.len());
                 state.flushing = 0;
             })?
@@ -138,13 +120,13 @@ impl DbInner {
                 }
                 state.flushing = 0;
             });
-            self.discard(file.iter());
+            self.tree.discard(file.iter());
             return Ok(());
         }
-        self.update_stall();
+        self.families.update_stall();
         self.notify_fallbacks(family, flush.fallback);
         self.notify_flushed(family, taken.len(), file.as_deref(), begun);
-        self.remove_obsolete_files();
+        self.tree.remove_obsolete_files();
         self.schedule();
         Ok(())
     }
@@ -179,12 +161,12 @@ impl DbInner {
     pub(crate) fn wait_for_flushes(&self) {
         let is_flushing = |family: &Arc<ColumnFamilyData>| family.read(|state| state.flushing > 0);
         loop {
-            let is_any = self.all_families().iter().any(is_flushing);
-            let running = lock(&self.background.running);
+            let is_any = self.families.all().iter().any(is_flushing);
+            let running = self.slots.running();
             if running.flushes == 0 && !is_any {
                 return;
             }
-            drop(self.background.wait(running, Duration::from_millis(10)));
+            drop(self.slots.wait(running, Duration::from_millis(10)));
         }
     }
 
@@ -194,7 +176,7 @@ impl DbInner {
     /// column families must not be recovered to different points.
     pub(crate) fn flush_all_as_one(self: &Arc<Self>) -> Result<()> {
         let mut taken = Vec::new();
-        for family in self.all_families() {
+        for family in self.families.all() {
             let memtables: Vec<Arc<Memtable>> = family.update(|state| {
                 state.flushing = state.sealed.len();
                 state.flush_requested = false;
@@ -203,19 +185,19 @@ impl DbInner {
             });
             taken.push((family, memtables));
         }
-        let outcome = self.catch_panics(|| self.flush_as_one(&taken));
+        let outcome = catch_panics(|| self.flush_as_one(&taken));
         if outcome.is_err() {
             for (family, _) in &taken {
                 family.update(|state| state.flushing = 0);
             }
         }
-        self.background.notify();
+        self.slots.notify();
         outcome
     }
 
     fn flush_as_one(&self, taken: &[(Arc<ColumnFamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
         let begun = self.context.clock.now();
-        let snapshots = self.snapshots.all();
+        let snapshots = self.visibility.snapshots.all();
         let mut files = Vec::new();
         for (family, memtables) in taken {
             let epoch = family.epochs.next();
@@ -232,7 +214,7 @@ impl DbInner {
                     files.push(flush.file.map(Arc::new));
                 }
                 Err(error) => {
-                    self.discard(files.iter().flatten());
+                    self.tree.discard(files.iter().flatten());
                     return Err(error);
                 }
             }
@@ -245,8 +227,8 @@ impl DbInner {
             // memtables are empty and start with the log that replaced the abandoned one. Unlike
             // before the flush of one column family (O7), no older log is synced: all column
             // families leave them in one edit.
-            let mut versions = lock(&self.versions);
-            versions.raise_last_seqno(self.visible_seqno());
+            let mut versions = self.tree.versions();
+            versions.raise_last_seqno(self.visibility.seqno());
             let are_live: Vec<bool> = taken
                 .iter()
                 .map(|(family, _)| versions.family(family.id).is_some())
@@ -263,7 +245,7 @@ impl DbInner {
             }
             let installed = versions
                 .log_and_apply(edits)
-                .map_err(|error| self.manifest_failed(error))?;
+                .map_err(|error| self.health.manifest_failed(error))?;
             for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
                 let version = installed.iter().find(|(id, _)| *id == family.id);
                 family.update_and_install(self.context.delayed_write_rate(), |state| {
@@ -278,105 +260,25 @@ impl DbInner {
             }
             are_live
         };
-        self.update_stall();
+        self.families.update_stall();
         for (((family, memtables), file), is_installed) in
             taken.iter().zip(&files).zip(are_installed)
         {
             if is_installed {
                 self.notify_flushed(family, memtables.len(), file.as_deref(), begun);
             } else {
-                self.discard(file);
+                self.tree.discard(file);
             }
         }
-        self.remove_obsolete_files();
+        self.tree.remove_obsolete_files();
         Ok(())
     }
 
-    /// Removes tables that are not part of any version.
-    pub(super) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
-        for file in files {
-            // A file that cannot be removed now is an orphan that the next open removes.
-            let path =
-                koeldb_base::file_name::table(self.context.table_files.directory(), file.number);
-            let _ = self.context.fs.remove_file(&path);
-        }
-    }
-
-    /// Logs an edit of one column family, installs its version and applies `change`.
-    ///
-    /// Returns `false` without any effect if the column family was dropped in the meantime.
-    pub(super) fn log_edit(
-        &self,
-        versions: &mut VersionSet,
-        family: &ColumnFamilyData,
-        edit: VersionEdit,
-        change: impl FnOnce(&mut ColumnFamilyState),
-    ) -> Result<bool> {
-        if versions.family(family.id).is_none() {
-            return Ok(false);
-        }
-        versions.raise_last_seqno(self.visible_seqno());
-        let installed = versions
-            .log_and_apply(vec![edit])
-            .map_err(|error| self.manifest_failed(error))?;
-        family.update_and_install(self.context.delayed_write_rate(), |state| {
-            // An edit without files creates no version.
-            if let Some((_, version)) = installed.into_iter().next() {
-                state.version = version;
-            }
-            change(state);
-        });
-        Ok(true)
-    }
-
-    /// Column families without unflushed data, and the log before which they need none.
-    pub(crate) fn empty_families(&self) -> Vec<(u32, FileNumber)> {
-        let families = self.all_families();
-        let empty = families.iter().filter_map(|family| {
-            let first = family.read(|state| {
-                (state.sealed.is_empty() && state.active.memtable.is_empty())
-                    .then_some(state.active.first_log)
-            });
-            Some((family.id, first?))
-        });
-        empty.collect()
-    }
-
-    /// Seals the memtables of `families` and requests their flush.
-    fn seal_families(&self, families: &[Arc<ColumnFamilyData>]) -> Result<()> {
-        let mut leadership = self.queue.lead();
-        for family in families {
-            if family.is_dropped() {
-                continue;
-            }
-            let Some(index) = leadership.commit.position_of(family.id) else {
-                continue;
-            };
-            if !leadership.commit.families[index].memtable.is_empty() {
-                self.switch_memtable(&mut leadership.commit, index)?;
-            }
-            family.update(|state| state.flush_requested = !state.sealed.is_empty());
-        }
-        Ok(())
-    }
-
-    /// Seals the memtables of `families` and, if requested, waits for their flush.
-    pub(crate) fn flush_families(
+    /// Waits until the sealed memtables of `families` are in tables.
+    pub(crate) fn wait_until_flushed(
         self: &Arc<Self>,
         families: &[Arc<ColumnFamilyData>],
-        options: &FlushOptions,
     ) -> Result<()> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
-        let sealed = self.seal_families(families);
-        if sealed.is_err() {
-            self.report_failures();
-        }
-        sealed?;
-        self.schedule();
-        if !options.wait {
-            return Ok(());
-        }
         for family in families {
             let target = family.read(|state| {
                 state
@@ -394,34 +296,6 @@ impl DbInner {
                     sealed.any(|sealed| Arc::ptr_eq(&sealed.memtable, &target))
                 }))
             })?;
-        }
-        Ok(())
-    }
-
-    /// Flushes data that no log contains, when the database is closed.
-    pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
-        if self.context.mutable_options().avoid_flush_during_shutdown {
-            return Ok(());
-        }
-        let unlogged: Vec<Arc<ColumnFamilyData>> = {
-            let mut leadership = self.queue.lead();
-            let commit = &mut *leadership.commit;
-            if !self.has_unlogged.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            // Earlier writes that are still being inserted must be flushed as well.
-            self.queue.pipeline.drain();
-            let mut unlogged = Vec::new();
-            for index in 0..commit.families.len() {
-                if !commit.families[index].memtable.is_empty() {
-                    self.switch_memtable(commit, index)?;
-                }
-                unlogged.push(Arc::clone(&commit.families[index].family));
-            }
-            unlogged
-        };
-        for family in unlogged {
-            self.flush_until_empty(&family)?;
         }
         Ok(())
     }

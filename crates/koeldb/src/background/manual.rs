@@ -10,25 +10,25 @@ use koeldb_base::{Error, Result};
 use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::{FileMeta, Version};
 
+use super::Background;
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
-use crate::inner::DbInner;
 use crate::options::{
     BottommostLevelCompaction, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
-    FlushOptions,
 };
 use crate::read::KeyBounds;
 use crate::table_files::pick_settings;
 
-impl DbInner {
+impl Background {
     /// Compacts `bounds` of `family` level by level, down to the last level in use.
+    ///
+    /// The caller has flushed the column family.
     pub(crate) fn compact_range(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         bounds: &KeyBounds,
         options: &CompactRangeOptions,
     ) -> Result<()> {
-        self.flush_families(std::slice::from_ref(family), &FlushOptions::new())?;
-        let _foreground = self.background.enter()?;
+        let _foreground = self.slots.enter()?;
         family.manual_compactions.fetch_add(1, Ordering::AcqRel);
         let outcome = self.compact_range_exclusively(family, bounds, options);
         family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
@@ -157,7 +157,7 @@ impl DbInner {
         let compacted = self.compact(family, plan);
         if let Err(error) = &compacted {
             self.compaction_failed(error.clone());
-            self.report_failures();
+            self.health.report_failures();
         }
         compacted
     }
@@ -169,8 +169,8 @@ impl DbInner {
         files: &[PathBuf],
         output_level: usize,
     ) -> Result<Vec<PathBuf>> {
-        self.check_writable()?;
-        let _foreground = self.background.enter()?;
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
         let numbers = table_numbers(files)?;
         family.manual_compactions.fetch_add(1, Ordering::AcqRel);
         let made = self.compact_numbers(family, &numbers, output_level);

@@ -1,6 +1,6 @@
 //! Flushes and compactions: their triggers, threads, and the installation of results.
 //!
-//! [`DbInner::schedule`] is called after every event that may make work due; it is cheap and may be
+//! [`Background::schedule`] is called after every event that may make work due; it is cheap and may be
 //! called from anywhere. The options limit the number of running jobs; a job that ends schedules
 //! again. Jobs hold no lock while they read and write tables. Their edits are logged and installed
 //! under the mutex of the version set, so column families see versions in the order of the
@@ -9,194 +9,119 @@
 mod compaction;
 mod flush;
 mod manual;
-mod resume;
+mod pause;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use koeldb_base::error::{ErrorDetail, Severity};
-use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::error::Severity;
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
 
 use crate::column_family_data::ColumnFamilyData;
-use crate::env::{JobPriority, Pool};
-use crate::inner::DbInner;
+use crate::column_family_set::ColumnFamilySet;
+use crate::context::Context;
+use crate::env::JobPriority;
+use crate::health::{Health, is_transient};
+use crate::job_slots::{JobSlots, RunningJobs, SlotKind};
 use crate::listener::{Event, TableFallbackInfo};
+use crate::tree::{Tree, TreeParts};
+use crate::visibility::Visibility;
+use crate::wal_set::WalSet;
 
-#[derive(Debug, Default)]
-struct RunningJobs {
-    flushes: u32,
-    compactions: u32,
-    /// Running user calls that change the directory.
-    foreground: u32,
-    shut_down: bool,
-}
+/// The pause between attempts grows up to this multiple of the interval.
+pub(crate) const BACKOFF_MAX: u32 = 4;
 
-#[derive(Clone, Copy, Debug)]
-enum SlotKind {
-    Flush,
-    Compaction,
-    Foreground,
-}
-
-/// Counts a piece of work while it runs, however it ends.
-#[derive(Debug)]
-pub(crate) struct Slot<'b> {
-    background: &'b Background,
-    kind: SlotKind,
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        let mut running = lock(&self.background.running);
-        match self.kind {
-            SlotKind::Flush => running.flushes -= 1,
-            SlotKind::Compaction => running.compactions -= 1,
-            SlotKind::Foreground => running.foreground -= 1,
-        }
-        drop(running);
-        self.background.changed.notify_all();
-    }
-}
-
-/// State of the running background jobs.
-#[derive(Debug, Default)]
+/// The background jobs of a database: flushes and compactions.
 pub(crate) struct Background {
-    running: Mutex<RunningJobs>,
-    changed: Condvar,
-    pub(crate) cancelled: AtomicBool,
-    /// A job is trying to resume writes.
-    is_resuming: AtomicBool,
+    context: Arc<Context>,
+    health: Arc<Health>,
+    slots: Arc<JobSlots>,
+    families: Arc<ColumnFamilySet>,
+    visibility: Arc<Visibility>,
+    wals: Arc<WalSet>,
+    tree: Arc<Tree>,
     /// The failure of a compaction, which will be retried after a pause; none starts until then.
     compaction_failure: Mutex<Option<Error>>,
     /// The number of failed compactions since the last success.
     failed_compactions: AtomicU32,
     /// The number of calls of `Db::resume`.
     resume_calls: AtomicU64,
-    pool: Pool,
 }
 
 impl Background {
-    pub(crate) fn new(pool: Pool) -> Self {
+    /// Creates the jobs of a database, for the same owners as its tree.
+    pub(crate) fn new(tree: &Arc<Tree>, parts: &TreeParts<'_>) -> Self {
         Background {
-            pool,
-            ..Background::default()
+            context: Arc::clone(parts.context),
+            health: Arc::clone(parts.health),
+            slots: Arc::clone(parts.slots),
+            families: Arc::clone(parts.families),
+            visibility: Arc::clone(parts.visibility),
+            wals: Arc::clone(parts.wals),
+            tree: Arc::clone(tree),
+            compaction_failure: Mutex::default(),
+            failed_compactions: AtomicU32::new(0),
+            resume_calls: AtomicU64::new(0),
         }
-    }
-
-    /// Wakes all threads that wait for background work.
-    pub(crate) fn notify(&self) {
-        drop(lock(&self.running));
-        self.changed.notify_all();
-    }
-
-    fn wait<'a>(
-        &'a self,
-        mut running: MutexGuard<'a, RunningJobs>,
-        limit: Duration,
-    ) -> MutexGuard<'a, RunningJobs> {
-        if self.pool.is_stepped() || !self.pool.ensure_threads() {
-            drop(running);
-            let has_waited = self.pool.wait(limit);
-            running = lock(&self.running);
-            if has_waited {
-                return running;
-            }
-        }
-        let waited = self.changed.wait_timeout(running, limit);
-        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
-    }
-
-    /// Prevents new jobs, cancels running compactions, and waits for running jobs.
-    pub(crate) fn shut_down(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-        let mut running = lock(&self.running);
-        running.shut_down = true;
-        self.changed.notify_all();
-        while running.flushes + running.compactions + running.foreground > 0 {
-            running = self.wait(running, Duration::from_millis(100));
-        }
-    }
-
-    /// Registers a call that changes the directory; a close waits for it.
-    pub(crate) fn enter(&self) -> Result<Slot<'_>> {
-        let mut running = lock(&self.running);
-        if running.shut_down {
-            return Err(Error::with_kind(
-                ErrorKind::ShutdownInProgress,
-                "the database is closed",
-            ));
-        }
-        running.foreground += 1;
-        Ok(Slot {
-            background: self,
-            kind: SlotKind::Foreground,
-        })
     }
 
     fn compaction_failure(&self) -> Option<Error> {
         lock(&self.compaction_failure).clone()
     }
 
-    pub(crate) fn counts(&self) -> (u32, u32) {
-        let running = lock(&self.running);
-        (running.flushes, running.compactions)
-    }
-}
-
-impl DbInner {
     fn slots(&self) -> (u32, u32) {
         self.context.mutable_options().background_slots()
     }
 
     /// Starts due background work for which there are free slots.
     pub(crate) fn schedule(self: &Arc<Self>) {
-        if self.is_closing() || self.context.read_only || self.failure().is_some() {
+        if !self.health.permits_jobs() {
             return;
         }
         let (flush_slots, compaction_slots) = self.slots();
-        let mut running = lock(&self.background.running);
+        let mut running = self.slots.running();
         if running.shut_down {
             return;
         }
         self.start_flush(&mut running, flush_slots);
-        let is_paused = self.background.compaction_failure().is_some();
-        if running.compactions < compaction_slots && !is_paused && self.compaction_may_be_due() {
+        let is_paused = self.compaction_failure().is_some();
+        if running.compactions < compaction_slots && !is_paused && self.families.is_compaction_due()
+        {
             running.compactions += 1;
-            let inner = Arc::clone(self);
+            let jobs = Arc::clone(self);
             self.context
                 .env
                 .pool
-                .submit(JobPriority::Low, move || inner.run_compaction());
+                .submit(JobPriority::Low, move || jobs.run_compaction());
         }
     }
 
-    /// Like [`DbInner::schedule`], but checks only flushes.
+    /// Like [`Background::schedule`], but checks only flushes.
     ///
     /// Used by the leader of the write queue after sealing a memtable.
     pub(crate) fn schedule_flushes(self: &Arc<Self>) {
-        if self.is_closing() || self.context.read_only || self.failure().is_some() {
+        if !self.health.permits_jobs() {
             return;
         }
         let (flush_slots, _) = self.slots();
-        let mut running = lock(&self.background.running);
+        let mut running = self.slots.running();
         if !running.shut_down {
             self.start_flush(&mut running, flush_slots);
         }
     }
 
     fn start_flush(self: &Arc<Self>, running: &mut RunningJobs, slots: u32) {
-        if running.flushes < slots && self.family_to_flush().is_some() {
+        if running.flushes < slots && self.families.family_to_flush().is_some() {
             running.flushes += 1;
-            let inner = Arc::clone(self);
+            let jobs = Arc::clone(self);
             self.context
                 .env
                 .pool
-                .submit(JobPriority::High, move || inner.run_flush());
+                .submit(JobPriority::High, move || jobs.run_flush());
         }
     }
 
@@ -220,33 +145,23 @@ impl DbInner {
         }
     }
 
-    /// Whether a column family has something to compact; marks nothing.
-    fn compaction_may_be_due(&self) -> bool {
-        self.all_families()
-            .iter()
-            .any(|family| family.is_compaction_due(self.context.table_files.unix_secs()))
-    }
-
     fn run_flush(self: &Arc<Self>) {
-        let slot = Slot {
-            background: &self.background,
-            kind: SlotKind::Flush,
-        };
+        let slot = self.slots.of_job(SlotKind::Flush);
         let mut progress = false;
-        while !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
-            let Some(family) = self.family_to_flush() else {
+        while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
+            let Some(family) = self.families.family_to_flush() else {
                 break;
             };
             match self.flush_sealed(&family) {
                 Ok(done) => progress |= done,
                 Err(error) => {
-                    self.background_error("flush", error);
+                    self.health.job_failed("flush", error);
                     break;
                 }
             }
         }
-        self.report_failures();
-        self.announce_stall();
+        self.health.report_failures();
+        self.families.announce_stall();
         drop(slot);
         if progress {
             self.schedule();
@@ -254,14 +169,11 @@ impl DbInner {
     }
 
     fn run_compaction(self: &Arc<Self>) {
-        let slot = Slot {
-            background: &self.background,
-            kind: SlotKind::Compaction,
-        };
+        let slot = self.slots.of_job(SlotKind::Compaction);
         let mut picked = false;
-        if !self.background.cancelled.load(Ordering::Relaxed) && self.failure().is_none() {
+        if !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
             let now = self.context.table_files.unix_secs();
-            for family in self.all_families() {
+            for family in self.families.all() {
                 let Some(plan) = family.pick_compaction(now) else {
                     continue;
                 };
@@ -269,18 +181,15 @@ impl DbInner {
                 // More compactions may be due in parallel.
                 self.schedule();
                 match self.compact(&family, plan) {
-                    Ok(_) => self
-                        .background
-                        .failed_compactions
-                        .store(0, Ordering::Relaxed),
+                    Ok(_) => self.failed_compactions.store(0, Ordering::Relaxed),
                     Err(error) if is_transient(&error) => self.retry_compaction_later(&error),
                     Err(error) => self.compaction_failed(error),
                 }
                 break;
             }
         }
-        self.report_failures();
-        self.announce_stall();
+        self.health.report_failures();
+        self.families.announce_stall();
         drop(slot);
         if picked {
             self.schedule();
@@ -294,7 +203,7 @@ impl DbInner {
     fn compaction_failed(&self, error: Error) {
         let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
         if !is_given_up && !is_transient(&error) {
-            self.background_error("compaction", error);
+            self.health.job_failed("compaction", error);
         }
     }
 
@@ -302,10 +211,10 @@ impl DbInner {
     ///
     /// Its inputs are unchanged, and there is a pause before the retry.
     fn retry_compaction_later(self: &Arc<Self>, error: &Error) {
-        let background = &self.background;
+        let background = &**self;
         let calls = background.resume_calls.load(Ordering::Acquire);
         *lock(&background.compaction_failure) = Some(error.clone());
-        background.notify();
+        self.slots.notify();
         let failures = background
             .failed_compactions
             .fetch_add(1, Ordering::Relaxed)
@@ -316,63 +225,24 @@ impl DbInner {
         self.context.notify(&Event::BackgroundError(error));
         self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
         let interval = Duration::from_micros(self.context.db_options.bgerror_resume_retry_interval);
-        self.background.pause_before_retry(
-            self,
-            interval.saturating_mul(failures.min(resume::BACKOFF_MAX)),
+        self.pause_before_retry(
+            interval.saturating_mul(failures.min(BACKOFF_MAX)),
             Some(calls),
         );
         *lock(&background.compaction_failure) = None;
     }
 
-    /// Runs a job; a panic in it becomes a fatal error.
-    pub(crate) fn catch_panics<R>(&self, job: impl FnOnce() -> Result<R>) -> Result<R> {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_else(|panic| {
-            let what = panic
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "no message".to_owned());
-            Err(Error::with_kind(
-                ErrorKind::Aborted,
-                format!("a background job panicked: {what}"),
-            )
-            .with_detail(ErrorDetail::PluginPanicked)
-            .with_severity(Severity::Fatal))
-        })
-    }
-
-    /// Handles the failure of a background job.
-    ///
-    /// `docs/reliability.md`, background-error states, has the consequences for writes.
-    pub(crate) fn background_error(&self, what: &str, error: Error) {
-        let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
-        if error.severity() > Severity::None && !has_panicked {
-            // The error was already stored where it occurred; storing it again could undo a resume.
-            return;
-        }
-        if is_on(Sabotage::BackgroundErrorSwallowed) {
-            return;
-        }
-        let severity = match error.kind() {
-            ErrorKind::Corruption => Severity::Unrecoverable,
-            // Memtables and logs are unchanged: a resume writes another table.
-            _ if is_transient(&error) => Severity::Hard,
-            _ => Severity::Fatal,
-        };
-        self.fail_writes(error.context(what).with_severity(severity));
-    }
-
     /// Waits while `condition` holds, or until writes are stopped or the database closes.
     fn wait_while(self: &Arc<Self>, condition: impl Fn() -> Result<bool>) -> Result<()> {
         while condition()? {
-            if let Some(failure) = self.failure() {
+            if let Some(failure) = self.health.failure() {
                 return Err(failure);
             }
-            self.check_open()?;
+            self.health.check_open()?;
             self.schedule();
-            let running = lock(&self.background.running);
+            let running = self.slots.running();
             if condition()? {
-                drop(self.background.wait(running, Duration::from_millis(50)));
+                drop(self.slots.wait(running, Duration::from_millis(50)));
             }
         }
         Ok(())
@@ -382,16 +252,16 @@ impl DbInner {
     pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.map(|timeout| self.context.clock.now() + timeout);
         loop {
-            self.check_open()?;
-            let failure = self.failure();
-            if let Some(failure) = failure.or_else(|| self.background.compaction_failure()) {
+            self.health.check_open()?;
+            let failure = self.health.failure();
+            if let Some(failure) = failure.or_else(|| self.compaction_failure()) {
                 return Err(failure);
             }
             self.schedule();
-            let running = lock(&self.background.running);
+            let running = self.slots.running();
             if running.flushes + running.compactions == 0
-                && self.family_to_flush().is_none()
-                && !self.compaction_may_be_due()
+                && self.families.family_to_flush().is_none()
+                && !self.families.is_compaction_due()
             {
                 return Ok(());
             }
@@ -401,14 +271,7 @@ impl DbInner {
                     "background work goes on",
                 ));
             }
-            drop(self.background.wait(running, Duration::from_millis(20)));
+            drop(self.slots.wait(running, Duration::from_millis(20)));
         }
     }
-}
-
-/// Whether a failed job may be retried: the error is an I/O error and has not stopped writes.
-fn is_transient(error: &Error) -> bool {
-    error.kind() == ErrorKind::IoError
-        && error.severity() == Severity::None
-        && error.detail() != Some(ErrorDetail::PluginPanicked)
 }

@@ -354,7 +354,7 @@ fn other_length(item: &Item, bytes: u64) -> Error {
 impl DbInner {
     /// The session id in the properties of a table; empty if it has none.
     fn session_id_of(&self, table: &CapturedTable) -> Result<String> {
-        let families = self.all_families();
+        let families = self.families.all();
         // Tables of a family dropped meanwhile are named by their checksums.
         let Some(family) = families.iter().find(|family| family.id == table.family) else {
             return Ok(String::new());

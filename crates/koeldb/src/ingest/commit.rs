@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::file_checksum;
@@ -36,7 +35,7 @@ impl PreparedIngest {
     /// the database or not once it was reopened.
     pub fn commit(mut self) -> Result<()> {
         let inner = Arc::clone(&self.inner);
-        let _foreground = inner.background.enter()?;
+        let _foreground = inner.slots.enter()?;
         let families: Vec<_> = self
             .families
             .iter()
@@ -49,10 +48,10 @@ impl PreparedIngest {
         for family in &families {
             family.update(|state| state.ingestions -= 1);
         }
-        inner.update_stall();
-        inner.schedule();
+        inner.families.update_stall();
+        inner.background.schedule();
         if committed.is_err() {
-            inner.report_failures();
+            inner.health.report_failures();
         }
         committed?;
         if self.options.move_files {
@@ -75,20 +74,20 @@ impl PreparedIngest {
             }
             inner.flush_families(&overlapped, &FlushOptions::new())?;
         }
-        let mut leadership = inner.queue.lead();
+        let mut leadership = inner.commit.queue.lead();
         let commit = &mut *leadership.commit;
-        inner.check_writable()?;
-        inner.queue.pipeline.drain();
+        inner.health.check_writable()?;
+        inner.commit.queue.pipeline.drain();
         for family in self.overlapped() {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
-                inner.switch_memtable(commit, index)?;
+                inner.commit.switch_memtable(commit, index)?;
             }
-            inner.flush_until_empty(&family)?;
+            inner.background.flush_until_empty(&family)?;
         }
         if !is_on(Sabotage::IngestAheadOfLog) {
-            inner.sync_wal(commit)?;
+            inner.wals.sync(commit.wal()?)?;
         }
         self.install(commit)
     }
@@ -123,8 +122,8 @@ impl PreparedIngest {
     /// Places the tables, records them, and makes them visible.
     fn install(&mut self, commit: &mut CommitState) -> Result<()> {
         let inner = Arc::clone(&self.inner);
-        let mut versions = lock(&inner.versions);
-        let snapshots = inner.snapshots.hold();
+        let mut versions = inner.tree.versions();
+        let snapshots = inner.visibility.snapshots.hold();
         let has_snapshots = snapshots.is_any() && self.options.snapshot_consistency;
         let mut last_seqno = commit.last_seqno;
         let mut edits = Vec::new();
@@ -135,7 +134,7 @@ impl PreparedIngest {
         let installed = versions.log_and_apply(edits);
         // After an error of unknown outcome the next open decides whether they are part of the tree.
         self.is_taken = installed.is_ok() || versions.is_uncertain();
-        let installed = installed.map_err(|error| inner.manifest_failed(error))?;
+        let installed = installed.map_err(|error| inner.health.manifest_failed(error))?;
         if !is_on(Sabotage::IngestedSeqnoNotRaised) {
             commit.last_seqno = last_seqno;
         }
@@ -147,7 +146,7 @@ impl PreparedIngest {
                 });
             }
         }
-        inner.publish(last_seqno);
+        inner.visibility.publish(last_seqno);
         drop(snapshots);
         Ok(())
     }

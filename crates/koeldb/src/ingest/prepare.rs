@@ -125,8 +125,8 @@ fn prepare(
     args: &[IngestExternalFileArg],
     options: &IngestExternalFileOptions,
 ) -> Result<PreparedIngest> {
-    inner.check_writable()?;
-    let _foreground = inner.background.enter()?;
+    inner.health.check_writable()?;
+    let _foreground = inner.slots.enter()?;
     if options.move_files && options.link_files {
         return Err(Error::invalid_argument(
             "files are either moved or linked: move_files and link_files exclude each other",

@@ -146,26 +146,29 @@ fn switch_often(options: &Options, path: &Path, rounds: u32, has_log: bool) -> D
     let (mut times, mut own_times) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let family = db.default_cf().data();
-        inner.request_successor(family);
+        family.request_successor(&inner.context.env.pool, &inner.slots);
         wait_until("a successor", || family.has_successor());
         if has_log {
-            let leadership = inner.queue.lead();
-            inner.request_log();
+            let leadership = inner.commit.queue.lead();
+            inner.wals.request_standby();
             drop(leadership);
-            wait_until("a log", || inner.standby_log.is_ready());
+            wait_until("a log", || inner.wals.has_standby());
         }
         for number in 0..20_u32 {
             db.put((round + number).to_le_bytes(), [1; 100]).unwrap();
         }
-        let mut leadership = inner.queue.lead();
+        let mut leadership = inner.commit.queue.lead();
         let others = preempted();
         let begun = SystemClock.now();
-        inner.switch_memtable(&mut leadership.commit, 0).unwrap();
+        inner
+            .commit
+            .switch_memtable(&mut leadership.commit, 0)
+            .unwrap();
         let taken = SystemClock.now() - begun;
         times.push(taken);
         own_times.push(taken.saturating_sub(preempted() - others));
         drop(leadership);
-        assert!(!family.has_successor() && !inner.standby_log.is_ready());
+        assert!(!family.has_successor() && !inner.wals.has_standby());
         if round % 10 == 9 {
             db.flush().unwrap();
         }

@@ -146,7 +146,7 @@ fn manifest_state(fs: &dyn FileSystem, path: &Path) -> Result<(FileNumber, u64)>
 ///
 /// If a table cannot be opened, reads of it report the error.
 fn open_tables(db: &Db) {
-    for family in db.inner().all_families() {
+    for family in db.inner().families.all() {
         for (level, file) in family.version().files() {
             let _ = family.tables.reader(file, level);
         }

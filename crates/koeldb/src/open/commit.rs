@@ -1,22 +1,18 @@
 //! Makes the recovered state that of the database: a new log, then one edit in a new MANIFEST.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::Result;
-use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::file_name;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_fs::{FileSystem, Purpose, WritableFile, WriteOptions};
-use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 
 use super::Opening;
 use super::replay::Recovered;
 use crate::column_family_data::ColumnFamilyData;
-use crate::options::{Compression, DbOptions};
 use crate::table_files::TableFiles;
-use crate::write::commit::Wal;
+use crate::wal_set::{Wal, new_wal_file, wal_writer};
 
 impl Opening {
     /// Records the recovered state, with a new log, in a new MANIFEST.
@@ -93,28 +89,4 @@ impl Opening {
             next_seqno: recovered.next_seqno,
         })
     }
-}
-
-/// Creates the file of a new log.
-pub(crate) fn new_wal_file(
-    fs: &dyn FileSystem,
-    directory: &Path,
-    number: FileNumber,
-    db: &DbOptions,
-) -> Result<Box<dyn WritableFile>> {
-    let options = WriteOptions {
-        buffer_bytes: koeldb_base::coding::to_usize(db.writable_file_max_buffer_size).max(64 << 10),
-        bytes_per_sync: db.wal_bytes_per_sync,
-        ..WriteOptions::new(Purpose::Wal)
-    };
-    fs.create(&file_name::wal(directory, number), &options)
-}
-
-/// Starts a log in its file.
-pub(crate) fn wal_writer(file: Box<dyn WritableFile>, db: &DbOptions) -> Result<RecordWriter> {
-    let compression = match db.wal_compression {
-        Compression::Zstd => WalCompression::Zstd,
-        _ => WalCompression::None,
-    };
-    RecordWriter::new(file, RecordWriterOptions { compression })
 }

@@ -286,7 +286,7 @@ impl DbCursor {
         is_seek: bool,
         run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
-        self.family.inner().check_open()?;
+        self.family.inner().health.check_open()?;
         if let Some(failure) = &self.range_failure {
             return Err(failure.clone());
         }
@@ -546,7 +546,7 @@ impl DbCursor {
 
 fn pin(family: &ColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
     let inner = family.inner();
-    inner.check_open()?;
+    inner.health.check_open()?;
     // Taken before the sequence number is read, so that it has every entry up to that.
     let super_version = family.data().super_version.load();
     Ok((super_version, inner.read_seqno(options)?))

@@ -51,7 +51,7 @@ impl DbInner {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        self.check_open()?;
+        self.health.check_open()?;
         let begun = self.context.measures().then(|| self.context.clock.now());
         let found = match self.begin_get(family, key, options)? {
             First::Done(found) => found,

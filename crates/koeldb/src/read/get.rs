@@ -1,7 +1,6 @@
 //! Point reads: memtables from newest to oldest, then tables, until the lookup is settled.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
@@ -22,7 +21,7 @@ impl DbInner {
     #[inline]
     pub(crate) fn read_seqno(&self, options: &ReadOptions) -> Result<SeqNo> {
         match options.get_snapshot() {
-            None => Ok(self.visible_seqno()),
+            None => Ok(self.visibility.seqno()),
             Some(snapshot) if snapshot.database_id() == self.context.id => {
                 Ok(snapshot.sequence_number())
             }
@@ -77,7 +76,7 @@ impl DbInner {
         options: &ReadOptions,
         destination: D,
     ) -> D::Answer {
-        if let Err(error) = self.check_open() {
+        if let Err(error) = self.health.check_open() {
             return destination.take(Err(error));
         }
         family.super_version.with(|super_version| {
@@ -205,7 +204,7 @@ impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
 /// the WAL disabled, as in RocksDB (`DBImpl::has_unpersisted_data_`).
 #[inline]
 fn skips_memtables(db: &DbInner, options: &ReadOptions) -> bool {
-    options.read_tier == ReadTier::Persisted && db.has_unlogged.load(Ordering::Relaxed)
+    options.read_tier == ReadTier::Persisted && db.visibility.has_unlogged()
 }
 
 /// Searches the memtables, newest first.

@@ -274,7 +274,7 @@ impl DbInner {
         search_tables: impl FnOnce(&SearchContext<'_>, &mut PinnedSlices) -> Option<S>,
     ) -> Result<Option<S>> {
         values.begin(keys.len());
-        self.check_open()?;
+        self.health.check_open()?;
         family.super_version.with(|super_version| {
             let seqno = self.read_seqno(options)?;
             if let Some(level) = super_version.cuckoo_level(options.read_tier) {

@@ -35,8 +35,7 @@ impl Drop for WriteLocks<'_> {
 
 impl DbInner {
     fn live_family(&self, cf: u32) -> Result<Arc<ColumnFamilyData>> {
-        let families = self.families.read();
-        let families = families.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let families = self.families.by_id();
         families.get(&cf).cloned().ok_or_else(|| {
             let message = format!("column family {cf} of the transaction was dropped");
             Error::with_kind(ErrorKind::ColumnFamilyDropped, message)
@@ -57,13 +56,13 @@ impl DbInner {
     ) -> Result<SeqNo> {
         if tracker.is_empty() {
             if !batch.is_empty() {
-                self.write_unlocked(batch, options)?;
+                self.commit.write(batch, options)?;
             }
-            return Ok(self.visible_seqno());
+            return Ok(self.visibility.seqno());
         }
-        let mode = self.check_write(batch, options)?;
+        let mode = self.commit.check_write(batch, options)?;
         // Read before the memtables, which then have every entry up to it.
-        let checked = self.visible_seqno();
+        let checked = self.visibility.seqno();
         let mut keys = Vec::new();
         for tracked in tracker.iter() {
             let family = self.live_family(tracked.cf)?;
@@ -88,11 +87,15 @@ impl DbInner {
             }
             Ok(())
         };
-        let written =
-            self.queue
-                .write_checked(self, batch.records(), batch.count(), mode, check_rest);
+        let written = self.commit.queue.write_checked(
+            &self.commit,
+            batch.records(),
+            batch.count(),
+            mode,
+            check_rest,
+        );
         if written.is_err() {
-            self.report_failures();
+            self.health.report_failures();
         }
         written
     }

@@ -42,16 +42,17 @@ impl DbInner {
         write: &MarkedWrite<'_>,
         note: impl Fn(DecisionStep),
     ) -> Result<SeqNo> {
-        let mode = self.check_write(write.batch, &logged(options))?;
-        let mut leadership = self.queue.lead();
-        self.queue.pipeline.drain();
+        let mode = self.commit.check_write(write.batch, &logged(options))?;
+        let mut leadership = self.commit.queue.lead();
+        self.commit.queue.pipeline.drain();
         let commit = &mut *leadership.commit;
-        self.make_room(commit, write.applied.len(), mode)
+        self.commit
+            .make_room(commit, write.applied.len(), mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
         let first = commit.last_seqno + 1;
         note(DecisionStep::Logging);
         let present = write.batch.count();
-        self.write_log(
+        self.commit.write_log(
             commit,
             first,
             write.logged,
@@ -71,26 +72,17 @@ impl DbInner {
         section: &[u8],
         note: impl FnOnce(),
     ) -> Result<()> {
-        let mode = self.check_write(batch, &logged(options))?;
-        let mut leadership = self.queue.lead();
+        let mode = self.commit.check_write(batch, &logged(options))?;
+        let mut leadership = self.commit.queue.lead();
         let commit = &mut *leadership.commit;
-        self.make_room(commit, section.len(), mode)
+        self.commit
+            .make_room(commit, section.len(), mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
         let next = commit.last_seqno + 1;
-        self.write_log(commit, next, section, (batch.count(), 0), mode.sync)?;
+        self.commit
+            .write_log(commit, next, section, (batch.count(), 0), mode.sync)?;
         note();
         Ok(())
-    }
-
-    /// Logs a section of `count` operations in a log that was begun.
-    pub(super) fn log_again(
-        &self,
-        commit: &mut CommitState,
-        section: &[u8],
-        count: u32,
-    ) -> Result<()> {
-        let next = commit.last_seqno + 1;
-        self.write_log(commit, next, section, (count, 0), false)
     }
 
     /// Inserts entries whose record is in the log already, or never will be, and makes them visible.
@@ -102,9 +94,9 @@ impl DbInner {
     ) -> Result<SeqNo> {
         let first = commit.last_seqno + 1;
         commit.last_seqno += SeqNo::from(count);
-        let inserted = self.insert(&commit.families, records, first);
-        self.handle_insertion(inserted)?;
-        self.publish(commit.last_seqno);
+        let inserted = self.commit.insert(&commit.families, records, first);
+        self.commit.handle_insertion(inserted)?;
+        self.visibility.publish(commit.last_seqno);
         Ok(commit.last_seqno)
     }
 }

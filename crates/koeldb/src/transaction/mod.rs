@@ -137,7 +137,7 @@ impl Db {
         write: &WriteOptions,
         options: &TransactionOptions,
     ) -> Result<Transaction> {
-        self.inner().check_open()?;
+        self.inner().health.check_open()?;
         self.inner().check_transactions()?;
         Ok(Transaction::new(self, write, options))
     }

@@ -24,7 +24,7 @@ use crate::db::Db;
 use crate::inner::DbInner;
 use crate::options::WriteOptions;
 use crate::write::batch::{BatchIter, WriteBatch};
-use crate::write::commit::CommitState;
+use crate::write::commit::{CarriedRecords, CommitState};
 use crate::write::two_phase::{self, Section};
 
 /// The maximum length of the name of a transaction, in bytes.
@@ -140,6 +140,14 @@ impl Transactions {
     }
 }
 
+impl CarriedRecords for Transactions {
+    fn carried(&self) -> Vec<(Vec<u8>, u32)> {
+        let undecided = self.undecided();
+        let again = |entry: &Arc<Prepared>| (entry.section.prepare_again(), entry.section.count);
+        undecided.iter().map(again).collect()
+    }
+}
+
 /// A prepared transaction, to be committed or rolled back.
 ///
 /// It is a handle to a transaction of the database: dropping it decides nothing, and an undecided one
@@ -207,7 +215,7 @@ impl PreparedTransaction {
                 DecisionStep::Applied(seqno) => Decision::Committed(seqno),
             });
         });
-        inner.report_failures();
+        inner.health.report_failures();
         let seqno = done?;
         inner.transactions.forget(&self.entry);
         Ok(seqno)
@@ -239,7 +247,7 @@ impl PreparedTransaction {
                 DecisionStep::Applied(_) => Decision::RolledBack,
             });
         });
-        inner.report_failures();
+        inner.health.report_failures();
         done?;
         inner.transactions.forget(&self.entry);
         Ok(())
@@ -323,7 +331,7 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     let done = inner.write_section(what.batch, what.write, &logged, || {
         entry.set(Decision::None);
     });
-    inner.report_failures();
+    inner.health.report_failures();
     if let Err(error) = done {
         inner.transactions.forget(&entry);
         return Err(error);
@@ -336,22 +344,6 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
 }
 
 impl DbInner {
-    /// Repeats the sections of undecided transactions in a log that was begun, and syncs it.
-    pub(crate) fn move_sections(&self, commit: &mut CommitState) -> Result<()> {
-        let undecided = self.transactions.undecided();
-        if undecided.is_empty() || is_on(Sabotage::SectionsNotMoved) {
-            return Ok(());
-        }
-        for entry in undecided {
-            let section = &entry.section;
-            self.log_again(commit, &section.prepare_again(), section.count)?;
-        }
-        match is_on(Sabotage::MovedSectionsUnsynced) {
-            true => Ok(()),
-            false => self.sync_wal(commit),
-        }
-    }
-
     /// Applies decisions whose records may be in a log that is given up.
     pub(crate) fn apply_standing_decisions(&self, commit: &mut CommitState) -> Result<()> {
         if is_on(Sabotage::FailedDecisionForgotten) {

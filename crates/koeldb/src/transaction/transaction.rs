@@ -237,7 +237,7 @@ impl Transaction {
     fn begin_use(&mut self, target: Target<'_>) -> Result<Option<LockId>> {
         let Target { family, key, .. } = target;
         let inner = Arc::clone(self.inner());
-        inner.check_open()?;
+        inner.health.check_open()?;
         if family.database_id() != inner.context.id {
             return Err(Error::invalid_argument(
                 "the column family belongs to another database",
@@ -374,7 +374,7 @@ impl Transaction {
         });
         let since = match &self.snapshot {
             Some(snapshot) => snapshot.sequence_number(),
-            None => self.inner().visible_seqno(),
+            None => self.inner().visibility.seqno(),
         };
         let tracked = self.tracker.at(at);
         // A later use does not forget writes since the first one.
@@ -739,8 +739,8 @@ impl Transaction {
         if is_on(Sabotage::LocksReleasedEarly) {
             self.release_all();
         }
-        let written = inner.write_unlocked(self.batch.batch(), &self.write);
-        let seqno = inner.visible_seqno();
+        let written = inner.commit.write(self.batch.batch(), &self.write);
+        let seqno = inner.visibility.seqno();
         self.release_all();
         written.map(|()| seqno)
     }

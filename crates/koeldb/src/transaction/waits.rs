@@ -157,8 +157,8 @@ impl DbInner {
             if spin(&queued.wait, SPINS) {
                 return Ok(queued.granted());
             }
-            if self.check_open().is_err() {
-                let closed = self.check_open().err();
+            if self.health.check_open().is_err() {
+                let closed = self.health.check_open().err();
                 return queued.give_up(closed.unwrap_or_else(errors::expired));
             }
             let now = clock.now();
@@ -216,7 +216,7 @@ impl DbInner {
             if until.is_some_and(|until| until <= now) {
                 return Poll::Ready(queued.give_up(errors::lock_timeout(wanted.key)));
             }
-            if let Err(closed) = self.check_open() {
+            if let Err(closed) = self.health.check_open() {
                 return Poll::Ready(queued.give_up(closed));
             }
             let robbed = locks.rob_for(&queued.wait, now);

@@ -13,9 +13,8 @@ pub(crate) mod batch;
 pub(crate) mod commit;
 mod pipeline;
 pub(crate) mod queue;
-pub(crate) mod stall;
-pub(crate) mod standby_log;
+mod room;
+mod seal;
 pub(crate) mod two_phase;
-pub(crate) mod unsynced_logs;
 
 pub use batch::{BatchEntry, WriteBatch};

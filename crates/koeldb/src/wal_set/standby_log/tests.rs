@@ -64,14 +64,16 @@ impl Loaded {
     }
 
     fn current(&self) -> FileNumber {
-        let leadership = self.db.inner().queue.lead();
+        let leadership = self.db.inner().commit.queue.lead();
         leadership.commit.wal.as_ref().unwrap().number
     }
 
     /// Waits for the standby log and returns its number.
     fn standing_by(&self) -> FileNumber {
-        let standby = &self.db.inner().standby_log;
-        wait_until("a log that stands by", || standby.is_ready());
+        let standby = &self.db.inner().wals.standby;
+        wait_until("a log that stands by", || {
+            self.db.inner().wals.has_standby()
+        });
         match &*lock(&standby.state) {
             StandbyState::Ready(log) => log.number,
             state => panic!("{state:?}"),
@@ -152,8 +154,8 @@ fn a_log_that_cannot_be_made_ahead_is_told_of_and_made_by_the_switch() {
     let told = Arc::new(AtomicU64::new(0));
     let mut options = options(Arc::clone(&faults) as _);
     let counted = Arc::clone(&told);
-    options.add_event_listener(move |event: &Event<'_>| {
-        if matches!(event, Event::BackgroundError(_)) {
+    options.add_event_listener(move |event: &crate::Event<'_>| {
+        if matches!(event, crate::Event::BackgroundError(_)) {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
@@ -180,7 +182,7 @@ fn a_log_that_is_made_too_late_is_removed_and_never_begun() {
     faults.add_rule(rule.on(&[Operation::Create]).purpose(Purpose::Wal).nth(1));
     loaded.fill(16);
     let begun = loaded.current();
-    let standby = &loaded.db.inner().standby_log;
+    let standby = &loaded.db.inner().wals.standby;
     wait_until("the late one", || {
         matches!(&*lock(&standby.state), StandbyState::Nothing)
     });
@@ -203,7 +205,7 @@ fn writes_without_a_log_have_none_made_ahead() {
             .unwrap();
     }
     assert!(matches!(
-        &*lock(&loaded.db.inner().standby_log.state),
+        &*lock(&loaded.db.inner().wals.standby.state),
         StandbyState::Nothing
     ));
     assert_eq!(logs(&fs), [only]);
@@ -362,8 +364,8 @@ fn a_panic_while_a_log_is_made_ahead_is_told_of_and_stops_writes() {
     let told = Arc::new(AtomicU64::new(0));
     let mut options = options(Arc::new(fs.clone()));
     let counted = Arc::clone(&told);
-    options.add_event_listener(move |event: &Event<'_>| {
-        if matches!(event, Event::BackgroundError(_)) {
+    options.add_event_listener(move |event: &crate::Event<'_>| {
+        if matches!(event, crate::Event::BackgroundError(_)) {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });

@@ -6,15 +6,14 @@
 //! it polls the free space instead. Closing the database ends it immediately.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
+use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
-use super::Background;
+use crate::background::BACKOFF_MAX;
 use crate::inner::DbInner;
 use crate::listener::Event;
 
@@ -25,58 +24,53 @@ const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 /// The free space that is needed in addition to that for the memtables.
 const SPACE_RESERVE: u64 = 64 << 10;
 
-/// The pause between attempts grows up to this multiple of the interval.
-pub(super) const BACKOFF_MAX: u32 = 4;
-
-impl Background {
-    /// Ends the pause after a failed compaction, when the user calls `Db::resume`.
-    pub(crate) fn retry_immediately(&self) {
-        *lock(&self.compaction_failure) = None;
-        self.resume_calls.fetch_add(1, Ordering::AcqRel);
-        self.notify();
-    }
-
-    /// Waits; `false` if the database closes.
-    pub(crate) fn pause(&self, inner: &DbInner, time: Duration) -> bool {
-        self.pause_before_retry(inner, time, None)
-    }
-
-    /// Waits for a time, or until the number of `Db::resume` calls exceeds `calls`.
-    ///
-    /// Returns `false` if the database closes.
-    pub(super) fn pause_before_retry(
-        &self,
-        inner: &DbInner,
-        time: Duration,
-        calls: Option<u64>,
-    ) -> bool {
-        let until = inner.context.clock.now().saturating_add(time);
-        let mut running = lock(&self.running);
-        loop {
-            if running.shut_down || inner.is_closing() {
-                return false;
-            }
-            let left = until.saturating_sub(inner.context.clock.now());
-            let is_hastened =
-                calls.is_some_and(|calls| self.resume_calls.load(Ordering::Acquire) != calls);
-            if left.is_zero() || is_hastened {
-                return true;
-            }
-            running = self.wait(running, left.min(Duration::from_millis(50)));
-        }
-    }
-}
-
 impl DbInner {
+    /// Repairs the effects of a hard error.
+    ///
+    /// Every column family is flushed past the failed log, which is no longer written.
+    pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
+        let _foreground = self.slots.enter()?;
+        let _only_one = self.health.take_resume_turn()?;
+        if self.health.failure().is_none() {
+            return Ok(());
+        }
+        // Flushes that began before the failure rely on logs that are abandoned here.
+        self.background.wait_for_flushes();
+        let count = self.health.failure_count();
+        let Some(failure) = self.health.failure() else {
+            return Ok(());
+        };
+        if failure.severity() > Severity::Hard {
+            return Err(failure.context("this error requires a reopen"));
+        }
+        {
+            let mut leadership = self.commit.queue.lead();
+            self.health.set_gave_up_logs(true);
+            self.commit.abandon_wal(&mut leadership.commit)?;
+            self.apply_standing_decisions(&mut leadership.commit)?;
+            if !is_on(Sabotage::ResumeWithoutFlush) {
+                self.commit.seal_memtables(&mut leadership.commit)?;
+            }
+        }
+        if !is_on(Sabotage::ResumeWithoutFlush) {
+            self.background.flush_all_as_one()?;
+        }
+        self.health.set_gave_up_logs(false);
+        self.forget_decided();
+        self.health.clear_failure(count)?;
+        self.background.schedule();
+        Ok(())
+    }
+
     /// Starts automatic resume, if there is a recoverable failure and none is running.
     pub(crate) fn begin_resuming(self: &Arc<Self>) {
-        if self.is_beyond_resuming()
-            || self.is_closing()
+        if self.health.is_beyond_resuming()
+            || self.health.is_closing()
             || self.context.db_options.max_bgerror_resume_count <= 0
         {
             return;
         }
-        if self.background.is_resuming.swap(true, Ordering::AcqRel) {
+        if !self.health.begin_automatic_resume() {
             // The job may still be queued because the system refused a thread: tries to start one
             // again.
             self.context.env.pool.ensure_threads();
@@ -91,17 +85,11 @@ impl DbInner {
         });
     }
 
-    /// Whether there is no failure, or one that requires a reopen.
-    fn is_beyond_resuming(&self) -> bool {
-        self.failure()
-            .is_none_or(|failure| failure.severity() > Severity::Hard)
-    }
-
     fn run_resuming(self: &Arc<Self>) {
         // A close waits for this job.
-        let slot = self.background.enter();
+        let slot = self.slots.enter();
         let has_given_up = slot.is_err() || !self.resume_until_writable();
-        self.background.is_resuming.store(false, Ordering::Release);
+        self.health.end_automatic_resume();
         drop(slot);
         if !has_given_up {
             // Handles a failure that arrived while this job still seemed to be running.
@@ -121,12 +109,12 @@ impl DbInner {
         let mut attempts = 0;
         let mut space_poll = SPACE_POLL_MIN;
         let mut pause = interval;
-        while self.background.pause(self, pause) {
-            if self.is_beyond_resuming() {
-                return self.failure().is_none();
+        while self.background.pause(pause) {
+            if self.health.is_beyond_resuming() {
+                return self.health.failure().is_none();
             }
             if !self.has_space() {
-                if self.background.pool.is_stepped() {
+                if self.context.env.pool.is_stepped() {
                     return true;
                 }
                 pause = space_poll;
@@ -150,7 +138,7 @@ impl DbInner {
                 ));
                 return false;
             }
-            if self.background.pool.is_stepped() {
+            if self.context.env.pool.is_stepped() {
                 return true;
             }
             pause = interval.saturating_mul(attempts.min(BACKOFF_MAX));
@@ -174,13 +162,15 @@ impl DbInner {
     /// Whether there is space for the writes of a resume, if the failure was a full disk.
     fn has_space(&self) -> bool {
         let is_full = self
+            .health
             .failure()
             .is_some_and(|failure| failure.detail() == Some(ErrorDetail::NoSpace));
         if !is_full {
             return true;
         }
         let unflushed: u64 = self
-            .all_families()
+            .families
+            .all()
             .iter()
             .map(|family| {
                 family.read(|state| {

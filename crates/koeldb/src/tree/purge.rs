@@ -4,6 +4,7 @@
 //! and jobs still hold. When the last of them is dropped, as the weak reference here shows, its
 //! file is removed.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -13,17 +14,15 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::ColumnFamilyVersions;
 
-use crate::deletions::Holds;
 use crate::env::JobPriority;
-use crate::inner::DbInner;
 use crate::listener::Event;
-use crate::updates::PinnedLogs;
+
+use super::{Holds, Tree};
 
 /// Tables that left the tree and may still be read.
 #[derive(Default)]
 pub(crate) struct Purge {
     pub(crate) holds: Holds,
-    pub(crate) pinned_logs: PinnedLogs,
     retired: Mutex<Vec<(FileNumber, Weak<FileMeta>)>>,
     /// Logs and MANIFESTs that were needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
@@ -57,12 +56,12 @@ impl Purge {
     }
 }
 
-impl DbInner {
+impl Tree {
     /// Enables the removal of obsolete tables in the background when their last reader is gone.
     ///
     /// The database may be idle from then on.
     pub(crate) fn begin_purging(self: &Arc<Self>) {
-        let (inner, pool) = (Arc::downgrade(self), self.context.env.pool.clone());
+        let (tree, pool) = (Arc::downgrade(self), self.context.env.pool.clone());
         let is_requested = Arc::new(AtomicBool::new(false));
         let process = self.context.process;
         let on_unused = move || {
@@ -73,12 +72,12 @@ impl DbInner {
             if is_on(Sabotage::ObsoleteTablesKept) || is_requested.swap(true, Ordering::AcqRel) {
                 return;
             }
-            let (inner, is_requested) = (Weak::clone(&inner), Arc::clone(&is_requested));
+            let (tree, is_requested) = (Weak::clone(&tree), Arc::clone(&is_requested));
             pool.submit(JobPriority::High, move || {
                 is_requested.store(false, Ordering::Release);
-                let Some(inner) = inner.upgrade() else { return };
-                if let Ok(_foreground) = inner.background.enter() {
-                    inner.remove_obsolete_files();
+                let Some(tree) = tree.upgrade() else { return };
+                if let Ok(_foreground) = tree.slots.enter() {
+                    tree.remove_obsolete_files();
                 }
             });
         };
@@ -151,19 +150,23 @@ impl DbInner {
                 versions.min_log_number_to_keep()
             }
         };
-        let obsolete: Vec<(FileNumber, u64)> = {
-            let mut logs = lock(&self.closed_logs);
-            let (old, live) = logs.iter().partition(|(number, _)| *number < min_needed);
-            *logs = live;
-            old
-        };
-        for (number, _) in self.purge.pinned_logs.retire(obsolete) {
-            let path = file_name::wal(&self.context.wal_dir, number);
-            if let Err(error) = self.context.fs.remove_file(&path) {
-                self.context
-                    .info_log
-                    .warn(format_args!("removing {}: {error}", path.display()));
-            }
+        self.wals.remove_before(min_needed);
+    }
+
+    /// Removes obsolete files after the last hold has ended.
+    ///
+    /// A closed database leaves them to the next open.
+    pub(crate) fn remove_after_holds(&self) {
+        if self.context.is_forked() {
+            return;
         }
+        if let Ok(_foreground) = self.slots.enter() {
+            self.remove_obsolete_files();
+        }
+    }
+
+    /// The directory of the database.
+    pub(crate) fn path(&self) -> &Path {
+        &self.context.path
     }
 }

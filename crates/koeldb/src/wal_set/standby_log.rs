@@ -15,15 +15,13 @@ use std::sync::Arc;
 use koeldb_base::Result;
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::stats::Ticker;
 use koeldb_base::sync::{Mutex, lock};
 use koeldb_fs::WritableFile;
 use koeldb_log::RecordWriter;
 
+use super::{WalSet, new_wal_file, wal_writer};
 use crate::env::JobPriority;
-use crate::inner::DbInner;
-use crate::listener::Event;
-use crate::open::{new_wal_file, wal_writer};
+use crate::health::catch_panics;
 
 /// An empty log that is not in use yet.
 #[derive(Debug)]
@@ -94,49 +92,42 @@ impl<L> StandbyLog<L> {
             }
         }
     }
-
-    /// Whether there is a standby log.
-    #[cfg(test)]
-    pub(crate) fn is_ready(&self) -> bool {
-        matches!(*lock(&self.state), StandbyState::Ready(_))
-    }
 }
 
-impl DbInner {
+impl WalSet {
     /// Requests the next log in the background, unless there is one; called by the leader.
-    pub(crate) fn request_log(self: &Arc<Self>) {
-        if !self.standby_log.request() {
+    pub(crate) fn request_standby(self: &Arc<Self>) {
+        if !self.standby.request() {
             return;
         }
-        let inner = Arc::clone(self);
+        let wals = Arc::clone(self);
         self.context.env.pool.submit(JobPriority::High, move || {
-            if let Ok(_foreground) = inner.background.enter() {
-                inner.prepare_log();
+            if let Ok(_foreground) = wals.slots.enter() {
+                wals.prepare_standby();
             }
         });
     }
 
-    fn prepare_log(self: &Arc<Self>) {
-        let made = self.catch_panics(|| self.new_log_file());
+    fn prepare_standby(&self) {
+        let made = catch_panics(|| self.new_log_file());
         let (log, failure) = match made {
             Ok(log) => (Some(log), None),
             Err(error) => (None, Some(error)),
         };
-        if let Some(late) = self.standby_log.made(log) {
+        if let Some(late) = self.standby.made(log) {
             self.remove_unused(late);
         }
         let Some(error) = failure else { return };
         if error.detail() == Some(ErrorDetail::PluginPanicked) {
-            self.background_error("creating the standby log", error);
-            self.report_failures();
+            self.health.job_failed("creating the standby log", error);
+            self.health.report_failures();
             return;
         }
         // The leader will create one itself, and report the error if it persists.
         self.context
             .info_log
             .warn(format_args!("creating the standby log: {error}"));
-        self.context.notify(&Event::BackgroundError(&error));
-        self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        self.health.report_passing(&error);
     }
 
     fn new_log_file(&self) -> Result<EmptyLog> {
@@ -151,8 +142,8 @@ impl DbInner {
     }
 
     /// Returns a log and its number for the leader: the standby or a new one.
-    pub(crate) fn begin_log(&self) -> Result<(FileNumber, RecordWriter)> {
-        let EmptyLog { number, file } = match self.standby_log.take() {
+    pub(super) fn begin(&self) -> Result<(FileNumber, RecordWriter)> {
+        let EmptyLog { number, file } = match self.standby.take() {
             Some(log) => log,
             None => self.new_log_file()?,
         };
@@ -160,18 +151,24 @@ impl DbInner {
     }
 
     /// Removes the standby log; one that is being created will be late.
-    pub(crate) fn forget_log(&self) {
-        if let Some(log) = self.standby_log.take() {
+    pub(super) fn forget_standby(&self) {
+        if let Some(log) = self.standby.take() {
             self.remove_unused(log);
         }
     }
 
+    /// Whether there is a standby log.
+    #[cfg(test)]
+    pub(crate) fn has_standby(&self) -> bool {
+        matches!(*lock(&self.standby.state), StandbyState::Ready(_))
+    }
+
     fn remove_unused(&self, log: EmptyLog) {
-        self.remove_empty_log(log.number, log.file.close());
+        self.remove_empty(log.number, log.file.close());
     }
 
     /// Removes a closed log without records. If that fails, the next open removes it.
-    pub(crate) fn remove_empty_log(&self, number: FileNumber, closed: Result<()>) {
+    pub(super) fn remove_empty(&self, number: FileNumber, closed: Result<()>) {
         let path = file_name::wal(&self.context.wal_dir, number);
         if let Err(error) = closed.and_then(|()| self.context.fs.remove_file(&path)) {
             self.context

@@ -1,0 +1,45 @@
+//! Pauses of background jobs, which a close ends, and some of them a call of `Db::resume`.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use koeldb_base::sync::lock_plain as lock;
+
+use super::Background;
+
+impl Background {
+    /// Ends the pause after a failed compaction, when the user calls `Db::resume`.
+    pub(crate) fn retry_immediately(&self) {
+        *lock(&self.compaction_failure) = None;
+        self.resume_calls.fetch_add(1, Ordering::AcqRel);
+        self.slots.notify();
+    }
+
+    /// Waits; `false` if the database closes.
+    pub(crate) fn pause(&self, time: Duration) -> bool {
+        self.pause_before_retry(time, None)
+    }
+
+    /// Waits for a time, or until the number of `Db::resume` calls exceeds `calls`.
+    ///
+    /// Returns `false` if the database closes.
+    pub(super) fn pause_before_retry(&self, time: Duration, calls: Option<u64>) -> bool {
+        let clock = &self.context.clock;
+        let until = clock.now().saturating_add(time);
+        let resume_calls = || self.resume_calls.load(Ordering::Acquire);
+        let mut running = self.slots.running();
+        loop {
+            if running.shut_down || self.health.is_closing() {
+                return false;
+            }
+            let left = until.saturating_sub(clock.now());
+            let is_hastened = calls.is_some_and(|calls| resume_calls() != calls);
+            if left.is_zero() || is_hastened {
+                return true;
+            }
+            running = self
+                .slots
+                .wait(running, left.min(Duration::from_millis(50)));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The tree of tables: the version set with its MANIFEST, and the files that it no longer names.
+//!
+//! A job hands in an edit; the tree logs it, installs the new version in its column family, and
+//! removes obsolete files once nobody reads them. The mutex of the version set is held while the
+//! MANIFEST is written; readers and writers are not blocked.
+
+mod holds;
+mod purge;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use koeldb_base::Result;
+use koeldb_base::file_name;
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::{VersionEdit, VersionSet};
+
+use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
+use crate::column_family_set::ColumnFamilySet;
+use crate::context::Context;
+use crate::health::Health;
+use crate::job_slots::JobSlots;
+use crate::visibility::Visibility;
+use crate::wal_set::WalSet;
+
+pub(crate) use holds::Holds;
+use purge::Purge;
+
+/// The version set of a database and its obsolete files.
+pub(crate) struct Tree {
+    context: Arc<Context>,
+    health: Arc<Health>,
+    slots: Arc<JobSlots>,
+    families: Arc<ColumnFamilySet>,
+    visibility: Arc<Visibility>,
+    wals: Arc<WalSet>,
+    versions: Mutex<VersionSet>,
+    purge: Purge,
+}
+
+/// The owners that a [`Tree`] needs.
+pub(crate) struct TreeParts<'d> {
+    pub(crate) context: &'d Arc<Context>,
+    pub(crate) health: &'d Arc<Health>,
+    pub(crate) slots: &'d Arc<JobSlots>,
+    pub(crate) families: &'d Arc<ColumnFamilySet>,
+    pub(crate) visibility: &'d Arc<Visibility>,
+    pub(crate) wals: &'d Arc<WalSet>,
+}
+
+impl Tree {
+    pub(crate) fn new(versions: VersionSet, parts: &TreeParts<'_>) -> Self {
+        Tree {
+            context: Arc::clone(parts.context),
+            health: Arc::clone(parts.health),
+            slots: Arc::clone(parts.slots),
+            families: Arc::clone(parts.families),
+            visibility: Arc::clone(parts.visibility),
+            wals: Arc::clone(parts.wals),
+            versions: Mutex::new(versions),
+            purge: Purge::default(),
+        }
+    }
+
+    /// Locks the version set.
+    pub(crate) fn versions(&self) -> MutexGuard<'_, VersionSet> {
+        lock(&self.versions)
+    }
+
+    /// Logs an edit of one column family, installs its version and applies `change`.
+    ///
+    /// Returns `false` without any effect if the column family was dropped in the meantime.
+    pub(crate) fn log_edit(
+        &self,
+        versions: &mut VersionSet,
+        family: &ColumnFamilyData,
+        edit: VersionEdit,
+        change: impl FnOnce(&mut ColumnFamilyState),
+    ) -> Result<bool> {
+        if versions.family(family.id).is_none() {
+            return Ok(false);
+        }
+        versions.raise_last_seqno(self.visibility.seqno());
+        let installed = versions
+            .log_and_apply(vec![edit])
+            .map_err(|error| self.health.manifest_failed(error))?;
+        family.update_and_install(self.context.delayed_write_rate(), |state| {
+            // An edit without files creates no version.
+            if let Some((_, version)) = installed.into_iter().next() {
+                state.version = version;
+            }
+            change(state);
+        });
+        Ok(true)
+    }
+
+    /// Drops a column family from the tree.
+    pub(crate) fn drop_family(&self, family: &ColumnFamilyData) -> Result<()> {
+        let mut versions = self.versions();
+        for (empty, first) in self.families.without_data() {
+            versions.set_needed_from(empty, first);
+        }
+        versions
+            .drop_family(family.id)
+            .map_err(|error| self.health.manifest_failed(error))
+    }
+
+    /// Records tables that a durable edit removed from the tree; the last reader frees each.
+    pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+        self.purge.retire(files);
+    }
+
+    /// Removes tables that are not part of any version.
+    pub(crate) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+        for file in files {
+            // A file that cannot be removed now is an orphan that the next open removes.
+            let path = file_name::table(self.context.table_files.directory(), file.number);
+            let _ = self.context.fs.remove_file(&path);
+        }
+    }
+
+    /// The holds on obsolete files.
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.purge.holds
+    }
+}

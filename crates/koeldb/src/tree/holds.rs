@@ -1,0 +1,69 @@
+//! Holds: counts of the guards that keep obsolete files in place while somebody copies or reads
+//! them by name.
+//!
+//! Every removal of obsolete files asks [`Holds::begin_removal`] first; a hold that is taken during
+//! a removal waits for its end.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::sync::lock_plain as lock;
+
+#[derive(Debug, Default)]
+struct State {
+    holds: usize,
+    removals: usize,
+}
+
+/// The number of holds and of running removals.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    state: Mutex<State>,
+    no_removal: Condvar,
+}
+
+impl Holds {
+    /// Prevents removals from now on, and waits for running ones.
+    pub(crate) fn hold(&self) {
+        let mut state = lock(&self.state);
+        state.holds += 1;
+        while state.removals > 0 {
+            state = self
+                .no_removal
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends a hold; returns whether it was the last one.
+    pub(crate) fn release(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.holds -= 1;
+        state.holds == 0
+    }
+
+    /// Begins a removal, unless there is a hold.
+    pub(crate) fn begin_removal(&self) -> Option<Removal<'_>> {
+        let mut state = lock(&self.state);
+        if state.holds > 0 && !is_on(Sabotage::HoldIgnored) {
+            return None;
+        }
+        state.removals += 1;
+        Some(Removal(self))
+    }
+
+    /// The number of holds.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.state).holds
+    }
+}
+
+/// A running removal.
+pub(crate) struct Removal<'h>(&'h Holds);
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).removals -= 1;
+        self.0.no_removal.notify_all();
+    }
+}

@@ -1,0 +1,57 @@
+//! What readers may see: the last published sequence number, and the live snapshots.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use koeldb_base::SeqNo;
+
+use crate::snapshot::SnapshotList;
+
+/// The published sequence number and the snapshots of a database.
+#[derive(Debug)]
+pub(crate) struct Visibility {
+    visible: AtomicU64,
+    /// Whether a batch was written with the WAL disabled; published with its entries.
+    has_unlogged: AtomicBool,
+    pub(crate) snapshots: SnapshotList,
+}
+
+impl Visibility {
+    pub(crate) fn new(last_seqno: SeqNo) -> Self {
+        Visibility {
+            visible: AtomicU64::new(last_seqno),
+            has_unlogged: AtomicBool::new(false),
+            snapshots: SnapshotList::default(),
+        }
+    }
+
+    /// The sequence number of the latest visible write.
+    #[inline]
+    pub(crate) fn seqno(&self) -> SeqNo {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes all entries up to `seqno` visible.
+    #[inline]
+    pub(crate) fn publish(&self, seqno: SeqNo) {
+        self.visible.store(seqno, Ordering::Release);
+    }
+
+    /// Registers a snapshot of the latest visible write.
+    pub(crate) fn take_snapshot(&self) -> SeqNo {
+        self.snapshots.acquire(|| self.seqno())
+    }
+
+    /// Whether a batch was written with the WAL disabled.
+    #[inline]
+    pub(crate) fn has_unlogged(&self) -> bool {
+        self.has_unlogged.load(Ordering::Relaxed)
+    }
+
+    /// Records a batch that no log contains; called by the leader before it publishes the batch.
+    #[inline]
+    pub(crate) fn note_unlogged(&self) {
+        if !self.has_unlogged() {
+            self.has_unlogged.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The write-ahead logs of a database: the one being written, closed ones, and the standby.
+//!
+//! The leader of the write queue owns the log being written ([`Wal`]) and passes it to [`WalSet`],
+//! which owns all others and alone creates, numbers, syncs and removes logs. A log ends in one of
+//! two ways: [`WalSet::switch`] closes it when a memtable is sealed, [`WalSet::abandon`] gives it
+//! up after a failure. Closed logs are synced before a later log (O6), and removed when no column
+//! family needs them.
+
+mod standby_log;
+mod unsynced_logs;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::error::{Severity, WriteOutcome};
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::sabotage::{Sabotage, is_on};
+use koeldb_base::stats::Ticker;
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Result, SeqNo};
+use koeldb_fs::{FileSystem, Purpose, WritableFile, WriteOptions};
+use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
+
+use crate::context::Context;
+use crate::counters::WriteCounters;
+use crate::health::Health;
+use crate::job_slots::JobSlots;
+use crate::options::{Compression, DbOptions};
+use crate::updates::PinnedLogs;
+use crate::write::batch::{HEADER_BYTES, Link, LinkKind};
+
+use standby_log::StandbyLog;
+use unsynced_logs::UnsyncedLogs;
+
+/// The log being written.
+pub(crate) struct Wal {
+    pub(crate) writer: RecordWriter,
+    pub(crate) number: FileNumber,
+    /// Whether its directory entry is durable.
+    pub(crate) is_entry_synced: bool,
+    /// Whether there are records since the last sync.
+    pub(crate) has_unsynced: bool,
+    /// The previous log, until the link to it is written.
+    pub(crate) follows: Option<FileNumber>,
+    /// The previous log, until this log records that it is durable.
+    pub(crate) unconfirmed: Option<FileNumber>,
+    /// The sequence number after the last logged batch.
+    pub(crate) next_seqno: SeqNo,
+}
+
+impl Wal {
+    /// Continues in a new, empty log; returns the writer of the previous one.
+    fn restart(&mut self, number: FileNumber, writer: RecordWriter) -> RecordWriter {
+        self.number = number;
+        self.unconfirmed = None;
+        self.has_unsynced = false;
+        self.is_entry_synced = false;
+        std::mem::replace(&mut self.writer, writer)
+    }
+}
+
+/// The logs of a database, except the one being written.
+pub(crate) struct WalSet {
+    context: Arc<Context>,
+    health: Arc<Health>,
+    slots: Arc<JobSlots>,
+    counters: Arc<WriteCounters>,
+    /// Closed logs that are not durable yet.
+    unsynced: UnsyncedLogs<RecordWriter>,
+    standby: StandbyLog,
+    /// Logs that are no longer written and not yet removed, with their sizes.
+    closed: Mutex<Vec<(FileNumber, u64)>>,
+    /// Obsolete logs that iterators of updates need.
+    pub(crate) pinned: PinnedLogs,
+}
+
+impl WalSet {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        health: &Arc<Health>,
+        slots: &Arc<JobSlots>,
+        counters: &Arc<WriteCounters>,
+    ) -> Self {
+        WalSet {
+            context: Arc::clone(context),
+            health: Arc::clone(health),
+            slots: Arc::clone(slots),
+            counters: Arc::clone(counters),
+            unsynced: UnsyncedLogs::default(),
+            standby: StandbyLog::default(),
+            closed: Mutex::new(Vec::new()),
+            pinned: PinnedLogs::default(),
+        }
+    }
+
+    /// Writes the records of a group as one record, and syncs the log if `sync`.
+    ///
+    /// `counts` are the number of operations in it and of sequence numbers that it takes. A failure
+    /// stops writes: the group may be in the log or not.
+    pub(crate) fn append(
+        &self,
+        wal: &mut Wal,
+        first: SeqNo,
+        records: &[u8],
+        counts: (u32, u32),
+        sync: bool,
+    ) -> Result<()> {
+        let (count, taken) = counts;
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&first.to_le_bytes());
+        header[8..].copy_from_slice(&count.to_le_bytes());
+        let manual_flush = self.context.db_options.manual_wal_flush;
+        let written = (|| {
+            wal.has_unsynced = true;
+            if let Some(before) = wal.follows.take() {
+                wal.unconfirmed = Some(before);
+                let kind = LinkKind::Follows;
+                let link = Link { before, kind };
+                wal.writer.add_record(&link.encode(wal.next_seqno))?;
+            }
+            wal.writer.add_record_of(&[&header, records])?;
+            wal.next_seqno = first + SeqNo::from(taken);
+            if sync {
+                self.sync_after_closed(wal)
+            } else if manual_flush {
+                Ok(())
+            } else {
+                wal.writer.flush()
+            }
+        })();
+        if self.context.statistics.is_some() {
+            self.context
+                .count(Ticker::WalFileBytes, (records.len() + HEADER_BYTES) as u64);
+            self.context.count(Ticker::WriteWithWal, 1);
+        }
+        written.map_err(|error| {
+            let severity = if manual_flush {
+                Severity::Fatal
+            } else {
+                Severity::Hard
+            };
+            self.health
+                .fail_writes(error.context("writing the log").with_severity(severity))
+                .with_outcome(WriteOutcome::Indeterminate)
+        })
+    }
+
+    /// Writes what is buffered to the operating system.
+    pub(crate) fn flush(&self, wal: &mut Wal) -> Result<()> {
+        wal.writer
+            .flush()
+            .map_err(|error| self.health.fail_writes(error.with_severity(Severity::Hard)))
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&self, wal: &mut Wal) -> Result<()> {
+        self.sync_after_closed(wal).map_err(|error| {
+            self.health.fail_writes(
+                error
+                    .context("syncing the log")
+                    .with_severity(Severity::Hard),
+            )
+        })
+    }
+
+    /// Makes everything written so far durable, the logs before this one first (O6).
+    fn sync_after_closed(&self, wal: &mut Wal) -> Result<()> {
+        if !is_on(Sabotage::YoungerLogFirst) {
+            self.sync_closed()?;
+        }
+        if wal.has_unsynced || !wal.is_entry_synced {
+            // The first sync of a log records that the logs before it are durable. If they are
+            // missing nevertheless, no crash explains it.
+            if let Some(before) = wal.unconfirmed.take() {
+                let kind = LinkKind::Durable;
+                let link = Link { before, kind };
+                wal.writer.add_record(&link.encode(wal.next_seqno))?;
+            }
+            match is_on(Sabotage::UnsyncedLog) {
+                true => wal.writer.flush()?,
+                false => wal.writer.sync()?,
+            }
+            wal.has_unsynced = false;
+        }
+        if !wal.is_entry_synced && !is_on(Sabotage::UnsyncedDirectoryOfLog) {
+            self.context.fs.sync_dir(&self.context.wal_dir)?;
+            wal.is_entry_synced = true;
+        }
+        self.counters.log_synced();
+        self.context.count(Ticker::WalFileSynced, 1);
+        Ok(())
+    }
+
+    /// Syncs the logs that are no longer written, with their directory entries.
+    pub(crate) fn sync_closed(&self) -> Result<()> {
+        self.unsynced
+            .sync(|| self.context.fs.sync_dir(&self.context.wal_dir))
+    }
+
+    /// Starts a new log, unless the current one is empty; returns whether it did.
+    ///
+    /// The entries of the old log are in memtables.
+    pub(crate) fn switch(&self, wal: &mut Wal) -> Result<bool> {
+        if wal.writer.is_empty() {
+            return Ok(false);
+        }
+        self.flush(wal)?;
+        let (number, writer) = self.begin().map_err(|error| {
+            if is_on(Sabotage::LogCreationErrorNotStored) {
+                return error;
+            }
+            // Without a new log no memtable can be sealed, and the active one would grow without
+            // bound.
+            let error = error.context("creating a log");
+            self.health.fail_writes(error.with_severity(Severity::Hard))
+        })?;
+        let is_durable = !wal.has_unsynced && wal.is_entry_synced;
+        let previous_number = wal.number;
+        let previous = wal.restart(number, writer);
+        wal.follows = Some(previous_number);
+        lock(&self.closed).push((previous_number, previous.len()));
+        if !is_durable {
+            self.unsynced.add(previous);
+        } else if let Err(error) = previous.close() {
+            self.context
+                .info_log
+                .warn(format_args!("closing a log: {error}"));
+        }
+        Ok(true)
+    }
+
+    /// Abandons a log that failed or may have a failed batch, and starts a new one.
+    ///
+    /// The old log is not touched again. An unwritten log with a durable name can be used further.
+    pub(crate) fn abandon(&self, wal: &mut Wal, next_seqno: SeqNo) -> Result<()> {
+        let unsynced = self.unsynced.block_syncs();
+        // The numbers of a batch that was written but not synced are reused for the next one.
+        wal.next_seqno = next_seqno;
+        // A standby log was created before the failure. A later sync of the directory does not show
+        // whether its name is durable.
+        self.forget_standby();
+        if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
+            unsynced.discard();
+            return Ok(());
+        }
+        let (number, writer) = self.begin()?;
+        let failed_number = wal.number;
+        self.pinned.note_abandoned(failed_number, next_seqno);
+        let failed = wal.restart(number, writer);
+        // Before the new log is written, every column family is flushed past the failed one.
+        wal.follows = None;
+        if failed.failure().is_none() && failed.is_empty() {
+            self.remove_empty(failed_number, failed.close());
+        } else {
+            lock(&self.closed).push((failed_number, failed.len()));
+        }
+        unsynced.discard();
+        Ok(())
+    }
+
+    /// The logs that are no longer written and not yet removed, with their sizes.
+    pub(crate) fn closed(&self) -> Vec<(FileNumber, u64)> {
+        lock(&self.closed).clone()
+    }
+
+    /// The total size of the logs that are no longer written and not yet removed.
+    pub(crate) fn closed_bytes(&self) -> u64 {
+        lock(&self.closed).iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Removes the logs before `min_needed`. A log that cannot be removed is an orphan that the
+    /// next open removes.
+    pub(crate) fn remove_before(&self, min_needed: FileNumber) {
+        let obsolete: Vec<(FileNumber, u64)> = {
+            let mut logs = lock(&self.closed);
+            let (old, live) = logs.iter().partition(|(number, _)| *number < min_needed);
+            *logs = live;
+            old
+        };
+        for (number, _) in self.pinned.retire(obsolete) {
+            self.remove(number);
+        }
+    }
+
+    fn remove(&self, number: FileNumber) {
+        let path = file_name::wal(&self.context.wal_dir, number);
+        if let Err(error) = self.context.fs.remove_file(&path) {
+            self.context
+                .info_log
+                .warn(format_args!("removing {}: {error}", path.display()));
+        }
+    }
+
+    /// Syncs and closes the log being written, and removes the standby.
+    ///
+    /// A failed log is never touched again; a healthy one is synced even after other failures.
+    pub(crate) fn close(&self, wal: Option<Wal>) -> Result<()> {
+        let closed = match wal {
+            Some(mut wal) if wal.writer.failure().is_none() => {
+                let synced = match is_on(Sabotage::CloseWithoutSync) {
+                    true => Ok(()),
+                    false => self.sync_after_closed(&mut wal),
+                };
+                synced.and_then(|()| wal.writer.close())
+            }
+            _ => Ok(()),
+        };
+        self.forget_standby();
+        closed
+    }
+}
+
+/// Creates the file of a new log.
+pub(crate) fn new_wal_file(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    db: &DbOptions,
+) -> Result<Box<dyn WritableFile>> {
+    let options = WriteOptions {
+        buffer_bytes: koeldb_base::coding::to_usize(db.writable_file_max_buffer_size).max(64 << 10),
+        bytes_per_sync: db.wal_bytes_per_sync,
+        ..WriteOptions::new(Purpose::Wal)
+    };
+    fs.create(&file_name::wal(directory, number), &options)
+}
+
+/// Starts a log in its file.
+pub(crate) fn wal_writer(file: Box<dyn WritableFile>, db: &DbOptions) -> Result<RecordWriter> {
+    let compression = match db.wal_compression {
+        Compression::Zstd => WalCompression::Zstd,
+        _ => WalCompression::None,
+    };
+    RecordWriter::new(file, RecordWriterOptions { compression })
+}

@@ -1,0 +1,253 @@
+//! Room for the next group: waits out a stall, keeps to the memory limit, seals full memtables.
+//!
+//! Only the leader of the write queue makes room. Memtables may share their memory limit with other
+//! databases: the largest one is then sealed, in whichever database it is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use koeldb_base::Result;
+use koeldb_base::stats::Ticker;
+
+use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
+use super::queue::{CommitEnv, CommitMode};
+use crate::write_buffers::{ManagedDatabase, WriteBufferManager};
+
+impl CommitPipeline {
+    /// Rejects the write if necessary, waits as required, and seals full memtables.
+    #[inline]
+    pub(crate) fn make_room(
+        self: &Arc<Self>,
+        commit: &mut CommitState,
+        bytes: usize,
+        mode: CommitMode,
+    ) -> Result<()> {
+        self.health.check_writable()?;
+        if !self.stall.is_normal() {
+            self.wait_out_stall(bytes, mode)?;
+        }
+        if self.check_due.load(Ordering::Relaxed) {
+            self.check_memtable_sizes(commit)?;
+        }
+        if self.is_out_of_memory() {
+            self.wait_for_memory(commit, mode)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
+        self.remaining_wait(mode)?;
+        let begun = self.context.clock.now();
+        while self.stall.is_stopped() {
+            self.background.schedule();
+            self.families.update_stall();
+            let left = self.remaining_wait(mode)?;
+            let slice = left.min(Duration::from_millis(100));
+            if !self.context.env.pool.wait(slice) {
+                self.stall.wait(slice);
+            }
+            self.health.check_writable()?;
+        }
+        self.stall.delay(&*self.context.clock, bytes, || {
+            self.remaining_wait(mode)?;
+            self.health.check_writable()
+        })?;
+        self.record_stall(begun);
+        Ok(())
+    }
+
+    fn record_stall(&self, begun: Duration) {
+        let waited = self.context.clock.now().saturating_sub(begun);
+        self.counters.stalled(waited);
+        self.context.count(
+            Ticker::StallMicros,
+            u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
+        );
+    }
+
+    /// Checks the memtables after one has reached its check size.
+    ///
+    /// Seals full ones, requests successors and the next log for those that will be full soon, and
+    /// updates memory charges.
+    #[cold]
+    fn check_memtable_sizes(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
+        self.check_due.store(false, Ordering::Relaxed);
+        let mut full = Vec::new();
+        let mut is_any_half_full = false;
+        // Unlogged writes need no next log.
+        let is_logged = commit
+            .wal
+            .as_ref()
+            .is_some_and(|wal| !wal.writer.is_empty());
+        for (index, active) in commit.families.iter().enumerate() {
+            if let Some(charge) = &active.charge {
+                charge.set(active.memtable.memory_bytes());
+            }
+            let bytes = active.memtable.filled_bytes();
+            if bytes >= active.write_buffer_bytes {
+                full.push(index);
+                continue;
+            }
+            active
+                .family
+                .set_next_check(bytes, active.write_buffer_bytes);
+            if bytes >= active.write_buffer_bytes / 2 {
+                active
+                    .family
+                    .request_successor(&self.context.env.pool, &self.slots);
+                is_any_half_full = true;
+            }
+        }
+        if !full.is_empty() {
+            for index in full {
+                self.switch_memtable(commit, index)?;
+            }
+            if self.is_wal_over_limit(commit) {
+                self.switch_oldest_logged(commit)?;
+            }
+            self.background.schedule_flushes();
+        }
+        if is_any_half_full && is_logged {
+            self.wals.request_standby();
+        }
+        let manager = self.write_buffers.as_ref();
+        if manager.is_some_and(WriteBufferManager::should_flush) {
+            self.seal_largest_of_all(commit)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the total size of the logs exceeds `max_total_wal_size`.
+    fn is_wal_over_limit(&self, commit: &CommitState) -> bool {
+        if commit.families.len() < 2 {
+            return false;
+        }
+        let limit = match self.context.mutable_options().max_total_wal_size {
+            0 => commit
+                .families
+                .iter()
+                .map(|active| (active.write_buffer_bytes as u64).saturating_mul(8))
+                .sum(),
+            limit => limit,
+        };
+        let current = commit.wal.as_ref().map_or(0, |wal| wal.writer.len());
+        self.wals.closed_bytes() + current > limit
+    }
+
+    /// Whether writes wait because memtables exceed the memory limit.
+    #[inline]
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        let manager = self.write_buffers.as_ref();
+        manager.is_some_and(WriteBufferManager::should_stall)
+    }
+
+    /// Waits until flushes of any database that shares the limit have freed memory.
+    ///
+    /// Returns immediately if there is nothing to flush.
+    #[cold]
+    fn wait_for_memory(self: &Arc<Self>, commit: &mut CommitState, mode: CommitMode) -> Result<()> {
+        let Some(manager) = &self.write_buffers else {
+            return Ok(());
+        };
+        let begun = self.context.clock.now();
+        while manager.should_stall() {
+            let left = self.remaining_wait(mode)?;
+            let mut is_flushing = false;
+            for database in manager.databases() {
+                is_flushing |= database.flush_all_sealed();
+            }
+            if !is_flushing && !self.seal_largest_of_all(commit)? {
+                break;
+            }
+            let slice = left.min(Duration::from_millis(100));
+            if !self.context.env.pool.wait(slice) {
+                manager.wait(slice);
+            }
+            self.health.check_writable()?;
+        }
+        self.record_stall(begun);
+        Ok(())
+    }
+
+    /// Seals the largest memtable of all databases that share the limit; `false` if there is none.
+    fn seal_largest_of_all(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
+        let databases = self.write_buffers.iter().flat_map(|m| m.databases());
+        let other = databases
+            .filter(|other| other.id() != self.id())
+            .filter_map(|other| Some((other.freeable_bytes_max()?, other)))
+            .max_by_key(|(freeable_bytes, _)| *freeable_bytes);
+        let own = commit
+            .families
+            .iter()
+            .map(ColumnFamilyMemtable::freeable_bytes)
+            .max();
+        match other {
+            Some((freeable_bytes, other))
+                if freeable_bytes > own.unwrap_or(0) && self.context.env.pool.ensure_threads() =>
+            {
+                other.seal_largest_later();
+                Ok(true)
+            }
+            _ => self.seal_largest(commit),
+        }
+    }
+
+    /// Seals the largest memtable; `false` if there is none.
+    pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
+        let gains = commit
+            .families
+            .iter()
+            .map(ColumnFamilyMemtable::freeable_bytes);
+        let largest = gains
+            .enumerate()
+            .max_by_key(|(_, freeable_bytes)| *freeable_bytes);
+        let Some((index, 1..)) = largest else {
+            return Ok(false);
+        };
+        self.switch_memtable(commit, index)?;
+        commit.families[index]
+            .family
+            .update(|state| state.flush_requested = true);
+        self.background.schedule_flushes();
+        Ok(true)
+    }
+}
+
+impl ManagedDatabase for CommitPipeline {
+    fn id(&self) -> u64 {
+        self.context.id
+    }
+
+    fn freeable_bytes_max(&self) -> Option<u64> {
+        self.health.check_writable().ok()?;
+        Some(self.families.freeable_bytes_max())
+    }
+
+    fn flush_all_sealed(&self) -> bool {
+        if self.health.check_writable().is_err() {
+            return false;
+        }
+        let is_any = self.families.request_flush_of_sealed();
+        if is_any {
+            self.background.schedule_flushes();
+        }
+        is_any
+    }
+
+    fn seal_largest_later(self: Arc<Self>) {
+        if self.is_relieving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let pool = self.context.env.pool.clone();
+        pool.submit_waiting(move || {
+            if let Ok(_foreground) = self.slots.enter() {
+                // The failure is stored, and later writes of this database report it.
+                let _ = self.seal_largest(&mut self.queue.lead().commit);
+                self.health.report_failures();
+            }
+            self.is_relieving.store(false, Ordering::Release);
+        });
+    }
+}
