@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use koeldb::{
     BottommostLevelCompaction, CompactRangeOptions, ConfigOptions, CuckooResidency,
@@ -193,6 +194,11 @@ fn what_has_no_place_in_a_cuckoo_table_is_told_and_stays() {
     assert!(told.lock().unwrap().is_empty());
     let fell_back = |because: &str| {
         db.flush().unwrap();
+        // The flush returns when its table is visible, which may be before listeners are called.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while told.lock().unwrap().is_empty() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
         let reasons = std::mem::take(&mut *told.lock().unwrap());
         assert_eq!(reasons.len(), 1, "{reasons:?}");
         assert!(reasons[0].contains(because), "{reasons:?}");
