@@ -1,5 +1,7 @@
 //! Transactions in interleavings that one thread makes step by step.
 
+mod lock_release;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};

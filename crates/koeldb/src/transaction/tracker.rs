@@ -147,11 +147,13 @@ impl Tracker {
             }
         }
         for tracked in self.tracked.split_off(point.tracked) {
+            // A key that was released has left `by_id`, which may name a later use of it.
+            if tracked.is_gone {
+                continue;
+            }
             let is_first = self.by_id.get(&tracked.id) >= Some(&point.tracked);
             if is_first {
                 self.by_id.remove(&tracked.id);
-            }
-            if is_first && !tracked.is_gone {
                 released.push(Released::Lock(tracked));
             }
         }
@@ -169,7 +171,7 @@ impl Tracker {
         let is_shared_hash = self
             .tracked
             .iter()
-            .filter(|t| t.id == self.tracked[at].id)
+            .filter(|t| t.id == self.tracked[at].id && !t.is_gone)
             .count()
             > 1;
         if is_shared_hash {

@@ -1,0 +1,30 @@
+//! Locks that are released, and configurations whose locks would not exclude each other.
+
+use super::*;
+
+#[test]
+fn a_rollback_releases_a_key_that_was_released_and_locked_again() {
+    let db = open(true);
+    let mut transaction = db.transaction();
+    transaction.set_save_point();
+    transaction.get_for_update("k").unwrap();
+    transaction.undo_get_for_update(db.default_cf(), "k");
+    transaction.put("k", "1").unwrap();
+    transaction.rollback_to_save_point().unwrap();
+    assert!(db.lock_status().is_empty());
+    transaction.rollback();
+    db.put("k", "2").unwrap();
+}
+
+#[test]
+fn a_read_for_update_is_taken_back_as_often_as_it_is_made() {
+    let db = open(true);
+    let mut transaction = db.transaction();
+    for _ in 0..3 {
+        transaction.get_for_update("k").unwrap();
+        assert_eq!(db.lock_status().len(), 1);
+        transaction.undo_get_for_update(db.default_cf(), "k");
+        assert!(db.lock_status().is_empty());
+    }
+    db.put("k", "1").unwrap();
+}
