@@ -238,6 +238,7 @@ impl Transaction {
         let Target { family, key, .. } = target;
         let inner = Arc::clone(self.inner());
         inner.health.check_open()?;
+        inner.check_transactions()?;
         if family.database_id() != inner.context.id {
             return Err(Error::invalid_argument(
                 "the column family belongs to another database",
@@ -363,7 +364,6 @@ impl Transaction {
         if !target.validates {
             return Ok(());
         }
-        self.inner().check_transactions()?;
         if self.history.is_none() && self.options.validation_tier == ValidationTier::All {
             let snapshot = self.snapshot.clone();
             self.history = Some(snapshot.unwrap_or_else(|| self.db.snapshot()));
