@@ -72,6 +72,10 @@ impl DbInner {
 
     pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
         let mut settings = self.context.mutable_options().settings_without_effect();
+        if self.context.plugins.transactions.is_some() {
+            // The open sets it, so that OPTIONS files tell RocksDB.
+            settings.retain(|setting| setting.name != "allow_2pc");
+        }
         for family in self.families.all() {
             settings.extend(family.options().settings_without_effect(&family.name));
         }

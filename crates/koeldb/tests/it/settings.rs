@@ -42,7 +42,7 @@ impl Sources {
                 let before = text[..at].trim_end();
                 let after = &text[at + field.len()..];
                 let is_longer = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-                let is_assigned = after.trim_start().starts_with("= ");
+                let is_assigned = [" = ", " |= "].iter().any(|sign| after.starts_with(sign));
                 before.ends_with('.') && !is_longer && !is_assigned
             })
         };
