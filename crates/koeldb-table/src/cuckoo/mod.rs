@@ -13,7 +13,7 @@
 //! - [`residency`]: where a table is held. `slots`: the table in memory, mapped or copied.
 //!   [`reader`]: point reads, single and batched. `windows`: window search. `word`: keys of 8
 //!   bytes.
-//! - [`paged`]: a table that is read piece by piece. [`level`]: several tables as one. `fences`:
+//! - `paged`: a table that is read piece by piece. [`level`]: several tables as one. `fences`:
 //!   finds the table of a key. `rank`: keys as numbers. [`cursor`]: scans. [`examine`]: measures
 //!   costs and checks the invariant.
 //! - [`builder`]: builds a table, with a block-based one as fallback. `records`: its entries.

@@ -14,7 +14,7 @@
 //!   `hash_slots`: the index built where none is stored.
 //! - [`reader`], [`cursor`]: point reads and scans. `marks`: positions in the rows, which allow the
 //!   format, decodable only forwards from whole keys, to be read from anywhere and backwards.
-//! - [`paged`]: a table that is read piece by piece.
+//! - `paged`: a table that is read piece by piece.
 //! - [`builder`]: builds a table.
 
 mod bloom;

@@ -394,7 +394,7 @@ mod tests {
             (1, "noon\n"),
             (1, "+1\n2\n0\n"),
             (1, "01\n2\n0\n"),
-            (2, "1\n"),
+            (1, "1\n"),
             (3, "1\n2\nzone eu\n0\n"),
             (3, "1\n2\nmetadata 4\n0\n"),
             (3, "1\n2\nmetadata zz\n0\n"),
