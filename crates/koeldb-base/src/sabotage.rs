@@ -127,6 +127,8 @@ switches! {
     PinnedLogRemoved,
     /// A change feed shows batches before readers can see them.
     UnpublishedUpdateShown,
+    /// The change feed drops the sections of prepared transactions that are committed.
+    CommittedSectionNotShown,
     /// An imported column family does not raise the last sequence number.
     ImportedSeqnoNotRaised,
     /// A failed import leaves its column family.

@@ -3,6 +3,9 @@
 //! An iterator pins its log and all later ones, so that no update is lost between two calls. It
 //! shows only batches that readers can see. At the end of the open log it waits for nothing: the
 //! next call goes on where the last one ended, also in later logs.
+//!
+//! A prepared transaction appears where it is committed. Every log repeats the sections of undecided
+//! transactions, and the feed reads a log from its beginning: it meets a section before its commit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +20,8 @@ use koeldb_log::{RecordReader, RecoveryMode};
 
 use crate::db::Db;
 use crate::inner::DbInner;
-use crate::write::batch::{Link, WriteBatch, header};
+use crate::write::batch::{HEADER_BYTES, WriteBatch, header};
+use crate::write::two_phase::{self, Piece, Section};
 
 /// Logs that iterators need, although the database does not.
 #[derive(Debug, Default)]
@@ -139,8 +143,11 @@ impl TailOptions {
         TailOptions { strict: true }
     }
 
-    /// Reports sequence numbers that are in no log, of ingested files or writes with the log
-    /// disabled, once as an error; on by default. Off passes over them silently.
+    /// Reports sequence numbers that are in no log, once as an error; on by default. Off passes over
+    /// them silently.
+    ///
+    /// They are of ingested files, of writes with the log disabled, or of prepared transactions
+    /// whose commit took effect in a resume because its log had failed.
     pub fn set_strict(&mut self, strict: bool) -> &mut Self {
         self.strict = strict;
         self
@@ -151,6 +158,9 @@ impl TailOptions {
 ///
 /// `None` means that all visible batches were returned; a later call goes on. After an error of kind
 /// `Incomplete`, which reports a gap of sequence numbers, the next call goes on behind it.
+///
+/// The operations of a prepared transaction come with the batch that commits it, with its sequence
+/// numbers. Transactions that are undecided or rolled back never appear.
 pub struct UpdateIterator {
     db: Db,
     pin: LogPin,
@@ -159,6 +169,8 @@ pub struct UpdateIterator {
     is_whole: bool,
     /// A batch that was read and not returned yet.
     held: Option<UpdateBatch>,
+    /// The prepared sections that were read and are undecided, by name.
+    sections: BTreeMap<Box<[u8]>, Section>,
     next_seqno: SeqNo,
     strict: bool,
 }
@@ -207,6 +219,7 @@ impl Db {
             reader,
             is_whole: false,
             held: None,
+            sections: BTreeMap::new(),
             next_seqno: wanted,
             strict: options.strict,
         })
@@ -257,7 +270,8 @@ impl DbInner {
             let mut first = None;
             while let Some(record) = reader.next_record()? {
                 let (seqno, count) = header(record)?;
-                if count > 0 {
+                // A commit has the count 0 if there is nothing else in its batch.
+                if count > 0 || !two_phase::pieces(record)?.is_empty() {
                     first = Some(seqno);
                     break;
                 }
@@ -307,15 +321,14 @@ impl UpdateIterator {
                     false => return Ok(None),
                 }
             };
-            let (first, count) = header(record)?;
-            let is_note = Link::decode(record).is_some();
-            let is_before = first + SeqNo::from(count) <= self.next_seqno;
-            if is_note || count == 0 || is_before {
+            let (first, _) = header(record)?;
+            let batch = applied(record, &mut self.sections)?;
+            if batch.is_empty() || first + SeqNo::from(batch.count()) <= self.next_seqno {
                 continue;
             }
             return Ok(Some(UpdateBatch {
                 sequence_number: first,
-                batch: WriteBatch::from_data(record)?,
+                batch,
             }));
         }
     }
@@ -371,8 +384,8 @@ impl UpdateIterator {
                     return Err(Error::with_kind(
                         ErrorKind::Incomplete,
                         format!(
-                            "sequence numbers {expected} to {} are in no log: of ingested files, or \
-                             of writes with the log disabled",
+                            "sequence numbers {expected} to {} are in no log: of ingested files, of \
+                             writes with the log disabled, or of commits in a failed log",
                             first - 1
                         ),
                     ));
@@ -382,6 +395,55 @@ impl UpdateIterator {
             return Ok(Some(update));
         }
     }
+}
+
+/// Returns the operations that a record applies: without the sections it prepares, and with those
+/// it commits. `sections` are the undecided ones before the record, and after it.
+///
+/// # Errors
+/// `Incomplete` if the section of a commit was not read.
+fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result<WriteBatch> {
+    let pieces = two_phase::pieces(record)?;
+    if matches!(pieces[..], [] | [Piece::Plain(..)]) {
+        return WriteBatch::from_data(record);
+    }
+    let mut data = record[..HEADER_BYTES].to_vec();
+    let mut total = 0_u32;
+    let mut missing = None;
+    for piece in pieces {
+        match piece {
+            Piece::Plain(records, count) => {
+                data.extend_from_slice(records);
+                total += count;
+            }
+            Piece::Prepare(section) => {
+                sections.insert(section.name.clone(), section);
+            }
+            Piece::Commit(name) => match sections.remove(name) {
+                Some(_) if is_on(Sabotage::CommittedSectionNotShown) => {}
+                Some(section) => {
+                    data.extend_from_slice(&section.records);
+                    total += section.count;
+                }
+                None => missing = missing.or(Some(name)),
+            },
+            Piece::Rollback(name) => {
+                sections.remove(name);
+            }
+        }
+    }
+    if let Some(name) = missing {
+        return Err(Error::with_kind(
+            ErrorKind::Incomplete,
+            format!(
+                "transaction '{}' is committed, and the log that prepared it is gone: begin with a \
+                 checkpoint",
+                name.escape_ascii()
+            ),
+        ));
+    }
+    data[8..HEADER_BYTES].copy_from_slice(&total.to_le_bytes());
+    WriteBatch::from_data(data)
 }
 
 impl Iterator for UpdateIterator {

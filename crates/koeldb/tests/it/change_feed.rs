@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use koeldb::fs::{Clock, Failure, FaultRule, FileSystem, Operation, Purpose, SystemClock};
 use koeldb::{
-    BatchEntry, Db, ErrorKind, SstFileWriter, SstFileWriterOptions, TailOptions, UpdateIterator,
-    WriteBatch, WriteOptions,
+    BatchEntry, Db, ErrorKind, SstFileWriter, SstFileWriterOptions, TailOptions,
+    TransactionDbOptions, UpdateIterator, WriteBatch, WriteOptions,
 };
 
 use crate::storage::{HERE, Storage, over};
@@ -114,6 +114,54 @@ fn numbers_in_no_log_are_reported_once() {
     let gap = strict.next().unwrap().unwrap_err();
     assert_eq!(gap.kind(), ErrorKind::Incomplete, "{gap}");
     assert_eq!(keys(&mut strict), ["d"]);
+}
+
+#[test]
+fn a_prepared_transaction_is_shown_where_it_is_committed() {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options.set_transactions(&TransactionDbOptions::new());
+    let db = Db::open(&options, HERE).unwrap();
+    let prepare = |name: &str, keys: &[&str]| {
+        let mut transaction = db.transaction();
+        for key in keys {
+            transaction.put(key, "1").unwrap();
+        }
+        transaction.prepare(name).unwrap()
+    };
+    let mut from_start = db.get_updates_since(1).unwrap();
+    db.put("a", "1").unwrap();
+    let early = prepare("early", &["k1", "k2"]);
+    let dropped = prepare("dropped", &["lost"]);
+    let _undecided = prepare("undecided", &["open"]);
+    db.put("b", "1").unwrap();
+    early.commit().unwrap();
+    dropped.rollback().unwrap();
+    let late = prepare("late", &["k3"]);
+    // The sections of undecided transactions are repeated in a new log.
+    db.flush().unwrap();
+    let mut with = WriteBatch::new();
+    with.put("c", "1");
+    late.commit_with(&with, &WriteOptions::new()).unwrap();
+    let only = prepare("only", &["k4"]);
+    db.flush().unwrap();
+    only.commit().unwrap();
+    db.flush().unwrap();
+    db.put("d", "1").unwrap();
+    let expected = ["a", "b", "k1", "k2", "c", "k3", "k4", "d"];
+    // Of each batch, the first sequence number and the number of operations.
+    let batches = [(1, 1), (2, 1), (3, 2), (5, 2), (7, 1), (8, 1)];
+    for first in 1..=8 {
+        let updates = db.get_updates_since(first).unwrap();
+        let found: Vec<(u64, usize)> = updates
+            .map(|update| update.unwrap())
+            .map(|update| (update.sequence_number, update.batch.len()))
+            .collect();
+        let skipped = batches.iter().rposition(|(begin, _)| *begin <= first);
+        assert_eq!(found, batches[skipped.unwrap()..], "from {first}");
+    }
+    assert_eq!(keys(&mut from_start), expected);
+    assert_eq!(from_start.next_sequence_number(), 9);
 }
 
 #[test]
