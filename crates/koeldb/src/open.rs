@@ -72,6 +72,7 @@ impl Opening {
             path: Some(path),
             open_files_limit: None,
             read_only: builder.is_read_only(),
+            locks_keys: builder.options.plugins.transactions.is_some(),
         };
         {
             let mut all: Vec<(&str, &mut ColumnFamilyOptions)> = families

@@ -154,6 +154,16 @@ impl Refusals {
         );
     }
 
+    /// Checks the options of a database with pessimistic transactions.
+    pub(crate) fn check_transactions(&mut self, db: &DbOptions) {
+        self.unsupported(
+            db.unordered_write,
+            "unordered_write",
+            true,
+            "not together with set_transactions: transactions need writes that are visible as a whole",
+        );
+    }
+
     pub(crate) fn check_family(&mut self, name: &str, cf: &ColumnFamilyOptions, db: &DbOptions) {
         self.family = Some(name.to_owned());
         self.check_compression(cf);

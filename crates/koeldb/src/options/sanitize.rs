@@ -34,6 +34,8 @@ pub(crate) struct OpenContext<'a> {
     pub(crate) open_files_limit: Option<u32>,
     /// Whether nothing will be written.
     pub(crate) read_only: bool,
+    /// Whether transactions lock their keys.
+    pub(crate) locks_keys: bool,
 }
 
 /// Adjusts the options of a database and its column families, and rejects invalid ones.
@@ -54,6 +56,9 @@ pub(crate) fn sanitize(
     refusals.check_db(db);
     if !context.read_only {
         refusals.check_db_writes(db);
+    }
+    if context.locks_keys {
+        refusals.check_transactions(db);
     }
     for (name, family) in families {
         refusals.check_family(name, family, db);

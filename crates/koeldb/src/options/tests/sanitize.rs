@@ -181,7 +181,7 @@ fn open_adjusts_database_options() {
     let context = OpenContext {
         path: Some(std::path::Path::new("/db")),
         open_files_limit: Some(1024),
-        read_only: false,
+        ..OpenContext::default()
     };
     assert_eq!(
         adjusted("max_open_files=5000", &context).max_open_files,

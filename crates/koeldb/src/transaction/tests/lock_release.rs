@@ -28,3 +28,19 @@ fn a_read_for_update_is_taken_back_as_often_as_it_is_made() {
     }
     db.put("k", "1").unwrap();
 }
+
+#[test]
+fn unordered_writes_are_refused_with_pessimistic_transactions() {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_unordered_write(true)
+        .set_env(&Env::mem_env());
+    let db = Db::open(&options, "/optimistic").unwrap();
+    let refused = db.transaction().put("k", "1").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    options.set_transactions(&TransactionDbOptions::new());
+    let refused = Db::open(&options, "/pessimistic").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    assert!(refused.message().contains("unordered_write"), "{refused}");
+}
