@@ -484,7 +484,11 @@ impl Replay<'_> {
             )));
         }
         // Checked before anything is applied: duplicates would be found only after half of a batch.
-        let goes_back = !pieces.is_empty() && self.next_seqno.is_some_and(|next| first < next);
+        // Sections and rollbacks take no numbers. A log that replaces a failed one repeats sections
+        // under the number of the batch that failed, which may be in the older log.
+        let takes_numbers = pieces.iter().any(Piece::takes_numbers);
+        let is_older = self.next_seqno.is_some_and(|next| first < next);
+        let goes_back = takes_numbers && is_older;
         if goes_back && self.mode != RecoveryMode::SkipAnyCorruptedRecords {
             return Err(Error::corruption(format!(
                 "batch goes back to sequence number {first}"
@@ -497,7 +501,9 @@ impl Replay<'_> {
             self.last_seqno = self.last_seqno.max(last);
             log.last_seqno = last;
         }
-        self.next_seqno = end;
+        if takes_numbers || !is_older {
+            self.next_seqno = end;
+        }
         Ok(RecordOutcome::Applied)
     }
 

@@ -74,6 +74,13 @@ pub(crate) enum Piece<'a> {
     Rollback(&'a [u8]),
 }
 
+impl Piece<'_> {
+    /// Whether its operations get sequence numbers where it stands.
+    pub(crate) fn takes_numbers(&self) -> bool {
+        matches!(self, Piece::Plain(..) | Piece::Commit(_))
+    }
+}
+
 /// Decodes a serialized batch, which is validated completely, except for the count in its header.
 ///
 /// # Errors
