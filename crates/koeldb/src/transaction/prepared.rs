@@ -307,6 +307,8 @@ pub(super) struct ToPrepare<'a> {
 }
 
 /// Logs the section of a transaction; on failure its locks stay with the caller.
+///
+/// The entry has the locks from the beginning: as soon as it is logged, others may decide on it.
 pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     let inner = what.db.inner();
     if what.name.is_empty() || what.name.len() > NAME_BYTES_MAX {
@@ -327,16 +329,16 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     let logged = section.prepare();
     let entry = inner
         .transactions
-        .reserve(section, what.owner, Vec::new())?;
+        .reserve(section, what.owner, what.locked.clone())?;
     let done = inner.write_section(what.batch, what.write, &logged, || {
         entry.set(Decision::None);
     });
     inner.health.report_failures();
     if let Err(error) = done {
+        lock(&entry.locked).clear();
         inner.transactions.forget(&entry);
         return Err(error);
     }
-    lock(&entry.locked).clone_from(&what.locked);
     Ok(PreparedTransaction {
         db: what.db.clone(),
         entry,

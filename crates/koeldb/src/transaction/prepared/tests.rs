@@ -1,5 +1,7 @@
 //! Prepared transactions through closes, crashes, flushes and failures.
 
+mod races;
+
 use std::sync::Arc;
 
 use koeldb_base::merge_operator::StringAppend;
