@@ -55,7 +55,8 @@ impl DbInner {
         tier: ValidationTier,
     ) -> Result<SeqNo> {
         if tracker.is_empty() {
-            if !batch.is_empty() {
+            // Log data are records, too, although they do not count.
+            if !batch.records().is_empty() {
                 self.commit.write(batch, options)?;
             }
             return Ok(self.visibility.seqno());
