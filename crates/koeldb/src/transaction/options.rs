@@ -77,6 +77,9 @@ pub enum ValidationTier {
     #[default]
     All,
     /// In memtables alone: the commit fails with `TryAgain` if these do not reach back far enough.
+    ///
+    /// In either tier, a file that is ingested meanwhile without `snapshot_consistency` may get no
+    /// sequence number; its keys then are no conflicts.
     Memtable,
 }
 

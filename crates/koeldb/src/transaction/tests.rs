@@ -1,6 +1,7 @@
 //! Transactions in interleavings that one thread makes step by step.
 
 mod lock_release;
+mod lost_updates;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -67,8 +67,9 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// A snapshot is to be set by the next operation that uses a key.
     is_snapshot_due: bool,
-    /// Keeps the numbers of entries since the first tracked key, for the validation in tables.
-    history: Option<Snapshot>,
+    /// Snapshots at the numbers since which keys are tracked, ascending: compactions then keep the
+    /// newest entry above each of them, with its number.
+    history: Vec<Snapshot>,
     owner: Arc<Owner>,
 }
 
@@ -86,7 +87,7 @@ impl Transaction {
             tracker: Tracker::default(),
             snapshot: options.set_snapshot.then(|| db.snapshot()),
             is_snapshot_due: false,
-            history: None,
+            history: Vec::new(),
             owner: Owner::new(inner.transactions.new_id(), expires),
             db: db.clone(),
         }
@@ -364,23 +365,37 @@ impl Transaction {
         if !target.validates {
             return Ok(());
         }
-        if self.history.is_none() && self.options.validation_tier == ValidationTier::All {
-            let snapshot = self.snapshot.clone();
-            self.history = Some(snapshot.unwrap_or_else(|| self.db.snapshot()));
-        }
         let at = at.unwrap_or_else(|| {
             let cf = target.family.id();
             self.tracker.add(id, cf, target.key, target.mode())
         });
+        // A later use does not forget writes since the first one.
+        if self.tracker.at(at).since.is_none() {
+            let since = self.hold_history();
+            self.tracker.at(at).since = Some(since);
+        }
+        self.tracker.note_use(at, target.as_what == Use::Write);
+        Ok(())
+    }
+
+    /// Holds a snapshot at the number since which a key is tracked; returns the number.
+    ///
+    /// One at the first key alone would not do: a put and a single deletion above it annihilate each
+    /// other, although a later key may be tracked since the put.
+    fn hold_history(&mut self) -> SeqNo {
         let since = match &self.snapshot {
             Some(snapshot) => snapshot.sequence_number(),
             None => self.inner().visibility.seqno(),
         };
-        let tracked = self.tracker.at(at);
-        // A later use does not forget writes since the first one.
-        tracked.since = Some(tracked.since.map_or(since, |first| first.min(since)));
-        self.tracker.note_use(at, target.as_what == Use::Write);
-        Ok(())
+        if let Some(newest) = self.history.last()
+            && newest.sequence_number() == since
+        {
+            return since;
+        }
+        let held = self.snapshot.clone().unwrap_or_else(|| self.db.snapshot());
+        let since = held.sequence_number();
+        self.history.push(held);
+        since
     }
 
     /// Locks `key` in `family` without reading or writing it.
