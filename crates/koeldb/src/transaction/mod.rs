@@ -5,7 +5,8 @@
 //! commits, that no tracked key was written meanwhile (`validation`, `commit`). A pessimistic one
 //! ([`Options::set_transactions`](crate::Options::set_transactions)) locks each key before it uses
 //! it (`locks`, `waits`), and keeps its locks until the commit is visible; every other write of
-//! such a database locks its keys, too.
+//! such a database locks its keys, too, except for the extra batch of
+//! [`PreparedTransaction::commit_with`].
 //!
 //! Lock order: leadership of the write queue, the map of prepared transactions, shards of the lock
 //! table, then the sleeper of a wait. The detector of deadlocks comes before the shards.

@@ -184,7 +184,9 @@ impl PreparedTransaction {
 
     /// Like [`PreparedTransaction::commit`], together with the operations of `batch`, before its own.
     ///
-    /// The log is written whatever `disable_wal` says.
+    /// The log is written whatever `disable_wal` says. As in RocksDB, the keys of `batch` are not
+    /// locked: it replaces values that other transactions have locked and read, without a conflict.
+    /// It is for keys that no other transaction writes, such as the position of a replica.
     ///
     /// # Errors
     /// See [`PreparedTransaction::commit`].
