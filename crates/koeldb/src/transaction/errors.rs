@@ -30,6 +30,16 @@ pub(super) fn conflict(key: &[u8]) -> Error {
     not_applied(ErrorKind::Busy, ErrorDetail::WriteConflict, message)
 }
 
+/// The comparator of a column family does not suit locks, which are on the bytes of keys.
+pub(super) fn equal_keys_differ(family: &str) -> Error {
+    Error::not_supported(format!(
+        "locks are on the bytes of keys, and the comparator of column family {family:?} may have \
+         equal keys of different bytes; if it has none, let its equal_keys_have_equal_bytes return \
+         true"
+    ))
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
 /// Memtables do not reach back to the snapshot.
 pub(super) fn history_too_short() -> Error {
     Error::with_kind(

@@ -254,6 +254,10 @@ impl Transaction {
         if self.options.skip_concurrency_control {
             return Ok(None);
         }
+        if inner.transactions.locks.is_some() && !family.data().order.equal_keys_have_equal_bytes()
+        {
+            return Err(errors::equal_keys_differ(&family.data().name));
+        }
         Ok(Some(inner.transactions.id_of(family.id(), key)))
     }
 

@@ -1,6 +1,9 @@
 //! Locks that are released, and configurations whose locks would not exclude each other.
 
+use std::cmp::Ordering;
+
 use super::*;
+use crate::Comparator;
 
 #[test]
 fn a_rollback_releases_a_key_that_was_released_and_locked_again() {
@@ -43,4 +46,41 @@ fn unordered_writes_are_refused_with_pessimistic_transactions() {
     let refused = Db::open(&options, "/pessimistic").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotSupported);
     assert!(refused.message().contains("unordered_write"), "{refused}");
+}
+
+/// Bytewise in lower case.
+struct IgnoresCase;
+
+impl Comparator for IgnoresCase {
+    fn name(&self) -> &'static str {
+        "test.IgnoresCase"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+#[test]
+fn keys_that_are_equal_in_different_bytes_are_refused_where_they_are_locked() {
+    for is_pessimistic in [false, true] {
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_comparator(IgnoresCase)
+            .set_env(&Env::mem_env());
+        if is_pessimistic {
+            options.set_transactions(&TransactionDbOptions::new());
+        }
+        let db = Db::open(&options, "/ignores-case").unwrap();
+        db.put("k", "0").unwrap();
+        let mut transaction = db.transaction();
+        let used = transaction.put("k", "1");
+        if is_pessimistic {
+            assert_eq!(used.unwrap_err().kind(), ErrorKind::NotSupported);
+        } else {
+            db.put("K", "2").unwrap();
+            assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Busy);
+        }
+    }
 }
