@@ -2,9 +2,13 @@
 //!
 //! Both sources stand at or behind the entry, in the direction of travel; a change of direction
 //! seeks both by the current key. On equal keys the batch decides.
+//!
+//! With `prefix_same_as_start` the limit of a prefix applies to the combined entries. The cursor of
+//! the database has none: its own first entry may be one that the batch deletes.
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::{Error, PinnedSlice, Result};
@@ -37,8 +41,10 @@ pub struct BatchCursor {
     view: Arc<View>,
     /// The number of keys of the batch before the position; backward, up to and including it.
     next: usize,
-    /// The keys of the batch within the bounds and the prefix of the last seek.
+    /// The keys of the batch within the bounds.
     visible: std::ops::Range<usize>,
+    /// The prefix that the cursor stays in since the last seek.
+    prefix: Option<Vec<u8>>,
     direction: Direction,
     at: At,
     failure: Option<Error>,
@@ -50,8 +56,13 @@ impl BatchCursor {
             family: family.clone(),
             options: options.clone(),
             bounds: options.bounds(),
-            database: family.cursor_opt(options),
+            database: {
+                let mut options = options.clone();
+                options.set_prefix_same_as_start(false);
+                family.cursor_opt(&options)
+            },
             visible: 0..view.len(),
+            prefix: None,
             view,
             next: 0,
             direction: Direction::Forward,
@@ -74,22 +85,41 @@ impl BatchCursor {
         self.database.refresh()
     }
 
-    /// Determines the keys of the batch that may be shown; `sought` is the key of a seek.
-    fn limit(&mut self, sought: Option<&[u8]>) {
+    /// Determines the keys of the batch within the bounds.
+    fn limit(&mut self) {
         let order = &self.family.data().order;
         let (bounds, view) = (&self.bounds, &self.view);
-        let mut first = view.partition_point(|key| bounds.is_before(order, key));
-        let mut end = view.partition_point(|key| !bounds.is_behind(order, key));
-        if let Some(sought) = sought.filter(|_| self.options.prefix_same_as_start)
-            && let Some(extractor) = &self.family.data().options().prefix_extractor
-            && let Some(prefix) = extractor.prefix(sought)
-        {
-            let is_in = |index: &usize| extractor.prefix(view.key(*index)) == Some(prefix);
-            let at = view.lower_bound(order, sought);
-            first = first.max(at - (0..at).rev().take_while(is_in).count());
-            end = end.min(at + (at..view.len()).take_while(is_in).count());
-        }
+        let first = view.partition_point(|key| bounds.is_before(order, key));
+        let end = view.partition_point(|key| !bounds.is_behind(order, key));
         self.visible = first..end.max(first);
+    }
+
+    /// Returns the prefix of `key` that limits the cursor, if its options ask for that.
+    fn prefix_of(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if !self.options.prefix_same_as_start {
+            return None;
+        }
+        let options = self.family.data().options();
+        let extractor = options.prefix_extractor.as_ref()?;
+        extractor.prefix(key).map(<[u8]>::to_vec)
+    }
+
+    /// Stays in the prefix of the current entry, if the cursor stays in none yet.
+    fn keep_prefix(&mut self) {
+        if self.prefix.is_none() {
+            self.prefix = self.key().and_then(|key| self.prefix_of(key));
+        }
+    }
+
+    fn leaves_prefix(&self, key: &[u8]) -> bool {
+        self.prefix.is_some() && self.prefix_of(key) != self.prefix
+    }
+
+    /// Ends the scan if the current entry is outside of its prefix.
+    fn stop_behind_prefix(&mut self) {
+        if self.key().is_some_and(|key| self.leaves_prefix(key)) {
+            self.at = At::Nowhere;
+        }
     }
 
     /// Runs a move; after an error the cursor has no entry and repeats the error until a seek.
@@ -108,7 +138,8 @@ impl BatchCursor {
         self.failure = None;
         self.at = At::Nowhere;
         self.direction = direction;
-        self.limit(sought);
+        self.prefix = sought.and_then(|key| self.prefix_of(key));
+        self.limit();
     }
 
     /// Moves to the first entry at or after `key`; `true` if there is one.
@@ -142,11 +173,18 @@ impl BatchCursor {
     /// # Errors
     /// See [`DbCursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.begin_seek(Direction::Forward, None);
+        let lower = match self.bounds.lower.clone() {
+            Bound::Unbounded => None,
+            // As in RocksDB, a lower bound counts as the key sought.
+            Bound::Included(lower) | Bound::Excluded(lower) => Some(lower),
+        };
+        self.begin_seek(Direction::Forward, lower.as_deref());
         self.run(|cursor| {
             cursor.next = cursor.visible.start;
             cursor.database.seek_to_first()?;
-            cursor.settle_forward()
+            cursor.settle_forward()?;
+            cursor.keep_prefix();
+            Ok(())
         })
     }
 
@@ -159,7 +197,9 @@ impl BatchCursor {
         self.run(|cursor| {
             cursor.next = cursor.visible.end;
             cursor.database.seek_to_last()?;
-            cursor.settle_backward()
+            cursor.settle_backward()?;
+            cursor.keep_prefix();
+            Ok(())
         })
     }
 
@@ -281,6 +321,16 @@ impl BatchCursor {
         first: Ordering,
         leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
     ) -> Result<()> {
+        self.find_entry(first, leave)?;
+        self.stop_behind_prefix();
+        Ok(())
+    }
+
+    fn find_entry(
+        &mut self,
+        first: Ordering,
+        leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         self.at = At::Nowhere;
         loop {
             let view = Arc::clone(&self.view);
@@ -306,6 +356,9 @@ impl BatchCursor {
                     self.at = At::Merged(merged);
                 }
                 Effect::Deleted => {
+                    if self.leaves_prefix(key) {
+                        return Ok(());
+                    }
                     leave(self, key)?;
                     continue;
                 }

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use koeldb_base::merge_operator::StringAppend;
+use koeldb_base::prefix::FixedPrefix;
 use proptest::prelude::*;
 
 use super::*;
@@ -240,6 +241,75 @@ fn bounds_and_prefixes_hold_for_the_batch_too() {
     assert!(cursor.seek_for_prev("zz").unwrap());
     assert_eq!(cursor.key(), Some(&b"b1"[..]));
     assert_eq!(options.bounds().upper, Bound::Excluded(b"b2".to_vec()));
+}
+
+/// The keys from a seek on.
+macro_rules! scanned {
+    ($cursor:expr, $seek:ident($($key:expr)?), $step:ident) => {{
+        let mut keys = Vec::new();
+        let mut is_valid = $cursor.$seek($($key)?).unwrap();
+        while is_valid {
+            keys.push($cursor.key().unwrap().to_vec());
+            is_valid = $cursor.$step().unwrap();
+        }
+        keys
+    }};
+}
+
+#[test]
+fn the_prefix_of_a_scan_is_that_of_the_combined_entries() {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_prefix_extractor(FixedPrefix::new(1))
+        .set_env(&Env::mem_env());
+    let db = Db::open(&options, "/prefixes").unwrap();
+    for key in ["a1", "b1", "b3", "c1"] {
+        db.put(key, "db").unwrap();
+    }
+    let mut batch = WriteBatchWithIndex::with_order(true, KeyOrder::Bytewise);
+    batch.delete("a1").delete("c1").put("b2", "batch");
+    let batch = &batch;
+    let cursors = |lower: Option<&str>| {
+        let mut options = ReadOptions::new();
+        options.set_prefix_same_as_start(true);
+        if let Some(lower) = lower {
+            options.set_iterate_lower_bound(lower.as_bytes().to_vec());
+        }
+        let family = db.default_cf();
+        (
+            batch.cursor_opt(family, &options),
+            family.cursor_opt(&options),
+        )
+    };
+    let scans = |is_written: bool| {
+        let mut scans = Vec::new();
+        for lower in [None, Some("a0"), Some("b2")] {
+            let (mut before, mut after) = cursors(lower);
+            if is_written {
+                scans.push(scanned!(after, seek_to_first(), next));
+                scans.push(scanned!(after, seek_to_last(), prev));
+            } else {
+                scans.push(scanned!(before, seek_to_first(), next));
+                scans.push(scanned!(before, seek_to_last(), prev));
+            }
+            for key in ["a1", "a9", "b1", "b2", "c1", "d"] {
+                if is_written {
+                    scans.push(scanned!(after, seek(key), next));
+                    scans.push(scanned!(after, seek_for_prev(key), prev));
+                } else {
+                    scans.push(scanned!(before, seek(key), next));
+                    scans.push(scanned!(before, seek_for_prev(key), prev));
+                }
+            }
+        }
+        scans
+    };
+    let combined = scans(false);
+    assert_eq!(combined[0], [b"b1", b"b2", b"b3"]);
+    assert_eq!(combined[1], [b"b3", b"b2", b"b1"]);
+    db.write(batch.batch()).unwrap();
+    assert_eq!(combined, scans(true));
 }
 
 #[test]
