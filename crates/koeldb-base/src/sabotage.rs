@@ -87,6 +87,8 @@ switches! {
     CheckpointNameUnsynced,
     /// The remains of an interrupted checkpoint are removed together with unrelated files.
     StagingRemovedUnread,
+    /// A capture passes although a failure discarded logs that were not durable.
+    CapturedLogsDiscarded,
     /// A checkpoint of some column families forgets the ids of the others.
     FamilyIdForgotten,
     /// The length of the open log is taken before its buffered records are handed over.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use koeldb_base::error::Severity;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::{Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
 
@@ -96,12 +96,25 @@ impl DbInner {
         let _foreground = self.slots.enter()?;
         let hold = DeletionGuard::new(&self.tree);
         let is_flushed = self.flush_before_capture(policy)?;
+        let failures = self.health.failure_count();
         let captured = self.capture_now(hold, is_flushed);
         if captured.is_err() {
             self.health.report_failures();
         }
         let mut capture = captured?;
-        // Closed logs never change, and from here on they are as durable as they will ever be.
+        self.sync_captured_logs(failures)?;
+        capture.options_number = self.newest_options_below(capture.next_file_number)?;
+        Ok(capture)
+    }
+
+    /// Makes the closed logs of a capture durable; they never change any more.
+    ///
+    /// `failures` is the number of failures before the capture. After another one, a resume may have
+    /// discarded logs of the capture that were not durable.
+    ///
+    /// # Errors
+    /// `Aborted` if writes failed in the meantime; errors of the file system, which stop writes.
+    fn sync_captured_logs(self: &Arc<Self>, failures: u64) -> Result<()> {
         if let Err(error) = self.wals.sync_closed() {
             let error = error
                 .context("syncing closed logs")
@@ -110,8 +123,13 @@ impl DbInner {
             self.health.report_failures();
             return Err(error);
         }
-        capture.options_number = self.newest_options_below(capture.next_file_number)?;
-        Ok(capture)
+        if self.health.failure_count() != failures && !is_on(Sabotage::CapturedLogsDiscarded) {
+            return Err(Error::with_kind(
+                ErrorKind::Aborted,
+                "writes failed while the logs were captured, and a log may not be durable: try again",
+            ));
+        }
+        Ok(())
     }
 
     fn flush_before_capture(self: &Arc<Self>, policy: FlushPolicy) -> Result<bool> {
@@ -278,5 +296,30 @@ impl DbInner {
             is_constant: true,
             table: Some(table),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Db, Env, Options};
+
+    #[test]
+    fn a_failure_that_a_resume_repaired_still_fails_a_capture_from_before() {
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/captured").unwrap();
+        db.put("a", "1").unwrap();
+        let inner = db.inner();
+        let before = inner.health.failure_count();
+        inner.sync_captured_logs(before).unwrap();
+        let failure = Error::with_kind(ErrorKind::IoError, "a sync failed");
+        inner
+            .health
+            .fail_writes(failure.with_severity(Severity::Hard));
+        inner.resume().unwrap();
+        let error = inner.sync_captured_logs(before).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+        inner.capture(FlushPolicy::Never).map(drop).unwrap();
     }
 }
