@@ -89,6 +89,8 @@ switches! {
     StagingRemovedUnread,
     /// A capture passes although a failure discarded logs that were not durable.
     CapturedLogsDiscarded,
+    /// A staging directory is not locked while it is used.
+    StagingNotLocked,
     /// A checkpoint of some column families forgets the ids of the others.
     FamilyIdForgotten,
     /// The length of the open log is taken before its buffered records are handed over.

@@ -120,9 +120,9 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if `path` exists or lies in the directory of this database; `Aborted` if
-    /// `<path>.tmp` exists with files of others; `Busy` if another call makes the same directory;
-    /// errors of the file system, after which there is nothing at `path`, unless only the last sync
-    /// of the directory above failed.
+    /// `<path>.tmp` exists with files of others; `Busy` if another call or process makes the same
+    /// directory; errors of the file system, after which there is nothing at `path`, unless only
+    /// the last sync of the directory above failed.
     pub fn create_checkpoint(&self, path: impl AsRef<Path>) -> Result<CheckpointReport> {
         self.create_checkpoint_opt(path, &CheckpointOptions::new())
     }

@@ -3,20 +3,19 @@
 //! The files are made in `<path>.tmp`, which is synced, renamed to `<path>`, and made durable in
 //! the directory above (rule CK1 of checkpoints). What an interrupted attempt left is removed if
 //! every name in it is one that the engine makes; otherwise nothing is touched (CK2).
+//!
+//! The directory is locked while it is used, so that no other call or process, with whatever
+//! spelling of the path, takes its files for remains.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use koeldb_base::error::ErrorDetail;
 use koeldb_base::file_name;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
-use koeldb_fs::{EntryKind, FileSystem};
-
-/// The staging directories in use by this process, by file system.
-static IN_USE: Mutex<BTreeSet<(usize, PathBuf)>> = Mutex::new(BTreeSet::new());
+use koeldb_fs::{EntryKind, FileLock, FileSystem};
 
 /// A directory that does not have its final name yet; dropping it removes it.
 pub(crate) struct Staging {
@@ -26,6 +25,8 @@ pub(crate) struct Staging {
     is_made: bool,
     /// Files with other names than those of a database.
     extra_names: &'static [&'static str],
+    /// `None` only with the deliberate bug that omits it.
+    _lock: Option<Box<dyn FileLock>>,
 }
 
 impl Staging {
@@ -51,24 +52,17 @@ impl Staging {
         let mut temporary = name.to_owned();
         temporary.push(".tmp");
         let path = target.with_file_name(temporary);
-        if !lock(&IN_USE).insert((Arc::as_ptr(fs).addr(), path.clone())) {
-            return Err(Error::with_kind(
-                ErrorKind::Busy,
-                format!("another call makes {}", target.display()),
-            ));
-        }
+        create_dir_durably(&**fs, parent(&target))?;
+        fs.create_dir_all(&path)?;
         let mut staging = Staging {
+            _lock: lock(&**fs, &path, &target)?,
             fs: Arc::clone(fs),
             target,
             path,
             is_made: false,
             extra_names,
         };
-        create_dir_durably(&**fs, parent(&staging.target))?;
-        if fs.exists(&staging.path)? {
-            staging.remove_remains()?;
-        }
-        fs.create_dir_all(&staging.path)?;
+        staging.remove_files()?;
         staging.is_made = true;
         Ok(staging)
     }
@@ -92,8 +86,8 @@ impl Staging {
         self.fs.sync_dir(parent(&self.target))
     }
 
-    /// Removes what an interrupted attempt left.
-    fn remove_remains(&self) -> Result<()> {
+    /// Removes the files of this attempt, or those that an interrupted one left.
+    fn remove_files(&self) -> Result<()> {
         let entries = self.fs.list(&self.path)?;
         let is_ours =
             |name: &str| file_name::parse(name).is_some() || self.extra_names.contains(&name);
@@ -115,7 +109,7 @@ impl Staging {
         for entry in entries {
             self.fs.remove_file(&self.path.join(entry.name))?;
         }
-        self.fs.remove_dir(&self.path)
+        Ok(())
     }
 }
 
@@ -123,10 +117,46 @@ impl Drop for Staging {
     fn drop(&mut self) {
         if self.is_made {
             // What cannot be removed now is removed by the next attempt.
-            let _ = self.remove_remains();
+            let removed = self.remove_files();
+            let _ = removed.and_then(|()| self.fs.remove_dir(&self.path));
         }
-        let key = (Arc::as_ptr(&self.fs).addr(), std::mem::take(&mut self.path));
-        lock(&IN_USE).remove(&key);
+    }
+}
+
+/// Locks the staging directory `path` of `target`.
+///
+/// # Errors
+/// `Busy` if another call or process uses it.
+fn lock(fs: &dyn FileSystem, path: &Path, target: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    if is_on(Sabotage::StagingNotLocked) {
+        return Ok(None);
+    }
+    let busy = || {
+        Error::with_kind(
+            ErrorKind::Busy,
+            format!(
+                "another call or process makes {}, in {}",
+                target.display(),
+                path.display()
+            ),
+        )
+    };
+    // Another user may rename or remove the directory before it is locked here. Then the lock is
+    // on a directory without this name, or on a file that the lock created.
+    let identity = fs.metadata(path)?.identity;
+    let lock = match fs.lock(path) {
+        Err(error) if error.detail() == Some(ErrorDetail::LockHeld) => return Err(busy()),
+        locked => locked?,
+    };
+    match fs.metadata(path) {
+        Ok(found) if found.identity == identity => Ok(Some(lock)),
+        Ok(found) if found.kind == EntryKind::File => {
+            fs.remove_file(path)?;
+            Err(busy())
+        }
+        Ok(_) => Err(busy()),
+        Err(error) if error.is_path_not_found() => Err(busy()),
+        Err(error) => Err(error),
     }
 }
 
@@ -148,4 +178,31 @@ pub(crate) fn refuse_inside(fs: &dyn FileSystem, target: &Path, directory: &Path
         at = above.parent().filter(|path| !path.as_os_str().is_empty());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use koeldb_fs::MemoryFileSystem;
+
+    #[test]
+    fn a_second_user_is_refused_whatever_its_file_system_and_removes_nothing() {
+        let memory = MemoryFileSystem::new();
+        let one: Arc<dyn FileSystem> = Arc::new(memory.clone());
+        let other: Arc<dyn FileSystem> = Arc::new(memory);
+        let target = Path::new("/copies/one");
+        let first = Staging::create(&one, target, &[]).unwrap();
+        let table = first.path().join("000007.sst");
+        one.create(&table, &Default::default()).unwrap();
+        let error = Staging::create(&other, target, &[]).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert!(one.exists(&table).unwrap());
+        first.publish().unwrap();
+        assert!(one.exists(&target.join("000007.sst")).unwrap());
+        // An attempt that ends leaves nothing, and the name is free.
+        let target = Path::new("/copies/two");
+        drop(Staging::create(&one, target, &[]).unwrap());
+        assert_eq!(one.list("/copies".as_ref()).unwrap().len(), 1);
+        Staging::create(&other, target, &[]).unwrap();
+    }
 }
