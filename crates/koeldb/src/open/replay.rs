@@ -119,6 +119,8 @@ struct Replay<'a> {
     last_seqno: SeqNo,
     /// The sequence number of the next batch if nothing is missing.
     next_seqno: Option<SeqNo>,
+    /// The number behind the latest record, which repeated sections lower.
+    end_of_record: Option<SeqNo>,
     /// Logs before this one have no data outside of tables.
     oldest_needed: FileNumber,
     /// Whether the oldest needed log is missing.
@@ -162,6 +164,7 @@ pub(crate) fn replay_logs(
         read_only,
         last_seqno: versions.last_seqno(),
         next_seqno: None,
+        end_of_record: None,
         oldest_needed,
         lacks_oldest: !fs.exists(&file_name::wal(directory, oldest_needed))?,
         announcement: None,
@@ -424,7 +427,7 @@ impl Replay<'_> {
             return None;
         }
         let (first, _) = batch::header(record).ok()?;
-        let continues = self.next_seqno == Some(first);
+        let continues = self.end_of_record == Some(first);
         match Link::decode(record) {
             Some(link) if link.before < self.oldest_needed => self.stopped_in(),
             Some(link) if self.is_link_of_early_version(link) => self.stopped_in(),
@@ -501,6 +504,7 @@ impl Replay<'_> {
             self.last_seqno = self.last_seqno.max(last);
             log.last_seqno = last;
         }
+        self.end_of_record = end;
         if takes_numbers || !is_older {
             self.next_seqno = end;
         }
