@@ -367,14 +367,16 @@ impl UpdateIterator {
                 },
             };
             let inner = self.db.inner();
-            if update.last() > inner.visibility.seqno() && !is_on(Sabotage::UnpublishedUpdateShown)
-            {
-                self.held = Some(update);
-                return Ok(None);
-            }
             let first = update.sequence_number;
+            // Later batches may publish the numbers of an abandoned one, at once or never: those
+            // published are read first, and compared only if it is not abandoned.
+            let visible = inner.visibility.seqno();
             if inner.wals.pinned.is_abandoned(self.pin.number, first) {
                 continue;
+            }
+            if update.last() > visible && !is_on(Sabotage::UnpublishedUpdateShown) {
+                self.held = Some(update);
+                return Ok(None);
             }
             let expected = self.next_seqno;
             if first > expected {
@@ -457,5 +459,54 @@ impl Iterator for UpdateIterator {
 impl fmt::Debug for UpdateIterator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UpdateIterator(from {})", self.next_seqno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use koeldb_fs::{Clock, MemoryFileSystem, SystemClock};
+
+    use crate::env::Env;
+    use crate::options::Options;
+
+    #[test]
+    fn a_log_that_becomes_obsolete_is_always_in_a_list() {
+        let env = Env::new(Arc::new(MemoryFileSystem::new()), Arc::new(SystemClock));
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&env);
+        let db = Db::open(&options, "/db").unwrap();
+        let other = db.create_cf("other", &db.default_cf().options()).unwrap();
+        let _pin = LogPin::new(db.inner(), 0);
+        db.put("a", "1").unwrap();
+        other.put("b", "1").unwrap();
+        other.flush().unwrap();
+        let closed = db.inner().wals.closed();
+        assert_eq!(closed.len(), 1, "the default column family needs it");
+        // The log cannot become a pinned one yet, and must be a closed one until then.
+        let held = lock(&db.inner().wals.pinned.state);
+        std::thread::scope(|scope| {
+            let wals = &db.inner().wals;
+            let removal = scope.spawn(|| wals.remove_before(closed[0].0 + 1));
+            let (seen, sees) = channel();
+            scope.spawn(move || {
+                while seen.send(wals.closed().len()).is_ok() {
+                    SystemClock.sleep(Duration::from_millis(1));
+                }
+            });
+            let until = SystemClock.now() + Duration::from_millis(200);
+            let left = || until.saturating_sub(SystemClock.now());
+            let mut is_lost = false;
+            while let Ok(count) = sees.recv_timeout(left()) {
+                is_lost |= count == 0;
+            }
+            drop((held, sees));
+            removal.join().unwrap();
+            assert!(!is_lost, "the log is in no list");
+        });
+        assert_eq!(db.inner().wals.pinned.logs(), closed);
     }
 }

@@ -68,7 +68,8 @@ pub(crate) struct WalSet {
     /// Closed logs that are not durable yet.
     unsynced: UnsyncedLogs<RecordWriter>,
     standby: StandbyLog,
-    /// Logs that are no longer written and not yet removed, with their sizes.
+    /// Logs that are no longer written and not yet removed, with their sizes. Locked before
+    /// the state of `pinned`.
     closed: Mutex<Vec<(FileNumber, u64)>>,
     /// Obsolete logs that iterators of updates need.
     pub(crate) pinned: PinnedLogs,
@@ -271,13 +272,14 @@ impl WalSet {
     /// Removes the logs before `min_needed`. A log that cannot be removed is an orphan that the
     /// next open removes.
     pub(crate) fn remove_before(&self, min_needed: FileNumber) {
-        let obsolete: Vec<(FileNumber, u64)> = {
+        let unused = {
             let mut logs = lock(&self.closed);
             let (old, live) = logs.iter().partition(|(number, _)| *number < min_needed);
             *logs = live;
-            old
+            // Under the mutex: a log that is still there is always in one of the two lists.
+            self.pinned.retire(old)
         };
-        for (number, _) in self.pinned.retire(obsolete) {
+        for (number, _) in unused {
             self.remove(number);
         }
     }

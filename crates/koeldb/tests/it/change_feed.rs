@@ -187,6 +187,33 @@ fn a_write_that_failed_is_never_shown() {
 }
 
 #[test]
+fn an_abandoned_batch_does_not_hold_up_later_ones() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    db.put("a", "1").unwrap();
+    let mut updates = db.get_updates_since(1).unwrap();
+    assert_eq!(keys(&mut updates), ["a"]);
+    let mut sync = WriteOptions::new();
+    sync.set_sync(true);
+    let fails = FaultRule::fail(Failure::Device).on(&[Operation::SyncData]);
+    storage
+        .faults
+        .add_rule(fails.purpose(Purpose::Wal).limit(1));
+    let mut lost = WriteBatch::new();
+    for index in 0..10 {
+        lost.put(format!("lost {index}"), "1");
+    }
+    db.write_opt(&lost, &sync).unwrap_err();
+    assert!(updates.next().is_none());
+    while db.resume().is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The numbers of the lost batch are used only in part.
+    db.put("b", "1").unwrap();
+    assert_eq!(keys(&mut updates), ["b"]);
+}
+
+#[test]
 fn a_replica_of_the_feed_equals_the_source() {
     let storage = Storage::new();
     let mut options = over(Arc::clone(&storage.faults) as _);
