@@ -13,19 +13,19 @@
 //!
 //! Bounds are internal keys in hexadecimal.
 
+mod check;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::checksum::crc32c;
-use koeldb_base::file_name::{self, FileKind};
-use koeldb_base::key::InternalKey;
+use koeldb_base::file_name;
 use koeldb_base::sabotage::{Sabotage, is_on};
-use koeldb_base::{Error, KeyOrder, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionEdit;
-use koeldb_table::reader::TableReadContext;
 
 use crate::capture::FlushPolicy;
 use crate::column_family::ColumnFamily;
@@ -33,9 +33,10 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::db::Db;
 use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
-use crate::sst_file_reader::open_table;
 use crate::staging::Staging;
 use crate::transfer::{Pace, Transfer, TransferFile};
+
+use check::{ImportFile, check_exports};
 
 /// The name of the text file.
 const DESCRIPTION: &str = "export.koeldb";
@@ -204,7 +205,7 @@ impl ColumnFamily {
     /// another.
     ///
     /// # Errors
-    /// See [`Db::create_checkpoint`].
+    /// `ColumnFamilyDropped`; see [`Db::create_checkpoint`].
     pub fn export(&self, path: impl AsRef<Path>) -> Result<ExportedColumnFamily> {
         self.inner().export_family(self.data(), path.as_ref())
     }
@@ -272,122 +273,6 @@ impl Db {
     }
 }
 
-/// A file to import, with the path of its table.
-struct ImportFile<'e> {
-    source: PathBuf,
-    file: &'e ExportedFile,
-}
-
-/// Checks everything that can be checked before anything is made; returns the files, oldest first.
-fn check_exports<'e>(
-    inner: &DbInner,
-    options: &ColumnFamilyOptions,
-    exports: &'e [ExportedColumnFamily],
-) -> Result<Vec<ImportFile<'e>>> {
-    let order = &options.comparator;
-    let mut files = Vec::new();
-    let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
-    for export in exports {
-        if export.comparator != order.name() {
-            return Err(Error::invalid_argument(format!(
-                "the export has comparator {}, and the column family {}",
-                export.comparator,
-                order.name()
-            )));
-        }
-        for file in &export.files {
-            let source = export.directory.join(&file.name);
-            check_file(inner, options, file, &source)
-                .map_err(|error| error.in_file(&source, None, "import"))?;
-            files.push(ImportFile { source, file });
-        }
-        if let Some(range) = range_of(order, export) {
-            let is_apart = |other: &(&[u8], &[u8])| {
-                order.compare(other.1, range.0).is_lt() || order.compare(range.1, other.0).is_lt()
-            };
-            if !ranges.iter().all(is_apart) {
-                return Err(Error::invalid_argument(format!(
-                    "the keys of {} overlap those of another export",
-                    export.directory.display()
-                )));
-            }
-            ranges.push(range);
-        }
-    }
-    if files.is_empty() {
-        return Err(Error::invalid_argument("there is no table to import"));
-    }
-    let has_epochs = files.iter().all(|file| file.file.epoch > 0);
-    files.sort_by_key(|ImportFile { file, .. }| match has_epochs {
-        true => (file.epoch, file.largest_seqno),
-        false => (file.largest_seqno, file.smallest_seqno),
-    });
-    Ok(files)
-}
-
-fn range_of<'e>(
-    order: &KeyOrder,
-    export: &'e ExportedColumnFamily,
-) -> Option<(&'e [u8], &'e [u8])> {
-    let user = |key: &'e Vec<u8>| koeldb_base::key::user_key(key);
-    let by = |a: &&[u8], b: &&[u8]| order.compare(a, b);
-    let smallest = export
-        .files
-        .iter()
-        .map(|file| user(&file.smallest))
-        .min_by(by)?;
-    let largest = export
-        .files
-        .iter()
-        .map(|file| user(&file.largest))
-        .max_by(by)?;
-    Some((smallest, largest))
-}
-
-fn check_file(
-    inner: &DbInner,
-    options: &ColumnFamilyOptions,
-    file: &ExportedFile,
-    source: &Path,
-) -> Result<()> {
-    let refused = |text: String| Err(Error::corruption(text));
-    if !matches!(file_name::parse(&file.name), Some(FileKind::Table(_))) {
-        return refused(format!("{:?} is not the name of a table", file.name));
-    }
-    InternalKey::check_bound(&file.smallest)?;
-    InternalKey::check_bound(&file.largest)?;
-    let order = &options.comparator;
-    if order
-        .compare_internal(&file.smallest, &file.largest)
-        .is_gt()
-        || file.smallest_seqno > file.largest_seqno
-        || file.largest_seqno > koeldb_base::key::MAX_SEQNO
-    {
-        return refused("bounds in the wrong order".to_owned());
-    }
-    let levels = usize::try_from(options.num_levels).unwrap_or(7);
-    if file.level >= levels {
-        return Err(Error::invalid_argument(format!(
-            "the table is on level {}, and the column family has {levels} levels",
-            file.level
-        )));
-    }
-    let found = inner.context.fs.metadata(source)?.len;
-    if found != file.bytes {
-        return refused(format!("the table has {found} bytes, not {}", file.bytes));
-    }
-    let context = TableReadContext {
-        order: order.clone(),
-        largest_seqno: Some(file.largest_seqno),
-        ..TableReadContext::default()
-    };
-    let reader = open_table(&*inner.context.fs, source, context)?;
-    if reader.properties().has_embedded_blobs() {
-        return Err(Error::not_supported("the table holds blobs"));
-    }
-    Ok(())
-}
-
 impl DbInner {
     fn export_family(
         self: &Arc<Self>,
@@ -397,6 +282,13 @@ impl DbInner {
         self.refuse_own_directories(target)?;
         let staging = Staging::create(&self.context.fs, target, &[DESCRIPTION])?;
         let capture = self.capture(FlushPolicy::Always)?;
+        let mut captured = capture.state.families.iter();
+        if !captured.any(|captured| captured.id == family.id) {
+            return Err(Error::with_kind(
+                ErrorKind::ColumnFamilyDropped,
+                format!("column family {:?} was dropped", family.name),
+            ));
+        }
         let mut export = ExportedColumnFamily {
             directory: target.to_owned(),
             comparator: family.order.name().to_owned(),
@@ -530,9 +422,11 @@ impl DbInner {
         let last_seqno = files.max().unwrap_or(0).max(commit.last_seqno);
         let mut versions = self.tree.versions();
         versions.raise_last_seqno(last_seqno);
-        let installed = versions
-            .log_and_apply(vec![edit])
-            .map_err(|error| self.health.manifest_failed(error))?;
+        let installed = match versions.log_and_apply(vec![edit]) {
+            // The edit contradicts the tree, and nothing was written.
+            Err(error) if error.is_corruption() && !versions.is_uncertain() => return Err(error),
+            installed => installed.map_err(|error| self.health.manifest_failed(error))?,
+        };
         if is_on(Sabotage::ImportedSeqnoNotRaised) {
             return Ok(());
         }

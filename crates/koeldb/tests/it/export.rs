@@ -140,6 +140,22 @@ fn exports_that_do_not_fit_leave_no_family() {
         "bounds",
     );
     refused(&options, &lie(|file| file.smallest.clear()), "key");
+    refused(
+        &options,
+        &lie(|file| file.smallest = file.largest.clone()),
+        "outside of its bounds",
+    );
+    refused(
+        &options,
+        &lie(|file| file.largest_seqno += 1),
+        "largest sequence number",
+    );
+    let mut twice = export.clone();
+    let deep = export.files.iter().find(|file| file.level > 0).unwrap();
+    twice.files.push(deep.clone());
+    refused(&options, &[twice], "overlap on level");
+    // None of them stops writes.
+    db.put("after", "1").unwrap();
     let error = db
         .create_column_family_with_import("koel", &options, std::slice::from_ref(&export), &how)
         .unwrap_err();
@@ -164,6 +180,17 @@ fn exports_that_do_not_fit_leave_no_family() {
         error.is_corruption() && error.to_string().contains("export.koeldb"),
         "{error}"
     );
+}
+
+#[test]
+fn a_dropped_family_is_not_exported() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    let koel = layered(&db, "koel", 0);
+    db.drop_cf(&koel).unwrap();
+    let error = koel.export("/out/koel").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped, "{error}");
+    assert!(!storage.memory.exists("/out/koel".as_ref()).unwrap());
 }
 
 #[test]
