@@ -18,7 +18,7 @@ use koeldb_memtable::Memtable;
 
 use super::place::{PlaceRules, TablePlace, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
-use crate::column_family_data::ColumnFamilyData;
+use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::options::FlushOptions;
 use crate::table_files::pick_settings;
 use crate::write::commit::CommitState;
@@ -31,23 +31,13 @@ impl PreparedIngest {
     ///
     /// # Errors
     /// `InvalidArgument` if a table needs a sequence number, a flush, or a level that the options
-    /// refuse; `ColumnFamilyDropped`; errors of the file system, after which the tables are part of
-    /// the database or not once it was reopened.
+    /// refuse, or a sequence number that its format cannot take; `ColumnFamilyDropped`; errors of
+    /// the file system, after which the tables are part of the database or not once it was
+    /// reopened.
     pub fn commit(mut self) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         let _foreground = inner.slots.enter()?;
-        let families: Vec<_> = self
-            .families
-            .iter()
-            .map(|family| Arc::clone(&family.family))
-            .collect();
-        for family in &families {
-            family.update(|state| state.ingestions += 1);
-        }
-        let committed = self.commit_marked();
-        for family in &families {
-            family.update(|state| state.ingestions -= 1);
-        }
+        let committed = self.lead_and_install();
         inner.families.update_stall();
         inner.background.schedule();
         if committed.is_err() {
@@ -60,7 +50,7 @@ impl PreparedIngest {
         Ok(())
     }
 
-    fn commit_marked(&mut self) -> Result<()> {
+    fn lead_and_install(&mut self) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         for _ in 0..FLUSHES_MAX {
             let overlapped = self.overlapped();
@@ -89,7 +79,22 @@ impl PreparedIngest {
         if !is_on(Sabotage::IngestAheadOfLog) {
             inner.wals.sync(commit.wal()?)?;
         }
-        self.install(commit)
+        self.mark_families(1);
+        let installed = self.install(commit);
+        self.mark_families(-1);
+        installed
+    }
+
+    /// Stops picking compactions of the families, or allows it again.
+    ///
+    /// Only the leader may stop it: a leader before it may wait for a compaction.
+    fn mark_families(&self, change: i32) {
+        for prepared in &self.families {
+            let count = |state: &mut ColumnFamilyState| {
+                state.ingestions = state.ingestions.saturating_add_signed(change);
+            };
+            prepared.family.update(count);
+        }
     }
 
     /// The column families with memtables that overlap a table.
@@ -201,6 +206,13 @@ impl PreparedIngest {
             |text: &str| Err(Error::invalid_argument(text).in_file(&file.source, None, "ingest"));
         if place.needs_seqno && !self.options.allow_global_seqno {
             return refused("the file needs a sequence number, and allow_global_seqno is off");
+        }
+        if place.needs_seqno && !file.takes_seqno {
+            return refused(
+                "the file needs a sequence number, because its keys overlap those of the column \
+                 family, because there are snapshots, or because of the compaction style, and its \
+                 table cannot take one: only block-based tables of version 2 can",
+            );
         }
         if self.options.fail_if_not_bottommost_level && place.level != last {
             return refused(

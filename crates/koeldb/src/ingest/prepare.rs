@@ -37,6 +37,8 @@ pub(super) struct PreparedFile {
     pub(super) unique_id: [u64; 2],
     /// Whether there are range tombstones and no other entries.
     pub(super) is_tombstones_only: bool,
+    /// Whether readers apply the sequence number that the MANIFEST has for the table.
+    pub(super) takes_seqno: bool,
     /// The CRC-32C of the bytes in the directory, if it is known.
     pub(super) crc32c: Option<u32>,
 }
@@ -187,7 +189,8 @@ impl DbInner {
         let refused = |text: String| Error::invalid_argument(text).in_file(source, None, "ingest");
         let reader = open_table(&*self.context.fs, source, context_of(family))?;
         let properties = reader.properties();
-        if !matches!(properties.external_version()?, Some(1 | 2)) {
+        let version = properties.external_version()?;
+        if !matches!(version, Some(1 | 2)) {
             return Err(refused(
                 "the table was not written by an SstFileWriter, or by an unknown version of it"
                     .to_owned(),
@@ -215,6 +218,7 @@ impl DbInner {
             bounds,
             unique_id: properties.unique_id().unwrap_or_default(),
             is_tombstones_only: is_tombstones_only(&reader),
+            takes_seqno: version == Some(2) && matches!(*reader, TableReader::BlockBased(_)),
             crc32c: None,
         })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use koeldb::fs::{Failure, FaultRule, FileSystem, Operation, Purpose, SystemClock, WriteOptions};
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db, Env, ErrorKind,
-    IngestExternalFileArg, IngestExternalFileOptions, Options, ReadOptions,
+    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, CuckooTableOptions,
+    Db, Env, ErrorKind, IngestExternalFileArg, IngestExternalFileOptions, Options, ReadOptions,
     ReverseBytewiseComparator, SstFileReader, SstFileWriter, SstFileWriterOptions,
 };
 use koeldb_testkit::Random;
@@ -219,6 +219,34 @@ fn options_refuse_flushes_and_upper_levels() {
     assert_eq!(fixture.value(5).as_deref(), Some("put"));
     let free = fixture.table("b", 20, 30);
     family.ingest_external_file_opt(&[free], &how).unwrap();
+}
+
+#[test]
+fn a_table_that_takes_no_sequence_number_is_refused_where_it_needs_one() {
+    let fixture = Fixture::with(|options| {
+        options.set_cuckoo_table_factory(&CuckooTableOptions::new());
+    });
+    let db = &fixture.db;
+    db.put(key(3), "older").unwrap();
+    db.flush().unwrap();
+    let refused = |path: &Path| {
+        let error = db.ingest_external_file(&[path]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("cannot take one"), "{error}");
+    };
+    let overlapping = fixture.table("overlapping", 0, 5);
+    refused(&overlapping);
+    assert_eq!(fixture.value(3).as_deref(), Some("older"));
+    let apart = fixture.table("apart", 10, 15);
+    let snapshot = db.snapshot();
+    refused(&apart);
+    drop(snapshot);
+    db.ingest_external_file(&[&apart]).unwrap();
+    assert_eq!(fixture.value(12).as_deref(), Some("apart"));
+    db.put(key(12), "newer").unwrap();
+    db.flush().unwrap();
+    assert_eq!(fixture.value(12).as_deref(), Some("newer"));
+    assert_eq!(fixture.tables(), 3);
 }
 
 #[test]

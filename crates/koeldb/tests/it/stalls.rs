@@ -2,12 +2,12 @@
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use koeldb::fs::{
     FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
 };
-use koeldb::{Db, Env, ErrorKind, Options, WriteOptions, WriteOutcome};
+use koeldb::{Db, Env, ErrorKind, Options, SstFileWriter, WriteOptions, WriteOutcome};
 
 use crate::scratch::ScratchDir;
 
@@ -120,4 +120,80 @@ fn a_write_behind_others_that_wait_for_ever_gives_up_too() {
     }
     assert!(db.prefix("given up").next().is_none());
     assert_eq!(db.prefix("patient").count(), 3);
+}
+
+#[test]
+fn an_ingestion_behind_a_stopped_write_lets_compactions_go_on() {
+    let dir = ScratchDir::new();
+    let (open, opened) = channel::<()>();
+    let opened = Mutex::new(opened);
+    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
+    let stand_still = FaultAction::Call(Arc::new(move |_| {
+        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
+    }));
+    faults.add_rule(
+        FaultRule::new(stand_still)
+            .on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Compaction),
+    );
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_level_zero_file_num_compaction_trigger(2)
+        .set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+    let db = Db::open(&options, dir.path()).unwrap();
+    let flush = |value: &str| {
+        db.put("a", value).unwrap();
+        db.flush().unwrap();
+    };
+    flush("1");
+    flush("2");
+    let begun = Instant::now();
+    while db
+        .property_int_value("rocksdb.num-running-compactions")
+        .unwrap()
+        != Some(1)
+    {
+        assert!(begun.elapsed() < LIMIT, "no compaction");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Writes stay stopped after this compaction, and only another one helps them.
+    for value in ["3", "4", "5"] {
+        flush(value);
+    }
+    let family = db.default_cf();
+    let stops = [
+        "level0_slowdown_writes_trigger",
+        "level0_stop_writes_trigger",
+    ];
+    family.set_options(stops.map(|name| (name, "3"))).unwrap();
+    let stopped = db.property_int_value("rocksdb.is-write-stopped").unwrap();
+    assert_eq!(stopped, Some(1));
+    let path = dir.path().join("table");
+    let mut table = SstFileWriter::create(&family.options(), &path).unwrap();
+    table.put("b", "ingested").unwrap();
+    table.finish().unwrap();
+    let patient = {
+        let db = db.clone();
+        std::thread::spawn(move || db.put("c", "written"))
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!patient.is_finished());
+    let ingestion = {
+        let db = db.clone();
+        std::thread::spawn(move || db.ingest_external_file(&[path]))
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    drop(open);
+    let begun = Instant::now();
+    while !(patient.is_finished() && ingestion.is_finished()) {
+        assert!(begun.elapsed() < LIMIT, "they wait for each other");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    patient.join().unwrap().unwrap();
+    ingestion.join().unwrap().unwrap();
+    for (key, value) in [("a", "5"), ("b", "ingested"), ("c", "written")] {
+        let found = db.get(key).unwrap();
+        assert_eq!(found.as_deref(), Some(value.as_bytes()));
+    }
 }
