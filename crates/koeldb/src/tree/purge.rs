@@ -91,21 +91,31 @@ impl Tree {
         if self.context.read_only {
             return;
         }
-        let Some(_removal) = self.purge.holds.begin_removal() else {
-            return;
+        let removed = match self.purge.holds.begin_removal() {
+            Some(_removal) => self.remove_unheld_files(),
+            None => return,
         };
+        // A listener may take a hold, which waits for the end of the removal.
+        for number in removed {
+            self.context.notify(&Event::TableFileDeleted(number));
+        }
+    }
+
+    /// Removes obsolete files during a removal; returns the numbers of the removed tables.
+    fn remove_unheld_files(&self) -> Vec<FileNumber> {
+        let mut removed = Vec::new();
         let (is_uncertain, manifest) = {
             let versions = lock(&self.versions);
             (versions.is_uncertain(), versions.oldest_manifest())
         };
         // After a failed MANIFEST write the state on disk is unknown: nothing may be removed (O21).
         if is_uncertain {
-            return;
+            return removed;
         }
         for number in self.purge.take_unused() {
             let path = file_name::table(self.context.table_files.directory(), number);
             match self.context.fs.remove_file(&path) {
-                Ok(()) => self.context.notify(&Event::TableFileDeleted(number)),
+                Ok(()) => removed.push(number),
                 Err(error) => self
                     .context
                     .info_log
@@ -129,6 +139,7 @@ impl Tree {
                 .fs
                 .remove_file(&file_name::manifest(&self.context.path, number));
         }
+        removed
     }
 
     fn remove_obsolete_logs(&self) {

@@ -1,13 +1,14 @@
 //! Checkpoints: contents, shared files, refusals, failures of links, and RocksDB as their judge.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
 use koeldb::fs::{Clock, Failure, FaultRule, FileSystem, Operation, SystemClock};
 use koeldb::{
-    CheckpointOptions, CompactRangeOptions, Db, ErrorKind, FlushPolicy, Options, WriteOptions,
+    CheckpointOptions, CompactRangeOptions, Db, ErrorKind, Event, FlushPolicy, Options,
+    WriteOptions,
 };
 
 use crate::expected::Expected;
@@ -304,6 +305,34 @@ fn files_stay_while_deletions_are_disabled() {
     let late = db.disable_file_deletions().unwrap();
     db.close().unwrap();
     drop(late);
+}
+
+#[test]
+fn a_listener_may_disable_deletions_when_a_table_is_removed() {
+    let storage = Storage::new();
+    let opened: Arc<OnceLock<Weak<Db>>> = Arc::default();
+    let (ended, of_test) = mpsc::channel();
+    let mut options = storage.options();
+    options.add_event_listener({
+        let (opened, ended) = (Arc::clone(&opened), Mutex::new(ended));
+        move |event: &Event<'_>| {
+            if let (Event::TableFileDeleted(_), Some(db)) = (event, opened.get()) {
+                let db = db.upgrade();
+                drop(db.map(|db| db.disable_file_deletions().unwrap()));
+                let _ = ended.lock().unwrap().send(());
+            }
+        }
+    });
+    let db = Arc::new(Db::open(&options, HERE).unwrap());
+    opened.set(Arc::downgrade(&db)).unwrap();
+    for _ in 0..2 {
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    for _ in 0..2 {
+        of_test.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
 }
 
 #[test]
