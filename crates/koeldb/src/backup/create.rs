@@ -4,7 +4,7 @@
 //! name last (BK1; RocksDB syncs the directories after that).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::sabotage::{Sabotage, is_on};
@@ -48,7 +48,7 @@ impl BackupEngine {
     ///
     /// # Errors
     /// `Corruption` if a table does not have the checksum that the MANIFEST records, or a shared
-    /// file of its name has another length; `Incomplete` if it was stopped; errors of the file
+    /// file of its name has another length or checksum; `Incomplete` if it was stopped; errors of the file
     /// systems. There is no new backup then, and the next call reuses its number.
     pub fn create_new_backup_opt(
         &self,
@@ -63,7 +63,7 @@ impl BackupEngine {
             )));
         }
         let mut backups = lock_backups(self);
-        self.stop.store(false, Ordering::Release);
+        let _operation = self.begin_operation();
         let id = self.next_id(&backups)?;
         let backup = self.create(&backups, id, db.inner(), options)?;
         backups.valid.insert(id, backup);
@@ -158,7 +158,7 @@ impl BackupEngine {
             crc32c: recorded.filter(|_| !is_on(Sabotage::BackupChecksumIgnored)),
             is_copied: true,
         };
-        self.reuse(backups, &mut item)?;
+        self.reuse(backups, inner, &mut item)?;
         Ok(item)
     }
 
@@ -177,7 +177,7 @@ impl BackupEngine {
         if session_id.is_empty() {
             let crc32c = match recorded {
                 Some(recorded) => recorded,
-                None => self.read_checksum(inner, file)?,
+                None => self.read_checksum(inner, &file.source, file.bytes)?,
             };
             return Ok(BackupPath::by_checksum(&file.name, crc32c, file.bytes));
         }
@@ -186,7 +186,7 @@ impl BackupEngine {
         Ok(BackupPath::by_session(&file.name, &session_id, bytes))
     }
 
-    fn read_checksum(&self, inner: &DbInner, file: &CapturedFile) -> Result<u32> {
+    fn read_checksum(&self, inner: &DbInner, source: &Path, bytes: u64) -> Result<u32> {
         let pace = Pace::new(
             &self.options.env.clock,
             self.options.backup_bytes_per_second,
@@ -195,11 +195,14 @@ impl BackupEngine {
             from: &*inner.context.fs,
             ..self.transfer(&pace, &|_| ())
         };
-        transfer.read(&file.source, file.bytes, &mut Vec::new(), &mut |_| Ok(()))
+        transfer.read(source, bytes, &mut Vec::new(), &mut |_| Ok(()))
     }
 
     /// Uses a shared file that another backup has, or removes one that no backup names (BK2).
-    fn reuse(&self, backups: &Backups, item: &mut Item) -> Result<()> {
+    ///
+    /// A name in `shared` says nothing of the content: the table is read if its checksum is not
+    /// recorded.
+    fn reuse(&self, backups: &Backups, inner: &DbInner, item: &mut Item) -> Result<()> {
         let path = item.path.in_directory(&self.directory);
         if !item.path.is_shared() || !self.fs.exists(&path)? {
             return Ok(());
@@ -214,8 +217,17 @@ impl BackupEngine {
         if bytes != item.bytes && !is_on(Sabotage::BackupReuseUnchecked) {
             return Err(other_length(item, bytes));
         }
+        if let Some(shared) = crc32c {
+            if item.crc32c.is_none() && item.path.is_shared_by_number() {
+                item.crc32c = Some(self.read_checksum(inner, &item.source, item.bytes)?);
+            }
+            let differs = item.crc32c.is_some_and(|own| own != shared);
+            if differs && !is_on(Sabotage::BackupReuseUnchecked) {
+                return Err(other_checksum(item, shared));
+            }
+            item.crc32c = Some(shared);
+        }
         item.is_copied = false;
-        item.crc32c = crc32c.or(item.crc32c);
         Ok(())
     }
 
@@ -348,6 +360,16 @@ fn other_length(item: &Item, bytes: u64) -> Error {
         "the backup directory has {} with {bytes} bytes, and the database with {}: verify its \
          backups, and collect garbage",
         item.path, item.bytes
+    ))
+}
+
+fn other_checksum(item: &Item, crc32c: u32) -> Error {
+    Error::corruption(format!(
+        "the backup directory has {} with checksum {crc32c}, and the database with {}: if another \
+         database, or this one before a restoration, was backed up there, use another directory, \
+         or names with checksums (set_share_files_with_checksum)",
+        item.path,
+        item.crc32c.unwrap_or(0)
     ))
 }
 

@@ -92,17 +92,30 @@ pub struct BackupEngine {
     pub(super) directory: PathBuf,
     pub(super) options: BackupEngineOptions,
     pub(super) backups: Mutex<Backups>,
-    pub(super) stop: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    /// The number of running operations that a stop cancels.
+    running: Mutex<usize>,
     /// `None` if the engine only reads.
     lock: Option<Box<dyn FileLock>>,
 }
 
-/// Cancels the running operation of a [`BackupEngine`].
+/// A running operation; the first one takes back an earlier stop.
+pub(super) struct Operation<'e>(&'e BackupEngine);
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.running) -= 1;
+    }
+}
+
+/// Cancels the running operations of a [`BackupEngine`].
 #[derive(Clone, Debug)]
 pub struct BackupStopHandle(Arc<AtomicBool>);
 
 impl BackupStopHandle {
-    /// Cancels the running operation, which fails with `Incomplete`; the engine stays usable.
+    /// Cancels the running operations, which fail with `Incomplete`; the engine stays usable.
+    ///
+    /// An operation that begins before all of them have ended fails as well.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -145,6 +158,7 @@ impl BackupEngine {
             options: options.clone(),
             backups: Mutex::default(),
             stop: Arc::default(),
+            running: Mutex::default(),
             lock,
         };
         let mut backups = Backups::default();
@@ -238,7 +252,7 @@ impl BackupEngine {
         corrupt.map(|(&id, error)| (id, error.clone())).collect()
     }
 
-    /// Returns a handle that cancels the running operation from another thread.
+    /// Returns a handle that cancels the running operations from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> BackupStopHandle {
         BackupStopHandle(Arc::clone(&self.stop))
@@ -251,7 +265,7 @@ impl BackupEngine {
     /// system.
     pub fn verify_backup(&self, id: BackupId, checksums: bool) -> Result<()> {
         let backup = self.backup(id)?;
-        self.stop.store(false, Ordering::Release);
+        let _operation = self.begin_operation();
         let pace = Pace::new(
             &self.options.env.clock,
             self.options.backup_bytes_per_second,
@@ -276,6 +290,16 @@ impl BackupEngine {
             }
         }
         Ok(())
+    }
+
+    /// Begins an operation that a [`BackupStopHandle`] cancels.
+    pub(super) fn begin_operation(&self) -> Operation<'_> {
+        let mut running = lock(&self.running);
+        if *running == 0 {
+            self.stop.store(false, Ordering::Release);
+        }
+        *running += 1;
+        Operation(self)
     }
 
     pub(super) fn backup(&self, id: BackupId) -> Result<Backup> {
@@ -354,7 +378,7 @@ impl BackupEngine {
         self.collect(&lock_backups(self), true)
     }
 
-    /// Removes the meta file of a backup, durably.
+    /// Removes the meta file of a backup; [`BackupEngine::collect`] makes that durable.
     fn delete(&self, backups: &mut Backups, id: BackupId) -> Result<()> {
         if !backups.valid.contains_key(&id) && !backups.corrupt.contains_key(&id) {
             let text = format!("there is no backup {id}");
@@ -370,11 +394,12 @@ impl BackupEngine {
         }
         self.fs.remove_file(&self.meta_path(id))?;
         gone(backups);
-        self.fs.sync_dir(&self.directory.join(META))
+        Ok(())
     }
 
-    /// Removes temporaries, unneeded shared files, and private files of unknown backups.
-    pub(super) fn collect(&self, backups: &Backups, force: bool) -> Result<()> {
+    /// Makes the removal of meta files durable; removes temporaries, unneeded shared files, and private files of unknown backups.
+    fn collect(&self, backups: &Backups, force: bool) -> Result<()> {
+        self.fs.sync_dir(&self.directory.join(META))?;
         let is_temporary = |name: &str| name.starts_with('.') && name.ends_with(".tmp");
         self.remove_files(&self.directory.join(META), is_temporary)?;
         let needed = backups.shared_paths();

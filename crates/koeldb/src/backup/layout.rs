@@ -102,6 +102,11 @@ impl BackupPath {
         !self.0.starts_with(PRIVATE)
     }
 
+    /// Whether its name is the number of a table alone.
+    pub(super) fn is_shared_by_number(&self) -> bool {
+        self.is_shared() && !self.0.starts_with(SHARED_CHECKSUM)
+    }
+
     pub(super) fn in_directory(&self, engine: &Path) -> PathBuf {
         engine.join(&self.0)
     }

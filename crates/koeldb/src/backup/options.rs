@@ -138,7 +138,8 @@ impl CreateBackupOptions {
 
     /// Leaves out the tables for which `exclude` returns `true`, because they are kept elsewhere.
     ///
-    /// It receives the relative path in the directory of backups. The meta file then has schema 2.
+    /// It receives the relative path in the directory of backups, and must not call the engine. The
+    /// meta file then has schema 2.
     /// A restoration needs the files in one of its alternate directories.
     pub fn set_exclude_files(
         &mut self,
@@ -149,6 +150,8 @@ impl CreateBackupOptions {
     }
 
     /// Calls `progress` with the bytes done and the bytes in all, from any thread that copies.
+    ///
+    /// It must not call the engine; a [`BackupStopHandle`](super::BackupStopHandle) may be used.
     pub fn set_progress(
         &mut self,
         progress: impl Fn(u64, u64) + Send + Sync + 'static,

@@ -103,7 +103,7 @@ impl BackupEngine {
         options: &RestoreOptions,
     ) -> Result<RestoreReport> {
         let backup = self.backup(id)?;
-        self.stop.store(false, Ordering::Release);
+        let _operation = self.begin_operation();
         let sources = self.sources(&backup, options)?;
         let current = self.read_current(&backup)?;
         let target = Target {

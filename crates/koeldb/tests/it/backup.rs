@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use koeldb::fs::{Failure, FaultRule, FileSystem, Purpose, SystemClock, WriteOptions};
+use koeldb::fs::{
+    Failure, FaultRule, FileSystem, Operation, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
+};
 use koeldb::{
     BackupEngine, BackupEngineOptions, CompactRangeOptions, CreateBackupOptions, Db, Env,
     ErrorDetail, ErrorKind, Options, RestoreMode, RestoreOptions, ShareFilesNaming,
@@ -423,6 +425,74 @@ fn a_stopped_backup_leaves_the_engine_usable() {
     engine.create_new_backup_opt(&backed.db, &how).unwrap();
     assert!(seen.load(Ordering::Relaxed) > 0);
     engine.verify_backup(1, true).unwrap();
+}
+
+#[test]
+fn a_verification_does_not_take_back_the_stop_of_a_restoration() {
+    let backed = Backed::new();
+    backed.grow(0);
+    let engine = Arc::new(backed.engine());
+    engine.create_new_backup(&backed.db).unwrap();
+    let (stop, other) = (engine.stop_handle(), Arc::clone(&engine));
+    let mut how = RestoreOptions::new();
+    how.set_progress(move |_, _| {
+        stop.stop();
+        other.verify_backup(1, false).unwrap();
+    });
+    let restored = engine.restore(1, RESTORED, RESTORED, &how);
+    assert_eq!(restored.unwrap_err().kind(), ErrorKind::Incomplete);
+    engine.restore_latest(RESTORED).unwrap();
+}
+
+#[test]
+fn a_table_of_the_same_number_and_length_is_not_taken_for_another() {
+    for is_recorded in [false, true] {
+        let storage = Storage::new();
+        let mut options = storage.options();
+        if is_recorded {
+            options.set_file_checksum_gen_factory(koeldb::FileChecksumGenerator::Crc32c);
+        }
+        let env = Env::new(Arc::clone(&storage.faults) as _, Arc::new(SystemClock));
+        let mut how = BackupEngineOptions::new();
+        how.set_env(&env).set_share_files_with_checksum(false);
+        let engine = BackupEngine::open(BACKUPS, &how).unwrap();
+        let make = |path: &str, value: &str| {
+            let db = Db::open(&options, path).unwrap();
+            db.put("key", value).unwrap();
+            db.flush().unwrap();
+            db
+        };
+        let db = make("/one", "value");
+        engine.create_new_backup(&db).unwrap();
+        engine.create_new_backup(&db).unwrap();
+        let error = engine
+            .create_new_backup(&make("/two", "other"))
+            .unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        let text = error.to_string();
+        let names_both = text.contains("shared/0") && text.contains("with checksum");
+        assert!(names_both, "{text}");
+        engine.verify_backup(2, true).unwrap();
+    }
+}
+
+#[test]
+fn a_collection_makes_an_interrupted_removal_durable_first() {
+    let backed = Backed::new();
+    backed.grow(0);
+    let engine = backed.engine();
+    engine.create_new_backup(&backed.db).unwrap();
+    let rule = FaultRule::fail(Failure::Device).on(&[Operation::SyncDir]);
+    backed.storage.faults.add_rule(rule);
+    engine.delete_backup(1).unwrap_err();
+    assert!(!backed.names("shared_checksum").is_empty());
+    backed.storage.faults.clear_rules();
+    engine.garbage_collect().unwrap();
+    let left = backed.storage.memory.crash_image(SurvivalPolicy::Strict, 0);
+    let mut how = BackupEngineOptions::new();
+    how.set_env(&Env::new(Arc::new(left), Arc::new(SystemClock)));
+    let engine = BackupEngine::open(BACKUPS, &how).unwrap();
+    assert!(engine.backups().is_empty() && engine.corrupted_backups().is_empty());
 }
 
 #[test]
