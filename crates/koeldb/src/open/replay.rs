@@ -350,7 +350,7 @@ impl Replay<'_> {
                 let error = problem.to_error(&*file);
                 log.add_problem(problem.offset, || error.to_string());
                 log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
-                if !self.passes_damage(log.number, error)? {
+                if !self.passes_damage(log, error)? {
                     return Ok(false);
                 }
             }
@@ -367,7 +367,7 @@ impl Replay<'_> {
                     let start = reader.last_record().start;
                     let error = error.in_file(file.path(), Some(start), "replay");
                     log.add_problem(start, || error.to_string());
-                    if !self.passes_damage(log.number, error)? {
+                    if !self.passes_damage(log, error)? {
                         log.dropped_bytes = log.bytes.saturating_sub(start);
                         return Ok(false);
                     }
@@ -381,12 +381,16 @@ impl Replay<'_> {
     }
 
     /// Applies the verdict on damage in a log; returns whether replay continues behind it.
-    fn passes_damage(&mut self, log: FileNumber, error: Error) -> Result<bool> {
+    ///
+    /// A log of which nothing was applied does not move the place where replay stopped.
+    fn passes_damage(&mut self, log: &LogReport, error: Error) -> Result<bool> {
         match Verdict::of(Irregularity::Damage, self.mode) {
             Verdict::Continue => Ok(true),
             Verdict::Fail => Err(error),
             Verdict::Stop => {
-                self.stop = Some(Stop::Damage { log });
+                if log.batches > 0 || self.stop.is_none() {
+                    self.stop = Some(Stop::Damage { log: log.number });
+                }
                 Ok(false)
             }
         }

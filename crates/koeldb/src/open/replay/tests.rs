@@ -8,13 +8,17 @@ use crate::{Db, Env, Options};
 
 const DIRECTORY: &str = "/db";
 
-fn open(fs: &MemoryFileSystem, mode: RecoveryMode) -> Result<Db> {
+fn options(fs: &MemoryFileSystem, mode: RecoveryMode) -> Options {
     let mut options = Options::new();
     options
         .create_if_missing(true)
         .set_wal_recovery_mode(mode)
         .set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
-    Db::open(&options, DIRECTORY)
+    options
+}
+
+fn open(fs: &MemoryFileSystem, mode: RecoveryMode) -> Result<Db> {
+    Db::open(&options(fs, mode), DIRECTORY)
 }
 
 /// Returns the crash image of a database with key "a", and the last of its logs.
@@ -140,4 +144,61 @@ fn a_gap_that_replay_continues_behind_stays_in_the_report() {
         let problem = report.logs[0].problem.as_deref().unwrap_or_default();
         assert!(problem.contains("is missing"), "{mode:?}: {report}");
     }
+}
+
+/// Flips a bit in the first record of a log.
+fn damage_first_record(fs: &MemoryFileSystem, number: FileNumber) {
+    let path = file_name::wal(Path::new(DIRECTORY), number);
+    let mut bytes = fs.read_all(&path, u64::MAX, Purpose::Other).unwrap();
+    bytes[15] ^= 1;
+    fs.remove_file(&path).unwrap();
+    let mut file = fs.create(&path, &WriteOptions::new(Purpose::Wal)).unwrap();
+    file.append(&bytes).unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn damage_in_a_later_log_does_not_move_the_stop() {
+    let fs = MemoryFileSystem::new();
+    let db = open(&fs, RecoveryMode::PointInTime).unwrap();
+    let other = db.create_cf("other", &db.default_cf().options()).unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "value").unwrap();
+        other.put(key, "value").unwrap();
+    }
+    other.flush().unwrap();
+    for key in ["d", "e"] {
+        db.put(key, "value").unwrap();
+    }
+    let left = fs.crash_image(SurvivalPolicy::Generous, 0);
+    let logs = koeldb_log::wal::list(&left, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(logs.len(), 2, "{logs:?}");
+    for number in logs {
+        damage_first_record(&left, number);
+        let image = left.crash_image(SurvivalPolicy::Generous, 0);
+        let options = options(&image, RecoveryMode::PointInTime);
+        let mut builder = Db::builder(&options);
+        builder.column_families(["default", "other"]);
+        let error = builder.open(DIRECTORY).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("Column family inconsistency"), "{text}");
+    }
+}
+
+#[test]
+fn damage_behind_a_gap_does_not_hide_it() {
+    let (fs, last) = with_one_key(true);
+    let path = file_name::wal(Path::new(DIRECTORY), last);
+    fs.remove_file(&path).unwrap();
+    let follows = second_key(last, LinkKind::Follows);
+    write_log(&fs, last + 20, WalCompression::None, &follows);
+    write_log(&fs, last + 25, WalCompression::None, &follows);
+    damage_first_record(&fs, last + 25);
+    let before = last + 25;
+    let links = [LinkKind::Follows, LinkKind::Durable];
+    let records = links.map(|kind| Link { before, kind }.encode(3));
+    write_log(&fs, last + 30, WalCompression::None, &records);
+    let error = open(&fs, RecoveryMode::PointInTime).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("is missing or ends early"), "{text}");
 }
