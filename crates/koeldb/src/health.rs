@@ -4,7 +4,7 @@
 //! listeners, which run without locks, is a second step, and so is the start of an automatic
 //! resume.
 
-mod failures;
+pub(crate) mod failures;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};

@@ -3,7 +3,7 @@
 use koeldb_base::sync::{AtomicBool, AtomicU64, explore, spawn};
 
 use super::*;
-use crate::failures::Failures;
+use crate::health::failures::Failures;
 
 const WRITES_MAX: usize = 4;
 
