@@ -311,11 +311,11 @@ fn a_crash_during_a_restoration_leaves_no_database_or_the_restored_one() {
         }
         let current = Path::new(SOURCE).join("CURRENT");
         if !image.fs.exists(&current).unwrap() {
-            let opened = open(&image.fs, SOURCE);
-            return match (image.done, opened) {
-                (2, _) => Err("the restored database is gone".to_owned()),
-                (_, Ok(_)) => Err("a database out of nothing".to_owned()),
-                (_, Err(_)) => Ok(()),
+            // A restoration removes CURRENT first, so an open with `create_if_missing` may begin an
+            // empty database until the restoration is repeated.
+            return match image.done {
+                2 => Err("the restored database is gone".to_owned()),
+                _ => Ok(()),
             };
         }
         // Until CURRENT is gone, the old database is whole.
