@@ -11,9 +11,10 @@
 //! - [`sanitize`]: adjusts options at open, [`refuse`]: rejects invalid ones; [`mutable`]: changes
 //!   of an open database; [`conversion`]: settings of the crates below.
 //! - [`presets`]: several settings for a purpose.
-//! - [`read_write`]: options of single calls.
+//! - [`read_write`]: options of single calls; [`accessors`]: their setters and getters.
 //! - [`config`]: strictness of reading, and results of loading.
 
+pub(crate) mod accessors;
 mod apply;
 mod block_based;
 mod cache;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::read::KeyBounds;
 use crate::snapshot::Snapshot;
 
+use super::accessors::accessors;
 use super::value::option_enum;
 
 option_enum! {
@@ -40,23 +41,6 @@ impl From<bool> for Switch {
     fn from(on: bool) -> Self {
         if on { Switch::On } else { Switch::Off }
     }
-}
-
-/// Declares setters and getters of plain fields.
-macro_rules! accessors {
-    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty, $setter:ident, $getter:ident;)*) => {$(
-        $(#[doc = $doc])+
-        pub fn $setter(&mut self, value: $type) -> &mut Self {
-            self.$field = value;
-            self
-        }
-
-        #[doc = concat!("The option `", stringify!($field), "`.")]
-        #[must_use]
-        pub const fn $getter(&self) -> $type {
-            self.$field
-        }
-    )*};
 }
 
 /// Options of a read.

@@ -1,22 +1,7 @@
 //! The options of transactions, with RocksDB's names and defaults.
 
 use crate::options::Options;
-
-macro_rules! accessors {
-    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty, $setter:ident, $getter:ident;)*) => {$(
-        $(#[doc = $doc])+
-        pub fn $setter(&mut self, value: $type) -> &mut Self {
-            self.$field = value;
-            self
-        }
-
-        #[doc = concat!("The option `", stringify!($field), "`.")]
-        #[must_use]
-        pub const fn $getter(&self) -> $type {
-            self.$field
-        }
-    )*};
-}
+use crate::options::accessors::accessors;
 
 /// Options of a database whose transactions lock keys: see [`Options::set_transactions`].
 #[derive(Clone, Debug)]
