@@ -379,7 +379,7 @@ impl DbInner {
         if let Err(error) = installed {
             if !self.tree.versions().is_uncertain() {
                 for transfer in &transfers {
-                    // What cannot be removed is an orphan that the next open removes.
+                    // A file that cannot be removed is an orphan, which the next open removes.
                     let _ = self.context.fs.remove_file(&transfer.target);
                 }
             }

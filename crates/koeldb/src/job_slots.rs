@@ -1,7 +1,7 @@
 //! Counts of the running jobs and foreground calls of a database, and waits for them.
 //!
-//! Whoever waits for background work waits here: each job that ends, each failure and each close
-//! wakes all waiters. With a pool of simulated or missing threads, a waiter runs a job instead.
+//! Threads that wait for background work block on one condition variable, which every ended job,
+//! failure and close notifies. With a simulated pool, or without threads, a waiter runs a job itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

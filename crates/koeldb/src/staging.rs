@@ -116,7 +116,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if self.is_made {
-            // What cannot be removed now is removed by the next attempt.
+            // The next attempt removes a directory that cannot be removed now.
             let removed = self.remove_files();
             let _ = removed.and_then(|()| self.fs.remove_dir(&self.path));
         }

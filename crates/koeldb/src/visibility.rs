@@ -1,4 +1,4 @@
-//! What readers may see: the last published sequence number, and the live snapshots.
+//! Visibility of writes to readers: the last published sequence number, and the live snapshots.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -23,7 +23,7 @@ use crate::transfer::{Pace, Transfer, TransferFile};
 /// The longest CURRENT of a backup.
 const CURRENT_BYTES_MAX: u64 = 64;
 
-/// What a restoration did.
+/// A summary of a restoration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreReport {

@@ -13,7 +13,7 @@ use koeldb_lsm::Version;
 use super::prepare::TableBounds;
 use crate::options::CompactionStyle;
 
-/// What decides on places besides the ranges.
+/// Rules for the level and sequence number of an ingested table, besides the key ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlaceRules {
     pub(super) style: CompactionStyle,

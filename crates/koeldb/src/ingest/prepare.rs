@@ -402,7 +402,7 @@ impl Drop for PreparedIngest {
             return;
         }
         for target in self.targets() {
-            // What cannot be removed is an orphan that the next open removes.
+            // A file that cannot be removed is an orphan, which the next open removes.
             let _ = self.inner.context.fs.remove_file(&target);
         }
     }

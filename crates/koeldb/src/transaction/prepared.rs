@@ -30,7 +30,7 @@ use crate::write::two_phase::{self, Section};
 /// The maximum length of the name of a transaction, in bytes.
 const NAME_BYTES_MAX: usize = 512;
 
-/// What became of a prepared transaction.
+/// The state of the decision on a prepared transaction.
 #[derive(Clone, Debug)]
 enum Decision {
     /// Its section is not in the log yet.
@@ -298,7 +298,7 @@ impl Db {
     }
 }
 
-/// What a transaction hands over as it is prepared.
+/// The parts of a transaction that [`prepare`] takes over.
 pub(super) struct ToPrepare<'a> {
     pub(super) db: &'a Db,
     pub(super) name: &'a [u8],

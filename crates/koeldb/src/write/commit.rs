@@ -63,7 +63,7 @@ pub(crate) trait CarriedRecords: Send + Sync {
     fn carried(&self) -> Vec<(Vec<u8>, u32)>;
 }
 
-/// What a [`CommitPipeline`] needs besides the owners of its tree.
+/// The parts of a database that a [`CommitPipeline`] uses besides the owners of its tree.
 pub(crate) struct WriteParts<'d> {
     pub(crate) background: &'d Arc<Background>,
     pub(crate) stall: &'d Arc<WriteStall>,

@@ -35,7 +35,7 @@ pub(super) struct History {
     pub(super) last: BTreeMap<u64, Vec<u64>>,
 }
 
-/// What a mode promises.
+/// The isolation guarantee of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
     ReadCommitted,
