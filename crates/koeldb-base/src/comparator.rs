@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::key::{FOOTER_BYTES, footer_of};
-use crate::sabotage::{Sabotage, is_on};
 
 /// A total order of user keys. Its name is stored with the data: opening under another name fails.
 pub trait Comparator: Send + Sync + 'static {
@@ -295,9 +294,7 @@ impl KeyOrder {
     #[must_use]
     pub fn equal(&self, a: &[u8], b: &[u8]) -> bool {
         match self {
-            KeyOrder::Custom(comparator) if !is_on(Sabotage::KeysEqualByBytes) => {
-                comparator.compare(a, b).is_eq()
-            }
+            KeyOrder::Custom(comparator) => comparator.compare(a, b).is_eq(),
             _ => a == b,
         }
     }
@@ -307,9 +304,7 @@ impl KeyOrder {
     #[must_use]
     pub fn equal_keys_have_equal_bytes(&self) -> bool {
         match self {
-            KeyOrder::Custom(comparator) if !is_on(Sabotage::KeysEqualByBytes) => {
-                comparator.equal_keys_have_equal_bytes()
-            }
+            KeyOrder::Custom(comparator) => comparator.equal_keys_have_equal_bytes(),
             _ => true,
         }
     }

@@ -11,7 +11,7 @@
 //! - [`coding`], [`checksum`], [`codec`]: encoding. [`file_name`]: file names of a database
 //!   directory.
 //! - [`entity`]: values with named columns. [`merge_operator`]: user code that combines values.
-//!   [`stats`]: counters. [`sabotage`]: deliberate bugs.
+//!   [`stats`]: counters.
 //! - [`limits`]: bounds on sizes that files declare.
 //! - [`biased`]: a cell that its thread reaches without a locked instruction. [`sync`]:
 //!   synchronization primitives that Loom models replace.
@@ -32,7 +32,6 @@ pub mod merge_operator;
 pub mod pinned;
 pub mod prefix;
 pub mod range_del;
-pub mod sabotage;
 pub mod stats;
 pub mod sync;
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
 use crate::limits::ENTRY_BYTES_MAX;
-use crate::sabotage::{Sabotage, is_on};
 
 /// Combines an existing value and operands into a new value.
 pub trait MergeOperator: Send + Sync + 'static {
@@ -214,7 +213,7 @@ fn check_merged(operator: &dyn MergeOperator, key_bytes: usize, bytes: usize) ->
 }
 
 fn fits(key_bytes: usize, bytes: usize) -> bool {
-    is_on(Sabotage::MergedValuesUnbounded) || key_bytes.saturating_add(bytes) <= ENTRY_BYTES_MAX
+    key_bytes.saturating_add(bytes) <= ENTRY_BYTES_MAX
 }
 
 /// Runs the partial merge of `operator`; `None` if the operands stay separate.

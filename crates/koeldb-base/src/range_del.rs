@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use crate::comparator::KeyOrder;
 use crate::key::{RANGE_DELETION_SENTINEL, SeqNo, footer_of, user_key};
-use crate::sabotage::{Sabotage, is_on};
 
 /// A deleted range of user keys, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,11 +223,7 @@ impl FragmentedTombstones {
         } else {
             Border::behind(last)
         };
-        let is_cut = is_sentinel || !is_on(Sabotage::TombstonesPastFile);
-        self.clipped_to(
-            Some(Border::before(user_key(smallest))),
-            is_cut.then_some(to),
-        )
+        self.clipped_to(Some(Border::before(user_key(smallest))), Some(to))
     }
 
     fn clipped_to(&self, from: Option<Border<'_>>, to: Option<Border<'_>>) -> Self {

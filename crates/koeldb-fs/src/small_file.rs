@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use koeldb_base::coding::to_usize;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 
 use crate::file::{FileSystem, OpenOptions, Purpose, WriteOptions};
@@ -30,9 +29,6 @@ pub fn write_atomically(
         // Frees the name for the next attempt; if this fails, that attempt will report why.
         let _ = fs.remove_file(temporary);
         return Err(error);
-    }
-    if is_on(Sabotage::UnsyncedDirectoryOfCurrent) {
-        return Ok(());
     }
     fs.sync_dir(parent(target))
 }

@@ -20,7 +20,6 @@
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::coding::{fixed16_at, fixed32_at, take_fixed32, take_fixed64};
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 
 /// The size of a block.
@@ -155,7 +154,6 @@ impl Header {
         record
             .get(CHECKSUMMED_FROM..)
             .is_some_and(|covered| mask(crc32c(covered)) == self.checksum)
-            || is_on(Sabotage::LogChecksumSkipped)
     }
 }
 

@@ -32,7 +32,6 @@ use std::sync::Arc;
 use koeldb_base::codec::StreamDecompressor;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Limits, Result};
 use koeldb_fs::RandomAccessFile;
 
@@ -757,7 +756,7 @@ impl RecordReader {
 
     /// Whether the next record, which is damaged, was once complete.
     fn was_whole(&self) -> bool {
-        self.tail().was_whole() && !is_on(Sabotage::DamageTakenForTear)
+        self.tail().was_whole()
     }
 
     /// Treats the rest of the block, and the open record, as a torn end.

@@ -8,7 +8,6 @@ use std::fmt;
 
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::codec::StreamCompressor;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
@@ -167,9 +166,6 @@ impl RecordWriter {
         let result = self.file.append(&self.assembled);
         self.assembled.clear();
         self.assembled.shrink_to(2 * APPEND_BYTES);
-        if is_on(Sabotage::IgnoredAppendError) {
-            return Ok(());
-        }
         self.remember(result)
     }
 
@@ -190,9 +186,6 @@ impl RecordWriter {
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
         let result = self.file.sync_data();
-        if is_on(Sabotage::IgnoredSyncError) {
-            return Ok(());
-        }
         self.remember(result)
     }
 
@@ -213,10 +206,7 @@ impl RecordWriter {
     /// have bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        match is_on(Sabotage::AnnouncementCounted) {
-            true => self.file.is_empty(),
-            false => !self.has_records,
-        }
+        !self.has_records
     }
 
     /// The failure that made the writer unusable, if any.

@@ -13,7 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
 use koeldb_log::{Problem, RecordReader, RecordWriter, RecordWriterOptions, RecoveryMode};
@@ -234,9 +233,7 @@ pub fn write(
 ) -> Result<RecordWriter> {
     let path = file_name::manifest(directory, number);
     let written = write_records(fs, &path, snapshot, edits).and_then(|records| {
-        if !is_on(Sabotage::UnsyncedDirectoryOfManifest) {
-            fs.sync_dir(directory)?;
-        }
+        fs.sync_dir(directory)?;
         Ok(records)
     });
     if written.is_err() {
@@ -294,7 +291,7 @@ pub(crate) fn append_all(
 ) -> Result<()> {
     let mut unsynced_from = records.next_block();
     for edit in edits {
-        if records.next_block() > unsynced_from && !is_on(Sabotage::EditsAheadOfBlocks) {
+        if records.next_block() > unsynced_from {
             records.sync()?;
             unsynced_from = records.next_block();
         }

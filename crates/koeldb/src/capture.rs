@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use koeldb_base::error::Severity;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
@@ -123,7 +122,7 @@ impl DbInner {
             self.health.report_failures();
             return Err(error);
         }
-        if self.health.failure_count() != failures && !is_on(Sabotage::CapturedLogsDiscarded) {
+        if self.health.failure_count() != failures {
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
                 "writes failed while the logs were captured, and a log may not be durable: try again",
@@ -164,16 +163,12 @@ impl DbInner {
         self.commit.queue.pipeline.drain();
         let seqno = leadership.commit.last_seqno;
         let wal = leadership.commit.wal()?;
-        let early = wal.writer.len();
         wal.writer
             .flush()
             .map_err(|error| self.health.fail_writes(error.with_severity(Severity::Hard)))?;
         let open_log = CapturedLog {
             number: wal.number,
-            bytes: match is_on(Sabotage::LogLengthTakenEarly) {
-                true => early.saturating_sub(1),
-                false => wal.writer.len(),
-            },
+            bytes: wal.writer.len(),
             is_open: true,
         };
         let (mut state, manifest_number, next_file_number) = {
@@ -232,10 +227,6 @@ impl Capture {
         self.state
             .families
             .retain(|family| family.id == 0 || keeps(&family.name));
-        if is_on(Sabotage::FamilyIdForgotten) {
-            let ids = self.state.families.iter().map(|family| family.id);
-            self.state.max_column_family = ids.max().unwrap_or(0);
-        }
     }
 
     /// The tables of the captured versions.
@@ -261,7 +252,7 @@ impl Capture {
                 name: format!("{:06}.log", log.number),
                 source: file_name::wal(&inner.context.wal_dir, log.number),
                 bytes: log.bytes,
-                is_constant: !log.is_open && log.bytes > 0 || is_on(Sabotage::OpenLogLinked),
+                is_constant: !log.is_open && log.bytes > 0,
                 table: None,
             });
         }

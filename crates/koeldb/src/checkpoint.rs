@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose};
 use koeldb_lsm::manifest;
@@ -168,9 +167,6 @@ impl DbInner {
     }
 
     pub(crate) fn refuse_own_directories(&self, target: &Path) -> Result<()> {
-        if is_on(Sabotage::CheckpointInsideSource) {
-            return Ok(());
-        }
         refuse_inside(&*self.context.fs, target, &self.context.path)?;
         refuse_inside(&*self.context.fs, target, &self.context.wal_dir)
     }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
 
@@ -188,7 +187,7 @@ impl Pool {
 
     /// Runs a queued job for which the system refused a thread; `false` if there is none.
     fn help(&self) -> bool {
-        if is_on(Sabotage::JobsNotHelped) || self.ensure_threads() || IS_HELPING.get() {
+        if self.ensure_threads() || IS_HELPING.get() {
             return false;
         }
         let Some(job) = lock(&self.shared.queues).take_short() else {

@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use koeldb_base::checksum::crc32c;
 use koeldb_base::file_name;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::FileMeta;
@@ -263,10 +262,8 @@ impl Db {
         let family = self.create_cf(name, options)?;
         let imported = inner.import(family.data(), &files, *how);
         if let Err(error) = imported {
-            if !is_on(Sabotage::FailedImportKept) {
-                // The error explains why; what is left is empty.
-                let _ = self.drop_cf(&family);
-            }
+            // The error explains why; what is left is empty.
+            let _ = self.drop_cf(&family);
             return Err(error);
         }
         Ok(family)
@@ -427,9 +424,6 @@ impl DbInner {
             Err(error) if error.is_corruption() && !versions.is_uncertain() => return Err(error),
             installed => installed.map_err(|error| self.health.manifest_failed(error))?,
         };
-        if is_on(Sabotage::ImportedSeqnoNotRaised) {
-            return Ok(());
-        }
         commit.last_seqno = last_seqno;
         if let Some((_, version)) = installed.into_iter().next() {
             family.update_and_install(self.context.delayed_write_rate(), |state| {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use koeldb_base::error::{ErrorDetail, Severity, WriteOutcome};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 
@@ -175,9 +174,6 @@ impl Health {
         let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
         if error.severity() > Severity::None && !has_panicked {
             // The error was already stored where it occurred; storing it again could undo a resume.
-            return;
-        }
-        if is_on(Sabotage::BackgroundErrorSwallowed) {
             return;
         }
         let severity = match error.kind() {

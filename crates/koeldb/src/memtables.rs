@@ -11,7 +11,6 @@ use std::sync::Arc;
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
@@ -97,9 +96,7 @@ impl MemtableMaker {
         MemtableOptions {
             recycler: Some(Arc::clone(&self.recycler)),
             sorter: Some(Arc::clone(&self.sorter)),
-            charge: charge
-                .filter(|_| !is_on(Sabotage::PinnedValuesNotCharged))
-                .map(|charge| Arc::clone(charge) as _),
+            charge: charge.map(|charge| Arc::clone(charge) as _),
             ..options.memtable_options()
         }
     }

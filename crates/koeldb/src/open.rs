@@ -22,7 +22,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
 
 use koeldb_base::file_name;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 use koeldb_fs::FileSystem;
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
@@ -173,17 +172,13 @@ impl Opening {
                 families.insert(family.id, family);
             }
         }
-        let reused = u64::from(is_on(Sabotage::SeqnoReused));
-        let last_seqno = recovered
-            .last_seqno
-            .max(versions.last_seqno())
-            .saturating_sub(reused);
+        let last_seqno = recovered.last_seqno.max(versions.last_seqno());
         let commit = CommitState {
             wal,
             last_seqno,
             families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
         };
-        report.orphans_removed = if self.read_only && !is_on(Sabotage::ReadOnlyRemoves) {
+        report.orphans_removed = if self.read_only {
             Vec::new()
         } else {
             self.remove_orphans(&mut versions)

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 
@@ -48,13 +47,9 @@ impl DbInner {
             self.health.set_gave_up_logs(true);
             self.commit.abandon_wal(&mut leadership.commit)?;
             self.apply_standing_decisions(&mut leadership.commit)?;
-            if !is_on(Sabotage::ResumeWithoutFlush) {
-                self.commit.seal_memtables(&mut leadership.commit)?;
-            }
+            self.commit.seal_memtables(&mut leadership.commit)?;
         }
-        if !is_on(Sabotage::ResumeWithoutFlush) {
-            self.background.flush_all_as_one()?;
-        }
+        self.background.flush_all_as_one()?;
         self.health.set_gave_up_logs(false);
         self.forget_decided();
         self.health.clear_failure(count)?;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{PinnedSlice, Result, SeqNo};
 
@@ -41,9 +40,6 @@ impl SnapshotList {
 
     /// Returns the sequence numbers of all live snapshots, ascending.
     pub(crate) fn all(&self) -> Vec<SeqNo> {
-        if is_on(Sabotage::SnapshotUnknown) {
-            return Vec::new();
-        }
         lock(&self.counts).keys().copied().collect()
     }
 

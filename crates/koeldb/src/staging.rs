@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::file_name;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileLock, FileSystem};
@@ -75,14 +74,9 @@ impl Staging {
     ///
     /// After an error of the last step the directory has its name, and a crash may take it away.
     pub(crate) fn publish(mut self) -> Result<()> {
-        if !is_on(Sabotage::CheckpointUnsynced) {
-            self.fs.sync_dir(&self.path)?;
-        }
+        self.fs.sync_dir(&self.path)?;
         self.fs.rename_new(&self.path, &self.target)?;
         self.is_made = false;
-        if is_on(Sabotage::CheckpointNameUnsynced) {
-            return Ok(());
-        }
         self.fs.sync_dir(parent(&self.target))
     }
 
@@ -94,9 +88,7 @@ impl Staging {
         let stranger = entries
             .iter()
             .find(|entry| entry.kind != EntryKind::File || !is_ours(&entry.name));
-        if let Some(stranger) = stranger
-            && !is_on(Sabotage::StagingRemovedUnread)
-        {
+        if let Some(stranger) = stranger {
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
                 format!(
@@ -128,9 +120,6 @@ impl Drop for Staging {
 /// # Errors
 /// `Busy` if another call or process uses it.
 fn lock(fs: &dyn FileSystem, path: &Path, target: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    if is_on(Sabotage::StagingNotLocked) {
-        return Ok(None);
-    }
     let busy = || {
         Error::with_kind(
             ErrorKind::Busy,

@@ -22,7 +22,6 @@ use std::sync::{Arc, OnceLock};
 
 use koeldb_base::SeqNo;
 use koeldb_base::biased::{Owner, Revoker, biased, revoke_idle};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
@@ -263,7 +262,7 @@ impl SuperVersionCell {
         if !has_own {
             let (held, revoker) = biased();
             let mut revokers = sync::lock(&self.slots);
-            if revokers.len() == revokers.capacity() && !is_on(Sabotage::SlotsOfEndedThreadsKept) {
+            if revokers.len() == revokers.capacity() {
                 // An idle column family is never swept; the slots of ended threads must not
                 // accumulate.
                 revokers.retain(|revoker| !revoker.is_orphaned());

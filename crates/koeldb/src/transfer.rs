@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use koeldb_base::checksum::crc32c_extend;
 use koeldb_base::coding::to_usize;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::{
@@ -178,9 +177,7 @@ impl Transfer<'_> {
             ))
             .in_file(&file.source, None, "copy"));
         }
-        if !is_on(Sabotage::CheckpointUnsynced) && !is_on(Sabotage::BackupMetaFirst) {
-            target.sync_all()?;
-        }
+        target.sync_all()?;
         target.close()?;
         Ok(crc32c)
     }

@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{AccessHint, OpenOptions, Purpose, RandomAccessFile};
@@ -44,10 +43,7 @@ impl PinnedLogs {
     pub(crate) fn retire(&self, obsolete: Vec<(FileNumber, u64)>) -> Vec<(FileNumber, u64)> {
         let mut state = lock(&self.state);
         state.logs.extend(obsolete);
-        let oldest = match is_on(Sabotage::PinnedLogRemoved) {
-            true => FileNumber::MAX,
-            false => state.pins.keys().next().copied().unwrap_or(FileNumber::MAX),
-        };
+        let oldest = state.pins.keys().next().copied().unwrap_or(FileNumber::MAX);
         let logs = std::mem::take(&mut state.logs);
         let (unused, kept) = logs.into_iter().partition(|(number, _)| *number < oldest);
         state.logs = kept;
@@ -374,7 +370,7 @@ impl UpdateIterator {
             if inner.wals.pinned.is_abandoned(self.pin.number, first) {
                 continue;
             }
-            if update.last() > visible && !is_on(Sabotage::UnpublishedUpdateShown) {
+            if update.last() > visible {
                 self.held = Some(update);
                 return Ok(None);
             }
@@ -422,7 +418,6 @@ fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result
                 sections.insert(section.name.clone(), section);
             }
             Piece::Commit(name) => match sections.remove(name) {
-                Some(_) if is_on(Sabotage::CommittedSectionNotShown) => {}
                 Some(section) => {
                     data.extend_from_slice(&section.records);
                     total += section.count;

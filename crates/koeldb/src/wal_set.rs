@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Result, SeqNo};
@@ -166,9 +165,7 @@ impl WalSet {
 
     /// Makes everything written so far durable, the logs before this one first (O6).
     fn sync_after_closed(&self, wal: &mut Wal) -> Result<()> {
-        if !is_on(Sabotage::YoungerLogFirst) {
-            self.sync_closed()?;
-        }
+        self.sync_closed()?;
         if wal.has_unsynced || !wal.is_entry_synced {
             // The first sync of a log records that the logs before it are durable. If they are
             // missing nevertheless, no crash explains it.
@@ -177,13 +174,10 @@ impl WalSet {
                 let link = Link { before, kind };
                 wal.writer.add_record(&link.encode(wal.next_seqno))?;
             }
-            match is_on(Sabotage::UnsyncedLog) {
-                true => wal.writer.flush()?,
-                false => wal.writer.sync()?,
-            }
+            wal.writer.sync()?;
             wal.has_unsynced = false;
         }
-        if !wal.is_entry_synced && !is_on(Sabotage::UnsyncedDirectoryOfLog) {
+        if !wal.is_entry_synced {
             self.context.fs.sync_dir(&self.context.wal_dir)?;
             wal.is_entry_synced = true;
         }
@@ -207,9 +201,6 @@ impl WalSet {
         }
         self.flush(wal)?;
         let (number, writer) = self.begin().map_err(|error| {
-            if is_on(Sabotage::LogCreationErrorNotStored) {
-                return error;
-            }
             // Without a new log no memtable can be sealed, and the active one would grow without
             // bound.
             let error = error.context("creating a log");
@@ -299,10 +290,7 @@ impl WalSet {
     pub(crate) fn close(&self, wal: Option<Wal>) -> Result<()> {
         let closed = match wal {
             Some(mut wal) if wal.writer.failure().is_none() => {
-                let synced = match is_on(Sabotage::CloseWithoutSync) {
-                    true => Ok(()),
-                    false => self.sync_after_closed(&mut wal),
-                };
+                let synced = self.sync_after_closed(&mut wal);
                 synced.and_then(|()| wal.writer.close())
             }
             _ => Ok(()),

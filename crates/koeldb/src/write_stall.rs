@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::Clock;
 
@@ -281,9 +280,7 @@ impl WriteStall {
             let left = after.next_free - now;
             clock.sleep(left.min(Duration::from_millis(50)));
             if let Err(error) = go_on() {
-                if !is_on(Sabotage::StallDebtKept) {
-                    *lock(&self.account) = before.given_up(begun, clock.now(), cost);
-                }
+                *lock(&self.account) = before.given_up(begun, clock.now(), cost);
                 return Err(error);
             }
         }

@@ -21,7 +21,6 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::system::identity;
@@ -88,9 +87,7 @@ impl PosixLock {
         if locked.contains(&identity) {
             return Err(held(path, "by this process"));
         }
-        let result = if is_on(Sabotage::LockExcludesNobody) {
-            Ok(())
-        } else if is_directory || is_on(Sabotage::LockUnknownToRocksDb) {
+        let result = if is_directory {
             rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
                 .map_err(io::Error::from)
         } else {

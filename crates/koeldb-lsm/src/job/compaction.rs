@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use koeldb_base::merge_operator::MergeOperator;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo};
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
@@ -152,9 +151,7 @@ impl CompactionJob<'_> {
         let order = self.version.order.clone();
         let inputs = self.open_inputs()?;
         let tombstones = self.collect_tombstones(&order)?;
-        if !is_on(Sabotage::AgesForgotten) {
-            self.inherit_times();
-        }
+        self.inherit_times();
         let expected = self.expected_records();
         let output_level = self.plan.output_level;
         let mut below = LevelsBelow {

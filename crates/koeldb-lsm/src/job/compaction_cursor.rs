@@ -26,7 +26,6 @@ use koeldb_base::key::{InternalKey, MAX_SEQNO, encode_into};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{MergeOperator, merge_operands, merge_values};
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{
     Blocking, Cursor, Error, ErrorKind, KeyOrder, PinnedSlice, Result, SeqNo, ValueType,
 };
@@ -127,13 +126,11 @@ impl MergeBase {
     /// Returns the entry with `merged` as its value.
     fn with_value(&self, merged: Vec<u8>) -> Result<(ValueType, Vec<u8>)> {
         match self {
-            MergeBase::Entity(entity) if !is_on(Sabotage::MergeDropsColumns) => {
+            MergeBase::Entity(entity) => {
                 let entity = with_default_column(entity, &merged)?;
                 Ok((ValueType::WideColumnEntity, entity))
             }
-            MergeBase::None | MergeBase::Value(_) | MergeBase::Entity(_) => {
-                Ok((ValueType::Value, merged))
-            }
+            MergeBase::None | MergeBase::Value(_) => Ok((ValueType::Value, merged)),
         }
     }
 }
@@ -310,7 +307,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         let matters_below = match value_type {
             // The newer entry may vanish with a single deletion of its own: this one is for an
             // older value.
-            ValueType::SingleDeletion => !is_on(Sabotage::LostSingleDeletion),
+            ValueType::SingleDeletion => true,
             ValueType::Deletion | ValueType::DeletionWithTimestamp => self.only_single_deletions,
             _ => false,
         };
@@ -377,9 +374,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     }
 
     fn is_deletion_obsolete(&mut self, seqno: SeqNo) -> bool {
-        let is_last = self.rules.bottommost || is_on(Sabotage::LostTombstone);
         self.is_visible_to_all(seqno)
-            && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]))
+            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]))
     }
 
     /// Handles a single deletion: it vanishes with the value if that is the next older entry in the
@@ -433,8 +429,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 }
             }
         }
-        let is_last = self.rules.bottommost || is_on(Sabotage::SeqnoZeroedEarly);
-        let zeroed = is_last && self.is_visible_to_all(seqno) && kept_type != ValueType::Deletion;
+        let zeroed = self.rules.bottommost
+            && self.is_visible_to_all(seqno)
+            && kept_type != ValueType::Deletion;
         self.set_output(if zeroed { 0 } else { seqno }, kept_type);
         Ok(true)
     }
@@ -486,10 +483,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 }
             }
         }
-        let is_last = self.rules.bottommost || is_on(Sabotage::MergeWithoutBase);
         let is_whole_history = reached_end_of_key
             && self.is_visible_to_all(newest)
-            && (is_last || !(self.rules.exists_below)(&self.key[..self.user_len]));
+            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]));
         if base.is_none() && is_whole_history {
             base = Some(MergeBase::None);
         }
@@ -533,7 +529,6 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
 /// The largest sequence number represents the latest state.
 #[must_use]
 pub fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> SeqNo {
-    let before = seqno + u64::from(is_on(Sabotage::SnapshotOffByOne));
-    let index = snapshots.partition_point(|&snapshot| snapshot < before);
+    let index = snapshots.partition_point(|&snapshot| snapshot < seqno);
     snapshots.get(index).copied().unwrap_or(MAX_SEQNO)
 }

@@ -13,7 +13,6 @@ use std::sync::atomic::AtomicU32;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{MAX_SEQNO, encode, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
@@ -207,8 +206,7 @@ impl<'a> TableOutputs<'a> {
             for &seqno in &fragment.seqnos {
                 let own_stripe = stripe_of(self.spec.snapshots, seqno);
                 let is_hidden = stripe == Some(own_stripe);
-                let is_bottommost = self.spec.bottommost || is_on(Sabotage::LostRangeTombstone);
-                let is_obsolete = is_bottommost && seqno <= oldest_snapshot;
+                let is_obsolete = self.spec.bottommost && seqno <= oldest_snapshot;
                 stripe = Some(own_stripe);
                 if !is_hidden && !is_obsolete {
                     kept.push(RangeTombstone {
@@ -285,7 +283,7 @@ impl<'a> TableOutputs<'a> {
     /// The errors of the file system.
     pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Outputs> {
         self.finish_table(None, tombstones)?;
-        if !self.finished.files.is_empty() && !is_on(Sabotage::UnsyncedDirectoryOfTables) {
+        if !self.finished.files.is_empty() {
             self.spec.fs.sync_dir(self.spec.directory)?;
         }
         self.made.clear();

@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use koeldb_base::sabotage::{Sabotage, is_on};
-
 use super::{
     CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
     is_bottommost,
@@ -39,10 +37,7 @@ impl Default for FifoSettings {
 /// those of the deepest level are the oldest, and level 0 loses none before they are dropped.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings, unix_secs: u64) -> Option<CompactionPlan> {
-    let deepest = match is_on(Sabotage::FifoForgetsDeeperLevels) {
-        true => 0,
-        false => version.deepest_level(),
-    };
+    let deepest = version.deepest_level();
     let is_busy = |level: usize| any_being_compacted(&version.levels[level].files);
     if is_busy(0) || is_busy(deepest) {
         return None;
@@ -150,8 +145,7 @@ fn join_small(version: &Version, settings: &PickSettings) -> Option<CompactionPl
     }
     let range = KeyRange::of(&version.order, &small)?;
     let is_oldest = small.len() == files.len();
-    let nothing_below =
-        is_bottommost(version, 0, &range) || is_on(Sabotage::FifoForgetsDeeperLevels);
+    let nothing_below = is_bottommost(version, 0, &range);
     let reason = CompactionReason::FifoReduceNumFiles;
     Some(CompactionPlan::within_level0(
         reason,

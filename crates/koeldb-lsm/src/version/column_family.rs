@@ -76,14 +76,6 @@ impl ColumnFamilyVersions {
         self.log_number
     }
 
-    /// The log number known in memory, which may be ahead of the recorded one.
-    ///
-    /// It must not be the reason to remove a log.
-    #[must_use]
-    pub fn needed_from(&self) -> FileNumber {
-        self.needed_from
-    }
-
     /// The epochs of its future tables.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {

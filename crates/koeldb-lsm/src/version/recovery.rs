@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Limits, Result, SeqNo};
 use koeldb_fs::FileSystem;
 
@@ -245,9 +244,6 @@ impl<'a> Replay<'a> {
                 family.name,
                 spec.order.name()
             ));
-            if is_on(Sabotage::DroppedComparatorCompared) {
-                return self.check_comparators();
-            }
         }
         if let Some(builder) = &mut family.builder
             && family.mismatch.is_none()

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::cuckoo::table::CuckooTable;
@@ -45,15 +44,6 @@ struct Visit<'v> {
     level: usize,
     /// The number of its run.
     run: usize,
-}
-
-/// The number of runs above the one after `run`.
-#[inline]
-fn next_run(run: usize) -> usize {
-    if is_on(Sabotage::RunSearchedAgain) {
-        return 0;
-    }
-    run + 1
 }
 
 impl Version {
@@ -156,7 +146,7 @@ impl Version {
                         if self.covers(file, lookup.user_key()) {
                             tables.reader(file, 0)?.search(lookup, source)?;
                         }
-                        lookup.begin_run(next_run(run));
+                        lookup.begin_run(run + 1);
                         if lookup.is_settled() {
                             return Ok(());
                         }
@@ -181,7 +171,7 @@ impl Version {
                     }
                     index += 1;
                 }
-                lookup.begin_run(next_run(run));
+                lookup.begin_run(run + 1);
                 if lookup.is_settled() {
                     return Ok(());
                 }

@@ -23,7 +23,6 @@ use std::sync::{Arc, Weak};
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecordWriter;
@@ -188,7 +187,7 @@ impl VersionSet {
             record: Vec::new(),
         };
         set.skip_numbers_in_use()?;
-        if !set.options.read_only && !is_on(Sabotage::BlobFilesForgotten) {
+        if !set.options.read_only {
             set.refuse_blob_files()?;
         }
         Ok((set, report))
@@ -204,9 +203,6 @@ impl VersionSet {
 
     fn skip_numbers_in_use(&self) -> Result<()> {
         self.numbers.skip(self.manifest_number);
-        if is_on(Sabotage::FileNumberReused) {
-            return Ok(());
-        }
         for directory in std::iter::once(&self.directory).chain(&self.options.other_directories) {
             for entry in self.fs.list(directory)? {
                 if let Some(number) = file_name::parse(&entry.name).and_then(FileKind::number) {
@@ -548,10 +544,7 @@ impl VersionSet {
         let mut record = std::mem::take(&mut self.record);
         let appended = manifest::append_all(&mut records, edits, &mut record);
         self.record = record;
-        let synced = appended.and_then(|()| match is_on(Sabotage::UnsyncedManifest) {
-            true => records.flush(),
-            false => records.sync(),
-        });
+        let synced = appended.and_then(|()| records.sync());
         match synced {
             Ok(()) => {
                 self.uncertain.clear();
@@ -559,7 +552,7 @@ impl VersionSet {
             }
             Err(error) => Err(Unwritten {
                 error,
-                uncertain: !is_on(Sabotage::ForgottenUncertainty),
+                uncertain: true,
             }),
         }
     }
@@ -569,9 +562,6 @@ impl VersionSet {
         let number = self.numbers.next();
         self.fill_counters(edits, true);
         let snapshot = self.snapshot();
-        if is_on(Sabotage::CurrentBeforeManifest) {
-            let _ = write_current(&*self.fs, &self.directory, number);
-        }
         let records = manifest::write(&*self.fs, &self.directory, number, &snapshot, edits)
             .map_err(|error| Unwritten {
                 error,
@@ -625,8 +615,7 @@ impl VersionSet {
         let advances = |edit: &VersionEdit| {
             edit.min_log_number_to_keep.is_none()
                 && (edit.log_number.is_some()
-                    || edit.family_change == Some(ColumnFamilyChange::Drop)
-                        && !is_on(Sabotage::UnrecordedLogNumber))
+                    || edit.family_change == Some(ColumnFamilyChange::Drop))
         };
         if !edits.iter().any(advances) {
             return;
@@ -647,10 +636,6 @@ impl VersionSet {
         {
             first.min_log_number_to_keep = Some(min);
             if self.wals.range(..min).next().is_some() {
-                if is_on(Sabotage::LogsDeletedWithTables) {
-                    first.wal_deletion = Some(min);
-                    return;
-                }
                 edits.push(VersionEdit {
                     wal_deletion: Some(min),
                     ..VersionEdit::default()

@@ -1,7 +1,6 @@
 //! Appends finished blocks to a file: compressed where that pays, each with its trailer.
 
 use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
@@ -131,9 +130,7 @@ impl BlockWriter {
     /// Makes the file durable and closes it. Returns its length.
     pub(crate) fn finish(mut self) -> Result<u64> {
         self.check()?;
-        if !is_on(Sabotage::UnsyncedTable) {
-            self.file.sync_data()?;
-        }
+        self.file.sync_data()?;
         self.file.close()?;
         Ok(self.offset)
     }

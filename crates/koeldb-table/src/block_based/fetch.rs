@@ -14,7 +14,6 @@ use std::sync::Arc;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
 use koeldb_cache::Priority;
@@ -263,7 +262,7 @@ impl TableFile {
             .filter(|(contents, _)| contents.len() as u64 == handle.size)
             .ok_or_else(cut_off)?;
         let &[type_byte, a, b, c, d] = trailer;
-        if verify && !is_on(Sabotage::BlockChecksumSkipped) {
+        if verify {
             let expected = u32::from_le_bytes([a, b, c, d]);
             let computed = self.checksum.block(handle.offset, contents, type_byte);
             if let Some(statistics) = &self.statistics {

@@ -7,7 +7,6 @@
 
 use koeldb_base::checksum::xxph3_64;
 use koeldb_base::coding::fixed32_at;
-use koeldb_base::sabotage::{Sabotage, is_on};
 
 use super::METADATA_BYTES;
 use super::bloom::{Line, line_may_contain, line_of, lines_may_contain};
@@ -74,9 +73,6 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        if is_on(Sabotage::FilterDenies) && hash.is_multiple_of(16) {
-            return false;
-        }
         let data = data(self.bytes.as_ref());
         match self.shape {
             Shape::FastLocalBloom { probes } => {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
@@ -72,9 +71,6 @@ impl Background {
             .iter()
             .map(|(_, file)| Arc::clone(file))
             .collect();
-        if is_on(Sabotage::InputsRemovedBeforeEdit) && !plan.trivial_move {
-            self.tree.discard(plan.files().map(|(_, file)| file));
-        }
         let is_installed = {
             let mut versions = self.tree.versions();
             self.tree.log_edit(&mut versions, family, edit, |_| ())?
@@ -194,10 +190,7 @@ impl Background {
             .filter(|&epoch| epoch > 0)
             .min()
             .unwrap_or(0);
-        let filtering = match is_on(Sabotage::FilterOfEveryFamily) {
-            true => self.families.all()[0].options(),
-            false => Arc::clone(&options),
-        };
+        let filtering = Arc::clone(&options);
         let job = CompactionJob {
             plan,
             version: &version,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
@@ -83,7 +82,7 @@ impl Background {
         // of the others (O7). Logs that are closed in the meantime are not among them.
         let behind = family.first_log_behind(taken.len());
         let empty = self.families.without_data();
-        if self.families.all().len() > 1 && !is_on(Sabotage::FlushAheadOfLogs) {
+        if self.families.all().len() > 1 {
             self.wals.sync_closed().map_err(|error| {
                 self.health.fail_writes(
                     error
@@ -95,13 +94,7 @@ impl Background {
         let is_installed = {
             let mut versions = self.tree.versions();
             let mut edit = VersionEdit::of(family.id);
-            let behind = if is_on(Sabotage::FlushAheadOfClosedLog) {
-                family.first_log_behind(taken.len())
-            } else {
-                behind
-            };
-            let ahead = u64::from(is_on(Sabotage::LogNumberAhead));
-            edit.log_number = Some(behind + ahead);
+            edit.log_number = Some(behind);
             edit.added_files
                 .extend(file.iter().map(|file| (0, Arc::clone(file))));
             for (empty, first) in empty {
@@ -115,9 +108,6 @@ impl Background {
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
             family.update_and_install(self.context.delayed_write_rate(), |state| {
-                if is_on(Sabotage::DroppedFamilyForgotten) {
-                    state.sealed.drain(..taken.len());
-                }
                 state.flushing = 0;
             });
             self.tree.discard(file.iter());

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 use koeldb_fs::Purpose;
 use koeldb_fs::small_file::write_atomically;
@@ -93,14 +92,8 @@ impl BackupEngine {
         for name in [&*manifest, "CURRENT"] {
             items.push(self.made_file(id, name)?);
         }
-        if !is_on(Sabotage::BackupMetaFirst) {
-            self.sync_directories(id)?;
-        }
-        let backup = self.write_meta(id, inner, &capture, items, excluded, options)?;
-        if is_on(Sabotage::BackupMetaFirst) {
-            self.sync_directories(id)?;
-        }
-        Ok(backup)
+        self.sync_directories(id)?;
+        self.write_meta(id, inner, &capture, items, excluded, options)
     }
 
     /// The files of the backup, and the paths of those that are left out.
@@ -155,7 +148,7 @@ impl BackupEngine {
             path,
             source: file.source,
             bytes: file.bytes,
-            crc32c: recorded.filter(|_| !is_on(Sabotage::BackupChecksumIgnored)),
+            crc32c: recorded,
             is_copied: true,
         };
         self.reuse(backups, inner, &mut item)?;
@@ -214,15 +207,14 @@ impl BackupEngine {
             }
             return self.fs.remove_file(&path);
         };
-        if bytes != item.bytes && !is_on(Sabotage::BackupReuseUnchecked) {
+        if bytes != item.bytes {
             return Err(other_length(item, bytes));
         }
         if let Some(shared) = crc32c {
             if item.crc32c.is_none() && item.path.is_shared_by_number() {
                 item.crc32c = Some(self.read_checksum(inner, &item.source, item.bytes)?);
             }
-            let differs = item.crc32c.is_some_and(|own| own != shared);
-            if differs && !is_on(Sabotage::BackupReuseUnchecked) {
+            if item.crc32c.is_some_and(|own| own != shared) {
                 return Err(other_checksum(item, shared));
             }
             item.crc32c = Some(shared);

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::create_dir_durably;
@@ -132,11 +131,8 @@ impl BackupEngine {
         for part in [SHARED, SHARED_CHECKSUM, PRIVATE, META] {
             create_dir_durably(&**fs, &path.join(part))?;
         }
-        let lock = match is_on(Sabotage::BackupLockIgnored) {
-            true => None,
-            false => Some(fs.lock(&path.join(META).join(LOCK))?),
-        };
-        Self::read(path, options, lock)
+        let lock = fs.lock(&path.join(META).join(LOCK))?;
+        Self::read(path, options, Some(lock))
     }
 
     /// Opens the directory of backups at `path` for reading.
@@ -216,7 +212,7 @@ impl BackupEngine {
     }
 
     pub(super) fn check_writable(&self) -> Result<()> {
-        if self.lock.is_none() && !is_on(Sabotage::BackupLockIgnored) {
+        if self.lock.is_none() {
             return Err(Error::not_supported(
                 "the backup engine was opened read-only",
             ));
@@ -384,16 +380,9 @@ impl BackupEngine {
             let text = format!("there is no backup {id}");
             return Err(Error::with_kind(ErrorKind::NotFound, text));
         }
-        let gone = |backups: &mut Backups| {
-            backups.valid.remove(&id);
-            backups.corrupt.remove(&id);
-        };
-        if is_on(Sabotage::BackupFilesBeforeMeta) {
-            gone(backups);
-            self.collect(backups, false)?;
-        }
         self.fs.remove_file(&self.meta_path(id))?;
-        gone(backups);
+        backups.valid.remove(&id);
+        backups.corrupt.remove(&id);
         Ok(())
     }
 

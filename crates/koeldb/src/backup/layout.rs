@@ -63,10 +63,6 @@ impl BackupPath {
         }
     }
 
-    pub(super) fn unchecked(text: &str) -> Self {
-        BackupPath(text.to_owned())
-    }
-
     /// The path of file `name` of backup `id` alone.
     pub(super) fn private(id: BackupId, name: &str) -> Self {
         BackupPath(format!("{PRIVATE}/{id}/{name}"))

@@ -25,7 +25,6 @@
 use std::fmt::Write as _;
 
 use koeldb_base::checksum::crc32c;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 
 use super::layout::{BackupId, BackupPath};
@@ -166,10 +165,7 @@ impl BackupMeta {
             }
             let mut words = line.split(' ');
             let path = words.next().unwrap_or_default();
-            let path = match is_on(Sabotage::BackupPathUnchecked) {
-                true => BackupPath::unchecked(path),
-                false => BackupPath::parse(path, id)?,
-            };
+            let path = BackupPath::parse(path, id)?;
             let mut file = MetaFile {
                 path,
                 crc32c: None,

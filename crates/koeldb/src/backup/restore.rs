@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::file_name::{self, FileKind};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, write_atomically};
 use koeldb_fs::{EntryKind, FileSystem, Purpose};
@@ -120,9 +119,7 @@ impl BackupEngine {
         };
         let kept = self.kept(&target, &sources, options)?;
         report.kept_files = kept.len() as u64;
-        if !is_on(Sabotage::RestoreKeepsCurrent) {
-            remove_current(&target)?;
-        }
+        remove_current(&target)?;
         clear(&target, &kept, options, &mut report)?;
         self.copy_back(&target, &sources, &kept, options, &mut report)?;
         target.sync()?;
@@ -150,9 +147,6 @@ impl BackupEngine {
                     crc32c: file.crc32c,
                 });
             }
-        }
-        if is_on(Sabotage::ExcludedForgotten) {
-            return Ok(sources);
         }
         for excluded in &backup.meta.excluded {
             let mut found = None;
@@ -316,13 +310,12 @@ fn clear(
                 Some(FileKind::Table(_) | FileKind::Blob(_)) => {
                     directory == target.db_dir && kept.contains_key(&*entry.name)
                 }
-                Some(_) => is_on(Sabotage::RestoreKeepsCurrent) && entry.name == "CURRENT",
+                Some(_) => false,
                 None => {
                     if entry.name != "archive" {
                         report.unknown_names.push(entry.name.clone());
                     }
-                    let is_file = entry.kind == EntryKind::File;
-                    !(is_on(Sabotage::RestoreRemovesStrangers) && is_file)
+                    true
                 }
             };
             if !is_kept {

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::file_checksum;
@@ -76,9 +75,7 @@ impl PreparedIngest {
             }
             inner.background.flush_until_empty(&family)?;
         }
-        if !is_on(Sabotage::IngestAheadOfLog) {
-            inner.wals.sync(commit.wal()?)?;
-        }
+        inner.wals.sync(commit.wal()?)?;
         self.mark_families(1);
         let installed = self.install(commit);
         self.mark_families(-1);
@@ -99,9 +96,6 @@ impl PreparedIngest {
 
     /// The column families with memtables that overlap a table.
     fn overlapped(&self) -> Vec<Arc<ColumnFamilyData>> {
-        if is_on(Sabotage::IngestOverMemtable) {
-            return Vec::new();
-        }
         let families = self.families.iter().filter(|prepared| {
             let (mut memtables, order) = prepared.family.read(|state| {
                 let sealed = state
@@ -140,9 +134,7 @@ impl PreparedIngest {
         // After an error of unknown outcome the next open decides whether they are part of the tree.
         self.is_taken = installed.is_ok() || versions.is_uncertain();
         let installed = installed.map_err(|error| inner.health.manifest_failed(error))?;
-        if !is_on(Sabotage::IngestedSeqnoNotRaised) {
-            commit.last_seqno = last_seqno;
-        }
+        commit.last_seqno = last_seqno;
         for (id, version) in installed {
             let family = self.families.iter().find(|family| family.family.id == id);
             if let Some(PreparedFamily { family, .. }) = family {
@@ -175,7 +167,7 @@ impl PreparedIngest {
         let rules = PlaceRules {
             style: options.compaction_style,
             base_level: leveled::level_targets(version, &pick_settings(&options)).base_level,
-            always_number: has_snapshots && !is_on(Sabotage::IngestIntoSnapshot),
+            always_number: has_snapshots,
         };
         let mut placed: Vec<(TablePlace, TableBounds)> = Vec::new();
         let mut edit = VersionEdit::of(data.id);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{MAX_SEQNO, encode};
 use koeldb_base::range_del::RangeTombstone;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, ValueType};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
@@ -335,10 +334,7 @@ impl PreparedIngest {
                 reader.examine(&family.order)?;
             }
         }
-        match is_on(Sabotage::IngestedFileUnsynced) {
-            true => Ok(()),
-            false => context.fs.sync_dir(directory),
-        }
+        context.fs.sync_dir(directory)
     }
 
     /// The paths of the tables in the directory.
@@ -366,11 +362,9 @@ impl DbInner {
                 ),
             );
         }
-        if !is_on(Sabotage::IngestedFileUnsynced) {
-            let mut linked = fs.append(target, &WriteOptions::new(Purpose::Ingest))?;
-            linked.sync_all()?;
-            linked.close()?;
-        }
+        let mut linked = fs.append(target, &WriteOptions::new(Purpose::Ingest))?;
+        linked.sync_all()?;
+        linked.close()?;
         let needs_sum = file.crc32c.is_some() || self.context.table_files.file_checksums;
         if !needs_sum {
             return Ok(());

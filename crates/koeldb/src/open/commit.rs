@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use koeldb_base::Result;
-use koeldb_base::file_name;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 
 use super::Opening;
@@ -27,7 +25,7 @@ impl Opening {
         let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db)?;
         let mut writer = wal_writer(file, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);
-        if recovered.stopped_early && !is_on(Sabotage::NoMarkAfterDamage) {
+        if recovered.stopped_early {
             // By this empty batch the next recovery, in KoelDB or RocksDB, recognizes that no data
             // is missing (W2).
             let mut empty = [0; crate::write::batch::HEADER_BYTES];
@@ -36,33 +34,19 @@ impl Opening {
             writer.sync()?;
             self.fs.sync_dir(&self.wal_dir)?;
         }
-        let has_sections = !recovered.undecided.is_empty() && !is_on(Sabotage::SectionsNotMoved);
-        if has_sections {
+        if !recovered.undecided.is_empty() {
             for section in &recovered.undecided {
                 let mut record = recovered.next_seqno.to_le_bytes().to_vec();
                 record.extend_from_slice(&section.count.to_le_bytes());
                 record.extend_from_slice(&section.prepare_again());
                 writer.add_record(&record)?;
             }
-            if !is_on(Sabotage::MovedSectionsUnsynced) {
-                writer.sync()?;
-                self.fs.sync_dir(&self.wal_dir)?;
-            }
+            writer.sync()?;
+            self.fs.sync_dir(&self.wal_dir)?;
         }
         // The originals are removed with other obsolete logs once this edit is durable (W3).
-        for &damaged in recovered
-            .archive
-            .iter()
-            .filter(|_| !is_on(Sabotage::DamagedLogNotArchived))
-        {
+        for &damaged in &recovered.archive {
             koeldb_log::wal::keep_in_archive(&*self.fs, &self.wal_dir, damaged)?;
-        }
-        if is_on(Sabotage::LogsRemovedBeforeRecoveryEdit) {
-            for log in &recovered.report.logs {
-                let _ = self
-                    .fs
-                    .remove_file(&file_name::wal(&self.wal_dir, log.number));
-            }
         }
         let edits = families
             .keys()
@@ -82,7 +66,7 @@ impl Opening {
         Ok(Wal {
             writer,
             number,
-            is_entry_synced: recovered.stopped_early || has_sections,
+            is_entry_synced: recovered.stopped_early || !recovered.undecided.is_empty(),
             has_unsynced: false,
             follows: None,
             unconfirmed: None,

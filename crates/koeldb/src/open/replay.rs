@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode, survey};
@@ -224,7 +223,7 @@ fn retained_sections(
     retained: Range<FileNumber>,
 ) -> Result<Sections> {
     let mut sections = Sections::new();
-    if retained.is_empty() || is_on(Sabotage::PreparedDropped) {
+    if retained.is_empty() {
         return Ok(sections);
     }
     let numbers = koeldb_log::wal::list(fs, directory)?;
@@ -427,9 +426,6 @@ impl Replay<'_> {
     /// A log of KoelDB records which log it follows and how that one ended; a log of RocksDB is
     /// assumed to be contiguous unless the log before it is damaged.
     fn gap_before(&self, record: &[u8]) -> Option<FileNumber> {
-        if is_on(Sabotage::HoleAccepted) {
-            return None;
-        }
         let (first, _) = batch::header(record).ok()?;
         let continues = self.end_of_record == Some(first);
         match Link::decode(record) {
@@ -462,9 +458,6 @@ impl Replay<'_> {
         let Some(Stop::Gap { before, after }) = self.stop else {
             return Ok(());
         };
-        if is_on(Sabotage::GapArchived) {
-            return Ok(());
-        }
         while let Some(record) = reader.next_record()? {
             if Link::decode(record).is_some_and(|link| link.kind == LinkKind::Durable) {
                 let directory = reader.file().path().parent().unwrap_or(Path::new(""));
@@ -571,11 +564,7 @@ impl Replay<'_> {
                 .log_numbers
                 .get(&cf)
                 .is_some_and(|&from| number >= from);
-            let is_lost = is_on(Sabotage::EntryNotReplayed) && seqno.is_multiple_of(7);
-            if is_needed
-                && !is_lost
-                && let Some(family) = self.families.get(&cf)
-            {
+            if is_needed && let Some(family) = self.families.get(&cf) {
                 let memtable = family.read(|state| Arc::clone(&state.active.memtable));
                 memtable
                     .insert(seqno, value_type, key, value)
@@ -619,9 +608,6 @@ impl Replay<'_> {
         let Some(stopped_in) = self.stopped_in() else {
             return Ok(());
         };
-        if is_on(Sabotage::InconsistencyAccepted) {
-            return Ok(());
-        }
         for family in versions.families() {
             let has_tables = family.current().files().next().is_some();
             if family.log_number() > stopped_in && has_tables {

@@ -8,7 +8,6 @@
 
 use koeldb_base::KeyOrder;
 use koeldb_base::codec::Compression;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_table::block_based::format::IndexType;
 use koeldb_table::block_based::index::IndexSearch;
 
@@ -40,7 +39,7 @@ impl Mender<'_> {
         to: T,
         why: &str,
     ) {
-        if !is_refused || is_on(Sabotage::LoadedValuesRefused) {
+        if !is_refused {
             return;
         }
         let text = |field: &T| field.write(Style::Full).unwrap_or_default();

@@ -19,7 +19,6 @@
 use std::path::{Component, Path, PathBuf};
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose};
 
@@ -47,9 +46,6 @@ pub(super) enum WalDirectory {
 /// Finds the logs of the database in `directory`, whose OPTIONS file names `recorded`.
 pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> WalDirectory {
     let recorded = PathBuf::from(recorded);
-    if is_on(Sabotage::LogsOfTheOriginalTaken) {
-        return WalDirectory::At(recorded);
-    }
     if !fs.exists(&file_name::current(directory)).unwrap_or(false) {
         return WalDirectory::Unknown(
             "it belongs to the database that the file lies in".to_owned(),
@@ -166,7 +162,7 @@ impl InfoLogs {
             let value = line.split_once(WAL_DIR_LINE);
             value.is_some_and(|(_, value)| Path::new(value.trim()) == recorded)
         };
-        is_on(Sabotage::AnyLogFileBelieved) || self.0.iter().any(|text| text.lines().any(names))
+        self.0.iter().any(|text| text.lines().any(names))
     }
 }
 
@@ -198,9 +194,6 @@ fn home_of_line(line: &str) -> Option<PathBuf> {
 ///
 /// RocksDB up to 6.22 records the directory of the database if `wal_dir` is not set.
 fn is_home(fs: &dyn FileSystem, info_logs: &InfoLogs, recorded: &Path) -> bool {
-    if is_on(Sabotage::OwnDirectoryTakenForLogs) {
-        return false;
-    }
     info_logs.homes().any(|home| home == recorded)
         || fs.exists(&file_name::current(recorded)).unwrap_or(false)
 }
@@ -239,7 +232,7 @@ pub(crate) fn check_logs(
     oldest: FileNumber,
 ) -> Result<()> {
     let is_named = !wal_dir.is_empty();
-    if is_named || is_on(Sabotage::LogsElsewhereForgotten) || holds_logs(fs, directory, oldest) {
+    if is_named || holds_logs(fs, directory, oldest) {
         return Ok(());
     }
     let Some(recorded) = recorded(fs, directory) else {

@@ -1,6 +1,5 @@
 //! Scans as standard iterators: owned entries, from both ends.
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, PinnedSlice, Result};
 
 use super::bounds::PrefixRange;
@@ -52,9 +51,7 @@ pub struct DbIterator {
 
 impl DbIterator {
     pub(crate) fn new(mut cursor: DbCursor, mode: IteratorMode<'_>) -> Self {
-        if let IteratorMode::From(key, direction) = mode
-            && !is_on(Sabotage::IteratorLeavesRange)
-        {
+        if let IteratorMode::From(key, direction) = mode {
             match direction {
                 Direction::Forward => cursor.narrow(key..),
                 Direction::Reverse => cursor.narrow(..=key),

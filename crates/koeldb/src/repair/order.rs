@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{KeyOrder, Result, SeqNo};
 
 use super::tables::FoundTable;
@@ -137,9 +136,10 @@ fn interleaving_groups(order: &KeyOrder, tables: Vec<FoundTable>) -> Vec<Vec<Fou
         let mut extent = Extent::of(&table);
         let mut members = vec![table];
         // A group that grows may become tangled with one that it was not tangled with before.
-        while let Some(at) = done.iter().position(|(other, _)| {
-            other.interleaves(&extent, order) && !is_on(Sabotage::RepairedTablesTangled)
-        }) {
+        while let Some(at) = done
+            .iter()
+            .position(|(other, _)| other.interleaves(&extent, order))
+        {
             let (other, others) = done.swap_remove(at);
             extent.include(other, order);
             members.extend(others);

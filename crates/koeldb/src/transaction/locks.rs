@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{
     AtomicU8, AtomicUsize, Mutex, Ordering, Thread, current, lock, spin_loop, yield_now,
 };
@@ -125,9 +124,6 @@ impl Owner {
     fn claim(&self, now: Duration) -> bool {
         if !self.is_expired(now) {
             return false;
-        }
-        if is_on(Sabotage::CommitterRobbed) {
-            return true;
         }
         self.state.load(Ordering::Acquire) == ROBBED || self.exchange(ACTIVE, CLAIMED).is_ok()
     }

@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::error::WriteOutcome;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
@@ -350,9 +349,6 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
 impl DbInner {
     /// Applies decisions whose records may be in a log that is given up.
     pub(crate) fn apply_standing_decisions(&self, commit: &mut CommitState) -> Result<()> {
-        if is_on(Sabotage::FailedDecisionForgotten) {
-            return Ok(());
-        }
         for entry in self.transactions.entries() {
             match entry.decision() {
                 Decision::CommitStands(mut records, count) => {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
 
 use super::errors;
@@ -754,9 +753,6 @@ impl Transaction {
         }
         if !self.owner.decide(inner.context.clock.now()) {
             return Err(errors::expired());
-        }
-        if is_on(Sabotage::LocksReleasedEarly) {
-            self.release_all();
         }
         let written = inner.commit.write(self.batch.batch(), &self.write);
         let seqno = inner.visibility.seqno();

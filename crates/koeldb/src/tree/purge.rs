@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::ColumnFamilyVersions;
 
 use crate::env::JobPriority;
 use crate::listener::Event;
@@ -69,7 +67,7 @@ impl Tree {
             if std::process::id() != process {
                 return;
             }
-            if is_on(Sabotage::ObsoleteTablesKept) || is_requested.swap(true, Ordering::AcqRel) {
+            if is_requested.swap(true, Ordering::AcqRel) {
                 return;
             }
             let (tree, is_requested) = (Weak::clone(&tree), Arc::clone(&is_requested));
@@ -143,24 +141,7 @@ impl Tree {
     }
 
     fn remove_obsolete_logs(&self) {
-        let min_needed = {
-            let versions = lock(&self.versions);
-            if is_on(Sabotage::LogRemovedEarly) {
-                versions
-                    .families()
-                    .map(ColumnFamilyVersions::log_number)
-                    .max()
-                    .unwrap_or(0)
-            } else if is_on(Sabotage::UnrecordedLogNumber) {
-                versions
-                    .families()
-                    .map(ColumnFamilyVersions::needed_from)
-                    .min()
-                    .unwrap_or(0)
-            } else {
-                versions.min_log_number_to_keep()
-            }
-        };
+        let min_needed = lock(&self.versions).min_log_number_to_keep();
         self.wals.remove_before(min_needed);
     }
 

@@ -16,7 +16,6 @@ use koeldb_base::coding::{self, put_length_prefixed, put_varint32, to_usize};
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::{Error, Result, SeqNo};
 
 use crate::column_family::ColumnFamily;
@@ -239,12 +238,12 @@ impl WriteBatch {
         let bytes = key.len().saturating_add(value.len());
         let total = bytes.saturating_add(self.rep.len() + FRAME_BYTES_MAX);
         self.is_too_large |= bytes > ENTRY_BYTES_MAX || total > self.bytes_max;
-        !self.is_too_large || is_on(Sabotage::BatchesUnbounded)
+        !self.is_too_large
     }
 
     /// Rejects a batch that readers of the log would not accept.
     pub(crate) fn check_size(&self) -> Result<()> {
-        if !self.is_too_large || is_on(Sabotage::BatchesUnbounded) {
+        if !self.is_too_large {
             return Ok(());
         }
         Err(Error::invalid_argument(format!(

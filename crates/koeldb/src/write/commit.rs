@@ -13,7 +13,6 @@ use std::time::Duration;
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo};
 use koeldb_memtable::Memtable;
@@ -276,10 +275,6 @@ impl CommitEnv for CommitPipeline {
             )));
         }
         if !mode.disable_wal && !records.is_empty() {
-            if is_on(Sabotage::PublishedEarly) {
-                self.visibility
-                    .publish(commit.last_seqno + SeqNo::from(count));
-            }
             self.write_log(commit, first, records, (count, count), mode.sync)?;
         } else if mode.sync {
             self.wals.sync(commit.wal()?)?;

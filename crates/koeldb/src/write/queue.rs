@@ -16,7 +16,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use koeldb_base::error::WriteOutcome;
-use koeldb_base::sabotage::{Sabotage, is_on};
 use koeldb_base::sync::{
     AtomicU8, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, cores, current, lock, park,
     park_timeout, spin_loop,
@@ -440,10 +439,7 @@ impl WriteQueue {
         };
         if !opened {
             ticket.wait_until(DONE, &self.spinning, self.spinners_max);
-            return match is_on(Sabotage::FollowersNotTold) {
-                true => Ok(()),
-                false => ticket.outcome(),
-            };
+            return ticket.outcome();
         }
         let finish = FinishOnDrop(&ticket);
         if let Err(error) = self.wait_to_lead(&**inner, &ticket, mode) {

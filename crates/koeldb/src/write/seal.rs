@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sabotage::{Sabotage, is_on};
 
 use super::commit::{CommitPipeline, CommitState};
 use crate::column_family_data::ColumnFamilyData;
@@ -111,17 +110,14 @@ impl CommitPipeline {
     /// Repeats the sections of undecided transactions in a log that was begun, and syncs it.
     fn carry_over(&self, commit: &mut CommitState) -> Result<()> {
         let carried = self.carried.carried();
-        if carried.is_empty() || is_on(Sabotage::SectionsNotMoved) {
+        if carried.is_empty() {
             return Ok(());
         }
         for (records, count) in carried {
             let next = commit.last_seqno + 1;
             self.write_log(commit, next, &records, (count, 0), false)?;
         }
-        match is_on(Sabotage::MovedSectionsUnsynced) {
-            true => Ok(()),
-            false => self.wals.sync(commit.wal()?),
-        }
+        self.wals.sync(commit.wal()?)
     }
 
     /// Seals the memtables of `families` and requests their flush.

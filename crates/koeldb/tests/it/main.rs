@@ -44,7 +44,6 @@ mod regressions;
 mod repair;
 mod representations;
 mod resume;
-mod scan_options;
 mod scrub;
 mod settings;
 mod sst_file_writer;

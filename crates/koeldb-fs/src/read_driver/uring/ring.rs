@@ -24,7 +24,6 @@ use std::time::Duration;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use koeldb_base::Error;
-use koeldb_base::sabotage::{Sabotage, is_on};
 
 use super::{Elsewhere, RING_ENTRIES};
 use crate::read_driver::OpId;
@@ -441,7 +440,7 @@ impl Drop for Ring {
     ///
     /// An inherited ring is leaked: other mappings may now be at the address of its memory.
     fn drop(&mut self) {
-        if self.is_inherited() && !is_on(Sabotage::InheritedRingUnmapped) {
+        if self.is_inherited() {
             std::mem::forget(self.ring.take());
             std::mem::forget(std::mem::take(&mut self.slots));
             std::mem::forget(std::mem::take(&mut self.waiting));
