@@ -5,6 +5,7 @@
 //! super-version; only the leader of the write queue seals a memtable, and only the holder of the
 //! version set installs a version.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -20,7 +21,8 @@ use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buf
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::table_files::pick_settings;
-use crate::write_stall::{self, StallCondition, StallInputs};
+use crate::work_queue::{WorkKind, WorkQueue};
+use crate::write_stall::{self, StallCause, StallCondition, StallInputs};
 
 /// State under the mutex of the column family.
 #[derive(Debug)]
@@ -59,7 +61,32 @@ pub(crate) struct ColumnFamilyData {
     /// The number of running manual compactions, during which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: ColumnFamilyCounters,
+    /// How often another column family was chosen for a flush while this one had work.
+    pub(crate) passed_flushes: AtomicU32,
+    /// How often another column family was chosen for a compaction while this one had work.
+    pub(crate) passed_compactions: AtomicU32,
+    /// Where changes are announced; empty until the database is open.
+    work: OnceLock<Arc<WorkQueue>>,
+    /// Held while a compaction is picked: two pickers must never take the same file.
+    picking: Mutex<()>,
     state: Mutex<ColumnFamilyState>,
+}
+
+/// The urgency of work: writes that are stopped, then the nearness to a stop, and the age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Urgency {
+    stopped: bool,
+    /// The part of the way to a stop, in thousandths, and 50 for each time that another was chosen.
+    nearness: u64,
+    /// Older logs are more urgent.
+    age: Reverse<FileNumber>,
+}
+
+/// What being passed over adds to the nearness.
+const PASSED_OVER: u64 = 50;
+
+fn per_mille(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(1000) / whole.max(1)
 }
 
 impl ColumnFamilyData {
@@ -100,6 +127,10 @@ impl ColumnFamilyData {
             epochs: family.epochs().clone(),
             manual_compactions: AtomicU32::new(0),
             counters: ColumnFamilyCounters::default(),
+            passed_flushes: AtomicU32::new(0),
+            passed_compactions: AtomicU32::new(0),
+            work: OnceLock::new(),
+            picking: Mutex::new(()),
             state: Mutex::new(state),
         };
         data.set_first_check();
@@ -182,6 +213,8 @@ impl ColumnFamilyData {
         let mut state = lock(&self.state);
         let result = change(&mut state);
         self.update_stall_condition(&mut state, delayed_write_rate);
+        self.queue(WorkKind::Flush);
+        self.queue(WorkKind::Compaction);
         let next = state.super_version(&self.tables);
         // Installed under the mutex, so that readers never see an older state after a newer one.
         let replaced = self.super_version.install(next);
@@ -216,12 +249,94 @@ impl ColumnFamilyData {
             auto_compactions: !options.disable_auto_compactions
                 && options.compaction_style != CompactionStyle::Fifo,
         });
-        if condition.cause() != state.stall.cause() {
+        let is_new = condition.cause() != state.stall.cause();
+        if is_new {
             let mut level0 = state.version.levels[0].files.iter();
             let is_compacting = level0.any(|file| file.is_being_compacted());
             self.counters.stalled(condition, is_compacting);
         }
         state.stall = condition;
+        if let Some(work) = self.work.get()
+            && !self.is_dropped()
+        {
+            work.stalled(self.id, condition, is_new);
+        }
+    }
+
+    /// Announces changes to `work` from now on, and queues the column family for a first look.
+    pub(crate) fn attach(&self, work: &Arc<WorkQueue>) {
+        let _ = self.work.set(Arc::clone(work));
+        self.queue(WorkKind::Flush);
+        self.queue(WorkKind::Compaction);
+    }
+
+    /// Queues the column family after a change that may make work due.
+    pub(crate) fn queue(&self, kind: WorkKind) {
+        if let Some(work) = self.work.get() {
+            work.push(kind, self.id);
+        }
+    }
+
+    /// Requests a flush of the sealed memtables, however few; `false` if there are none.
+    pub(crate) fn request_flush(&self) -> bool {
+        let is_any = self.update(|state| {
+            state.flush_requested = !state.sealed.is_empty();
+            state.flush_requested
+        });
+        if is_any {
+            self.queue(WorkKind::Flush);
+        }
+        is_any
+    }
+
+    /// Returns the sealed memtables of a failed flush to later ones.
+    pub(crate) fn give_up_flush(&self) {
+        self.update(|state| state.flushing = 0);
+        self.queue(WorkKind::Flush);
+    }
+
+    /// The urgency of flushing the sealed memtables; `None` if no flush is due.
+    pub(crate) fn flush_urgency(&self) -> Option<Urgency> {
+        if self.is_dropped() {
+            return None;
+        }
+        let passed = u64::from(self.passed_flushes.load(Ordering::Relaxed));
+        self.read(|state| {
+            let waiting = state.sealed.len() - state.flushing;
+            let count = |number: i32| usize::try_from(number).unwrap_or(1);
+            let merged = count(state.options.min_write_buffer_number_to_merge);
+            let is_due =
+                state.flushing == 0 && waiting > 0 && (waiting >= merged || state.flush_requested);
+            let buffers = count(state.options.max_write_buffer_number);
+            is_due.then(|| Urgency {
+                stopped: waiting >= buffers,
+                nearness: per_mille(waiting as u64, buffers as u64) + passed * PASSED_OVER,
+                age: Reverse(state.sealed[0].first_log),
+            })
+        })
+    }
+
+    /// The urgency of a compaction, if one is due.
+    pub(crate) fn compaction_urgency(&self) -> Urgency {
+        let passed = u64::from(self.passed_compactions.load(Ordering::Relaxed));
+        self.read(|state| {
+            let options = &state.options;
+            let stop = u64::try_from(options.level0_stop_writes_trigger).unwrap_or(1);
+            let hard = options.hard_pending_compaction_bytes_limit;
+            let by_files = per_mille(state.version.levels[0].files.len() as u64, stop);
+            let by_bytes = match hard {
+                0 => 0,
+                hard => per_mille(state.pending_compaction_bytes, hard),
+            };
+            Urgency {
+                stopped: match state.stall.cause() {
+                    Some((cause, stopped)) => stopped && cause != StallCause::MemtableLimit,
+                    None => false,
+                },
+                nearness: by_files.max(by_bytes) + passed * PASSED_OVER,
+                age: Reverse(0),
+            }
+        })
     }
 
     /// The oldest log with data not yet in tables; `current` is the log being written.
@@ -249,16 +364,56 @@ impl ColumnFamilyData {
             && self.pick(&version, &options, unix_secs).is_some()
     }
 
-    /// The next automatic compaction, if one is due at `unix_secs`.
+    /// The next automatic compaction, with its inputs marked, if one is due at `unix_secs`.
     pub(crate) fn pick_compaction(&self, unix_secs: u64) -> Option<CompactionPlan> {
-        let state = lock(&self.state);
-        if state.ingestions > 0 {
-            return None;
+        let plan = self.pick_marked(|version, options| self.pick(version, options, unix_secs));
+        if plan.is_none()
+            && let Some(work) = self.work.get()
+            && let Some(expiry) = self.next_expiry(unix_secs)
+        {
+            work.expires_at(expiry);
         }
-        let plan = self.pick(&state.version, &state.options, unix_secs)?;
-        // Marked under the mutex, so that two pickers never take the same file.
-        plan.mark(true);
-        Some(plan)
+        plan
+    }
+
+    /// Picks on the current version and marks the inputs; `None` also during an ingestion.
+    ///
+    /// The leader of the write queue takes the lock of the state to seal a memtable, so that lock is
+    /// free during the pick. If the version changed meanwhile, the pick is repeated.
+    pub(crate) fn pick_marked(
+        &self,
+        pick: impl Fn(&Arc<Version>, &ColumnFamilyOptions) -> Option<CompactionPlan>,
+    ) -> Option<CompactionPlan> {
+        let _turn = lock(&self.picking);
+        loop {
+            let (version, options) = self.read(|state| {
+                let parts = || (Arc::clone(&state.version), Arc::clone(&state.options));
+                (state.ingestions == 0).then(parts)
+            })?;
+            let plan = pick(&version, &options)?;
+            let is_marked = self.read(|state| {
+                let is_current = state.ingestions == 0 && Arc::ptr_eq(&state.version, &version);
+                if is_current {
+                    plan.mark(true);
+                }
+                is_current
+            });
+            if is_marked {
+                return Some(plan);
+            }
+        }
+    }
+
+    /// The Unix time, in seconds, after `unix_secs` at which the next file expires.
+    fn next_expiry(&self, unix_secs: u64) -> Option<u64> {
+        let (version, options) =
+            self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
+        match options.compaction_style {
+            CompactionStyle::Fifo => {
+                fifo::next_expiry(&version, &pick_settings(&options), unix_secs)
+            }
+            _ => None,
+        }
     }
 
     fn pick(

@@ -1,13 +1,21 @@
-//! The live column families of a database, by id, and the stall conditions they impose together.
+//! The live column families of a database, by id, and the choice of the one to work for next.
+//!
+//! Work goes to the most urgent family: one whose writes are stopped, then the one that is nearest
+//! to that. Each time another is chosen, a family with work becomes more urgent, so that none waits
+//! forever.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use koeldb_base::file_name::FileNumber;
+use koeldb_lsm::pick::CompactionPlan;
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::listener::Event;
+use crate::work_queue::{Stamp, WorkKind, WorkQueue};
 use crate::write_stall::WriteStall;
 
 type ById = BTreeMap<u32, Arc<ColumnFamilyData>>;
@@ -16,17 +24,25 @@ type ById = BTreeMap<u32, Arc<ColumnFamilyData>>;
 pub(crate) struct ColumnFamilySet {
     by_id: RwLock<ById>,
     context: Arc<Context>,
-    /// The worst stall condition of all column families.
-    stall: Arc<WriteStall>,
+    queue: Arc<WorkQueue>,
 }
 
 impl ColumnFamilySet {
     pub(crate) fn new(by_id: ById, context: &Arc<Context>, stall: &Arc<WriteStall>) -> Self {
+        let queue = Arc::new(WorkQueue::new(stall));
+        for family in by_id.values() {
+            family.attach(&queue);
+        }
         ColumnFamilySet {
             by_id: RwLock::new(by_id),
             context: Arc::clone(context),
-            stall: Arc::clone(stall),
+            queue,
         }
+    }
+
+    /// The queues of the column families that may have work.
+    pub(crate) fn queue(&self) -> &WorkQueue {
+        &self.queue
     }
 
     /// Locks the set for reading, for several lookups.
@@ -41,34 +57,81 @@ impl ColumnFamilySet {
 
     pub(crate) fn insert(&self, family: &Arc<ColumnFamilyData>) {
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        family.attach(&self.queue);
         by_id.insert(family.id, Arc::clone(family));
     }
 
     pub(crate) fn remove(&self, id: u32) {
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        by_id.remove(&id);
+        let removed = by_id.remove(&id);
+        drop(by_id);
+        if let Some(family) = removed {
+            // Under its lock: a change of before must not be announced afterwards.
+            family.update(|_| self.queue.forget(id));
+        }
     }
 
-    /// Returns a column family whose sealed memtables are due for a flush.
+    /// The queued column families, with their stamps.
+    fn queued(&self, kind: WorkKind) -> Vec<(Arc<ColumnFamilyData>, Stamp)> {
+        let queued = self.queue.queued(kind);
+        let by_id = self.by_id();
+        let mut found = Vec::with_capacity(queued.len());
+        for (id, stamp) in queued {
+            match by_id.get(&id) {
+                Some(family) => found.push((Arc::clone(family), stamp)),
+                // It was dropped while one of its jobs was running.
+                None => self.queue.remove(kind, id, stamp),
+            }
+        }
+        found
+    }
+
+    /// Returns the column family whose sealed memtables are most urgently due for a flush.
     pub(crate) fn family_to_flush(&self) -> Option<Arc<ColumnFamilyData>> {
-        self.all().into_iter().find(|family| {
-            !family.is_dropped()
-                && family.read(|state| {
-                    let waiting = state.sealed.len() - state.flushing;
-                    let merged = usize::try_from(state.options.min_write_buffer_number_to_merge)
-                        .unwrap_or(1);
-                    state.flushing == 0
-                        && waiting > 0
-                        && (waiting >= merged || state.flush_requested)
-                })
-        })
+        let mut due = Vec::new();
+        for (family, stamp) in self.queued(WorkKind::Flush) {
+            match family.flush_urgency() {
+                Some(urgency) => due.push((urgency, family)),
+                None => self.queue.remove(WorkKind::Flush, family.id, stamp),
+            }
+        }
+        // Of equally urgent ones, that with the oldest log.
+        due.sort_by_key(|(urgency, _)| *urgency);
+        let (_, chosen) = due.pop()?;
+        for (_, passed) in due {
+            passed.passed_flushes.fetch_add(1, Ordering::Relaxed);
+        }
+        chosen.passed_flushes.store(0, Ordering::Relaxed);
+        Some(chosen)
     }
 
-    /// Whether a column family has something to compact; marks nothing.
-    pub(crate) fn is_compaction_due(&self) -> bool {
+    /// Picks the most urgent compaction and marks its inputs.
+    pub(crate) fn pick_compaction(&self) -> Option<(Arc<ColumnFamilyData>, CompactionPlan)> {
         let now = self.context.table_files.unix_secs();
-        let families = self.all();
-        families.iter().any(|family| family.is_compaction_due(now))
+        let mut queued: Vec<_> = self.queued(WorkKind::Compaction);
+        queued.sort_by_cached_key(|(family, _)| Reverse(family.compaction_urgency()));
+        let mut chosen: Option<(Arc<ColumnFamilyData>, CompactionPlan)> = None;
+        for (family, stamp) in queued {
+            if chosen.is_some() {
+                family.passed_compactions.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            family.passed_compactions.store(0, Ordering::Relaxed);
+            match family.pick_compaction(now) {
+                Some(plan) => chosen = Some((family, plan)),
+                None => self.queue.remove(WorkKind::Compaction, family.id, stamp),
+            }
+        }
+        chosen
+    }
+
+    /// Queues the column families again whose files have expired by now.
+    pub(crate) fn queue_expired(&self) {
+        if self.queue.take_expiry(self.context.table_files.unix_secs()) {
+            for family in self.by_id().values() {
+                family.queue(WorkKind::Compaction);
+            }
+        }
     }
 
     /// Column families without unflushed data, and the log before which they need none.
@@ -97,27 +160,16 @@ impl ColumnFamilySet {
     pub(crate) fn request_flush_of_sealed(&self) -> bool {
         let mut is_any = false;
         for family in self.all() {
-            family.update(|state| {
-                state.flush_requested |= !state.sealed.is_empty();
-                is_any |= !state.sealed.is_empty();
-            });
+            is_any |= family.request_flush();
         }
         is_any
     }
 
-    /// Applies the stall conditions of all column families to writers.
-    pub(crate) fn update_stall(&self) {
-        self.stall.set(|| {
-            let families = self.all();
-            families
-                .into_iter()
-                .map(|family| family.read(|state| state.stall))
-        });
-    }
-
     /// Reports changed stall conditions to listeners; must be called without locks.
     pub(crate) fn announce_stall(&self) {
-        for family in self.all() {
+        for id in self.queue.take_stalls() {
+            let family = self.by_id().get(&id).cloned();
+            let Some(family) = family else { continue };
             let changed = family.update(|state| {
                 let is_same = std::mem::discriminant(&state.stall)
                     == std::mem::discriminant(&state.announced);

@@ -392,7 +392,6 @@ impl DbInner {
                 }
             }
         }
-        self.families.update_stall();
         self.background.schedule();
         Ok(())
     }

@@ -72,6 +72,7 @@ mod tree;
 mod updates;
 mod visibility;
 mod wal_set;
+mod work_queue;
 mod write;
 mod write_buffers;
 mod write_stall;

@@ -114,7 +114,6 @@ impl DbInner {
         self.context
             .info_log
             .info(format_args!("dropped column family {:?}", family.name));
-        self.families.update_stall();
         self.tree.remove_obsolete_files();
         self.write_options_file()
     }
@@ -142,7 +141,6 @@ impl DbInner {
                 self.commit.check_memtables_soon();
             }
         }
-        self.families.update_stall();
         self.background.schedule();
         self.write_options_file()
     }
@@ -164,7 +162,6 @@ impl DbInner {
         for family in self.families.all() {
             family.update_and_install(self.context.delayed_write_rate(), |_| ());
         }
-        self.families.update_stall();
         self.background.schedule();
         self.write_options_file()
     }

@@ -314,7 +314,6 @@ impl Opening {
             for family in &families {
                 family.update_and_install(inner.context.delayed_write_rate(), |_| ());
             }
-            inner.families.update_stall();
             inner.background.schedule();
             if let Some(write_buffers) = &inner.commit.write_buffers {
                 write_buffers.register(&inner.commit);

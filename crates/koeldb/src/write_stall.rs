@@ -5,6 +5,7 @@
 //! trigger, the permitted rate falls linearly from `delayed_write_rate` to a sixteenth of it,
 //! instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -142,9 +143,15 @@ const STOPPED: u64 = 0;
 pub(crate) struct WriteStall {
     /// The permitted bytes per second: `NORMAL`, `STOPPED`, or a rate in between.
     rate: AtomicU64,
-    changed: Mutex<u64>,
+    limits: Mutex<Limits>,
     wake: Condvar,
     account: Mutex<Account>,
+}
+
+/// The conditions of the column families that limit writes.
+#[derive(Debug, Default)]
+struct Limits {
+    by_family: BTreeMap<u32, StallCondition>,
 }
 
 /// The times booked by delayed writes. Only the leader of the write queue books.
@@ -182,7 +189,7 @@ impl Default for WriteStall {
     fn default() -> Self {
         WriteStall {
             rate: AtomicU64::new(NORMAL),
-            changed: Mutex::new(0),
+            limits: Mutex::default(),
             wake: Condvar::new(),
             account: Mutex::default(),
         }
@@ -190,33 +197,33 @@ impl Default for WriteStall {
 }
 
 impl WriteStall {
-    /// Sets the worst of `conditions`.
+    /// Sets the condition of one column family; the worst of all applies.
     ///
     /// Computing and setting it is one step, so that an older result never replaces a newer one.
-    pub(crate) fn set<I: IntoIterator<Item = StallCondition>>(
-        &self,
-        conditions: impl FnOnce() -> I,
-    ) {
-        let mut changed = lock(&self.changed);
-        let rate = conditions()
-            .into_iter()
-            .map(|condition| match condition {
-                StallCondition::Normal => NORMAL,
-                StallCondition::Delayed {
-                    bytes_per_second, ..
-                } => bytes_per_second.max(1),
-                StallCondition::Stopped(_) => STOPPED,
-            })
-            .min()
-            .unwrap_or(NORMAL);
+    pub(crate) fn set(&self, family: u32, condition: StallCondition) {
+        let mut limits = lock(&self.limits);
+        let old = match condition {
+            StallCondition::Normal => limits.by_family.remove(&family),
+            _ => limits.by_family.insert(family, condition),
+        };
+        if old.unwrap_or(StallCondition::Normal) == condition {
+            return;
+        }
+        let rates = limits.by_family.values().map(|condition| match condition {
+            StallCondition::Normal => NORMAL,
+            StallCondition::Delayed {
+                bytes_per_second, ..
+            } => (*bytes_per_second).max(1),
+            StallCondition::Stopped(_) => STOPPED,
+        });
+        let rate = rates.min().unwrap_or(NORMAL);
         self.rate.store(rate, Ordering::Release);
-        *changed += 1;
         self.wake.notify_all();
     }
 
     /// Wakes waiting writers to check again.
     pub(crate) fn notify(&self) {
-        *lock(&self.changed) += 1;
+        drop(lock(&self.limits));
         self.wake.notify_all();
     }
 
@@ -240,7 +247,7 @@ impl WriteStall {
 
     /// Waits for a change, at most `limit`.
     pub(crate) fn wait(&self, limit: Duration) {
-        let seen = lock(&self.changed);
+        let seen = lock(&self.limits);
         if self.is_stopped() {
             drop(self.wake.wait_timeout(seen, limit));
         }
@@ -350,12 +357,11 @@ mod tests {
     }
 
     fn slow_down(stall: &WriteStall) {
-        stall.set(|| {
-            [StallCondition::Delayed {
-                cause: StallCause::Level0FileLimit,
-                bytes_per_second: 1000,
-            }]
-        });
+        let condition = StallCondition::Delayed {
+            cause: StallCause::Level0FileLimit,
+            bytes_per_second: 1000,
+        };
+        stall.set(0, condition);
     }
 
     fn patient() -> Result<()> {
@@ -407,7 +413,7 @@ mod tests {
         let ends_early = || {
             rounds.set(rounds.get() + 1);
             if rounds.get() == 2 {
-                stall.set(|| [StallCondition::Normal]);
+                stall.set(0, StallCondition::Normal);
             }
             Ok(())
         };

@@ -87,6 +87,17 @@ fn by_age(
     drop_plan(level, &expired, CompactionReason::FifoTtl)
 }
 
+/// Returns the first time after `unix_secs` at which a table exceeds its age limit.
+#[must_use]
+pub fn next_expiry(version: &Version, settings: &PickSettings, unix_secs: u64) -> Option<u64> {
+    let ttl = settings.fifo.ttl_secs;
+    let written = version.files().map(|(_, file)| file.newest_key_time());
+    let expiries = written
+        .filter(|&written| ttl > 0 && written > 0)
+        .map(|written| written.saturating_add(ttl).saturating_add(1));
+    expiries.filter(|&expiry| expiry > unix_secs).min()
+}
+
 fn by_size(version: &Version, level: usize, settings: &PickSettings) -> Option<CompactionPlan> {
     let mut bytes = version.bytes();
     let mut dropped = Vec::new();

@@ -19,6 +19,7 @@ use crate::counters::JobTotals;
 use crate::health::catch_panics;
 use crate::listener::{CompactionJobInfo, Event};
 use crate::table_files::{TableDestination, pick_settings};
+use crate::work_queue::WorkKind;
 
 impl Background {
     /// Runs a plan whose inputs are marked, unmarks them, and removes obsolete files.
@@ -30,9 +31,9 @@ impl Background {
         let outcome = catch_panics(|| self.try_compact(family, &plan));
         plan.mark(false);
         drop(plan);
+        family.queue(WorkKind::Compaction);
         self.slots.notify();
         let files = outcome?;
-        self.families.update_stall();
         self.tree.remove_obsolete_files();
         Ok(files)
     }

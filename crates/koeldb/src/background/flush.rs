@@ -39,7 +39,7 @@ impl Background {
         }
         let outcome = catch_panics(|| self.flush_memtables(family, &taken));
         if outcome.is_err() {
-            family.update(|state| state.flushing = 0);
+            family.give_up_flush();
         }
         self.slots.notify();
         outcome.map(|()| true)
@@ -113,7 +113,6 @@ impl Background {
             self.tree.discard(file.iter());
             return Ok(());
         }
-        self.families.update_stall();
         self.notify_fallbacks(family, flush.fallback);
         self.notify_flushed(family, taken.len(), file.as_deref(), begun);
         self.tree.remove_obsolete_files();
@@ -178,7 +177,7 @@ impl Background {
         let outcome = catch_panics(|| self.flush_as_one(&taken));
         if outcome.is_err() {
             for (family, _) in &taken {
-                family.update(|state| state.flushing = 0);
+                family.give_up_flush();
             }
         }
         self.slots.notify();
@@ -250,7 +249,6 @@ impl Background {
             }
             are_live
         };
-        self.families.update_stall();
         for (((family, memtables), file), is_installed) in
             taken.iter().zip(&files).zip(are_installed)
         {

@@ -17,6 +17,7 @@ use crate::options::{
 };
 use crate::read::KeyBounds;
 use crate::table_files::pick_settings;
+use crate::work_queue::WorkKind;
 
 impl Background {
     /// Compacts `bounds` of `family` level by level, down to the last level in use.
@@ -32,6 +33,7 @@ impl Background {
         family.manual_compactions.fetch_add(1, Ordering::AcqRel);
         let outcome = self.compact_range_exclusively(family, bounds, options);
         family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
+        family.queue(WorkKind::Compaction);
         self.schedule();
         outcome
     }
@@ -175,6 +177,7 @@ impl Background {
         family.manual_compactions.fetch_add(1, Ordering::AcqRel);
         let made = self.compact_numbers(family, &numbers, output_level);
         family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
+        family.queue(WorkKind::Compaction);
         self.schedule();
         let path = |file: &Arc<FileMeta>| {
             koeldb_base::file_name::table(self.context.table_files.directory(), file.number)

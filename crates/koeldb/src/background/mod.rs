@@ -31,6 +31,7 @@ use crate::listener::{Event, TableFallbackInfo};
 use crate::tree::{Tree, TreeParts};
 use crate::visibility::Visibility;
 use crate::wal_set::WalSet;
+use crate::work_queue::WorkKind;
 
 /// The pause between attempts grows up to this multiple of the interval.
 pub(crate) const BACKOFF_MAX: u32 = 4;
@@ -83,13 +84,16 @@ impl Background {
             return;
         }
         let (flush_slots, compaction_slots) = self.slots();
+        self.families.queue_expired();
         let mut running = self.slots.running();
         if running.shut_down {
             return;
         }
         self.start_flush(&mut running, flush_slots);
         let is_paused = self.compaction_failure().is_some();
-        if running.compactions < compaction_slots && !is_paused && self.families.is_compaction_due()
+        if running.compactions < compaction_slots
+            && !is_paused
+            && self.families.queue().has(WorkKind::Compaction)
         {
             running.compactions += 1;
             let jobs = Arc::clone(self);
@@ -115,7 +119,7 @@ impl Background {
     }
 
     fn start_flush(self: &Arc<Self>, running: &mut RunningJobs, slots: u32) {
-        if running.flushes < slots && self.families.family_to_flush().is_some() {
+        if running.flushes < slots && self.families.queue().has(WorkKind::Flush) {
             running.flushes += 1;
             let jobs = Arc::clone(self);
             self.context
@@ -147,53 +151,43 @@ impl Background {
 
     fn run_flush(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Flush);
-        let mut progress = false;
         while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
             let Some(family) = self.families.family_to_flush() else {
                 break;
             };
-            match self.flush_sealed(&family) {
-                Ok(done) => progress |= done,
-                Err(error) => {
-                    self.health.job_failed("flush", error);
-                    break;
-                }
-            }
-        }
-        self.health.report_failures();
-        self.families.announce_stall();
-        drop(slot);
-        if progress {
-            self.schedule();
-        }
-    }
-
-    fn run_compaction(self: &Arc<Self>) {
-        let slot = self.slots.of_job(SlotKind::Compaction);
-        let mut picked = false;
-        if !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
-            let now = self.context.table_files.unix_secs();
-            for family in self.families.all() {
-                let Some(plan) = family.pick_compaction(now) else {
-                    continue;
-                };
-                picked = true;
-                // More compactions may be due in parallel.
-                self.schedule();
-                match self.compact(&family, plan) {
-                    Ok(_) => self.failed_compactions.store(0, Ordering::Relaxed),
-                    Err(error) if is_transient(&error) => self.retry_compaction_later(&error),
-                    Err(error) => self.compaction_failed(error),
-                }
+            // Other families may be flushed in parallel.
+            self.schedule_flushes();
+            if let Err(error) = self.flush_sealed(&family) {
+                self.health.job_failed("flush", error);
                 break;
             }
         }
         self.health.report_failures();
         self.families.announce_stall();
         drop(slot);
-        if picked {
+        // A family may have been queued while this job held the last slot.
+        self.schedule();
+    }
+
+    fn run_compaction(self: &Arc<Self>) {
+        let slot = self.slots.of_job(SlotKind::Compaction);
+        if !self.slots.cancelled.load(Ordering::Relaxed)
+            && self.health.failure().is_none()
+            && let Some((family, plan)) = self.families.pick_compaction()
+        {
+            // More compactions may be due in parallel.
             self.schedule();
+            match self.compact(&family, plan) {
+                Ok(_) => self.failed_compactions.store(0, Ordering::Relaxed),
+                Err(error) if is_transient(&error) => self.retry_compaction_later(&error),
+                Err(error) => self.compaction_failed(error),
+            }
         }
+        self.health.report_failures();
+        self.families.announce_stall();
+        drop(slot);
+        // A family may have been queued while this job held the last slot.
+        self.schedule();
     }
 
     /// Handles a failed compaction.
@@ -260,8 +254,8 @@ impl Background {
             self.schedule();
             let running = self.slots.running();
             if running.flushes + running.compactions == 0
-                && self.families.family_to_flush().is_none()
-                && !self.families.is_compaction_due()
+                && !self.families.queue().has(WorkKind::Flush)
+                && !self.families.queue().has(WorkKind::Compaction)
             {
                 return Ok(());
             }

@@ -20,6 +20,7 @@ use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::options::FlushOptions;
 use crate::table_files::pick_settings;
+use crate::work_queue::WorkKind;
 use crate::write::commit::CommitState;
 
 /// Flushes of overlapping memtables before writers are stopped for one.
@@ -37,7 +38,6 @@ impl PreparedIngest {
         let inner = Arc::clone(&self.inner);
         let _foreground = inner.slots.enter()?;
         let committed = self.lead_and_install();
-        inner.families.update_stall();
         inner.background.schedule();
         if committed.is_err() {
             inner.health.report_failures();
@@ -91,6 +91,7 @@ impl PreparedIngest {
                 state.ingestions = state.ingestions.saturating_add_signed(change);
             };
             prepared.family.update(count);
+            prepared.family.queue(WorkKind::Compaction);
         }
     }
 

@@ -42,7 +42,6 @@ impl CommitPipeline {
         let begun = self.context.clock.now();
         while self.stall.is_stopped() {
             self.background.schedule();
-            self.families.update_stall();
             let left = self.remaining_wait(mode)?;
             let slice = left.min(Duration::from_millis(100));
             if !self.context.env.pool.wait(slice) {
@@ -207,9 +206,7 @@ impl CommitPipeline {
             return Ok(false);
         };
         self.switch_memtable(commit, index)?;
-        commit.families[index]
-            .family
-            .update(|state| state.flush_requested = true);
+        commit.families[index].family.request_flush();
         self.background.schedule_flushes();
         Ok(true)
     }

@@ -27,9 +27,7 @@ impl CommitPipeline {
         for (index, &log) in needed.iter().enumerate() {
             if log == oldest && !commit.families[index].memtable.is_empty() {
                 self.switch_memtable(commit, index)?;
-                commit.families[index]
-                    .family
-                    .update(|state| state.flush_requested = true);
+                commit.families[index].family.request_flush();
             }
         }
         Ok(())
@@ -57,7 +55,6 @@ impl CommitPipeline {
         active.write_buffer_bytes = write_buffer_bytes(&options);
         family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.context.delayed_write_rate(), next);
-        self.families.update_stall();
         Ok(())
     }
 
@@ -133,7 +130,7 @@ impl CommitPipeline {
             if !leadership.commit.families[index].memtable.is_empty() {
                 self.switch_memtable(&mut leadership.commit, index)?;
             }
-            family.update(|state| state.flush_requested = !state.sealed.is_empty());
+            family.request_flush();
         }
         Ok(())
     }

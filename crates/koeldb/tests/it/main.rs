@@ -44,6 +44,7 @@ mod regressions;
 mod repair;
 mod representations;
 mod resume;
+mod scheduling;
 mod scrub;
 mod settings;
 mod sst_file_writer;
