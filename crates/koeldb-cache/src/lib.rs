@@ -6,7 +6,7 @@
 //!
 //! - [`cache`](Cache): the handle; shards and their locks.
 //! - `shard`: entries, the index that finds them, their total charge.
-//! - `policy`: the eviction policy: `clock` is S3-FIFO, which resists scans; `lru` has pools by
+//! - `policy`: the eviction policy: `s3_fifo` is S3-FIFO, which resists scans; `lru` has pools by
 //!   [`Priority`]. Both are lists through the entries (`list`); S3-FIFO also remembers evicted tags
 //!   (`ghost`).
 //!
