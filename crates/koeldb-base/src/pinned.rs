@@ -314,9 +314,28 @@ impl PartialEq<[u8]> for PinnedSlice {
     }
 }
 
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<&T> for PinnedSlice {
+    fn eq(&self, other: &&T) -> bool {
+        self.as_slice() == other.as_ref()
+    }
+}
+
+impl PartialEq<Vec<u8>> for PinnedSlice {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        self.as_slice() == other
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_compare_with_bytes_and_text() {
+        let value = PinnedSlice::from(b"koel".to_vec());
+        assert!(value == "koel" && value == b"koel" && value == b"koel"[..]);
+        assert!(value == b"koel".to_vec() && value != "cuckoo");
+    }
 
     #[test]
     fn short_values_lie_inside_and_long_ones_share() {

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::stats::{Statistics, StatisticsSnapshot};
-use koeldb_base::{Error, ErrorKind, PinnedSlice, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
 use crate::column_family_data::ColumnFamilyData;
 use crate::open::{DbBuilder, RecoveryReport};
 use crate::options::{
-    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, ReadOptions,
-    SettingWithoutEffect, WriteOptions,
-};
-use crate::read::{
-    DbCursor, DbIterator, IterateBounds, IteratorMode, MultiGetStream, PinnedSlices,
+    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, SettingWithoutEffect,
+    WriteOptions,
 };
 use crate::scrub::ScrubReport;
 use crate::snapshot::Snapshot;
@@ -73,6 +70,21 @@ impl Db {
 
     fn family(&self, data: Arc<ColumnFamilyData>) -> ColumnFamily {
         ColumnFamily::new(Arc::clone(self.default.handle()), data)
+    }
+
+    /// Opens a new database in memory, with all features and without files.
+    ///
+    /// Its content is lost when its last handle is dropped. [`Env::mem_env`](crate::Env::mem_env)
+    /// opens one with options, or several that share a file system.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn temporary() -> Result<Db> {
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_env(&crate::Env::mem_env());
+        Db::open(&options, "/temporary")
     }
 
     /// Opens the database at `path` with only the default column family.
@@ -209,6 +221,7 @@ impl Db {
     }
 
     /// The default column family.
+    #[inline]
     #[must_use]
     pub fn default_cf(&self) -> &ColumnFamily {
         &self.default
@@ -252,82 +265,6 @@ impl Db {
         self.inner().drop_family(family.data())
     }
 
-    /// Sets the value of `key` in the default column family.
-    ///
-    /// # Errors
-    /// See [`Db::write_opt`].
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.default.put(key, value)
-    }
-
-    /// Like [`Db::put`], with `options`.
-    ///
-    /// # Errors
-    /// See [`Db::put`].
-    pub fn put_opt(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        options: &WriteOptions,
-    ) -> Result<()> {
-        self.default.put_opt(key, value, options)
-    }
-
-    /// Adds a merge operand to `key` in the default column family.
-    ///
-    /// # Errors
-    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
-    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.default.merge(key, operand)
-    }
-
-    /// Like [`Db::merge`], with `options`.
-    ///
-    /// # Errors
-    /// See [`Db::merge`].
-    pub fn merge_opt(
-        &self,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-        options: &WriteOptions,
-    ) -> Result<()> {
-        self.default.merge_opt(key, operand, options)
-    }
-
-    /// Deletes `key` in the default column family; it need not exist.
-    ///
-    /// # Errors
-    /// See [`Db::write_opt`].
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.default.delete(key)
-    }
-
-    /// Like [`Db::delete`], with `options`.
-    ///
-    /// # Errors
-    /// See [`Db::delete`].
-    pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
-        self.default.delete_opt(key, options)
-    }
-
-    /// Deletes `key`, which must have been put exactly once since its last single deletion.
-    ///
-    /// See [`ColumnFamily::single_delete`].
-    ///
-    /// # Errors
-    /// See [`Db::write_opt`].
-    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.default.single_delete(key)
-    }
-
-    /// Deletes the keys in the range `from..to` in the default column family.
-    ///
-    /// # Errors
-    /// See [`Db::write_opt`].
-    pub fn delete_range(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
-        self.default.delete_range(from, to)
-    }
-
     /// Applies a batch atomically, across column families.
     ///
     /// # Errors
@@ -363,200 +300,10 @@ impl Db {
         self.inner().visibility.seqno()
     }
 
-    /// Returns the value of `key` in the default column family, or `None` if it has none.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get`].
-    #[inline]
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
-        self.default.get(key)
-    }
-
-    /// Like [`Db::get`], with `options`.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get_opt`].
-    #[inline]
-    pub fn get_opt(
-        &self,
-        key: impl AsRef<[u8]>,
-        options: &ReadOptions,
-    ) -> Result<Option<PinnedSlice>> {
-        self.default.get_opt(key, options)
-    }
-
-    /// Calls `read` with the value of `key` in the default column family and returns its result.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get_opt`].
-    pub fn get_with<R>(
-        &self,
-        key: impl AsRef<[u8]>,
-        options: &ReadOptions,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
-        self.default.get_with(key, options, read)
-    }
-
-    /// Replaces the content of `value` by the value of `key` in the default column family.
-    ///
-    /// Returns `false` if there is none.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get_opt`].
-    pub fn get_into(
-        &self,
-        key: impl AsRef<[u8]>,
-        options: &ReadOptions,
-        value: &mut Vec<u8>,
-    ) -> Result<bool> {
-        self.default.get_into(key, options, value)
-    }
-
-    /// Whether `key` has a value in the default column family.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get`].
-    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.default.contains_key(key)
-    }
-
-    /// Whether `key` may have a value, determined without reading files; `false` is definite.
-    #[must_use]
-    pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
-        self.default.key_may_exist(key)
-    }
-
-    /// Returns the values of `keys` in the default column family, each with its own result.
-    ///
-    /// The results are in the order of the keys.
-    #[must_use]
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
-        self.default.multi_get(keys)
-    }
-
-    /// Like [`Db::multi_get`], with `options`.
-    #[must_use]
-    pub fn multi_get_opt<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> PinnedSlices {
-        self.default.multi_get_opt(keys, options)
-    }
-
-    /// Like [`Db::multi_get`], into `values`, whose memory is reused.
-    pub fn multi_get_into<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        options: &ReadOptions,
-        values: &mut PinnedSlices,
-    ) {
-        self.default.multi_get_into(keys, options, values);
-    }
-
-    /// Returns the value of `key` in the default column family, as a future.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get_async`].
-    pub fn get_async<K: AsRef<[u8]> + Send>(
-        &self,
-        key: K,
-    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
-        self.default.get_async(key)
-    }
-
-    /// Like [`Db::get_async`], with `options`.
-    ///
-    /// # Errors
-    /// See [`ColumnFamily::get_async_opt`].
-    pub fn get_async_opt<K: AsRef<[u8]> + Send>(
-        &self,
-        key: K,
-        options: &ReadOptions,
-    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
-        self.default.get_async_opt(key, options)
-    }
-
-    /// Returns the values of `keys` in the default column family, as a future.
-    ///
-    /// See [`ColumnFamily::multi_get_async`].
-    pub fn multi_get_async<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-    ) -> impl Future<Output = PinnedSlices> + Send {
-        self.default.multi_get_async(keys)
-    }
-
-    /// Like [`Db::multi_get_async`], with `options`.
-    pub fn multi_get_async_opt<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-        options: &ReadOptions,
-    ) -> impl Future<Output = PinnedSlices> + Send {
-        self.default.multi_get_async_opt(keys, options)
-    }
-
-    /// Returns a stream of the values of `keys` in the default column family.
-    ///
-    /// The order is that of completion; see [`ColumnFamily::multi_get_stream`].
-    #[must_use]
-    pub fn multi_get_stream<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetStream {
-        self.default.multi_get_stream(keys)
-    }
-
-    /// Like [`Db::multi_get_stream`], with `options`.
-    #[must_use]
-    pub fn multi_get_stream_opt<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        options: &ReadOptions,
-    ) -> MultiGetStream {
-        self.default.multi_get_stream_opt(keys, options)
-    }
-
     /// Creates a snapshot of all column families, which stays readable while it lives.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
-    }
-
-    /// Returns the entries of `range` in the default column family.
-    #[must_use]
-    pub fn range(&self, range: impl IterateBounds) -> DbIterator {
-        self.default.range(range)
-    }
-
-    /// Like [`Db::range`], with `options`, whose bounds narrow the range.
-    #[must_use]
-    pub fn range_opt(&self, range: impl IterateBounds, options: &ReadOptions) -> DbIterator {
-        self.default.range_opt(range, options)
-    }
-
-    /// Returns the entries of the default column family whose keys begin with `prefix`.
-    #[must_use]
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
-        self.default.prefix(prefix)
-    }
-
-    /// Like [`Db::prefix`], with `options`, whose bounds narrow the range.
-    #[must_use]
-    pub fn prefix_opt(&self, prefix: impl AsRef<[u8]>, options: &ReadOptions) -> DbIterator {
-        self.default.prefix_opt(prefix, options)
-    }
-
-    /// Returns all entries of the default column family from a start in a direction.
-    #[must_use]
-    pub fn iterator(&self, mode: IteratorMode<'_>) -> DbIterator {
-        self.default.iterator(mode)
-    }
-
-    /// Creates a cursor over the default column family, without position.
-    #[must_use]
-    pub fn cursor(&self) -> DbCursor {
-        self.default.cursor()
-    }
-
-    /// Like [`Db::cursor`], with `options` and their bounds.
-    #[must_use]
-    pub fn cursor_opt(&self, options: &ReadOptions) -> DbCursor {
-        self.default.cursor_opt(options)
     }
 
     /// Flushes every column family and waits until the tables are durable.
@@ -604,22 +351,6 @@ impl Db {
         options: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
         self.inner().set_db_options(options)
-    }
-
-    /// Returns a property of the default column family by RocksDB's name; `None` for unknown names.
-    ///
-    /// # Errors
-    /// If a table must be opened for it and that fails.
-    pub fn property_value(&self, name: &str) -> Result<Option<String>> {
-        self.default.property_value(name)
-    }
-
-    /// Returns a numeric property of the default column family by RocksDB's name.
-    ///
-    /// # Errors
-    /// See [`Db::property_value`].
-    pub fn property_int_value(&self, name: &str) -> Result<Option<u64>> {
-        self.default.property_int_value(name)
     }
 
     /// The current counters; all zero unless the options have statistics.

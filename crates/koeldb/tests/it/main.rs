@@ -33,6 +33,7 @@ mod joined_reads;
 mod level0;
 mod loaded_options;
 mod logs;
+mod map_calls;
 mod metamorphic;
 mod model;
 mod options_drawn;
