@@ -125,7 +125,6 @@ struct Inner {
     file: Option<FileContext>,
     outcome: Option<WriteOutcome>,
     severity: Severity,
-    retryable: bool,
     raw_os_error: Option<i32>,
     source: Option<Arc<dyn std::error::Error + Send + Sync + 'static>>,
 }
@@ -154,7 +153,6 @@ impl Error {
                 file: None,
                 outcome: None,
                 severity: Severity::None,
-                retryable: matches!(kind, ErrorKind::Busy | ErrorKind::TryAgain),
                 raw_os_error: None,
                 source: None,
             }),
@@ -270,10 +268,16 @@ impl Error {
         self.inner.outcome
     }
 
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed later without intervention in the program.
+    ///
+    /// True of conflicts and timeouts, and of a full device or quota, after which the database
+    /// resumes by itself.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.inner.retryable
+        matches!(
+            self.inner.kind,
+            ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::TimedOut
+        ) || self.inner.detail == Some(ErrorDetail::NoSpace)
     }
 
     /// The severity.

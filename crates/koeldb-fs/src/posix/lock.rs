@@ -181,7 +181,29 @@ fn holder(file: &File) -> String {
     let result = unsafe { libc::fcntl(file.as_raw_fd(), GET_LOCK, &raw mut lock) };
     if result != -1 && i32::from(lock.l_type) != libc::F_UNLCK && lock.l_pid > 0 {
         format!("by process {}", lock.l_pid)
+    } else if let Some(process) = opener(file) {
+        format!("by another process: {process} has the file open")
     } else {
         "by another process".to_owned()
     }
+}
+
+/// Returns another process that has the file open, if `/proc` shows one.
+///
+/// The system does not tell who holds an open-file-description lock.
+fn opener(file: &File) -> Option<u32> {
+    let wanted = identity(&file.metadata().ok()?);
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut others = processes
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .filter(|&process: &u32| process != std::process::id());
+    others.find(|process| {
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
+            return false;
+        };
+        descriptors
+            .flatten()
+            .filter_map(|descriptor| fs::metadata(descriptor.path()).ok())
+            .any(|metadata| identity(&metadata) == wanted)
+    })
 }

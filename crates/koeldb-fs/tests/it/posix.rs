@@ -76,7 +76,8 @@ fn locks_exclude_other_processes_until_they_end() {
         let holder = Holder::start(&path, "koeldb");
         let error = fs.lock(&path).unwrap_err();
         assert_eq!(error.detail(), Some(ErrorDetail::LockHeld));
-        assert!(error.to_string().contains("another process"), "{error}");
+        let process = format!("by another process: {} has", holder.child.id());
+        assert!(error.to_string().contains(&process), "{error}");
         holder.end();
         drop(fs.lock(&path).unwrap());
     }

@@ -64,7 +64,8 @@ pub(super) fn read(
     }
     if !options.read_only && !report.families_not_opened.is_empty() {
         return Err(Error::invalid_argument(format!(
-            "Column families not opened: {}",
+            "Column families not opened: {} (a database is opened for writing with all of its \
+             column families)",
             report.families_not_opened.join(", ")
         )));
     }

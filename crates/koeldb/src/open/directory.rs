@@ -17,8 +17,12 @@ impl Opening {
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
         if !exists && !self.db.create_if_missing {
+            let fault = match self.fs.exists(&self.path)? {
+                true => "holds no database: CURRENT is missing",
+                false => "does not exist",
+            };
             return Err(Error::invalid_argument(format!(
-                "{}: does not exist (create_if_missing is false)",
+                "{}: {fault} (create_if_missing is false)",
                 self.path.display()
             )));
         }
