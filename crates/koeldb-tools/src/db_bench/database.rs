@@ -285,14 +285,14 @@ pub(crate) fn destroy(flags: &Flags) -> Outcome {
 }
 
 fn make_options(flags: &Flags) -> Outcome<Options> {
-    println!("Initializing RocksDB Options from the specified file");
     let config = ConfigOptions::default();
     let mut options = Options::new();
     let text = if flags.options_file.is_empty() {
-        println!("Initializing RocksDB Options from command-line flags");
+        println!("Options from the command-line flags");
         options::option_text(flags).map_err(Failure::new)?
     } else {
         let path = &flags.options_file;
+        println!("Options from {path}");
         // Plug-ins that are not available here must not prevent the use of the rest of the file.
         let mut lenient = ConfigOptions::default();
         lenient.set_ignore_unsupported_options(true);

@@ -651,7 +651,7 @@ flag_table! {
     cost_write_buffer_to_cache: bool = false, Cache, Custom, "Charges memtables to the block cache.";
     cuckoo_hash_ratio: f64 = 0.9, Table, Custom, "Share of the buckets of a cuckoo table that are filled.";
     data_block_hash_table_util_ratio: f64 = 0.75, Table, Sets(Scope::Table, "data_block_hash_table_util_ratio"), "Keys per bucket of the data block hash index.";
-    db: String = "", Run, Bench, "Directory of the database. Empty: $TEST_TMPDIR/dbbench, or /tmp/rocksdbtest-UID/dbbench.";
+    db: String = "", Run, Bench, "Directory of the database. Empty: $TEST_TMPDIR/dbbench, or /tmp/koeldb-UID/dbbench.";
     db_write_buffer_size: i64 = 0, Memtable, Custom, "Bytes of all memtables together. 0: no limit.";
     decouple_partitioned_filters: bool = true, Table, Sets(Scope::Table, "decouple_partitioned_filters"), "Cut filter partitions independently of index partitions.";
     delayed_write_rate: u64 = 8_388_608, Engine, Sets(Scope::Db, "delayed_write_rate"), "Upper bound of user writes while a slowdown condition holds.";

@@ -108,12 +108,13 @@ fn measure(line: &mut CommandLine) -> Outcome {
     outcome.and(finished)
 }
 
-/// Returns the default database directory of RocksDB's program.
+/// Returns the default database directory, which is not that of RocksDB's program: a run destroys
+/// what is there.
 fn default_directory() -> String {
     let base = std::env::var("TEST_TMPDIR").unwrap_or_else(|_| {
         let user = std::fs::metadata("/proc/self")
             .map_or(0, |process| std::os::unix::fs::MetadataExt::uid(&process));
-        format!("/tmp/rocksdbtest-{user}")
+        format!("/tmp/koeldb-{user}")
     });
     format!("{base}/dbbench")
 }
