@@ -184,6 +184,11 @@ pub const ROWS: &[Row] = &[
     row(FAMILY, "target_file_size_multiplier", &["1", "2"]),
     row(FAMILY, "arena_block_size", &["0", "4096", "100000"]),
     row(FAMILY, "write_buffer_size", &["65536", "100000", "400000"]),
+    row(
+        FAMILY,
+        "max_sequential_skip_in_iterations",
+        &["0", "1", "8"],
+    ),
     row(FAMILY, "memtable_prefix_bloom_size_ratio", &["0", "0.1"]),
     row(FAMILY, "memtable_whole_key_filtering", BOOL),
     row(FAMILY, "max_bytes_for_level_base", &["16384", "100000"]),

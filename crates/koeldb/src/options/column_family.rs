@@ -188,7 +188,7 @@ option_section! {
         /// Extra factor per level (static level sizes only).
         [honoured mutable "<=5.4"] max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], "`:`-separated list, one per level; missing entries count as 1.";
         /// Versions of one key an iterator steps over before it seeks instead.
-        [accepted mutable "<=5.4"] max_sequential_skip_in_iterations: u64 = 8, "",
+        [honoured mutable "<=5.4"] max_sequential_skip_in_iterations: u64 = 8, "",
             set_max_sequential_skip_in_iterations(value: u64), get_max_sequential_skip_in_iterations;
         /// Target size of a table file at the base level.
         [honoured mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",

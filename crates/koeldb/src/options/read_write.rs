@@ -248,7 +248,9 @@ impl ReadOptions {
         optimize_multiget_for_io: bool, set_optimize_multiget_for_io, get_optimize_multiget_for_io;
         /// Readahead of scans in bytes; 0: adaptive.
         readahead_size: u64, set_readahead_size, get_readahead_size;
-        /// A scan fails with `Incomplete` after skipping this many entries; 0: never.
+        /// A movement of a scan fails with `Incomplete` if it skips more entries than this: deleted
+        /// ones, hidden versions, and those newer than the snapshot. 0: never. The cursor can be
+        /// positioned again.
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
         /// Whether each seek of a cursor moves to the current state with all acknowledged writes.
         tailing: bool, set_tailing, get_tailing;

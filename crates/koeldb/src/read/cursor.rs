@@ -229,6 +229,12 @@ impl DbCursor {
             } else {
                 None
             },
+            skips_before_seek: super_version.options.max_sequential_skip_in_iterations,
+            skippable_max: match options.max_skippable_internal_keys {
+                0 => u64::MAX,
+                max => max,
+            },
+            statistics: self.family.inner().context.statistics.clone(),
         };
         Ok(Scan::new(
             BlockingCursor::new(MergingCursor::new(order, runs), reads),

@@ -13,14 +13,14 @@ use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{MergeOperator, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::{Cursor, Error, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType};
+use koeldb_base::stats::{Statistics, Ticker};
+use koeldb_base::{
+    Cursor, Error, ErrorKind, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType,
+};
 use koeldb_table::block_based::ahead::ScanLimits;
 
 use super::bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
-
-/// The number of versions of one key stepped over before a seek skips the rest.
-const SKIPS_BEFORE_SEEK: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
@@ -42,9 +42,31 @@ pub(crate) struct ScanContext {
     pub(crate) tombstones: Vec<Arc<FragmentedTombstones>>,
     /// Set to end a scan when the prefix changes.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    /// The number of versions of one key stepped over before a seek skips the rest.
+    pub(crate) skips_before_seek: u64,
+    /// The number of entries that one movement may skip.
+    pub(crate) skippable_max: u64,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl ScanContext {
+    /// Counts an entry that a movement examines; an error if it has skipped too many before.
+    #[inline]
+    fn examine(&self, skipped: &mut u64) -> Result<(), Error> {
+        if *skipped > self.skippable_max {
+            return Err(too_many_skipped());
+        }
+        *skipped += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn count_reseek(&self) {
+        if let Some(statistics) = &self.statistics {
+            statistics.add(Ticker::NumberOfReseeksInIteration, 1);
+        }
+    }
+
     #[inline]
     fn is_range_deleted(&self, user_key: &[u8], seqno: SeqNo) -> bool {
         !self.tombstones.is_empty()
@@ -264,8 +286,7 @@ impl<C: Cursor> Scan<C> {
             Position::OwnedBackward => self.at = Position::Nowhere,
             Position::Inner | Position::OwnedForward => {
                 self.at = Position::Nowhere;
-                encode_into(&mut self.target, &self.key, MAX_SEQNO, ValueType::FOR_SEEK);
-                self.inner.seek_for_prev(&self.target)?;
+                self.seek_before_key()?;
             }
         }
         self.find_visible_backward()
@@ -277,18 +298,21 @@ impl<C: Cursor> Scan<C> {
     #[inline]
     fn find_visible_forward(&mut self, mut skipping: bool) -> Step<C> {
         let mut skips = 0;
+        let mut skipped = 0;
         while self.inner.valid() {
             let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
             if self.bounds.is_behind(order, entry.user_key) {
                 return Ok(());
             }
+            self.view.examine(&mut skipped)?;
             if skipping && order.equal(entry.user_key, &self.key) {
                 skips += 1;
-                if skips > SKIPS_BEFORE_SEEK {
+                if skips > self.view.skips_before_seek {
                     // The position after every version of the key.
                     encode_into(&mut self.target, &self.key, 0, ValueType::Deletion);
                     self.inner.seek(&self.target)?;
+                    self.view.count_reseek();
                     skips = 0;
                     if self.inner.valid() && order.equal(user_key(self.inner.key()), &self.key) {
                         self.inner.next()?;
@@ -300,7 +324,7 @@ impl<C: Cursor> Scan<C> {
             }
             if entry.seqno > self.view.seqno {
                 let is_same_key = skips > 0 && !skipping && order.equal(entry.user_key, &self.key);
-                if is_same_key && skips > SKIPS_BEFORE_SEEK {
+                if is_same_key && skips > self.view.skips_before_seek {
                     encode_into(
                         &mut self.target,
                         entry.user_key,
@@ -308,6 +332,7 @@ impl<C: Cursor> Scan<C> {
                         ValueType::FOR_SEEK,
                     );
                     self.inner.seek(&self.target)?;
+                    self.view.count_reseek();
                     skips = 0;
                     continue;
                 }
@@ -387,13 +412,16 @@ impl<C: Cursor> Scan<C> {
 
     /// Moves back to the last key with a visible value at or before the inner cursor.
     fn find_visible_backward(&mut self) -> Step<C> {
+        let mut skipped = 0;
         while self.inner.valid() {
             self.key.clear();
             self.key.extend_from_slice(user_key(self.inner.key()));
             if self.bounds.is_before(&self.view.order, &self.key) || self.leaves_prefix(&self.key) {
                 return Ok(());
             }
-            if self.collect_backward()? && !self.bounds.is_behind(&self.view.order, &self.key) {
+            if self.collect_backward(&mut skipped)?
+                && !self.bounds.is_behind(&self.view.order, &self.key)
+            {
                 self.at = Position::OwnedBackward;
                 return Ok(());
             }
@@ -401,19 +429,34 @@ impl<C: Cursor> Scan<C> {
         Ok(())
     }
 
-    /// Steps back over all versions of the key, oldest first, and computes its newest value.
-    fn collect_backward(&mut self) -> Result<bool, Fault<C::Suspend>> {
+    /// Steps back over the versions of the key, oldest first, and computes its newest value.
+    ///
+    /// After too many steps, or at versions that the scan does not see, seeks replace the rest.
+    fn collect_backward(&mut self, skipped: &mut u64) -> Result<bool, Fault<C::Suspend>> {
         let mut has_base = false;
         // The error of an older version does not matter if a newer one hides it.
         let mut unreadable = None;
         let mut oldest_first: Vec<Vec<u8>> = Vec::new();
+        let mut skips = 0;
         while self.inner.valid() {
             let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
             if !order.equal(entry.user_key, &self.key) {
                 break;
             }
-            if entry.seqno <= self.view.seqno {
+            self.view.examine(skipped)?;
+            let is_visible = entry.seqno <= self.view.seqno;
+            if skips >= self.view.skips_before_seek {
+                if is_visible {
+                    return self.collect_by_seek();
+                }
+                // All versions from here on are newer than the snapshot.
+                self.seek_before_key()?;
+                self.view.count_reseek();
+                break;
+            }
+            skips += 1;
+            if is_visible {
                 if !order.equal_keys_have_equal_bytes() {
                     // The key as it was written last.
                     self.key.clear();
@@ -460,6 +503,46 @@ impl<C: Cursor> Scan<C> {
         )?;
         Ok(true)
     }
+
+    /// Computes the newest visible value of the key from a seek, and moves before the key.
+    fn collect_by_seek(&mut self) -> Result<bool, Fault<C::Suspend>> {
+        let seqno = self.view.seqno;
+        encode_into(&mut self.target, &self.key, seqno, ValueType::FOR_SEEK);
+        self.inner.seek(&self.target)?;
+        self.view.count_reseek();
+        let mut is_found = false;
+        if self.inner.valid() {
+            let entry = InternalKey::parse(self.inner.key())?;
+            if self.view.order.equal(entry.user_key, &self.key) {
+                self.key.clear();
+                self.key.extend_from_slice(entry.user_key);
+                is_found = !entry.value_type.is_deletion()
+                    && !self.view.is_range_deleted(entry.user_key, entry.seqno);
+                if is_found && entry.value_type == ValueType::Merge {
+                    self.merge_forward()?;
+                } else if is_found {
+                    self.value = plain_value(entry.value_type, &self.inner.pinned_value())?;
+                }
+            }
+        }
+        self.seek_before_key()?;
+        self.view.count_reseek();
+        Ok(is_found)
+    }
+
+    /// Moves the inner cursor before all versions of the key.
+    fn seek_before_key(&mut self) -> Step<C> {
+        encode_into(&mut self.target, &self.key, MAX_SEQNO, ValueType::FOR_SEEK);
+        self.inner.seek_for_prev(&self.target)
+    }
+}
+
+#[cold]
+fn too_many_skipped() -> Error {
+    Error::with_kind(
+        ErrorKind::Incomplete,
+        "Too many internal keys skipped: more than max_skippable_internal_keys",
+    )
 }
 
 /// Returns the user value of an entry that has one.

@@ -45,6 +45,7 @@ mod regressions;
 mod repair;
 mod representations;
 mod resume;
+mod scan_options;
 mod scheduling;
 mod scrub;
 mod settings;

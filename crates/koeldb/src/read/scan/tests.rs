@@ -3,12 +3,14 @@
 //! ```text
 //! entries                         the entries of the following scans: `a#5,SET = one`
 //!
-//! scan [at=100] [lower=a] [after=a] [upper=c] [until=c] [prefix=1] [merge] [nocase] [work]
+//! scan [at=100] [lower=a] [after=a] [upper=c] [until=c] [prefix=1] [merge] [nocase] [skips=8] [skippable=3]
+//!      [work]
 //! first, last, next, prev, seek KEY, seek_for_prev KEY, all, back
 //! ```
 //!
 //! `lower` and `until` are inclusive bounds, `after` and `upper` exclusive ones. With `prefix` the
-//! scan stays in the prefix of that length. With `work` each line has the steps and seeks of the
+//! scan stays in the prefix of that length. `skips` versions of a key are stepped over before a seek,
+//! and a movement may skip `skippable` entries. With `work` each line has the steps and seeks of the
 //! cursor below. `all` and `back` list all positions. `REWRITE=1` writes the actual output.
 
 use std::cmp::Ordering;
@@ -64,6 +66,9 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
         merge_operator: is_merging.then(|| Arc::new(StringAppend::default()) as _),
         tombstones,
         prefix_extractor: prefix_bytes.map(|bytes| Arc::new(FixedPrefix::new(bytes)) as _),
+        skips_before_seek: case.try_take_arg("skips").unwrap().unwrap_or(8),
+        skippable_max: case.try_take_arg("skippable").unwrap().unwrap_or(u64::MAX),
+        statistics: None,
         order,
     };
     let bounds = KeyBounds {
