@@ -10,9 +10,12 @@ pub trait PrefixExtractor: Send + Sync + 'static {
     /// The prefix; `None` if the key is outside the domain.
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 
-    /// The length of all prefixes, if it is fixed.
-    fn fixed_len(&self) -> Option<usize> {
-        None
+    /// Whether exactly the keys that begin with the bytes of `prefix` have this prefix.
+    ///
+    /// Scans use filters of such prefixes only. The default is false.
+    fn is_leading(&self, prefix: &[u8]) -> bool {
+        let _ = prefix;
+        false
     }
 }
 
@@ -43,8 +46,8 @@ impl PrefixExtractor for FixedPrefix {
         key.get(..self.len)
     }
 
-    fn fixed_len(&self) -> Option<usize> {
-        Some(self.len)
+    fn is_leading(&self, prefix: &[u8]) -> bool {
+        prefix.len() == self.len
     }
 }
 
@@ -73,6 +76,10 @@ impl PrefixExtractor for CappedPrefix {
 
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         Some(&key[..self.max.min(key.len())])
+    }
+
+    fn is_leading(&self, prefix: &[u8]) -> bool {
+        prefix.len() == self.max
     }
 }
 

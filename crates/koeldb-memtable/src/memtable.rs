@@ -356,6 +356,32 @@ impl Memtable {
         self.rep.prefix_cursor(prefixes)
     }
 
+    /// Creates a prefix cursor that finds nothing where the filter denies the prefix sought.
+    ///
+    /// The order must keep the keys of a prefix together, so that those of others do not matter.
+    #[must_use]
+    pub fn filtered_prefix_cursor(
+        self: &Arc<Self>,
+        prefixes: &Arc<dyn PrefixExtractor>,
+    ) -> MemtableCursor {
+        let cursor = self.prefix_cursor(prefixes);
+        let filter = self.bloom.as_ref();
+        let filtered = filter.and_then(|filter| filter.options.prefixes.as_ref());
+        if filtered.is_some_and(|filtered| filtered.name() == prefixes.name()) {
+            cursor.filtered(self)
+        } else {
+            cursor
+        }
+    }
+
+    /// Whether there may be keys with the prefix of `user_key`, by the filter.
+    pub(crate) fn may_contain_prefix(&self, user_key: &[u8]) -> bool {
+        self.bloom.as_ref().is_none_or(|filter| {
+            let prefix = filter.prefix(user_key);
+            prefix.is_none_or(|prefix| filter.bloom.may_contain(MemtableBloom::hash(prefix)))
+        })
+    }
+
     /// The range tombstones inserted so far; `None` if there are none.
     #[must_use]
     pub fn tombstones(&self) -> Option<Arc<FragmentedTombstones>> {

@@ -125,11 +125,30 @@ impl TableReadContext {
 }
 
 /// The settings of a scan of a table.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct TableCursorOptions {
-    /// A seek may find nothing if the table's filter denies the target's prefix. For scans within
-    /// one prefix.
-    pub prefix_filter: bool,
+    /// Only keys with the target's prefix matter: a seek may find nothing if the table's filter
+    /// denies it. Tables filtered by the prefixes of another extractor ignore this.
+    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+}
+
+impl TableCursorOptions {
+    /// Whether prefixes matter, and are those of `extractor`.
+    pub(crate) fn filters_by(&self, extractor: Option<&Arc<dyn PrefixExtractor>>) -> bool {
+        match (&self.prefix_extractor, extractor) {
+            (Some(wanted), Some(extractor)) => wanted.name() == extractor.name(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for TableCursorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let extractor = self.prefix_extractor.as_ref();
+        f.debug_struct("TableCursorOptions")
+            .field("prefix_extractor", &extractor.map(|e| e.name()))
+            .finish()
+    }
 }
 
 /// An open table.
@@ -241,7 +260,7 @@ impl TableReader {
     ) -> TableCursor<S> {
         match &**self {
             TableReader::BlockBased(reader) => {
-                TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, *options))
+                TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, options))
             }
             TableReader::Cuckoo(table) => match table.cursor() {
                 Ok(cursor) => TableCursor::Cuckoo(cursor),

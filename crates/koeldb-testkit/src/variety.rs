@@ -144,6 +144,7 @@ pub const ROWS: &[Row] = &[
         "info_log_level",
         &["INFO_LEVEL", "DEBUG_LEVEL", "ERROR_LEVEL"],
     ),
+    row(DATABASE, "prefix_seek_opt_in_only", BOOL),
     row(DATABASE, "manual_wal_flush", BOOL),
     row(DATABASE, "wal_compression", &["kNoCompression", "kZSTD"]),
     row(DATABASE, "write_dbid_to_manifest", BOOL),

@@ -58,6 +58,8 @@ pub struct LevelCursor<S: BlockSource> {
     table: Option<TableCursor<S>>,
     /// The step into the current table was suspended.
     arriving: bool,
+    /// The user key last sought, if only keys with its prefix matter.
+    sought: Vec<u8>,
 }
 
 impl<S: BlockSource + Clone> LevelCursor<S> {
@@ -84,6 +86,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
             index: usize::MAX,
             table: None,
             arriving: false,
+            sought: Vec::new(),
         }
     }
 
@@ -101,8 +104,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         crosses: bool,
     ) -> Result<Option<&mut TableCursor<S>>, Fault<S::Suspend>> {
         let Some(file) = self.files.all().get(index) else {
-            self.table = None;
-            self.index = usize::MAX;
+            self.end();
             return Ok(None);
         };
         if self.index != index || self.table.is_none() {
@@ -116,6 +118,34 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         Ok(self.table.as_mut())
     }
 
+    /// Remembers the key that a seek within its prefix begins at.
+    fn begin_seek(&mut self, target: &[u8]) {
+        self.arriving = false;
+        if self.options.prefix_extractor.is_some() {
+            self.sought.clear();
+            self.sought.extend_from_slice(user_key(target));
+        }
+    }
+
+    /// Whether a table can hold keys that matter. `edge` is its key nearest to the current one.
+    ///
+    /// The order keeps the keys of a prefix together.
+    fn continues(&self, edge: impl FnOnce(&FileMeta) -> &[u8], index: usize) -> bool {
+        let extractor = self.options.prefix_extractor.as_ref();
+        match (extractor, self.files.all().get(index)) {
+            (Some(extractor), Some(file)) => {
+                extractor.prefix(user_key(edge(file))) == extractor.prefix(&self.sought)
+            }
+            _ => true,
+        }
+    }
+
+    /// Leaves the level.
+    fn end(&mut self) {
+        self.table = None;
+        self.index = usize::MAX;
+    }
+
     /// Moves on to the next tables until one has an entry.
     fn skip_forward(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(table) = &mut self.table
@@ -125,8 +155,10 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
                 let arrived = table.seek_to_first();
                 self.arriving = matches!(arrived, Err(Fault::Suspend(_)));
                 arrived?;
-            } else {
+            } else if self.continues(|file| &file.smallest, self.index + 1) {
                 self.arriving = self.enter(self.index + 1, true)?.is_some();
+            } else {
+                self.end();
             }
         }
         Ok(())
@@ -143,8 +175,10 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
                 arrived?;
             } else {
                 match self.index.checked_sub(1) {
-                    Some(previous) => self.arriving = self.enter(previous, true)?.is_some(),
-                    None => self.table = None,
+                    Some(previous) if self.continues(|file| &file.largest, previous) => {
+                        self.arriving = self.enter(previous, true)?.is_some();
+                    }
+                    _ => self.end(),
                 }
             }
         }
@@ -183,7 +217,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
-        self.arriving = false;
+        self.begin_seek(target);
         let index = self.find(target);
         if let Some(table) = self.enter(index, false)? {
             table.seek(target)?;
@@ -192,7 +226,7 @@ impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
-        self.arriving = false;
+        self.begin_seek(target);
         let index = self
             .find(target)
             .min(self.files.all().len().saturating_sub(1));

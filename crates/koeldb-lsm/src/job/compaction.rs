@@ -243,7 +243,7 @@ impl CompactionJob<'_> {
                 input.level,
                 Arc::clone(self.tables),
                 self.source.clone(),
-                options,
+                options.clone(),
             )));
         }
         Ok(cursors)

@@ -24,6 +24,7 @@ mod vector;
 use std::fmt;
 use std::sync::Arc;
 
+use koeldb_base::key::user_key;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{
     Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, ValueType,
@@ -42,6 +43,7 @@ use sorted_hash::{SortedHash, SortedHashCursor, SortedHashParts};
 use vector::Vector;
 
 use crate::arena::{SharedArena, prefetch};
+use crate::memtable::Memtable;
 use crate::memtable::MemtableOptions;
 
 /// The error for an entry with an existing user key and sequence number.
@@ -233,7 +235,10 @@ impl MemtableRep {
                 RepCursor::SortedHash(SortedHashCursor::new(Arc::clone(table)))
             }
         };
-        MemtableCursor { cursor }
+        MemtableCursor {
+            cursor,
+            filter: None,
+        }
     }
 
     /// Creates a cursor that need only show entries with the prefix of the sought key.
@@ -241,6 +246,7 @@ impl MemtableRep {
         match self {
             MemtableRep::PrefixHash(table) if table.hashes(prefixes) => MemtableCursor {
                 cursor: RepCursor::Prefix(PrefixCursor::new(Arc::clone(table))),
+                filter: None,
             },
             _ => self.cursor(),
         }
@@ -347,6 +353,32 @@ enum RepCursor {
     PrefixHash(SortedCursor<PrefixHash>),
     Prefix(PrefixCursor),
     SortedHash(SortedHashCursor),
+    /// While the filter denies the prefix of the key sought.
+    Nothing(NoEntries),
+}
+
+/// A cursor without entries.
+struct NoEntries;
+
+impl NoEntries {
+    fn refresh(&self) {}
+
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        None
+    }
+
+    fn seek_to_first(&self) {}
+
+    fn seek_to_last(&self) {}
+
+    fn seek(&self, _: &[u8]) {}
+
+    fn seek_for_prev(&self, _: &[u8]) {}
+
+    fn next(&self) {}
+
+    fn prev(&self) {}
 }
 
 /// Calls a method of the wrapped cursor.
@@ -358,6 +390,7 @@ macro_rules! either {
             RepCursor::PrefixHash($inner) => $call,
             RepCursor::Prefix($inner) => $call,
             RepCursor::SortedHash($inner) => $call,
+            RepCursor::Nothing($inner) => $call,
         }
     };
 }
@@ -369,11 +402,50 @@ macro_rules! either {
 /// filters by its snapshot sees the same entries.
 pub struct MemtableCursor {
     cursor: RepCursor,
+    filter: Option<Box<PrefixFilter>>,
 }
+
+/// The filter of a cursor within prefixes.
+struct PrefixFilter {
+    memtable: Arc<Memtable>,
+    /// The cursor over the entries while the filter denies the prefix of the key sought.
+    parked: Option<RepCursor>,
+}
+
 impl MemtableCursor {
+    /// Finds nothing where the filter of `memtable`, which has the entries, denies a prefix.
+    pub(crate) fn filtered(self, memtable: &Arc<Memtable>) -> Self {
+        let filter = PrefixFilter {
+            memtable: Arc::clone(memtable),
+            parked: None,
+        };
+        MemtableCursor {
+            filter: Some(Box::new(filter)),
+            ..self
+        }
+    }
+
+    /// Replaces the cursor by one without entries, or restores it. `target` is `None` for an end.
+    #[inline]
+    fn admit(&mut self, target: Option<&[u8]>) {
+        if let Some(filter) = &mut self.filter {
+            let is_admitted =
+                target.is_none_or(|target| filter.memtable.may_contain_prefix(user_key(target)));
+            match (is_admitted, filter.parked.take()) {
+                (true, Some(cursor)) => self.cursor = cursor,
+                (false, None) => {
+                    let nothing = RepCursor::Nothing(NoEntries);
+                    filter.parked = Some(std::mem::replace(&mut self.cursor, nothing));
+                }
+                (_, parked) => filter.parked = parked,
+            }
+        }
+    }
+
     /// Includes entries inserted since the cursor was created; it is unpositioned until the next
     /// seek.
     pub fn refresh(&mut self) {
+        self.admit(None);
         either!(&mut self.cursor, cursor => cursor.refresh());
     }
 
@@ -402,21 +474,25 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
+        self.admit(None);
         either!(&mut self.cursor, cursor => cursor.seek_to_first());
         Ok(())
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
+        self.admit(None);
         either!(&mut self.cursor, cursor => cursor.seek_to_last());
         Ok(())
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.admit(Some(target));
         either!(&mut self.cursor, cursor => cursor.seek(target));
         Ok(())
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.admit(Some(target));
         either!(&mut self.cursor, cursor => cursor.seek_for_prev(target));
         Ok(())
     }

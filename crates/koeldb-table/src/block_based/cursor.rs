@@ -238,7 +238,8 @@ struct DataBlock {
 pub struct BlockBasedCursor<S> {
     table: Arc<BlockBasedReader>,
     source: S,
-    options: TableCursorOptions,
+    /// Seeks ask the filter for the target's prefix.
+    filters: bool,
     index: IndexPath,
     data: Option<DataBlock>,
     on_entry: bool,
@@ -250,12 +251,12 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     pub(crate) fn new(
         table: Arc<BlockBasedReader>,
         source: S,
-        options: TableCursorOptions,
+        options: &TableCursorOptions,
     ) -> Self {
         BlockBasedCursor {
+            filters: options.filters_by(table.prefix_extractor()),
             table,
             source,
-            options,
             index: IndexPath::default(),
             data: None,
             on_entry: false,
@@ -364,9 +365,6 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     }
 
     fn seek_inner(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
-        if self.options.prefix_filter && !self.table.may_contain_prefix(target, &mut self.source)? {
-            return Ok(());
-        }
         self.index.seek(target, &self.table, &mut self.source)?;
         let Some(cursor) = self.load(Direction::Forward)? else {
             return Ok(());
@@ -432,7 +430,8 @@ impl<S: BlockSource> Cursor for BlockBasedCursor<S> {
         debug_assert!(target.len() >= FOOTER_BYTES, "targets are internal keys");
         self.afresh(|cursor| {
             let (table, source) = (&cursor.table, &mut cursor.source);
-            if cursor.options.prefix_filter && !table.may_contain_prefix(target, source)? {
+            let direction = Direction::Forward;
+            if cursor.filters && !table.may_contain_prefix(target, direction, source)? {
                 return Ok(());
             }
             cursor.seek_inner(target)
@@ -441,7 +440,14 @@ impl<S: BlockSource> Cursor for BlockBasedCursor<S> {
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         debug_assert!(target.len() >= FOOTER_BYTES, "targets are internal keys");
-        self.afresh(|cursor| cursor.seek_for_prev_inner(target))
+        self.afresh(|cursor| {
+            let (table, source) = (&cursor.table, &mut cursor.source);
+            let direction = Direction::Backward;
+            if cursor.filters && !table.may_contain_prefix(target, direction, source)? {
+                return Ok(());
+            }
+            cursor.seek_for_prev_inner(target)
+        })
     }
 
     #[inline]

@@ -415,15 +415,27 @@ impl BlockBasedReader {
         }
     }
 
+    /// The prefix extractor of the filter, if it has prefixes.
+    pub(super) fn prefix_extractor(&self) -> Option<&Arc<dyn PrefixExtractor>> {
+        self.filter.as_ref()?.prefix_extractor.as_ref()
+    }
+
     /// Whether the table may hold keys with the prefix of the internal key `target`, by its filter.
+    ///
+    /// Only keys on the side of `target` in this direction matter.
     pub(super) fn may_contain_prefix<S: BlockSource>(
         &self,
         target: &[u8],
+        direction: Direction,
         source: &mut S,
     ) -> Result<bool, Fault<S::Suspend>> {
         let Some(part) = &self.filter else {
             return Ok(true);
         };
+        if direction == Direction::Backward && part.partitions.is_some() {
+            // COMPAT: partitions of RocksDB before 6.19 lack the last prefix of the one before.
+            return Ok(true);
+        }
         let Some(prefix) = part.prefix_of(user_key(target)) else {
             return Ok(true);
         };

@@ -39,7 +39,8 @@ struct RowPosition {
 #[derive(Debug)]
 pub struct PlainCursor {
     reader: Arc<PlainTableReader>,
-    options: TableCursorOptions,
+    /// Only keys with the target's prefix matter.
+    in_prefix: bool,
     position: Option<RowPosition>,
     key: Vec<u8>,
     /// The positions of the rows before the current one, back to a mark; may be empty.
@@ -47,10 +48,10 @@ pub struct PlainCursor {
 }
 
 impl PlainCursor {
-    pub(crate) fn new(reader: Arc<PlainTableReader>, options: TableCursorOptions) -> Self {
+    pub(crate) fn new(reader: Arc<PlainTableReader>, options: &TableCursorOptions) -> Self {
         PlainCursor {
+            in_prefix: options.filters_by(reader.prefix_extractor.as_ref()),
             reader,
-            options,
             position: None,
             key: Vec::new(),
             behind: Vec::new(),
@@ -178,7 +179,7 @@ impl PlainCursor {
         let reader = &*self.reader;
         let rows = reader.rows();
         let (user_key, footer) = footer_of(target);
-        let Some((mut row, mut base)) = start(reader, self.options, target)? else {
+        let Some((mut row, mut base)) = start(reader, self.in_prefix, target)? else {
             return Ok(None);
         };
         while row.compare(&reader.order, user_key, footer).is_lt() {
@@ -196,9 +197,9 @@ impl PlainCursor {
     /// See [`PlainCursor::seek_to_first`].
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         // The row before a prefix belongs to another prefix, so prefixes are of no use.
-        let options = std::mem::take(&mut self.options);
+        let in_prefix = std::mem::take(&mut self.in_prefix);
         let sought = self.seek(target);
-        self.options = options;
+        self.in_prefix = in_prefix;
         sought?;
         match self.position {
             None => self.seek_to_last(),
@@ -273,12 +274,12 @@ fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> RowPosition {
 /// A row at or before the first one at or after `target`; `None` if there is none.
 fn start<'r>(
     reader: &'r PlainTableReader,
-    options: TableCursorOptions,
+    in_prefix: bool,
     target: &[u8],
 ) -> Result<Option<Found<'r>>> {
     match (&reader.index, &reader.prefix_extractor) {
         (Some(index), None) => reader.row_before(index, target),
-        (Some(index), Some(extractor)) if options.prefix_filter => {
+        (Some(index), Some(extractor)) if in_prefix => {
             let (user_key, _) = footer_of(target);
             let Some(prefix) = extractor.prefix(user_key) else {
                 return reader.marked_row(target);

@@ -93,7 +93,7 @@ impl PlainTable {
     }
 
     pub(crate) fn cursor(&self, options: &TableCursorOptions) -> Result<PlainCursor, Error> {
-        Ok(PlainCursor::new(Arc::clone(self.whole()?), *options))
+        Ok(PlainCursor::new(Arc::clone(self.whole()?), options))
     }
 
     /// The layout of the rows.

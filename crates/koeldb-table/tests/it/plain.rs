@@ -536,7 +536,7 @@ proptest! {
         let table = TableReader::open(file, &context).unwrap();
         let mut cursor = table.cursor(
             BlockingSource::default(),
-            &TableCursorOptions { prefix_filter: true },
+            &TableCursorOptions { prefix_extractor: extractor(2) },
         );
         for target in targets {
             let seek_key = encode(&target, MAX_SEQNO, ValueType::FOR_SEEK);

@@ -555,7 +555,7 @@ fn a_seek_within_one_prefix_asks_the_filter() {
         context.format.index_type = index_type;
         let bytes = written(&context, 5000, 1);
         let options = TableCursorOptions {
-            prefix_filter: true,
+            prefix_extractor: context.prefix_extractor.clone(),
         };
         let known = TableReadContext {
             prefix_extractor: context.prefix_extractor.clone(),

@@ -328,7 +328,7 @@ option_section! {
         [accepted fixed "6.1"] avoid_unnecessary_blocking_io: bool = false, "",
             set_avoid_unnecessary_blocking_io(on: bool), get_avoid_unnecessary_blocking_io;
         /// Iterators use prefix seek only if prefix_same_as_start or auto_prefix_mode asks.
-        [accepted fixed "9.7"] prefix_seek_opt_in_only: bool = false, "",
+        [honoured fixed "9.7"] prefix_seek_opt_in_only: bool = false, "",
             set_prefix_seek_opt_in_only(on: bool), get_prefix_seek_opt_in_only;
         /// Store the database id in the MANIFEST.
         [honoured fixed "6.5"] write_dbid_to_manifest: bool = true, "Not both this and write_identity_file false.",

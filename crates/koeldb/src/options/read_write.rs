@@ -254,9 +254,12 @@ impl ReadOptions {
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
         /// Whether each seek of a cursor moves to the current state with all acknowledged writes.
         tailing: bool, set_tailing, get_tailing;
-        /// Whether prefix filters and hash indexes are ignored.
+        /// Whether scans ignore prefix filters and hash indexes, unless another option asks for them.
         total_order_seek: bool, set_total_order_seek, get_total_order_seek;
-        /// Uses prefix filters only if the result is the same.
+        /// Scans use prefix filters where that changes no result: between bounds of one prefix. So
+        /// they do by default, unless `total_order_seek` or `prefix_seek_opt_in_only` is set.
+        ///
+        /// RocksDB by default may leave out keys of other prefixes than that of the key sought.
         auto_prefix_mode: bool, set_auto_prefix_mode, get_auto_prefix_mode;
         /// Ends a scan after the last key with the prefix of the key it was positioned at.
         prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;

@@ -4,6 +4,7 @@
 //! tables and reports errors: a closed database, a foreign snapshot, a missing table. After an
 //! error the cursor has no entry and repeats the error until the next seek.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
@@ -15,9 +16,11 @@ use koeldb_table::block_based::ahead::ScanLimits;
 use koeldb_table::block_based::scan_reads::{SCAN_BYTES, ScanReads, ScanSuspended, TimeLimits};
 use koeldb_table::block_based::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
+use koeldb_table::source::Direction;
 
 use super::blocking_cursor::BlockingCursor;
 use super::bounds::{IterateBounds, KeyBounds};
+use super::prefix_use::PrefixUse;
 use super::scan::{Scan, ScanContext};
 use crate::column_family::ColumnFamily;
 use crate::env::Pool;
@@ -119,8 +122,8 @@ pub struct DbCursor {
     time_limits: TimeLimits,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<Runs>>,
-    /// Whether the scan is limited to keys of one prefix at a time.
-    is_in_prefix: bool,
+    /// The use of the prefix of the last key sought.
+    prefix_use: PrefixUse,
     /// The error of an invalid range, under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
@@ -147,7 +150,7 @@ impl DbCursor {
             options: options.clone(),
             pinned,
             scan: None,
-            is_in_prefix: false,
+            prefix_use: PrefixUse::None,
             range_failure: failure,
             failure: None,
         };
@@ -177,14 +180,20 @@ impl DbCursor {
             Arc::clone(&limits),
             reads.clone(),
         );
-        let table_options = TableCursorOptions::default();
+        let extractor = super_version.options.prefix_extractor.as_ref();
+        let table_options = TableCursorOptions {
+            prefix_extractor: extractor.filter(|_| self.prefix_use.filters()).cloned(),
+        };
         let mut runs = Vec::new();
         let mut tombstones = Vec::new();
         for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
             if !memtable.is_empty() {
-                let cursor = match &super_version.options.prefix_extractor {
-                    Some(prefixes) if self.is_in_prefix => memtable.prefix_cursor(prefixes),
-                    _ => memtable.cursor(),
+                let cursor = match (extractor, self.prefix_use) {
+                    (None, _) | (_, PrefixUse::None) => memtable.cursor(),
+                    (Some(prefixes), PrefixUse::Bucket) => memtable.prefix_cursor(prefixes),
+                    (Some(prefixes), PrefixUse::Filter | PrefixUse::OneWay(_)) => {
+                        memtable.filtered_prefix_cursor(prefixes)
+                    }
                 };
                 runs.push(RunCursor::Memtable(cursor));
                 tombstones.extend(memtable.tombstones());
@@ -206,7 +215,7 @@ impl DbCursor {
                         level,
                         Arc::clone(tables),
                         source.clone(),
-                        table_options,
+                        table_options.clone(),
                     )));
                 }
             }
@@ -314,31 +323,77 @@ impl DbCursor {
         Ok(scan.valid())
     }
 
-    /// Whether a seek to `key` shows only keys with its prefix.
-    fn stays_in_prefix(&self, key: &[u8]) -> bool {
-        if !self.options.prefix_same_as_start {
-            return false;
-        }
+    /// The use of prefixes that a scan from `key` permits, a key or bound within the bounds.
+    fn prefix_use_from(&self, key: &[u8], direction: Direction) -> PrefixUse {
         let Ok((super_version, _)) = &self.pinned else {
-            return false;
+            return PrefixUse::None;
         };
+        PrefixUse::of(
+            key,
+            direction,
+            super_version.options.prefix_extractor.as_ref(),
+            &self.options,
+            &self.bounds,
+            &self.family.data().order,
+            self.family
+                .inner()
+                .context
+                .db_options
+                .prefix_seek_opt_in_only,
+        )
+    }
+
+    /// The use of prefixes that a seek to `key` permits.
+    fn prefix_use_at(&self, key: &[u8], direction: Direction) -> PrefixUse {
         let order = &self.family.data().order;
-        let prefixes = super_version.options.prefix_extractor.as_ref();
         // From outside of the bounds it moves to the first or last key within, regardless of its
         // prefix.
-        prefixes.is_some_and(|prefixes| prefixes.prefix(key).is_some())
-            && !self.bounds.is_before(order, key)
-            && !self.bounds.is_behind(order, key)
+        if self.bounds.is_before(order, key) || self.bounds.is_behind(order, key) {
+            return PrefixUse::None;
+        }
+        self.prefix_use_from(key, direction)
+    }
+
+    /// Continues without prefixes from the current key, if a step in this direction may leave them.
+    #[inline]
+    fn prepare_step(&mut self, direction: Direction) -> Result<()> {
+        if self.prefix_use.ends_with(direction) {
+            return self.leave_prefix();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn leave_prefix(&mut self) -> Result<()> {
+        let Some(key) = self.key().map(<[u8]>::to_vec) else {
+            return Ok(());
+        };
+        self.prefix_use = PrefixUse::None;
+        self.scan = None;
+        let rebuilt = self.build().and_then(|mut scan| {
+            scan.seek(&key)?;
+            Ok(scan)
+        });
+        match rebuilt {
+            Ok(scan) => {
+                self.scan = Some(scan);
+                Ok(())
+            }
+            Err(error) => {
+                self.failure = Some(error.clone());
+                Err(error)
+            }
+        }
     }
 
     fn seek_step(
         &mut self,
-        is_in_prefix: bool,
+        prefix_use: PrefixUse,
         run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
-        if self.is_in_prefix != is_in_prefix {
+        if self.prefix_use != prefix_use {
             self.scan = None;
-            self.is_in_prefix = is_in_prefix;
+            self.prefix_use = prefix_use;
         }
         let family = self.family.clone();
         let inner = family.inner();
@@ -360,7 +415,8 @@ impl DbCursor {
     /// If a table cannot be read, a merge operator fails, or the database is closed.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.seek_step(self.stays_in_prefix(key), |scan| scan.seek(key))
+        let prefix_use = self.prefix_use_at(key, Direction::Forward);
+        self.seek_step(prefix_use, |scan| scan.seek(key))
     }
 
     /// Moves to the last entry at or before `key`; `true` if there is one.
@@ -369,7 +425,8 @@ impl DbCursor {
     /// See [`DbCursor::seek`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.seek_step(self.stays_in_prefix(key), |scan| scan.seek_for_prev(key))
+        let prefix_use = self.prefix_use_at(key, Direction::Backward);
+        self.seek_step(prefix_use, |scan| scan.seek_for_prev(key))
     }
 
     /// Moves to the first entry; `true` if there is one.
@@ -377,7 +434,13 @@ impl DbCursor {
     /// # Errors
     /// See [`DbCursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_step(false, Scan::seek_to_first)
+        let prefix_use = match &self.bounds.lower {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                self.prefix_use_from(key, Direction::Forward)
+            }
+            Bound::Unbounded => PrefixUse::None,
+        };
+        self.seek_step(prefix_use, Scan::seek_to_first)
     }
 
     /// Moves to the last entry; `true` if there is one.
@@ -385,7 +448,15 @@ impl DbCursor {
     /// # Errors
     /// See [`DbCursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_step(false, Scan::seek_to_last)
+        let prefix_use = match &self.bounds.upper {
+            // Such a scan stays in the prefix of the key it finds.
+            _ if self.options.prefix_same_as_start => PrefixUse::None,
+            Bound::Included(key) | Bound::Excluded(key) => {
+                self.prefix_use_from(key, Direction::Backward)
+            }
+            Bound::Unbounded => PrefixUse::None,
+        };
+        self.seek_step(prefix_use, Scan::seek_to_last)
     }
 
     /// Moves to the next entry; `true` if there is one.
@@ -400,6 +471,7 @@ impl DbCursor {
         reason = "a cursor lends, an iterator gives"
     )]
     pub fn next(&mut self) -> Result<bool> {
+        self.prepare_step(Direction::Forward)?;
         self.step(false, Scan::next)
     }
 
@@ -409,6 +481,7 @@ impl DbCursor {
     /// See [`DbCursor::seek`].
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
+        self.prepare_step(Direction::Backward)?;
         self.step(false, Scan::prev)
     }
 
@@ -491,7 +564,7 @@ impl DbCursor {
             time_limits: self.time_limits,
             pinned: self.pinned.clone(),
             scan: None,
-            is_in_prefix: false,
+            prefix_use: PrefixUse::None,
             range_failure: self.range_failure.clone(),
             failure: None,
         }

@@ -8,6 +8,7 @@ mod get;
 mod iterator;
 mod multi_get;
 mod multi_get_stream;
+mod prefix_use;
 pub(crate) mod scan;
 mod stream;
 mod suspended;

@@ -126,7 +126,9 @@ impl<C: Cursor> Scan<C> {
     /// Publishes the visible range from the current position.
     fn limit(&self) {
         let order = &self.view.order;
-        let prefix = self.prefix.as_ref();
+        let extractor = self.view.prefix_extractor.as_ref();
+        let is_leading = |prefix: &&Vec<u8>| extractor.is_some_and(|e| e.is_leading(prefix));
+        let prefix = self.prefix.as_ref().filter(is_leading);
         let within = prefix.and_then(|prefix| PrefixRange(prefix).into_bounds(order));
         let bounds = match within {
             Some(within) => self.bounds.clone().narrowed(order, within),

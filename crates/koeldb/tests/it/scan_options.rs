@@ -1,7 +1,15 @@
-//! Options of scans: limits of skipped entries, seeks in place of steps.
+//! Options of scans: limits of skipped entries, seeks in place of steps, filters of prefixes.
+
+use std::cmp::Ordering;
 
 use koeldb::statistics::{Statistics, Ticker};
-use koeldb::{Db, ErrorKind, IteratorMode, Options, ReadOptions};
+use koeldb::{
+    BlockBasedOptions, BytewiseComparator, CompactRangeOptions, Comparator, ConfigOptions, Db,
+    ErrorKind, FixedPrefix, IteratorMode, Options, PrefixExtractor, ReadOptions,
+    ReverseBytewiseComparator,
+};
+use koeldb_testkit::Random;
+use koeldb_testkit::random::mix;
 
 use crate::model::base_options;
 
@@ -88,4 +96,255 @@ fn a_movement_that_skips_too_many_entries_is_incomplete() {
     assert!(cursor.seek("c").unwrap());
     let error = cursor.prev().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
+}
+
+/// The prefix is in the middle of the key: filters of scans cannot use it.
+struct InnerPrefix;
+
+impl PrefixExtractor for InnerPrefix {
+    fn name(&self) -> &str {
+        "InnerPrefix"
+    }
+
+    fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        key.get(1..2)
+    }
+}
+
+/// Bytewise, as an order of its own.
+struct OwnOrder {
+    keeps_prefixes: bool,
+}
+
+impl Comparator for OwnOrder {
+    fn name(&self) -> &str {
+        "OwnOrder"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self.keeps_prefixes {
+            true => a.cmp(b),
+            // Keys of one prefix are apart.
+            false => (a.last(), a).cmp(&(b.last(), b)),
+        }
+    }
+
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let bounds = || BytewiseComparator.prefix_bounds(prefix);
+        self.keeps_prefixes.then(bounds).flatten()
+    }
+
+    fn equal_keys_have_equal_bytes(&self) -> bool {
+        true
+    }
+}
+
+fn set_order(options: &mut Options, choice: u64) {
+    match choice {
+        0 => options.set_comparator(BytewiseComparator),
+        1 => options.set_comparator(ReverseBytewiseComparator),
+        2 => options.set_comparator(OwnOrder {
+            keeps_prefixes: true,
+        }),
+        _ => options.set_comparator(OwnOrder {
+            keeps_prefixes: false,
+        }),
+    };
+}
+
+fn set_extractor(options: &mut Options, choice: u64) {
+    let id = match choice {
+        0 => "fixed:2",
+        1 => "capped:2",
+        2 => "rocksdb.Noop",
+        _ => {
+            options.set_prefix_extractor(InnerPrefix);
+            return;
+        }
+    };
+    let text = format!("prefix_extractor={id}");
+    options.apply_str(&text, &ConfigOptions::new()).unwrap();
+}
+
+fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    choices[usize::try_from(random.below(choices.len() as u64)).unwrap()]
+}
+
+/// Few prefixes, of which each run has some; with keys shorter than a prefix.
+fn short_key(random: &mut Random) -> Vec<u8> {
+    let len = 1 + random.below(4);
+    (0..len).map(|_| pick(random, b"abcde")).collect()
+}
+
+/// Filters in one database and none in the other, the same entries in both.
+fn filtered_and_not(random: &mut Random, table: &str) -> [Db; 2] {
+    let (order, extractor) = (random.below(4), random.below(4));
+    let memtable = pick(
+        random,
+        &["skip_list", "vector", "prefix_hash:10", "hash_spdb"],
+    );
+    let seed = random.draw();
+    let filters = format!(
+        "memtable_prefix_bloom_size_ratio=0.1;table_factory={table};memtable_factory={memtable}"
+    );
+    [filters, "table_factory=BlockBasedTable".to_owned()].map(|text| {
+        let random = &mut Random::new(seed);
+        let mut options = base_options();
+        set_order(&mut options, order);
+        set_extractor(&mut options, extractor);
+        options
+            .set_disable_auto_compactions(true)
+            .set_target_file_size_base(1);
+        options.apply_str(&text, &ConfigOptions::new()).unwrap();
+        let db = open(&options);
+        for run in 0..6 {
+            for _ in 0..8 {
+                let key = short_key(random);
+                match random.below(8) {
+                    0 => db.delete(&key).unwrap(),
+                    1 if order == 0 && !table.contains("PlainTable") => {
+                        let mut end = key.clone();
+                        end.push(b'c');
+                        db.delete_range(&key, &end).unwrap();
+                    }
+                    _ => db.put(&key, run.to_string()).unwrap(),
+                }
+            }
+            match random.below(3) {
+                0 => db.flush().unwrap(),
+                1 => db.compact_all(&CompactRangeOptions::new()).unwrap(),
+                _ => {}
+            }
+            // Tables of other extractors stay, and their filters are of no use.
+            if random.below(4) == 0 && !table.contains("PlainTable") {
+                let mut names = vec!["fixed:1", "fixed:2", "capped:3"];
+                // Memtables that hash prefixes need an extractor.
+                names.extend((!memtable.starts_with("prefix_hash")).then_some("nullptr"));
+                let name = pick(random, &names);
+                let family = db.default_cf();
+                family.set_options([("prefix_extractor", name)]).unwrap();
+            }
+        }
+        db
+    })
+}
+
+#[test]
+fn filters_of_prefixes_change_no_scan() {
+    for case in 0..120 {
+        let seed = mix(case);
+        let random = &mut Random::new(seed);
+        let tables = [
+            "{id=BlockBasedTable;filter_policy=bloomfilter:20;whole_key_filtering=false}",
+            "{id=BlockBasedTable;filter_policy=ribbonfilter:20}",
+            "{id=BlockBasedTable;filter_policy=bloomfilter:20;partition_filters=true;\
+             index_type=kTwoLevelIndexSearch;metadata_block_size=1;block_size=64}",
+            "{id=PlainTable;}",
+        ];
+        let table = pick(random, &tables);
+        let dbs = filtered_and_not(random, table);
+        for _ in 0..10 {
+            let mut read = ReadOptions::new();
+            let bound = |random: &mut Random| (random.below(3) > 0).then(|| short_key(random));
+            read.set_prefix_same_as_start(random.below(3) == 0)
+                .set_auto_prefix_mode(random.below(2) == 0)
+                .set_total_order_seek(random.below(4) == 0)
+                .set_iterate_lower_bound(bound(random))
+                .set_iterate_upper_bound(bound(random));
+            let mut cursors = dbs.each_ref().map(|db| db.cursor_opt(&read));
+            for step in 0..12 {
+                let (movement, key) = (random.below(8), short_key(random));
+                let found = cursors.each_mut().map(|cursor| {
+                    let there = match movement {
+                        0 | 1 => cursor.seek(&key),
+                        2 => cursor.seek_for_prev(&key),
+                        3 if step % 3 == 0 => cursor.seek_to_first(),
+                        4 if step % 3 == 0 => cursor.seek_to_last(),
+                        3 | 5 | 6 => cursor.next(),
+                        _ => cursor.prev(),
+                    };
+                    there.unwrap();
+                    let entry = cursor.entry();
+                    entry.map(|(key, value)| (key.to_vec(), value.to_vec()))
+                });
+                let [filtered, plain] = &found;
+                assert_eq!(
+                    filtered, plain,
+                    "case {case}, movement {movement} {key:?}, {table}, {read:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Scans of 100 absent prefixes within the range of every table: data blocks read, filters asked.
+fn reads_of_absent_prefixes(opt_in_only: bool, read: &ReadOptions, bounded: bool) -> (u64, u64) {
+    let mut options = base_options();
+    let mut table = BlockBasedOptions::default();
+    table.set_bloom_filter(20.0);
+    options
+        .set_disable_auto_compactions(true)
+        .set_prefix_seek_opt_in_only(opt_in_only)
+        .set_prefix_extractor(FixedPrefix::new(4))
+        .set_block_based_table_factory(&table)
+        .set_statistics(Statistics::new());
+    let db = open(&options);
+    for run in 0..4 {
+        for key in 0..200 {
+            db.put(format!("{:04}{run}", 2 * key), "value").unwrap();
+        }
+        db.flush().unwrap();
+        if run == 1 {
+            db.compact_all(&CompactRangeOptions::new()).unwrap();
+        }
+    }
+    let before = db.statistics();
+    for key in 0..100 {
+        let prefix = format!("{:04}", 2 * key + 1);
+        let mut read = read.clone();
+        if bounded {
+            read.set_iterate_upper_bound(format!("{prefix}9").into_bytes());
+        }
+        let mut cursor = db.cursor_opt(&read);
+        cursor.seek(&prefix).unwrap();
+        assert!(
+            cursor
+                .key()
+                .is_none_or(|key| !bounded && key > prefix.as_bytes())
+        );
+    }
+    let since = db.statistics().since(&before);
+    let blocks = since.ticker(Ticker::BlockCacheDataHit) + since.ticker(Ticker::BlockCacheDataMiss);
+    (blocks, since.ticker(Ticker::BloomFilterPrefixChecked))
+}
+
+#[test]
+fn prefix_filters_are_used_as_the_options_say() {
+    let with = |set: &dyn Fn(&mut ReadOptions)| {
+        let mut read = ReadOptions::new();
+        set(&mut read);
+        read
+    };
+    let default = with(&|_| {});
+    let total = with(&|read| _ = read.set_total_order_seek(true));
+    let auto = with(&|read| _ = read.set_total_order_seek(true).set_auto_prefix_mode(true));
+    let same = with(&|read| _ = read.set_prefix_same_as_start(true));
+    for (opt_in_only, read, bounded, filters) in [
+        (false, &default, true, true),
+        (false, &default, false, false),
+        (true, &default, true, false),
+        (false, &total, true, false),
+        (false, &auto, true, true),
+        (true, &auto, true, true),
+        (true, &auto, false, false),
+        (true, &same, true, true),
+        (false, &same, true, true),
+    ] {
+        let (blocks, asked) = reads_of_absent_prefixes(opt_in_only, read, bounded);
+        let case = format!("{opt_in_only} {bounded} {read:?}: {blocks} blocks, {asked} asked");
+        match filters {
+            true => assert!(blocks < 5 && asked == 300, "{case}"),
+            false => assert!(blocks >= 300 && asked == 0, "{case}"),
+        }
+    }
 }
