@@ -171,6 +171,8 @@ pub struct RecordReader {
     /// The start and payload size of that record; `None` outside a record.
     open: Option<OpenRecord>,
     last_record: Range<u64>,
+    /// The end of the last whole record of any kind.
+    whole_until: u64,
 
     data_seen: bool,
     /// The file is known to contain recyclable headers.
@@ -260,6 +262,7 @@ impl RecordReader {
             record: Vec::new(),
             open: None,
             last_record: 0..0,
+            whole_until: 0,
             data_seen: false,
             recycled: false,
             number_confirmed: false,
@@ -299,14 +302,14 @@ impl RecordReader {
         })
     }
 
-    /// Goes on behind the last returned record in `file`, the same log with more in it.
+    /// Goes on behind the last whole record in `file`, the same log with more in it.
     ///
     /// An incomplete end that was tolerated is read again.
     ///
     /// # Errors
     /// If the file cannot be read.
     pub fn resume(&mut self, file: Arc<dyn RandomAccessFile>) -> Result<()> {
-        let at = self.last_record.end;
+        let at = self.whole_until;
         let in_block = at.checked_rem(BLOCK_BYTES as u64).unwrap_or(0);
         self.file = file;
         self.chunk.clear();
@@ -561,6 +564,20 @@ impl RecordReader {
         if !self.clear_suspect(record_type, offset) || self.finished {
             return Ok(None);
         }
+        let found = self.take_counted(record_type, offset, payload);
+        if self.open.is_none() && !self.finished {
+            self.whole_until = self.offset();
+        }
+        found
+    }
+
+    /// Handles a physical record that does not belong to a presumed end.
+    fn take_counted(
+        &mut self,
+        record_type: RecordType,
+        offset: u64,
+        payload: Range<usize>,
+    ) -> Result<Option<Found>> {
         match record_type {
             RecordType::Data(part) => self.take_data(part, offset, payload),
             RecordType::SetCompression => {
