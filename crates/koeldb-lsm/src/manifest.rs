@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, Result, SeqNo};
-use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, WriteOptions};
+use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile, WriteOptions};
 use koeldb_log::{Problem, RecordReader, RecordWriter, RecordWriterOptions, RecoveryMode};
 
 use crate::current::write_current;
@@ -35,24 +35,36 @@ impl ManifestReader {
     /// # Errors
     /// `Corruption` if it does not exist; otherwise if the system fails.
     pub fn open(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<Self> {
-        let path = file_name::manifest(directory, number);
-        let options = OpenOptions {
-            purpose: Purpose::Open,
-            hint: AccessHint::Sequential,
-            ..OpenOptions::default()
-        };
-        let file = fs.open(&path, &options).map_err(|error| {
-            if error.is_path_not_found() {
-                Error::corruption("CURRENT names a MANIFEST that does not exist")
-                    .in_file(&path, None, "open")
-            } else {
-                error
-            }
-        })?;
+        let file = open(fs, directory, number)?;
         Ok(ManifestReader {
             records: RecordReader::new(file, 0, RecoveryMode::TolerateCorruptedTailRecords),
             group: Vec::new(),
         })
+    }
+
+    /// Goes on at the end, after a writer has appended edits.
+    ///
+    /// An incomplete record or group is read on. Returns whether there is more to read.
+    ///
+    /// # Errors
+    /// See [`ManifestReader::open`].
+    pub fn resume(
+        &mut self,
+        fs: &dyn FileSystem,
+        directory: &Path,
+        number: FileNumber,
+    ) -> Result<bool> {
+        let file = open(fs, directory, number)?;
+        let known = self.records.file().len();
+        if file.len() < known {
+            let error = Error::corruption(format!("the MANIFEST had {known} bytes before"));
+            return Err(error.in_file(file.path(), Some(file.len()), "read"));
+        }
+        if file.len() == known {
+            return Ok(false);
+        }
+        self.records.resume(file)?;
+        Ok(true)
     }
 
     /// Reads the next edits that take effect together; `None` at the end.
@@ -115,6 +127,28 @@ impl ManifestReader {
     pub fn dropped_group(&self) -> &[VersionEdit] {
         &self.group
     }
+}
+
+/// Opens MANIFEST `number` of `directory`.
+fn open(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+) -> Result<Arc<dyn RandomAccessFile>> {
+    let path = file_name::manifest(directory, number);
+    let options = OpenOptions {
+        purpose: Purpose::Open,
+        hint: AccessHint::Sequential,
+        ..OpenOptions::default()
+    };
+    fs.open(&path, &options).map_err(|error| {
+        if error.is_path_not_found() {
+            Error::corruption("CURRENT names a MANIFEST that does not exist")
+                .in_file(&path, None, "open")
+        } else {
+            error
+        }
+    })
 }
 
 /// The state of a database with which a MANIFEST begins.

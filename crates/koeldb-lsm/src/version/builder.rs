@@ -254,6 +254,16 @@ impl VersionBuilder {
     }
 }
 
+/// Builds the version after `edit` of files that were written here.
+///
+/// # Errors
+/// `Corruption` if the edit contradicts `base`.
+pub fn apply_edit(base: &Arc<Version>, edit: &VersionEdit) -> Result<Version> {
+    let mut builder = VersionBuilder::new(Arc::clone(base));
+    builder.apply(edit)?;
+    builder.finish(MissingEpochs::Refuse)
+}
+
 /// Newest first by epoch; for equal epochs, by sequence numbers.
 fn newest_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch.cmp(&a.epoch).then_with(|| newest_seqno_first(a, b))

@@ -47,14 +47,19 @@ pub struct ColumnFamilyVersions {
 }
 
 impl ColumnFamilyVersions {
-    pub(super) fn new(id: u32, name: String, log_number: FileNumber, current: Version) -> Self {
+    pub(super) fn new(
+        id: u32,
+        name: String,
+        log_number: FileNumber,
+        current: Arc<Version>,
+    ) -> Self {
         ColumnFamilyVersions {
             id,
             name,
             log_number,
             needed_from: log_number,
             epochs: Epochs::behind(&current),
-            current: Arc::new(current),
+            current,
         }
     }
 
@@ -94,7 +99,9 @@ impl ColumnFamilyVersions {
 pub struct FileNumbers(Arc<AtomicU64>);
 
 impl FileNumbers {
-    pub(super) fn starting_at(next: FileNumber) -> Self {
+    /// Creates an allocator whose first number is `next`.
+    #[must_use]
+    pub fn starting_at(next: FileNumber) -> Self {
         FileNumbers(Arc::new(AtomicU64::new(next)))
     }
 

@@ -9,14 +9,18 @@ pub mod edit;
 mod recovery;
 mod search;
 pub mod set;
+mod tail;
 #[expect(
     clippy::module_inception,
     reason = "the folder is named by its main type, and so is that type's file"
 )]
 pub mod version;
 
+pub use builder::apply_edit;
 pub use column_family::{ColumnFamilySpec, ColumnFamilyVersions, Epochs, FileNumbers};
 pub use edit::VersionEdit;
+pub use recovery::ColumnFamilySpecs;
 pub use search::BatchVisitor;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
+pub use tail::{ManifestTail, TailedState};
 pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};

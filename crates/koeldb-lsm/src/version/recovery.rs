@@ -46,7 +46,7 @@ pub(super) fn read(
         ));
     }
     let mut reader = ManifestReader::open(fs, directory, number)?;
-    let mut replay = Replay::new(Some(families));
+    let mut replay = Replay::new(Some(ColumnFamilySpecs::new(families)));
     replay.run(&mut reader)?;
     replay.check_comparators()?;
     let mut report = ManifestReport {
@@ -58,7 +58,7 @@ pub(super) fn read(
         seqno_decreases: replay.seqno_decreases,
     };
     for family in replay.families.values() {
-        if family.builder.is_none() {
+        if family.current.is_none() {
             report.families_not_opened.push(family.name.clone());
         }
     }
@@ -69,7 +69,8 @@ pub(super) fn read(
             report.families_not_opened.join(", ")
         )));
     }
-    let recovered = replay.finish().map_err(|error| reader.located(error))?;
+    let settled = replay.settle().and_then(|()| replay.recovered());
+    let recovered = settled.map_err(|error| reader.located(error))?;
     Ok((recovered, report))
 }
 
@@ -129,12 +130,45 @@ impl Counters {
     }
 }
 
+/// The column families to open, with their settings.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnFamilySpecs {
+    named: HashMap<String, ColumnFamilySpec>,
+    others: Option<ColumnFamilySpec>,
+}
+
+impl ColumnFamilySpecs {
+    /// Creates the list of these families.
+    #[must_use]
+    pub fn new(families: &[ColumnFamilySpec]) -> Self {
+        let named = families.iter().cloned();
+        ColumnFamilySpecs {
+            named: named.map(|spec| (spec.name.clone(), spec)).collect(),
+            others: None,
+        }
+    }
+
+    /// Opens all other families too, with the settings of `spec`, unless their comparator differs.
+    #[must_use]
+    pub fn with_others(mut self, spec: Option<ColumnFamilySpec>) -> Self {
+        self.others = spec;
+        self
+    }
+
+    fn get(&self, name: &str) -> Option<&ColumnFamilySpec> {
+        self.named.get(name).or(self.others.as_ref())
+    }
+}
+
 /// A family while edits are applied.
 #[derive(Debug)]
 struct Replayed {
     name: String,
     log_number: FileNumber,
-    /// `None` for a family that is not opened: its files are ignored.
+    /// The version of the settled edits; `None` for a family that is not opened: its files are
+    /// ignored.
+    current: Option<Arc<Version>>,
+    /// The edits since then.
     builder: Option<VersionBuilder>,
     /// The reason that it cannot be opened with the given comparator.
     ///
@@ -144,10 +178,12 @@ struct Replayed {
 }
 
 /// The state of applying edits.
+///
+/// Edits are applied in steps: [`Replay::settle`] ends each one.
 #[derive(Debug)]
-struct Replay<'a> {
+pub(super) struct Replay {
     /// The families to open; `None` for their names only.
-    specs: Option<HashMap<&'a str, &'a ColumnFamilySpec>>,
+    specs: Option<ColumnFamilySpecs>,
     families: BTreeMap<u32, Replayed>,
     names: HashSet<String>,
     counters: Counters,
@@ -155,17 +191,14 @@ struct Replay<'a> {
     min_log_number_to_keep: FileNumber,
     max_column_family: u32,
     wals: BTreeMap<FileNumber, Option<u64>>,
-    edit_count: u64,
+    pub(super) edit_count: u64,
     seqno_decreases: u64,
 }
 
-impl<'a> Replay<'a> {
-    fn new(specs: Option<&'a [ColumnFamilySpec]>) -> Self {
+impl Replay {
+    pub(super) fn new(specs: Option<ColumnFamilySpecs>) -> Self {
         let mut replay = Replay {
-            specs: specs.map(|specs| {
-                let named = specs.iter().map(|family| (&*family.name, family));
-                named.collect()
-            }),
+            specs,
             families: BTreeMap::new(),
             names: HashSet::from([DEFAULT_FAMILY.to_owned()]),
             counters: Counters::default(),
@@ -185,19 +218,20 @@ impl<'a> Replay<'a> {
         Replayed {
             name: name.to_owned(),
             log_number: 0,
-            builder: self.spec(name).map(|spec| {
+            current: self.spec(name).map(|spec| {
                 let order = spec.order.clone();
-                VersionBuilder::new(Arc::new(Version::empty(order, spec.level_count)))
+                Arc::new(Version::empty(order, spec.level_count))
             }),
+            builder: None,
             mismatch: None,
         }
     }
 
-    fn spec(&self, name: &str) -> Option<&'a ColumnFamilySpec> {
-        self.specs.as_ref()?.get(name).copied()
+    fn spec(&self, name: &str) -> Option<&ColumnFamilySpec> {
+        self.specs.as_ref()?.get(name)
     }
 
-    fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
+    pub(super) fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
         while let Some(edits) = reader.next_edits()? {
             for edit in edits {
                 self.apply(&edit).map_err(|error| reader.located(error))?;
@@ -237,19 +271,28 @@ impl<'a> Replay<'a> {
         }
         if let Some(stored) = &edit.comparator
             && let Some(specs) = &self.specs
-            && let Some(spec) = specs.get(&*family.name)
+            && let Some(spec) = specs.get(&family.name)
             && spec.order.name() != stored
         {
+            if !specs.named.contains_key(&family.name) {
+                family.current = None;
+                return Ok(());
+            }
             family.mismatch = Some(format!(
                 "column family '{}': {}: does not match existing comparator {stored}",
                 family.name,
                 spec.order.name()
             ));
         }
-        if let Some(builder) = &mut family.builder
+        if let Some(current) = &family.current
             && family.mismatch.is_none()
+            && (edit.changes_files() || !edit.compact_cursors.is_empty())
         {
-            builder
+            let builder = family.builder.take();
+            let builder = builder.unwrap_or_else(|| VersionBuilder::new(Arc::clone(current)));
+            family
+                .builder
+                .insert(builder)
                 .apply(edit)
                 .map_err(|error| error.context(format!("column family '{}'", family.name)))?;
         }
@@ -277,7 +320,7 @@ impl<'a> Replay<'a> {
     /// Refuses mismatched comparators of the surviving families.
     ///
     /// A dropped family's name may have been reused with another comparator.
-    fn check_comparators(&self) -> Result<()> {
+    pub(super) fn check_comparators(&self) -> Result<()> {
         let mut mismatches = self
             .families
             .values()
@@ -317,7 +360,23 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Recovered> {
+    /// Builds the versions that result from the edits so far.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let (recorded_next, _) = self.counters.complete()?;
+        for family in self.families.values_mut() {
+            if let Some(builder) = family.builder.take() {
+                let version = builder
+                    .finish(MissingEpochs::Assign)
+                    .and_then(|version| check_numbers(version, recorded_next))
+                    .map_err(|error| error.context(format!("column family '{}'", family.name)))?;
+                family.current = Some(Arc::new(version));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the settled state.
+    pub(super) fn recovered(&self) -> Result<Recovered> {
         let (recorded_next, mut last_seqno) = self.counters.complete()?;
         let counters = &self.counters;
         let logs = [counters.log_number, counters.prev_log_number];
@@ -332,33 +391,31 @@ impl<'a> Replay<'a> {
             )));
         }
         let mut families = BTreeMap::new();
-        for (id, family) in self.families {
-            let Replayed {
-                name,
-                log_number,
-                builder: Some(builder),
-                ..
-            } = family
-            else {
+        for (&id, family) in &self.families {
+            let Some(version) = &family.current else {
                 continue;
             };
-            let version = builder
-                .finish(MissingEpochs::Assign)
-                .and_then(|version| check_numbers(version, recorded_next))
-                .map_err(|error| error.context(format!("column family '{name}'")))?;
             let seqnos = version.files().map(|(_, file)| file.largest_seqno);
             last_seqno = seqnos.fold(last_seqno, SeqNo::max);
-            families.insert(id, ColumnFamilyVersions::new(id, name, log_number, version));
+            let (name, version) = (family.name.clone(), Arc::clone(version));
+            let family = ColumnFamilyVersions::new(id, name, family.log_number, version);
+            families.insert(id, family);
         }
         Ok(Recovered {
-            db_id: self.db_id,
+            db_id: self.db_id.clone(),
             families,
             next_file_number,
             last_seqno,
             min_log_number_to_keep: self.min_log_number_to_keep,
             max_column_family: self.max_column_family,
-            wals: self.wals,
+            wals: self.wals.clone(),
         })
+    }
+
+    /// The settled versions of the opened families.
+    pub(super) fn versions(&self) -> impl Iterator<Item = &Arc<Version>> {
+        let families = self.families.values();
+        families.filter_map(|family| family.current.as_ref())
     }
 }
 

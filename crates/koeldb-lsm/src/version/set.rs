@@ -33,6 +33,7 @@ use super::edit::{
     ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, VersionEdit, WalAddition,
 };
 use super::recovery::{self, Recovered};
+use super::tail::ManifestTail;
 use super::version::Version;
 use crate::current::{read_current, write_current};
 use crate::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
@@ -153,6 +154,55 @@ impl VersionSet {
     ) -> Result<(Self, ManifestReport)> {
         let number = read_current(&*fs, directory)?;
         let (recovered, report) = recovery::read(&*fs, directory, number, families, &options)?;
+        let set = Self::with_state(fs, directory, options, number, recovered)?;
+        if !set.options.read_only {
+            set.refuse_blob_files()?;
+        }
+        Ok((set, report))
+    }
+
+    /// Creates the read-only set of the state that `tail` has read.
+    ///
+    /// # Errors
+    /// If the system fails.
+    pub fn following(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        options: VersionSetOptions,
+        tail: &ManifestTail,
+    ) -> Result<Self> {
+        let number = tail.manifest_number();
+        Self::with_state(fs, directory, options, number, tail.recovered()?)
+    }
+
+    /// Takes over the state that `tail` has read.
+    ///
+    /// # Errors
+    /// `Corruption` if counters are missing or exhausted; nothing has changed then.
+    pub fn follow(&mut self, tail: &ManifestTail) -> Result<()> {
+        let recovered = tail.recovered()?;
+        self.numbers.skip(recovered.next_file_number);
+        let versions = recovered.families.values();
+        self.versions
+            .extend(versions.map(|family| Arc::downgrade(&family.current)));
+        self.versions.retain(|version| version.strong_count() > 0);
+        self.manifest_number = tail.manifest_number();
+        self.db_id = recovered.db_id.or(self.db_id.take());
+        self.families = recovered.families;
+        self.last_seqno = self.last_seqno.max(recovered.last_seqno);
+        self.min_log_number_to_keep = recovered.min_log_number_to_keep;
+        self.max_column_family = recovered.max_column_family;
+        self.wals = recovered.wals;
+        Ok(())
+    }
+
+    fn with_state(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        options: VersionSetOptions,
+        number: FileNumber,
+        recovered: Recovered,
+    ) -> Result<Self> {
         let Recovered {
             db_id,
             families,
@@ -187,10 +237,7 @@ impl VersionSet {
             record: Vec::new(),
         };
         set.skip_numbers_in_use()?;
-        if !set.options.read_only {
-            set.refuse_blob_files()?;
-        }
-        Ok((set, report))
+        Ok(set)
     }
 
     /// The names of the families in `directory`, by id.
@@ -395,7 +442,7 @@ impl VersionSet {
             ..VersionEdit::of(id)
         };
         let version = Version::empty(spec.order.clone(), spec.level_count);
-        let family = ColumnFamilyVersions::new(id, name.clone(), log_number, version);
+        let family = ColumnFamilyVersions::new(id, name.clone(), log_number, Arc::new(version));
         let dropped = self.dropped_comparators.get(name);
         if dropped.is_some_and(|comparator| comparator != spec.order.name()) {
             // COMPAT: RocksDB compares the comparators of all families with that name in a

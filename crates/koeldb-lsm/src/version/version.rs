@@ -75,6 +75,12 @@ pub struct FileMeta {
 pub struct DropHook(OnceLock<Arc<dyn Fn() + Send + Sync>>);
 
 impl DropHook {
+    /// Whether a function is set.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// Sets the function, once. It runs in any thread and under any lock, so it must not wait.
     pub fn set(&self, hook: Arc<dyn Fn() + Send + Sync>) {
         let _ = self.0.set(hook);
@@ -106,6 +112,20 @@ pub struct EntryStats {
     pub key_bytes: AtomicU64,
     /// The total size of values.
     pub value_bytes: AtomicU64,
+}
+
+impl EntryStats {
+    /// Takes over the statistics of the same table.
+    pub(crate) fn copy_from(&self, other: &EntryStats) {
+        for (to, from) in [
+            (&self.entries, &other.entries),
+            (&self.deletions, &other.deletions),
+            (&self.key_bytes, &other.key_bytes),
+            (&self.value_bytes, &other.value_bytes),
+        ] {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    }
 }
 
 impl FileMeta {
