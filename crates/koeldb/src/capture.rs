@@ -207,7 +207,7 @@ impl DbInner {
         })
     }
 
-    fn newest_options_below(&self, limit: FileNumber) -> Result<Option<FileNumber>> {
+    pub(crate) fn newest_options_below(&self, limit: FileNumber) -> Result<Option<FileNumber>> {
         let numbers = self
             .context
             .fs
@@ -271,7 +271,7 @@ impl Capture {
 }
 
 impl DbInner {
-    fn captured_table(&self, table: CapturedTable) -> Result<CapturedFile> {
+    pub(crate) fn captured_table(&self, table: CapturedTable) -> Result<CapturedFile> {
         let file = &table.meta;
         let mut source = file_name::table(self.context.table_files.directory(), file.number);
         let mut name = format!("{:06}.sst", file.number);

@@ -128,6 +128,9 @@ impl Db {
 
     /// Like [`Db::create_checkpoint`], with `options`.
     ///
+    /// In a secondary, its current view is captured: memtables become tables of the checkpoint,
+    /// whatever the flush policy, and the primary is not touched.
+    ///
     /// # Errors
     /// See [`Db::create_checkpoint`]; `InvalidArgument` for the name of a column family that does
     /// not exist.
@@ -148,6 +151,9 @@ impl DbInner {
     ) -> Result<CheckpointReport> {
         self.health.check_open()?;
         self.refuse_own_directories(target)?;
+        if let Some(secondary) = &self.secondary {
+            return secondary.checkpoint(self, target, options);
+        }
         let staging = Staging::create(&self.context.fs, target, &[])?;
         let mut capture = self.capture(options.flush)?;
         if let Some(names) = &options.families {
@@ -171,7 +177,7 @@ impl DbInner {
         refuse_inside(&*self.context.fs, target, &self.context.wal_dir)
     }
 
-    fn transfer_files(
+    pub(crate) fn transfer_files(
         &self,
         files: &[CapturedFile],
         staging: &Path,
@@ -229,12 +235,20 @@ pub(crate) fn write_manifest(
 }
 
 fn report(capture: &Capture, files: &[CapturedFile], outcomes: &[Transferred]) -> CheckpointReport {
-    let mut report = CheckpointReport {
+    CheckpointReport {
         sequence_number: capture.seqno,
         is_flushed: capture.is_flushed,
         pause: capture.pause,
-        ..CheckpointReport::default()
-    };
+        ..report_transfers(files, outcomes)
+    }
+}
+
+/// Counts linked and copied files.
+pub(crate) fn report_transfers(
+    files: &[CapturedFile],
+    outcomes: &[Transferred],
+) -> CheckpointReport {
+    let mut report = CheckpointReport::default();
     for (file, outcome) in files.iter().zip(outcomes) {
         let (count, bytes) = match outcome.is_linked {
             true => (&mut report.linked_files, &mut report.linked_bytes),

@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use koeldb_base::KeyOrder;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableOpener, Version};
@@ -32,6 +32,8 @@ pub(crate) struct ColumnFamilyState {
     /// Sealed memtables, oldest first.
     pub(crate) sealed: Vec<LoggedMemtable>,
     pub(crate) version: Arc<Version>,
+    /// The limit of [`SuperVersion::seqno_max`].
+    pub(crate) seqno_max: SeqNo,
     pub(crate) options: Arc<ColumnFamilyOptions>,
     /// The number of the oldest sealed memtables that a running flush has taken.
     pub(crate) flushing: usize,
@@ -106,6 +108,7 @@ impl ColumnFamilyData {
             active,
             sealed: Vec::new(),
             version,
+            seqno_max: SeqNo::MAX,
             options,
             flushing: 0,
             ingestions: 0,
@@ -203,6 +206,11 @@ impl ColumnFamilyData {
                 .sealed
                 .push(std::mem::replace(&mut state.active, next));
         });
+    }
+
+    /// Makes the next state of a primary database visible, in a secondary one.
+    pub(crate) fn install_view(&self, change: impl FnOnce(&mut ColumnFamilyState)) {
+        self.install_after(0, change);
     }
 
     fn install_after<R>(
@@ -446,6 +454,7 @@ impl ColumnFamilyState {
                 .map(|sealed| Arc::clone(&sealed.memtable))
                 .collect(),
             version: Arc::clone(&self.version),
+            seqno_max: self.seqno_max,
             tables: Arc::clone(tables),
             options: Arc::clone(&self.options),
             newest_in_tables: OnceLock::new(),

@@ -36,6 +36,7 @@ use crate::job_slots::JobSlots;
 use crate::open::RecoveryReport;
 use crate::options::{CompactRangeOptions, FlushOptions, WriteOptions};
 use crate::read::KeyBounds;
+use crate::secondary::Secondary;
 use crate::transaction::Transactions;
 use crate::tree::{Tree, TreeParts};
 use crate::visibility::Visibility;
@@ -58,6 +59,8 @@ pub(crate) struct DbInner {
     pub(crate) background: Arc<Background>,
     pub(crate) commit: Arc<CommitPipeline>,
     pub(crate) transactions: Arc<Transactions>,
+    /// The primary database that this one follows.
+    pub(crate) secondary: Option<Secondary>,
     pub(crate) recovery_report: RecoveryReport,
     /// The engine and the limits of asynchronous reads.
     pub(crate) async_reads: AsyncReads,
@@ -77,6 +80,7 @@ pub(crate) struct Parts {
     pub(crate) commit: CommitState,
     pub(crate) versions: VersionSet,
     pub(crate) file_lock: Option<Box<dyn FileLock>>,
+    pub(crate) secondary: Option<Secondary>,
 }
 
 impl DbInner {
@@ -108,6 +112,7 @@ impl DbInner {
         };
         let commit = CommitPipeline::new(parts.commit, write_parts, &owners);
         DbInner {
+            secondary: parts.secondary,
             transactions,
             commit: Arc::new(commit),
             background,
@@ -218,6 +223,9 @@ impl DbInner {
             self.flush_unlogged()
         };
         self.slots.shut_down();
+        if let Some(secondary) = &self.secondary {
+            secondary.close();
+        }
         let wal = self.commit.queue.lead().commit.wal.take();
         let synced = self.wals.close(wal);
         self.tree.remove_obsolete_files();

@@ -61,6 +61,7 @@ mod read_modify_write;
 mod repair;
 mod resume;
 mod scrub;
+mod secondary;
 mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;
@@ -119,6 +120,7 @@ pub use read::{
 };
 pub use repair::RepairReport;
 pub use scrub::{ScrubOptions, ScrubReport};
+pub use secondary::{CatchUpReport, KeepTables, SecondaryOptions};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{
     SstEntries, SstEntry, SstEntryKind, SstFileProperties, SstFileReader, SstRangeTombstone,

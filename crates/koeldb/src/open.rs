@@ -7,7 +7,7 @@
 //!
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
 //! directory (`directory`), the column families and their tables (`families`), the logs (`replay`),
-//! the edit (`commit`), and the report (`report`).
+//! the edit (`commit`), the report (`report`), and secondaries (`secondary`).
 
 mod builder;
 mod commit;
@@ -15,7 +15,9 @@ mod directory;
 mod families;
 mod replay;
 mod report;
+mod secondary;
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -25,8 +27,9 @@ use koeldb_base::file_name;
 use koeldb_base::{Error, Result};
 use koeldb_fs::FileSystem;
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
-use koeldb_lsm::version::{VersionSet, VersionSetOptions};
+use koeldb_lsm::version::{ManifestReport, VersionSet, VersionSetOptions};
 
+use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::db::{Db, Handle};
 use crate::env::Env;
@@ -42,9 +45,11 @@ use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 use crate::write_buffers::WriteBufferManager;
 
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
+use replay::Recovered;
+use secondary::SecondaryToOpen;
 
 pub use builder::DbBuilder;
-pub(crate) use families::{add_family, list_families};
+pub(crate) use families::{TableToOpen, add_family, list_families, new_family, open_tables};
 pub use report::{LogReport, RecoveryReport};
 
 /// State of a running open.
@@ -59,6 +64,7 @@ struct Opening {
     others: Option<ColumnFamilyOptions>,
     read_only: bool,
     untrusted: bool,
+    secondary: Option<SecondaryToOpen>,
 }
 
 impl Opening {
@@ -96,6 +102,7 @@ impl Opening {
             others,
             read_only: builder.is_read_only(),
             untrusted: builder.untrusted,
+            secondary: builder.secondary.clone(),
         })
     }
 
@@ -103,32 +110,46 @@ impl Opening {
         if self.untrusted {
             self.check_kinds()?;
         }
-        let file_lock = if self.read_only {
-            None
-        } else {
-            Some(self.prepare_directory()?)
+        let file_lock = match &self.secondary {
+            Some(secondary) => Some(self.prepare_own_directory(&secondary.own)?),
+            None if self.read_only => None,
+            None => Some(self.prepare_directory()?),
         };
         let info_log = self.info_log();
         let identity = self.create_or_check()?;
         let mut to_create = self.resolve_families()?;
-        let (mut versions, manifest_report) = VersionSet::recover(
-            Arc::clone(&self.fs),
-            &self.path,
-            &self.descriptors(),
-            VersionSetOptions {
-                read_only: self.read_only,
-                manifest_bytes_max: self.db.max_manifest_file_size,
-                write_db_id: self.db.write_dbid_to_manifest,
-                other_directories: self.other_directories(),
-            },
-        )?;
+        let version_options = VersionSetOptions {
+            read_only: self.read_only,
+            manifest_bytes_max: self.db.max_manifest_file_size,
+            write_db_id: self.db.write_dbid_to_manifest,
+            other_directories: self.other_directories(),
+        };
+        let fs = Arc::clone(&self.fs);
+        let tail = match &self.secondary {
+            Some(_) => Some(self.tail()?),
+            None => None,
+        };
+        let (mut versions, manifest_report) = match &tail {
+            Some(tail) => {
+                let versions = VersionSet::following(fs, &self.path, version_options, tail)?;
+                (versions, ManifestReport::default())
+            }
+            None => VersionSet::recover(fs, &self.path, &self.descriptors(), version_options)?,
+        };
+        let links = match &self.secondary {
+            Some(secondary) => self.links(secondary)?,
+            None => None,
+        };
         self.check_logs(&versions)?;
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
         let table_files = TableFiles {
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
-            directory: self.path.clone(),
+            directory: match (&self.secondary, &links) {
+                (Some(secondary), Some(_)) => secondary.own.clone(),
+                _ => self.path.clone(),
+            },
             identity: identity.clone(),
             session_id: session_id.clone(),
             numbers: versions.file_numbers().clone(),
@@ -141,20 +162,11 @@ impl Opening {
             untrusted: self.untrusted,
         };
         let mut families = self.open_families(&versions, &table_files);
-        self.open_tables(&families)?;
-        if !self.read_only {
-            refuse_embedded_blobs(&families)?;
-        }
-        let recovered = replay::replay_logs(
-            &*self.fs,
-            &self.wal_dir,
-            &self.db,
-            &versions,
-            &families,
-            &table_files,
-            self.read_only,
-            self.options.plugins.transactions.is_some(),
-        )?;
+        let recovered = match &tail {
+            // The first catch-up opens the tables and reads the logs.
+            Some(_) => Recovered::before_logs(&versions),
+            None => self.recover_data(&versions, &families, &table_files)?,
+        };
         let mut report = recovered.report.clone();
         report.manifest_tail_dropped = manifest_report
             .dropped_tail
@@ -172,7 +184,10 @@ impl Opening {
                 families.insert(family.id, family);
             }
         }
-        let last_seqno = recovered.last_seqno.max(versions.last_seqno());
+        let last_seqno = match &tail {
+            Some(_) => 0,
+            None => recovered.last_seqno.max(versions.last_seqno()),
+        };
         let commit = CommitState {
             wal,
             last_seqno,
@@ -212,9 +227,39 @@ impl Opening {
             commit,
             versions,
             file_lock,
+            secondary: match (&self.secondary, tail) {
+                (Some(secondary), Some(tail)) => Some(self.secondary(secondary, links, tail)),
+                _ => None,
+            },
         }));
         inner.transactions.adopt(undecided);
+        if inner.secondary.is_some() {
+            inner.catch_up()?;
+        }
         self.finish(&inner)
+    }
+
+    /// Opens all tables, and replays the logs.
+    fn recover_data(
+        &self,
+        versions: &VersionSet,
+        families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+        table_files: &TableFiles,
+    ) -> Result<Recovered> {
+        self.open_tables_of(families)?;
+        if !self.read_only {
+            refuse_embedded_blobs(families)?;
+        }
+        replay::replay_logs(
+            &*self.fs,
+            &self.wal_dir,
+            &self.db,
+            versions,
+            families,
+            table_files,
+            self.read_only,
+            self.options.plugins.transactions.is_some(),
+        )
     }
 
     /// Determines the limits of asynchronous reads by a trial on a file of the database.
@@ -321,6 +366,7 @@ impl Opening {
         }
         inner.tree.begin_purging();
         inner.begin_scrubbing();
+        inner.begin_following();
         Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
     }
 
@@ -347,14 +393,16 @@ impl Opening {
 
     fn info_log(&self) -> InfoLog {
         let clock = Arc::clone(&self.env.clock);
-        if self.read_only {
+        if self.read_only && self.secondary.is_none() {
             return InfoLog::nowhere(clock);
         }
+        let secondary = self.secondary.as_ref();
+        let directory = secondary.map_or(&self.path, |secondary| &secondary.own);
         match &self.options.plugins.logger {
             Some(logger) => InfoLog::to_logger(Arc::clone(logger), clock, self.db.info_log_level),
             None => InfoLog::create(
                 &self.fs,
-                &self.path,
+                directory,
                 clock,
                 LogFileLimits {
                     level: self.db.info_log_level,

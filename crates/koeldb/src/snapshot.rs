@@ -12,6 +12,8 @@ use crate::db::Db;
 use crate::options::ReadOptions;
 use crate::read::bounds::IterateBounds;
 use crate::read::{DbCursor, DbIterator, PinnedSlices};
+use crate::secondary::View;
+use crate::super_version::SuperVersion;
 
 /// The live snapshots of a database.
 #[derive(Debug, Default)]
@@ -71,6 +73,9 @@ impl SnapshotsHeld<'_> {
 struct Inner {
     db: Db,
     seqno: SeqNo,
+    /// The states of all column families, in a secondary database: its primary does not know the
+    /// snapshot, so that later states may lack entries of it.
+    view: Option<View>,
 }
 
 impl Drop for Inner {
@@ -88,13 +93,26 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Self {
         let inner = db.inner();
-        let seqno = inner.visibility.take_snapshot();
+        let (seqno, view) = match &inner.secondary {
+            None => (inner.visibility.take_snapshot(), None),
+            Some(secondary) => {
+                let view = secondary.pin_view(inner);
+                (view.seqno, Some(view))
+            }
+        };
         Snapshot {
             inner: Arc::new(Inner {
                 db: db.clone(),
                 seqno,
+                view,
             }),
         }
+    }
+
+    /// The state of a column family that the snapshot pins, in a secondary database.
+    #[inline]
+    pub(crate) fn pinned(&self, family: u32) -> Option<&Arc<SuperVersion>> {
+        self.inner.view.as_ref()?.families.get(&family)
     }
 
     /// The sequence number of the snapshot.

@@ -42,6 +42,9 @@ pub(crate) struct SuperVersion {
     pub(crate) tables: Arc<TableOpener>,
     /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// The newest visible sequence number of this state: no limit, except in a secondary database,
+    /// whose states replace each other as a whole.
+    pub(crate) seqno_max: SeqNo,
     /// The largest sequence number in the tables, once somebody asked for it.
     pub(crate) newest_in_tables: OnceLock<SeqNo>,
 }

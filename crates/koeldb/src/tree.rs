@@ -100,6 +100,8 @@ impl Tree {
         for (empty, first) in self.families.without_data() {
             versions.set_needed_from(empty, first);
         }
+        // Later logs begin behind the writes to the column family.
+        versions.raise_last_seqno(self.visibility.seqno());
         versions
             .drop_family(family.id)
             .map_err(|error| self.health.manifest_failed(error))

@@ -1,6 +1,6 @@
 //! The parameters of an open, and read-only opens concurrent with a writer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +10,11 @@ use koeldb_fs::FileSystem;
 use koeldb_lsm::current::read_current;
 
 use super::Opening;
+use super::secondary::SecondaryToOpen;
 use crate::column_family::ColumnFamilyDescriptor;
 use crate::db::Db;
 use crate::options::{ColumnFamilyOptions, Options};
+use crate::secondary::{KeepTables, SecondaryOptions};
 
 /// Opens a database with more choices than [`Db::open`] has.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ pub struct DbBuilder {
     read_only: bool,
     pub(super) untrusted: bool,
     writable: bool,
+    pub(super) secondary: Option<SecondaryToOpen>,
 }
 
 impl DbBuilder {
@@ -34,6 +37,7 @@ impl DbBuilder {
             read_only: false,
             untrusted: false,
             writable: false,
+            secondary: None,
         }
     }
 
@@ -89,9 +93,44 @@ impl DbBuilder {
         self
     }
 
+    /// Opens a secondary of the database, with its own directory: see [`Db::open_as_secondary`].
+    ///
+    /// [`DbBuilder::other_column_families`] also gives the options of column families that the
+    /// primary creates later; without them, these are not opened.
+    pub fn secondary(&mut self, secondary_path: impl Into<PathBuf>) -> &mut Self {
+        self.secondary_opt(secondary_path, &SecondaryOptions::new())
+    }
+
+    /// Like [`DbBuilder::secondary`], with `options`.
+    pub fn secondary_opt(
+        &mut self,
+        secondary_path: impl Into<PathBuf>,
+        options: &SecondaryOptions,
+    ) -> &mut Self {
+        self.secondary = Some(SecondaryToOpen {
+            own: secondary_path.into(),
+            options: options.clone(),
+        });
+        self
+    }
+
+    /// Opens a follower of the database, with its own directory: see [`Db::open_as_follower`].
+    pub fn follower(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        let db = &self.options.db;
+        let mut options = SecondaryOptions::new();
+        let period = Duration::from_millis(db.follower_refresh_catchup_period_ms);
+        options
+            .set_keep(KeepTables::Links)
+            .set_logs(false)
+            .set_refresh(Some(period).filter(|period| !period.is_zero()))
+            .set_retries(db.follower_catchup_retry_count)
+            .set_retry_wait(Duration::from_millis(db.follower_catchup_retry_wait_ms));
+        self.secondary_opt(path, &options)
+    }
+
     /// Whether the open writes nothing.
     pub(super) fn is_read_only(&self) -> bool {
-        self.read_only || (self.untrusted && !self.writable)
+        self.secondary.is_some() || self.read_only || (self.untrusted && !self.writable)
     }
 
     /// Opens the database at `path`.
@@ -100,7 +139,9 @@ impl DbBuilder {
     /// See [`Db::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
-        if self.is_read_only() {
+        if self.secondary.is_some() {
+            Opening::new(self, path)?.run()
+        } else if self.is_read_only() {
             self.open_beside_a_writer(path)
         } else {
             Opening::new(self, path)?.run()

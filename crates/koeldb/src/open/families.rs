@@ -106,7 +106,7 @@ impl Opening {
     ///
     /// A missing or damaged table is thus an error before anything is written, and no read has to
     /// open a table later.
-    pub(super) fn open_tables(
+    pub(super) fn open_tables_of(
         &self,
         families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
     ) -> Result<()> {
@@ -118,35 +118,41 @@ impl Opening {
                 .map(|(level, file)| (Arc::clone(&family.tables), level, Arc::clone(file)));
             tables.extend(files);
         }
-        let threads = usize::try_from(self.db.max_file_opening_threads)
-            .unwrap_or(1)
-            .max(1);
-        let share = tables.len().div_ceil(threads).max(16);
-        let open = |share: &[(Arc<TableOpener>, usize, Arc<FileMeta>)]| -> Result<()> {
-            share
-                .iter()
-                .try_for_each(|(tables, level, file)| tables.reader(file, *level).map(|_| ()))
-        };
-        // The calling thread opens a share too: few tables need no other thread.
-        let (own, others) = tables.split_at(share.min(tables.len()));
-        std::thread::scope(|scope| {
-            let opening: Vec<_> = others
-                .chunks(share)
-                .map(|share| {
-                    let open = move || open(share);
-                    let started = std::thread::Builder::new().spawn_scoped(scope, open);
-                    // Without a new thread, this thread opens them.
-                    started.map_err(|_| open())
-                })
-                .collect();
-            let panicked = |_| Err(Error::corruption("opening a table panicked"));
-            catch_unwind(AssertUnwindSafe(|| open(own))).unwrap_or_else(panicked)?;
-            opening.into_iter().try_for_each(|opening| match opening {
-                Ok(thread) => thread.join().unwrap_or_else(panicked),
-                Err(opened) => opened,
-            })
-        })
+        let threads = usize::try_from(self.db.max_file_opening_threads).unwrap_or(1);
+        open_tables(&tables, threads)
     }
+}
+
+/// A table to open, with the opener of its column family and its level.
+pub(crate) type TableToOpen = (Arc<TableOpener>, usize, Arc<FileMeta>);
+
+/// Opens tables in up to `threads` threads.
+pub(crate) fn open_tables(tables: &[TableToOpen], threads: usize) -> Result<()> {
+    let share = tables.len().div_ceil(threads.max(1)).max(16);
+    let open = |share: &[TableToOpen]| -> Result<()> {
+        share
+            .iter()
+            .try_for_each(|(tables, level, file)| tables.reader(file, *level).map(|_| ()))
+    };
+    // The calling thread opens a share too: few tables need no other thread.
+    let (own, others) = tables.split_at(share.min(tables.len()));
+    std::thread::scope(|scope| {
+        let opening: Vec<_> = others
+            .chunks(share)
+            .map(|share| {
+                let open = move || open(share);
+                let started = std::thread::Builder::new().spawn_scoped(scope, open);
+                // Without a new thread, this thread opens them.
+                started.map_err(|_| open())
+            })
+            .collect();
+        let panicked = |_| Err(Error::corruption("opening a table panicked"));
+        catch_unwind(AssertUnwindSafe(|| open(own))).unwrap_or_else(panicked)?;
+        opening.into_iter().try_for_each(|opening| match opening {
+            Ok(thread) => thread.join().unwrap_or_else(panicked),
+            Err(opened) => opened,
+        })
+    })
 }
 
 /// Rejects tables with embedded blobs: a compaction would copy references without the blobs.
@@ -165,7 +171,7 @@ pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<ColumnFamilyDat
     Ok(())
 }
 
-fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
+pub(super) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
     ColumnFamilySpec {
         name: name.to_owned(),
         order: options.comparator.clone(),
@@ -173,7 +179,8 @@ fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
     }
 }
 
-fn new_family(
+/// Creates the state in memory of a column family that the version set has.
+pub(crate) fn new_family(
     family: &ColumnFamilyVersions,
     options: ColumnFamilyOptions,
     table_files: &TableFiles,

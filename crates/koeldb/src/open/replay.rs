@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
-use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
@@ -22,10 +22,11 @@ use super::report::{LogReport, RecoveryReport};
 use crate::column_family_data::ColumnFamilyData;
 use crate::options::DbOptions;
 use crate::table_files::{TableFiles, limits};
-use crate::write::batch::{self, BatchEntry, BatchIter, Link, LinkKind};
+use crate::write::batch::{self, BatchIter, Link, LinkKind};
 use crate::write::two_phase::{self, Piece, Section};
 
 /// The recovered state, before it is recorded.
+#[derive(Default)]
 pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
     pub(crate) last_seqno: SeqNo,
@@ -545,20 +546,8 @@ impl Replay<'_> {
     fn apply(&mut self, records: &[u8], first: SeqNo, number: FileNumber) -> Result<()> {
         let mut seqno = first;
         for entry in BatchIter::new(records) {
-            let (cf, value_type, key, value) = match entry? {
-                BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
-                BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
-                BatchEntry::SingleDelete { cf, key } => {
-                    (cf, ValueType::SingleDeletion, key, &[][..])
-                }
-                BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
-                BatchEntry::DeleteRange { cf, from, to } => {
-                    (cf, ValueType::RangeDeletion, from, to)
-                }
-                BatchEntry::PutEntity { cf, key, entity } => {
-                    (cf, ValueType::WideColumnEntity, key, entity)
-                }
-                BatchEntry::LogData(_) => continue,
+            let Some((cf, value_type, key, value)) = entry?.stored() else {
+                continue;
             };
             let is_needed = self
                 .log_numbers

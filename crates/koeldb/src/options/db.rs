@@ -369,13 +369,13 @@ option_section! {
         [accepted fixed "7.3"] enforce_single_del_contracts: bool = true, "Deprecated by RocksDB.",
             set_enforce_single_del_contracts(on: bool), get_enforce_single_del_contracts;
         /// Follower mode: poll interval.
-        [accepted fixed "9.2"] follower_refresh_catchup_period_ms: u64 = 10_000, "Milliseconds.",
+        [honoured fixed "9.2"] follower_refresh_catchup_period_ms: u64 = 10_000, "Milliseconds.",
             set_follower_refresh_catchup_period_ms(period: Duration as Millis), get_follower_refresh_catchup_period_ms;
         /// Follower mode: retries.
-        [accepted fixed "9.2"] follower_catchup_retry_count: u64 = 10, "",
+        [honoured fixed "9.2"] follower_catchup_retry_count: u64 = 10, "",
             set_follower_catchup_retry_count(value: u64), get_follower_catchup_retry_count;
         /// Follower mode: pause between retries.
-        [accepted fixed "9.2"] follower_catchup_retry_wait_ms: u64 = 100, "Milliseconds.",
+        [honoured fixed "9.2"] follower_catchup_retry_wait_ms: u64 = 100, "Milliseconds.",
             set_follower_catchup_retry_wait_ms(time: Duration as Millis), get_follower_catchup_retry_wait_ms;
         /// Temperature hint for MANIFEST and similar files.
         [accepted fixed "9.6"] metadata_write_temperature: Temperature = Temperature::Unknown, "",

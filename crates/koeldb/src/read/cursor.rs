@@ -626,9 +626,9 @@ impl DbCursor {
 fn pin(family: &ColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
     let inner = family.inner();
     inner.health.check_open()?;
-    // Taken before the sequence number is read, so that it has every entry up to that.
-    let super_version = family.data().super_version.load();
-    Ok((super_version, inner.read_seqno(options)?))
+    let current = family.data().super_version.load();
+    let (super_version, seqno) = inner.view(family.data(), &current, options)?;
+    Ok((Arc::clone(super_version), seqno))
 }
 
 fn no_prefix_range(comparator: &str) -> Error {

@@ -72,7 +72,7 @@ impl DbInner {
         options: &ReadOptions,
     ) -> Result<First<Option<PinnedSlice>, Box<SuspendedGet>>> {
         family.super_version.with(|super_version| {
-            let seqno = self.read_seqno(options)?;
+            let (super_version, seqno) = self.view(family, super_version, options)?;
             if let Some(level) = super_version.cuckoo_level(options.read_tier) {
                 let mut found = Ok(None);
                 level.get_to(key, seqno, &mut found);

@@ -14,17 +14,27 @@ use crate::options::{ReadOptions, ReadTier, TableFormat};
 use crate::super_version::SuperVersion;
 
 impl DbInner {
-    /// Returns the latest sequence number visible to a read with `options`.
+    /// Returns the state of a column family that a read with `options` searches, and the latest
+    /// sequence number visible to it.
+    ///
+    /// `current` must have been taken before: a newer super-version may lack entries that the number
+    /// sees and a later one hides.
     ///
     /// # Errors
     /// `InvalidArgument` if the snapshot is of another database.
     #[inline]
-    pub(crate) fn read_seqno(&self, options: &ReadOptions) -> Result<SeqNo> {
+    pub(crate) fn view<'v>(
+        &self,
+        family: &ColumnFamilyData,
+        current: &'v Arc<SuperVersion>,
+        options: &'v ReadOptions,
+    ) -> Result<(&'v Arc<SuperVersion>, SeqNo)> {
         match options.get_snapshot() {
-            None => Ok(self.visibility.seqno()),
-            Some(snapshot) if snapshot.database_id() == self.context.id => {
-                Ok(snapshot.sequence_number())
-            }
+            None => Ok((current, self.visibility.seqno().min(current.seqno_max))),
+            Some(snapshot) if snapshot.database_id() == self.context.id => Ok((
+                snapshot.pinned(family.id).unwrap_or(current),
+                snapshot.sequence_number(),
+            )),
             Some(_) => Err(Error::invalid_argument(
                 "the snapshot belongs to another database",
             )),
@@ -79,17 +89,15 @@ impl DbInner {
         if let Err(error) = self.health.check_open() {
             return destination.take(Err(error));
         }
-        family.super_version.with(|super_version| {
-            // Read after taking the super-version: a newer super-version may lack entries that this
-            // number sees and a later one hides.
-            match self.read_seqno(options) {
+        family.super_version.with(
+            |super_version| match self.view(family, super_version, options) {
                 Err(error) => destination.take(Err(error)),
-                Ok(seqno) => match super_version.cuckoo_level(options.read_tier) {
+                Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {
                     Some(level) => destination.read_level(level, key, seqno),
                     None => destination.take(self.search(super_version, key, seqno, options)),
                 },
-            }
-        })
+            },
+        )
     }
 
     /// Searches for one key in memtables and tables.

@@ -276,7 +276,7 @@ impl DbInner {
         values.begin(keys.len());
         self.health.check_open()?;
         family.super_version.with(|super_version| {
-            let seqno = self.read_seqno(options)?;
+            let (super_version, seqno) = self.view(family, super_version, options)?;
             if let Some(level) = super_version.cuckoo_level(options.read_tier) {
                 level.get_batch(keys, seqno, &mut values.answers);
                 return Ok(None);

@@ -16,7 +16,7 @@ use koeldb_base::coding::{self, put_length_prefixed, put_varint32, to_usize};
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::{Error, Result, SeqNo, ValueType};
 
 use crate::column_family::ColumnFamily;
 
@@ -108,7 +108,22 @@ pub enum BatchEntry<'a> {
     ),
 }
 
-impl BatchEntry<'_> {
+impl<'a> BatchEntry<'a> {
+    /// The column family, type, key and value of an operation, as in memtables; `None` for log data.
+    pub(crate) fn stored(&self) -> Option<(u32, ValueType, &'a [u8], &'a [u8])> {
+        Some(match *self {
+            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
+            BatchEntry::PutEntity { cf, key, entity } => {
+                (cf, ValueType::WideColumnEntity, key, entity)
+            }
+            BatchEntry::LogData(_) => return None,
+        })
+    }
+
     /// The key of an operation on a single key.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match *self {

@@ -65,6 +65,11 @@ fn bulk_load_runs() {
 }
 
 #[test]
+fn read_only_secondary_runs() {
+    run("read_only_secondary");
+}
+
+#[test]
 fn change_feed_runs() {
     run("change_feed");
 }

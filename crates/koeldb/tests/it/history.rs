@@ -20,7 +20,7 @@ pub(crate) mod model;
 mod operations;
 mod options;
 mod ours;
-mod theirs;
+pub(crate) mod theirs;
 mod turns;
 
 use std::collections::BTreeMap;

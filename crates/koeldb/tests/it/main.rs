@@ -48,6 +48,7 @@ mod resume;
 mod scan_options;
 mod scheduling;
 mod scrub;
+mod secondary;
 mod settings;
 mod sst_file_writer;
 mod stalls;

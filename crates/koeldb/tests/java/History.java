@@ -21,6 +21,9 @@ import org.rocksdb.*;
  * <pre>
  * open MODE DIR DB_OPTIONS [NAME COMPARATOR FAMILY_OPTIONS]...   ok [NAME:ID]...
  *     MODE: strings, latest (the options of the newest OPTIONS file), transactions (TransactionDB)
+ * secondary DIR OWN DB_OPTIONS [NAME COMPARATOR FAMILY_OPTIONS]...   opens a secondary of DIR
+ * catch_up                            catches up with the primary
+ * number                              ok LATEST_SEQUENCE_NUMBER
  * list DIR                            ok [NAME]...
  * close
  * create NAME COMPARATOR OPTIONS      ok ID
@@ -73,6 +76,24 @@ public final class History {
         switch (fields[0]) {
             case "open" -> {
                 return open(fields);
+            }
+            case "secondary" -> {
+                List<ColumnFamilyDescriptor> descriptors = new ArrayList<>();
+                for (int at = 4; at < fields.length; at += 3) {
+                    descriptors.add(new ColumnFamilyDescriptor(
+                            fields[at].getBytes(StandardCharsets.UTF_8), parseFamily(fields[at + 1], fields[at + 2])));
+                }
+                List<ColumnFamilyHandle> handles = new ArrayList<>();
+                DBOptions options = parseDb(fields[3]).setMaxOpenFiles(-1);
+                db = RocksDB.openAsSecondary(options, fields[1], fields[2], descriptors, handles);
+                for (int index = 0; index < handles.size(); index++) {
+                    families.put(
+                            new String(descriptors.get(index).getName(), StandardCharsets.UTF_8), handles.get(index));
+                }
+            }
+            case "catch_up" -> db.tryCatchUpWithPrimary();
+            case "number" -> {
+                return "\t" + db.getLatestSequenceNumber();
             }
             case "list" -> {
                 StringBuilder names = new StringBuilder();

@@ -13,7 +13,7 @@ use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
 /// A process with RocksDB, and its replacement, which is started when the first is killed.
-pub(super) struct RocksDb {
+pub(crate) struct RocksDb {
     java: &'static Java,
     process: Process,
 }
@@ -86,7 +86,7 @@ impl Drop for Process {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {
@@ -105,7 +105,7 @@ pub(super) fn unhex(text: &str) -> Vec<u8> {
 }
 
 impl RocksDb {
-    pub(super) fn start(java: &'static Java) -> Self {
+    pub(crate) fn start(java: &'static Java) -> Self {
         RocksDb {
             java,
             process: Process::start(java),
@@ -113,7 +113,7 @@ impl RocksDb {
     }
 
     /// Sends a command without waiting for its answer.
-    pub(super) fn send(&mut self, fields: &[&str]) {
+    pub(crate) fn send(&mut self, fields: &[&str]) {
         let mut line = fields.join("\t");
         line.push('\n');
         // If the process has ended, its answer will show it.
@@ -153,7 +153,7 @@ impl RocksDb {
     }
 
     /// Executes a command; returns the fields of its answer.
-    pub(super) fn execute(&mut self, fields: &[&str]) -> Result<Vec<String>, String> {
+    pub(crate) fn execute(&mut self, fields: &[&str]) -> Result<Vec<String>, String> {
         self.converse(fields).map(|(_, answer)| answer)
     }
 
@@ -163,7 +163,7 @@ impl RocksDb {
     }
 
     /// Scans a column family, forward or in both directions, and gets each key.
-    pub(super) fn dump(
+    pub(crate) fn dump(
         &mut self,
         family: &str,
         snapshot: Option<usize>,
@@ -180,7 +180,7 @@ impl RocksDb {
     }
 
     /// Kills the process like `kill -9`, and starts another.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process = Process::start(self.java);
     }
 }

@@ -1,0 +1,86 @@
+//! Opening a secondary: its own directory, and the place in the files of its primary.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::file_name;
+use koeldb_base::{Error, Result};
+use koeldb_fs::FileLock;
+use koeldb_fs::small_file::create_dir_durably;
+use koeldb_lsm::version::{ColumnFamilySpecs, ManifestTail, VersionSet};
+
+use super::Opening;
+use super::families::descriptor;
+use super::replay::Recovered;
+use crate::secondary::{KeepTables, Links, Secondary, SecondaryOptions, can_link};
+use crate::staging::refuse_inside;
+
+/// The secondary to open.
+#[derive(Clone, Debug)]
+pub(super) struct SecondaryToOpen {
+    pub(super) own: PathBuf,
+    pub(super) options: SecondaryOptions,
+}
+
+impl Opening {
+    /// Creates and locks the directory of a secondary.
+    pub(super) fn prepare_own_directory(&self, own: &Path) -> Result<Box<dyn FileLock>> {
+        refuse_inside(&*self.fs, own, &self.path)?;
+        create_dir_durably(&*self.fs, own)?;
+        if self.fs.exists(&file_name::current(own))? {
+            let error = Error::invalid_argument("a secondary needs a directory of its own");
+            return Err(error.in_file(own, None, "open"));
+        }
+        self.fs.lock(&file_name::lock(own))
+    }
+
+    /// Reads the MANIFEST of the primary.
+    pub(super) fn tail(&self) -> Result<ManifestTail> {
+        let others = self.others.as_ref();
+        let specs = ColumnFamilySpecs::new(&self.descriptors())
+            .with_others(others.map(|options| descriptor("", options)));
+        ManifestTail::open(Arc::clone(&self.fs), &self.path, specs)
+    }
+
+    /// The links that keep tables of the primary, unless open files keep them.
+    pub(super) fn links(&self, secondary: &SecondaryToOpen) -> Result<Option<Arc<Links>>> {
+        let own = &secondary.own;
+        let links = Links::new(&self.fs, &self.path, own, &self.env.pool)?;
+        match (secondary.options.keep, can_link(&*self.fs, &self.path, own)) {
+            (KeepTables::Descriptors, _) | (KeepTables::Auto, Err(_)) => Ok(None),
+            (_, Ok(())) => Ok(Some(links)),
+            (KeepTables::Links, Err(error)) => Err(Error::not_supported(format!(
+                "files of {} cannot be linked into {}: {error}",
+                self.path.display(),
+                own.display()
+            ))),
+        }
+    }
+
+    pub(super) fn secondary(
+        &self,
+        secondary: &SecondaryToOpen,
+        links: Option<Arc<Links>>,
+        tail: ManifestTail,
+    ) -> Secondary {
+        let named = self.families.iter().cloned().collect();
+        Secondary::new(
+            secondary.options.clone(),
+            links,
+            named,
+            self.others.clone(),
+            tail,
+        )
+    }
+}
+
+impl Recovered {
+    /// The state of a secondary before its first catch-up, which reads the logs.
+    pub(super) fn before_logs(versions: &VersionSet) -> Self {
+        Recovered {
+            last_seqno: 0,
+            next_seqno: versions.last_seqno() + 1,
+            ..Recovered::default()
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Hard links of the primary's tables in the directory of a secondary.
+//!
+//! A link is removed when no version of the secondary has the table any more: the metadata of the
+//! table has a hook for that. Links that a crash left are removed when the directory is opened.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::Result;
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_fs::FileSystem;
+use koeldb_lsm::FileMeta;
+
+use crate::env::{JobPriority, Pool};
+
+/// The links of a secondary, by the number of their table.
+pub(crate) struct Links {
+    fs: Arc<dyn FileSystem>,
+    primary: PathBuf,
+    own: PathBuf,
+    pool: Pool,
+    /// How many metadata of the table are in use.
+    counts: Mutex<HashMap<FileNumber, usize>>,
+}
+
+impl Links {
+    /// Creates the set of links in `own`, and removes links that are there.
+    pub(crate) fn new(
+        fs: &Arc<dyn FileSystem>,
+        primary: &Path,
+        own: &Path,
+        pool: &Pool,
+    ) -> Result<Arc<Self>> {
+        for entry in fs.list(own)? {
+            if let Some(FileKind::Table(_)) = file_name::parse(&entry.name) {
+                fs.remove_file(&own.join(&entry.name))?;
+            }
+        }
+        Ok(Arc::new(Links {
+            fs: Arc::clone(fs),
+            primary: primary.to_owned(),
+            own: own.to_owned(),
+            pool: pool.clone(),
+            counts: Mutex::default(),
+        }))
+    }
+
+    /// Links the table of `file`, until its metadata is dropped.
+    ///
+    /// # Errors
+    /// With detail `PathNotFound` if the primary has removed it; otherwise errors of the file system.
+    pub(crate) fn link(self: &Arc<Self>, file: &FileMeta) -> Result<()> {
+        if file.drop_hook.is_set() {
+            return Ok(());
+        }
+        let number = file.number;
+        let mut counts = lock(&self.counts);
+        if !counts.contains_key(&number) {
+            self.make(number)?;
+        }
+        *counts.entry(number).or_insert(0) += 1;
+        drop(counts);
+        let links = Arc::clone(self);
+        // The hook may run under locks and must not wait.
+        file.drop_hook.set(Arc::new(move || {
+            let on_drop = Arc::clone(&links);
+            links
+                .pool
+                .submit(JobPriority::High, move || on_drop.release(number));
+        }));
+        Ok(())
+    }
+
+    fn make(&self, number: FileNumber) -> Result<()> {
+        let source = file_name::table(&self.primary, number);
+        let target = file_name::table(&self.own, number);
+        match self.fs.link(&source, &target) {
+            // LevelDB named its tables so.
+            Err(error) if error.is_path_not_found() => {
+                let (source, target) = (source.with_extension("ldb"), target.with_extension("ldb"));
+                self.fs.link(&source, &target).map_err(|_| error)
+            }
+            made => made,
+        }
+    }
+
+    fn release(&self, number: FileNumber) {
+        let mut counts = lock(&self.counts);
+        let Some(count) = counts.get_mut(&number) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&number);
+            // Under the lock, so that nobody links it meanwhile. What stays is removed by the next
+            // open.
+            self.remove(number);
+        }
+    }
+
+    fn remove(&self, number: FileNumber) {
+        let path = file_name::table(&self.own, number);
+        if self.fs.remove_file(&path).is_err() {
+            let _ = self.fs.remove_file(&path.with_extension("ldb"));
+        }
+    }
+
+    /// Removes all links, when the database is closed.
+    pub(crate) fn remove_all(&self) {
+        for (number, _) in lock(&self.counts).drain() {
+            self.remove(number);
+        }
+    }
+}
+
+/// Whether files of `primary` can be linked into `own`.
+pub(crate) fn can_link(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
+    let probe = file_name::temporary(own, 0);
+    let _ = fs.remove_file(&probe);
+    fs.link(&file_name::current(primary), &probe)?;
+    fs.remove_file(&probe)
+}

@@ -1,0 +1,279 @@
+//! Reads the logs of a primary on from where the last catch-up ended.
+//!
+//! An incomplete record at the end of a log is not written yet, unless a later log has records: a
+//! writer continues in a new log only after the record of the old one, or gave it up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_fs::{FileSystem, RandomAccessFile};
+use koeldb_log::{RecordReader, RecoveryMode};
+use koeldb_memtable::Memtable;
+
+use crate::column_family_data::ColumnFamilyData;
+use crate::write::batch::{self, BatchIter};
+use crate::write::two_phase::{self, Piece, Section};
+
+/// A log, opened at its present length.
+pub(crate) struct OpenedLog {
+    pub(crate) number: FileNumber,
+    file: Arc<dyn RandomAccessFile>,
+}
+
+/// Opens the logs from `oldest` on, oldest first.
+///
+/// The youngest is opened first: if it has records, the older ones are complete when they are opened.
+/// A log that is gone is left out.
+pub(crate) fn open_logs(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    oldest: FileNumber,
+) -> Result<Vec<OpenedLog>> {
+    let mut logs = Vec::new();
+    let numbers = koeldb_log::wal::list(fs, directory)?;
+    for number in numbers
+        .into_iter()
+        .rev()
+        .take_while(|&number| number >= oldest)
+    {
+        match koeldb_log::wal::open_file(fs, directory, number) {
+            Ok(file) => logs.push(OpenedLog { number, file }),
+            Err(error) if error.is_path_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    logs.reverse();
+    Ok(logs)
+}
+
+/// A column family that batches are applied to.
+pub(crate) struct Target {
+    pub(crate) data: Arc<ColumnFamilyData>,
+    /// Older logs have no data of it that is not in tables.
+    pub(crate) log_number: FileNumber,
+}
+
+/// The place in the logs of a primary.
+#[derive(Default)]
+pub(crate) struct LogTail {
+    /// The log that is read, at the end of the last record that was applied.
+    current: Option<(FileNumber, RecordReader)>,
+    /// The prepared sections that were read and are undecided, by name.
+    sections: BTreeMap<Box<[u8]>, Section>,
+    /// The largest sequence number that was applied.
+    pub(crate) last_seqno: SeqNo,
+    /// The number of batches that were applied.
+    pub(crate) batches: u64,
+    /// The largest sequence number that was applied from the current log.
+    pub(crate) last_in_current: SeqNo,
+    failure: Option<Error>,
+}
+
+impl LogTail {
+    /// The log that is read.
+    pub(crate) fn current(&self) -> Option<FileNumber> {
+        self.current.as_ref().map(|(number, _)| *number)
+    }
+
+    /// The log from which on logs have something new.
+    pub(crate) fn read_from(&self, oldest_needed: FileNumber) -> FileNumber {
+        oldest_needed.max(self.current().unwrap_or(0))
+    }
+
+    /// Applies all new batches of `logs`.
+    ///
+    /// # Errors
+    /// `Corruption` for damage; errors of the file system. If a part of a batch was applied, later
+    /// calls fail too.
+    pub(crate) fn apply(
+        &mut self,
+        logs: &[OpenedLog],
+        families: &BTreeMap<u32, Target>,
+    ) -> Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if let Some(first) = logs.first()
+            && self
+                .current
+                .as_ref()
+                .is_some_and(|(number, _)| *number < first.number)
+        {
+            self.current = None;
+            self.last_in_current = 0;
+        }
+        for log in logs {
+            let reader = match self.current.take() {
+                Some((number, mut reader)) if number == log.number => {
+                    if log.file.len() > reader.file().len() {
+                        reader
+                            .resume(Arc::clone(&log.file))
+                            .map_err(|error| self.fail(error))?;
+                    }
+                    reader
+                }
+                other => {
+                    self.current = other;
+                    let mode = RecoveryMode::TolerateCorruptedTailRecords;
+                    RecordReader::new(Arc::clone(&log.file), log.number, mode)
+                }
+            };
+            self.apply_log(log.number, reader, families)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps an error after which the place in the logs is unknown.
+    fn fail(&mut self, error: Error) -> Error {
+        self.failure.insert(error).clone()
+    }
+
+    /// Applies the batches that `reader` still has, and keeps it unless the log has no records.
+    fn apply_log(
+        &mut self,
+        number: FileNumber,
+        mut reader: RecordReader,
+        families: &BTreeMap<u32, Target>,
+    ) -> Result<()> {
+        let mut log = Log {
+            number,
+            families,
+            memtables: BTreeMap::new(),
+        };
+        let applied = loop {
+            let record = match reader.next_record() {
+                Ok(Some(record)) => record,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(self.fail(error)),
+            };
+            if let Err(error) = self.apply_record(record, &mut log) {
+                let start = reader.last_record().start;
+                let error = error.in_file(reader.file().path(), Some(start), "replay");
+                break Err(self.fail(error));
+            }
+            self.batches += 1;
+        };
+        let problem = reader.take_problem();
+        let damage = problem.map(|problem| problem.to_error(&**reader.file()));
+        // The log before may still be written while this one is empty.
+        if self.current.is_none() || !reader.last_record().is_empty() {
+            self.current = Some((number, reader));
+        }
+        applied.and(damage.map_or(Ok(()), Err))
+    }
+
+    fn apply_record(&mut self, record: &[u8], log: &mut Log<'_>) -> Result<()> {
+        let (first, _) = batch::header(record)?;
+        let pieces = two_phase::pieces(record)?;
+        let count = batch::check_count(record, two_phase::count_of(&pieces))?;
+        if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
+            return Err(Error::corruption(format!(
+                "batch has the invalid sequence number {first}"
+            )));
+        }
+        let mut next = first;
+        for piece in pieces {
+            match piece {
+                Piece::Plain(records, count) => {
+                    log.apply(records, next)?;
+                    next += SeqNo::from(count);
+                }
+                Piece::Prepare(section) => {
+                    self.sections.insert(section.name.clone(), section);
+                }
+                Piece::Commit(name) => {
+                    // Without its section, its entries are in tables.
+                    if let Some(section) = self.sections.remove(name) {
+                        log.apply(&section.records, next)?;
+                        next += SeqNo::from(section.count);
+                    }
+                }
+                Piece::Rollback(name) => {
+                    self.sections.remove(name);
+                }
+            }
+        }
+        if next > first {
+            self.last_seqno = self.last_seqno.max(next - 1);
+            self.last_in_current = self.last_in_current.max(next - 1);
+        }
+        Ok(())
+    }
+}
+
+/// A log whose batches are being applied.
+struct Log<'f> {
+    number: FileNumber,
+    families: &'f BTreeMap<u32, Target>,
+    /// The memtables for this log; `None` for column families that need nothing of it.
+    memtables: BTreeMap<u32, Option<Arc<Memtable>>>,
+}
+
+impl Log<'_> {
+    fn apply(&mut self, records: &[u8], first: SeqNo) -> Result<()> {
+        let mut seqno = first;
+        for entry in BatchIter::new(records) {
+            let Some((cf, value_type, key, value)) = entry?.stored() else {
+                continue;
+            };
+            let (number, families) = (self.number, self.families);
+            let memtable = self
+                .memtables
+                .entry(cf)
+                .or_insert_with(|| memtable_of(families.get(&cf)?, number));
+            if let Some(memtable) = memtable {
+                memtable
+                    .insert(seqno, value_type, key, value)
+                    .map_err(|error| match error.kind() {
+                        ErrorKind::TryAgain => Error::corruption(format!(
+                            "a second entry of a key with sequence number {seqno}"
+                        )),
+                        _ => error,
+                    })?;
+            }
+            seqno += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the memtable of a column family for the entries of log `number`, if it needs them.
+///
+/// Each memtable has the entries of one log, so that it can be dropped when a version covers that.
+fn memtable_of(target: &Target, number: FileNumber) -> Option<Arc<Memtable>> {
+    if number < target.log_number {
+        return None;
+    }
+    let family = &target.data;
+    let (first_log, active) =
+        family.read(|state| (state.active.first_log, Arc::clone(&state.active.memtable)));
+    if first_log == number {
+        return Some(active);
+    }
+    family.install_view(|state| {
+        let mut next = family.maker.make(&family.order, &state.options);
+        next.first_log = number;
+        next.activate();
+        let full = std::mem::replace(&mut state.active, next);
+        if !full.memtable.is_empty() {
+            full.memtable.seal();
+            state.sealed.push(full);
+        }
+    });
+    Some(family.read(|state| Arc::clone(&state.active.memtable)))
+}
+
+/// The first log that a state recorded in a MANIFEST needs.
+pub(crate) fn oldest_needed(
+    kept_from: FileNumber,
+    log_numbers: impl Iterator<Item = FileNumber>,
+) -> FileNumber {
+    match kept_from {
+        0 => log_numbers.min().unwrap_or(0),
+        kept_from => kept_from,
+    }
+}

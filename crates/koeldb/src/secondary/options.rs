@@ -1,0 +1,90 @@
+//! Options of secondary databases, and the report of a catch-up.
+
+use std::time::Duration;
+
+use koeldb_base::SeqNo;
+
+/// How a secondary keeps tables readable that its primary removes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepTables {
+    /// By links where the file system permits them, else by open files.
+    #[default]
+    Auto,
+    /// By hard links in the directory of the secondary.
+    Links,
+    /// By open files alone, as RocksDB does. A primary that truncates files before it removes them
+    /// (RocksDB's `SstFileManager` with a delete rate) empties tables that are still being read.
+    Descriptors,
+}
+
+/// Options of a secondary database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecondaryOptions {
+    pub(crate) keep: KeepTables,
+    pub(crate) logs: bool,
+    pub(crate) refresh: Option<Duration>,
+    pub(crate) retries: u64,
+    pub(crate) retry_wait: Duration,
+}
+
+impl Default for SecondaryOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SecondaryOptions {
+    /// Creates the defaults: links where possible, with logs, no refresh, 100 retries.
+    #[must_use]
+    pub const fn new() -> Self {
+        SecondaryOptions {
+            keep: KeepTables::Auto,
+            logs: true,
+            refresh: None,
+            retries: 100,
+            retry_wait: Duration::from_millis(1),
+        }
+    }
+
+    /// Sets how tables are kept that the primary removes.
+    pub fn set_keep(&mut self, keep: KeepTables) -> &mut Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Sets whether logs are read; on by default. Off shows only what the primary has flushed.
+    pub fn set_logs(&mut self, logs: bool) -> &mut Self {
+        self.logs = logs;
+        self
+    }
+
+    /// Catches up in the background every `period`; `None`, the default, only on request.
+    pub fn set_refresh(&mut self, period: impl Into<Option<Duration>>) -> &mut Self {
+        self.refresh = period.into();
+        self
+    }
+
+    /// Sets how often a catch-up begins again because the primary removed a file meanwhile.
+    pub fn set_retries(&mut self, retries: u64) -> &mut Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Sets the pause before a catch-up begins again; 1 ms by default.
+    pub fn set_retry_wait(&mut self, wait: Duration) -> &mut Self {
+        self.retry_wait = wait;
+        self
+    }
+}
+
+/// What a catch-up found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CatchUpReport {
+    /// The sequence number of the view now.
+    pub sequence_number: SeqNo,
+    /// The number of edits read from the MANIFEST; all of them after the primary began a new one.
+    pub edits: u64,
+    /// The number of batches read from logs.
+    pub batches: u64,
+}
