@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock};
+use koeldb::fs::{
+    FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
+};
 use koeldb::{
     BackupEngine, BackupEngineOptions, CheckpointOptions, CompactRangeOptions, Db, Env,
     FlushPolicy, IngestExternalFileArg, IngestExternalFileOptions, LogLevel, Logger, Options,
@@ -354,21 +356,39 @@ fn a_crash_during_an_ingestion_leaves_all_files_or_none() {
         let mut how = SstFileWriterOptions::new();
         how.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)))
             .set_sync_dir(true);
-        let path = Path::new("/in").join(name);
+        let path = Path::new("/in").join(format!("{name}.draft"));
         let options = koeldb::ColumnFamilyOptions::new();
         let mut writer = SstFileWriter::create_opt(&options, &path, &how).unwrap();
         for index in from..from + 20 {
             writer.put(format!("key{index:05}"), name).unwrap();
         }
-        writer.finish().unwrap().path
+        let written = writer.finish().unwrap().path;
+        // The owner need not have synced a file.
+        let path = Path::new("/in").join(name);
+        let mut copy = fs
+            .create(&path, &WriteOptions::new(Purpose::Ingest))
+            .unwrap();
+        let bytes = fs.read_all(&written, 1 << 20, Purpose::Ingest).unwrap();
+        copy.append(&bytes).unwrap();
+        copy.close().unwrap();
+        fs.sync_dir("/in".as_ref()).unwrap();
+        path
     };
-    for mode in 0..3 {
+    for (mode, overlaps) in (0..3).flat_map(|mode| [(mode, true), (mode, false)]) {
         let run = |fs: &MemoryFileSystem, steps: &Steps| {
             fs.create_dir_all("/in".as_ref()).unwrap();
             fs.sync_dir("/".as_ref()).unwrap();
             let db = open(fs, SOURCE).unwrap();
             let koel = db.create_cf("koel", &db.default_cf().options()).unwrap();
             fill(&db, 0, 30);
+            if !overlaps {
+                // Nothing but the ingestion makes the files and the end of the log durable: it
+                // flushes no memtable, and the name of the log is durable.
+                db.flush().unwrap();
+                fill(&db, 200, 5);
+                db.flush_wal(true).unwrap();
+                fill(&db, 205, 5);
+            }
             let args = [
                 IngestExternalFileArg::new(
                     db.default_cf(),
@@ -423,6 +443,10 @@ fn a_crash_during_an_ingestion_leaves_all_files_or_none() {
                 false => Err("a part of the files".to_owned()),
             }
         };
-        sweep(&format!("ingestion {mode}"), run, check);
+        sweep(
+            &format!("ingestion {mode}, overlapping: {overlaps}"),
+            run,
+            check,
+        );
     }
 }

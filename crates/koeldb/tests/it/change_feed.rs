@@ -1,14 +1,20 @@
 //! The change feed: order, pins, gaps, rotation, and a replica built from it.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering as Memory};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use koeldb::fs::{Clock, Failure, FaultRule, FileSystem, Operation, Purpose, SystemClock};
+use koeldb::fs::{
+    Clock, Failure, FaultAction, FaultRule, FileSystem, Operation, Purpose, SystemClock,
+};
 use koeldb::{
-    BatchEntry, Db, ErrorKind, SstFileWriter, SstFileWriterOptions, TailOptions,
+    BatchEntry, Comparator, Db, ErrorKind, SstFileWriter, SstFileWriterOptions, TailOptions,
     TransactionDbOptions, UpdateIterator, WriteBatch, WriteOptions,
 };
 
+use crate::gate::{Gate, gate};
 use crate::storage::{HERE, Storage, over};
 
 /// The keys of the next updates, as far as they are there.
@@ -211,6 +217,75 @@ fn an_abandoned_batch_does_not_hold_up_later_ones() {
     // The numbers of the lost batch are used only in part.
     db.put("b", "1").unwrap();
     assert_eq!(keys(&mut updates), ["b"]);
+}
+
+/// Orders by bytes; the first comparison with `held` waits at the gate.
+struct Holds {
+    gate: Arc<Gate>,
+    was_held: AtomicBool,
+}
+
+impl Comparator for Holds {
+    fn name(&self) -> &str {
+        "Holds"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if [a, b].contains(&&b"held"[..]) && !self.was_held.swap(true, Memory::SeqCst) {
+            self.gate.pass();
+        }
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn a_batch_in_the_log_is_shown_only_once_readers_see_it() {
+    let limit = Duration::from_secs(60);
+    let storage = Storage::new();
+    let (at_sync, is_logged, log) = gate();
+    let (at_insertion, is_inserting, insert) = gate();
+    let mut options = storage.options();
+    options
+        .set_enable_pipelined_write(true)
+        .set_comparator(Holds {
+            gate: at_insertion,
+            was_held: AtomicBool::new(false),
+        });
+    let db = Db::open(&options, HERE).unwrap();
+    db.put("before", "value").unwrap();
+    let mut updates = db.get_updates_since(0).unwrap();
+    assert_eq!(keys(&mut updates), ["before"]);
+    let hold = FaultRule::new(FaultAction::Call(Arc::new(move |_| at_sync.pass())));
+    let hold = hold.on(&[Operation::SyncData]).purpose(Purpose::Wal);
+    storage.faults.add_rule(hold.limit(1));
+    let writer = std::thread::spawn({
+        let db = db.clone();
+        move || {
+            let mut sync = WriteOptions::new();
+            sync.set_sync(true);
+            let mut batch = WriteBatch::new();
+            batch.put("held", "value");
+            db.write_opt(&batch, &sync)
+        }
+    });
+    is_logged.recv_timeout(limit).unwrap();
+    let (shows, shown) = channel();
+    let feed = std::thread::spawn(move || {
+        shows.send(keys(&mut updates)).unwrap();
+        updates
+    });
+    // The feed waits behind the write, which then leaves the log to it and inserts.
+    std::thread::sleep(Duration::from_millis(100));
+    log.send(()).unwrap();
+    is_inserting.recv_timeout(limit).unwrap();
+    // A feed that came too late waits until the write has ended.
+    if let Ok(shown) = shown.recv_timeout(Duration::from_secs(5)) {
+        assert!(shown.is_empty(), "{shown:?}");
+    }
+    insert.send(()).unwrap();
+    writer.join().unwrap().unwrap();
+    let mut updates = feed.join().unwrap();
+    assert!(updates.next_sequence_number() == 3 || keys(&mut updates) == ["held"]);
 }
 
 #[test]

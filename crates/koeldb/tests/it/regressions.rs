@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use koeldb_lsm::TableOpener;
 use koeldb_lsm::version::{ColumnFamilySpec, VersionSet, VersionSetOptions};
 use koeldb_table::reader::TableReadContext;
 
+use crate::gate::gate;
 use crate::scratch::ScratchDir;
 
 /// Anything that takes longer counts as hanging.
@@ -49,30 +50,6 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(begun.elapsed() < LIMIT, "{what} does not happen");
         std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A place where one thread waits until another lets it continue.
-struct Gate {
-    reached: Mutex<Sender<()>>,
-    opened: Mutex<Receiver<()>>,
-}
-
-/// Creates a gate, a receiver for the arrival of a thread, and a sender that opens it.
-fn gate() -> (Arc<Gate>, Receiver<()>, Sender<()>) {
-    let (reached, stands_there) = channel();
-    let (open, opened) = channel();
-    let gate = Gate {
-        reached: Mutex::new(reached),
-        opened: Mutex::new(opened),
-    };
-    (Arc::new(gate), stands_there, open)
-}
-
-impl Gate {
-    fn pass(&self) {
-        let _ = self.reached.lock().unwrap().send(());
-        let _ = self.opened.lock().unwrap().recv_timeout(LIMIT);
     }
 }
 

@@ -8,16 +8,19 @@
 
 mod checker;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use koeldb::fs::{FaultAction, FaultRule, Operation, Purpose};
 use koeldb::{
     CompactRangeOptions, Db, Env, ErrorKind, LockMode, Options, ReadOptions, Result, StringAppend,
-    Transaction, TransactionDbOptions, TransactionOptions, WriteOptions,
+    Transaction, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
 use koeldb_testkit::{Floors, Random, Summary};
 
+use crate::gate::gate;
+use crate::storage::{HERE, Storage};
 use checker::{Action, Event, History, Promise};
 
 /// How the transactions of a history work.
@@ -300,4 +303,40 @@ fn transactions_keep_the_promise_of_their_mode() {
     };
     println!("{summary}");
     assert_eq!(failures, 0);
+}
+
+/// A commit of an optimistic transaction counts writes that are before it in the queue.
+#[test]
+fn a_commit_behind_a_conflicting_write_in_the_queue_fails() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    let (gate, stands_there, open) = gate();
+    let hold = FaultRule::new(FaultAction::Call(Arc::new(move |_| gate.pass())));
+    storage.faults.add_rule(
+        hold.on(&[Operation::SyncData])
+            .purpose(Purpose::Wal)
+            .limit(1),
+    );
+    let mut transaction = db.transaction();
+    transaction.put("key", "of the transaction").unwrap();
+    let writer = std::thread::spawn({
+        let db = db.clone();
+        move || {
+            let mut sync = WriteOptions::new();
+            sync.set_sync(true);
+            let mut batch = WriteBatch::new();
+            batch.put("key", "of the write");
+            db.write_opt(&batch, &sync)
+        }
+    });
+    // The write leads the queue, and no reader sees it yet.
+    stands_there.recv_timeout(Duration::from_secs(60)).unwrap();
+    let commit = std::thread::spawn(move || transaction.commit());
+    std::thread::sleep(Duration::from_millis(100));
+    open.send(()).unwrap();
+    writer.join().unwrap().unwrap();
+    let error = commit.join().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    let value = db.get("key").unwrap();
+    assert_eq!(value.as_deref(), Some(&b"of the write"[..]));
 }

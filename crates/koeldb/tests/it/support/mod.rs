@@ -1,7 +1,9 @@
-//! The means of the tests: directories, devices, storage that fails, RocksDB, expected contents.
+//! The means of the tests: directories, devices, storage that fails, gates, RocksDB, expected
+//! contents.
 
 pub(crate) mod device;
 pub(crate) mod expected;
+pub(crate) mod gate;
 pub(crate) mod rocksdb;
 pub(crate) mod scratch;
 pub(crate) mod storage;

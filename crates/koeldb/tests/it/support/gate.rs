@@ -1,0 +1,32 @@
+//! A gate that holds one thread at a chosen place of another one's work.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The longest time that a thread is held.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A place where one thread waits until another lets it continue.
+pub(crate) struct Gate {
+    reached: Mutex<Sender<()>>,
+    opened: Mutex<Receiver<()>>,
+}
+
+/// Creates a gate, a receiver for the arrival of a thread, and a sender that opens it.
+pub(crate) fn gate() -> (Arc<Gate>, Receiver<()>, Sender<()>) {
+    let (reached, stands_there) = channel();
+    let (open, opened) = channel();
+    let gate = Gate {
+        reached: Mutex::new(reached),
+        opened: Mutex::new(opened),
+    };
+    (Arc::new(gate), stands_there, open)
+}
+
+impl Gate {
+    pub(crate) fn pass(&self) {
+        let _ = self.reached.lock().unwrap().send(());
+        let _ = self.opened.lock().unwrap().recv_timeout(LIMIT);
+    }
+}
