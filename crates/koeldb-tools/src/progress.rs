@@ -1,74 +1,29 @@
-//! Progress on a terminal: one line on standard error that is written anew.
+//! Progress on a terminal: one line on standard error. Nothing is shown where that is no terminal.
 
-use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::time::Duration;
 
-use koeldb::fs::{Clock, SystemClock};
+use indicatif::{ProgressBar, ProgressStyle};
 
-/// Milliseconds between two updates.
-const EVERY_MILLIS: u128 = 200;
+/// The time between two updates of a line.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A line of progress; nothing where standard error is no terminal.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    what: &'static str,
-    is_terminal: bool,
-    /// When the line was last written, in milliseconds; `None` before the first time.
-    written: Mutex<Option<u128>>,
+fn with_template(bar: ProgressBar, template: &str, what: &'static str) -> ProgressBar {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.with_prefix(what)
 }
 
-impl Progress {
-    /// Begins the progress of `what`.
-    #[must_use]
-    pub(crate) fn new(what: &'static str) -> Self {
-        Progress {
-            what,
-            is_terminal: std::io::stderr().is_terminal(),
-            written: Mutex::new(None),
-        }
-    }
-
-    /// Shows `done` bytes of `all`.
-    pub(crate) fn show(&self, done: u64, all: u64) {
-        if !self.is_terminal {
-            return;
-        }
-        let mut written = self
-            .written
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now = SystemClock.now().as_millis();
-        if done < all && written.is_some_and(|before| now < before + EVERY_MILLIS) {
-            return;
-        }
-        *written = Some(now);
-        // A terminal that cannot be written shows no progress.
-        let _ = write!(std::io::stderr(), "\r{}: {}", self.what, line(done, all));
-    }
+/// Begins the progress of `what` in bytes, whose total becomes known later.
+pub(crate) fn bytes(what: &'static str) -> ProgressBar {
+    let template = "{prefix}: {percent:>3} %, {bytes} of {total_bytes}, {elapsed}";
+    with_template(ProgressBar::new(0), template, what)
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        let written = self.written.get_mut();
-        if written.is_ok_and(|written| written.is_some()) {
-            let _ = writeln!(std::io::stderr());
-        }
-    }
-}
-
-fn line(done: u64, all: u64) -> String {
-    let percent = (done.saturating_mul(100)).checked_div(all).unwrap_or(100);
-    let mib = |bytes: u64| bytes >> 20;
-    format!("{percent:3} %, {} of {} MiB", mib(done), mib(all))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::line;
-
-    #[test]
-    fn a_line_has_the_share_and_the_sizes() {
-        assert_eq!(line(3 << 20, 12 << 20), " 25 %, 3 of 12 MiB");
-        assert_eq!(line(0, 0), "100 %, 0 of 0 MiB");
-    }
+/// Begins the progress of `what`, whose end is unknown: the elapsed time and a message.
+pub(crate) fn spinner(what: &'static str) -> ProgressBar {
+    let template = "{prefix}: {elapsed} {msg}";
+    let bar = with_template(ProgressBar::new_spinner(), template, what);
+    bar.enable_steady_tick(UPDATE_INTERVAL);
+    bar
 }

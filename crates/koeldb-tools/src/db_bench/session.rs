@@ -33,6 +33,25 @@ pub(crate) struct Session<'a> {
     results: Json,
 }
 
+/// Writes how much of a benchmark is done. Benchmarks of the whole database count no operations.
+fn write_amount(state: &ProgressState, duration: u64, out: &mut dyn fmt::Write) -> fmt::Result {
+    let (done, rate) = (state.pos(), state.per_sec());
+    if duration > 0 {
+        return write!(out, " of {duration}s, {done} ops, {rate:.0} ops/s");
+    }
+    match state.len() {
+        None | Some(0) => Ok(()),
+        Some(all) => {
+            let percent = done.saturating_mul(100) / all;
+            let left = state.eta().as_secs();
+            write!(
+                out,
+                ", {percent} % of {all} ops, {rate:.0} ops/s, {left}s left"
+            )
+        }
+    }
+}
+
 impl<'a> Session<'a> {
     /// Opens the database and prints the header.
     ///
@@ -254,21 +273,16 @@ impl<'a> Session<'a> {
         if !wanted || !std::io::stderr().is_terminal() {
             return None;
         }
-        let template = if duration > 0 {
-            format!("{{msg}} {{elapsed}} of {duration}s, {{pos}} ops, {{rate}}")
-        } else {
-            "{msg} [{bar:30}] {pos}/{len} ops, {rate}, {eta} left".to_owned()
-        };
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        // Both possible templates are well-formed.
-        if let Ok(style) = ProgressStyle::with_template(&template) {
-            let style =
-                style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                    // A rate that cannot be shown does no harm.
-                    let _ = write!(out, "{:.0} ops/s", state.per_sec());
-                });
-            bar.set_style(style.progress_chars("=> "));
+        // The template is well-formed.
+        if let Ok(style) = ProgressStyle::with_template("{msg}: {elapsed}{amount}") {
+            let amount = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+                // An amount that cannot be shown does no harm.
+                let _ = write_amount(state, duration, out);
+            };
+            bar.set_style(style.with_key("amount", amount));
         }
+        bar.enable_steady_tick(Duration::from_millis(200));
         bar.set_message(name.to_owned());
         Some(bar)
     }

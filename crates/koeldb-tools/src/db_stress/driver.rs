@@ -8,6 +8,7 @@ use koeldb_testkit::{Random, Summary};
 
 use super::Flags;
 use super::worker::GAVE_UP;
+use crate::progress;
 
 /// A worker that takes longer to end by itself counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -46,7 +47,9 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let (mut lives, mut kills, mut gave_up) = (0_u64, 0_u64, 0_u64);
     let mut failures = 0;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let spinner = progress::spinner("db_stress");
     loop {
+        spinner.set_message(format!("{lives} lives, {kills} kills"));
         // The last worker only verifies the database and ends by itself.
         let is_last = SystemClock.now() >= until && kills >= flags.kills;
         lives += 1;
@@ -105,6 +108,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
             }
         }
     }
+    spinner.finish_and_clear();
     let summary = Summary {
         suite: "db_stress",
         seed: flags.seed,

@@ -1,16 +1,22 @@
 //! Commands on column families, compactions, properties and consistency.
 
-use koeldb::{BottommostLevelCompaction, CompactRangeOptions, Db, Options};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::HumanBytes;
+use koeldb::listener::CompactionJobInfo;
+use koeldb::{BottommostLevelCompaction, CompactRangeOptions, Db, Event, Options};
 use koeldb_base::file_name;
 use koeldb_fs::FileSystem;
 use koeldb_fs::posix::PosixFileSystem;
 
 use super::args::{Global, KeyRange};
 use super::data::bounds;
-use super::database::{Settings, directory, open_to_read, open_to_write};
+use super::database::{Settings, directory, open_to_read, open_to_write, open_to_write_with};
 use super::output::Output;
 use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
+use crate::progress;
 
 pub(super) fn list_families(global: &Global, out: &mut Output) -> Outcome {
     let path = directory(global)?;
@@ -48,13 +54,62 @@ pub(super) fn drop_family(global: &Global, name: &str, out: &mut Output) -> Outc
     out.ok()
 }
 
+/// The work of the compactions of a run.
+#[derive(Default)]
+struct Compacted {
+    compactions: AtomicU64,
+    input_bytes: AtomicU64,
+    output_bytes: AtomicU64,
+}
+
+impl Compacted {
+    fn add(&self, job: &CompactionJobInfo) {
+        self.compactions.fetch_add(1, Ordering::Relaxed);
+        self.input_bytes
+            .fetch_add(job.input_bytes, Ordering::Relaxed);
+        self.output_bytes
+            .fetch_add(job.output_bytes, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64, u64) {
+        (
+            self.compactions.load(Ordering::Relaxed),
+            self.input_bytes.load(Ordering::Relaxed),
+            self.output_bytes.load(Ordering::Relaxed),
+        )
+    }
+}
+
 pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Outcome {
     let bounds = bounds(range, out)?;
-    let database = open_to_write(global)?;
+    let spinner = progress::spinner("compact");
+    let compacted = Arc::new(Compacted::default());
+    let (counted, shown) = (Arc::clone(&compacted), spinner.clone());
+    let listener = move |event: &Event<'_>| {
+        if let Event::CompactionCompleted(job) = event {
+            counted.add(job);
+            let (compactions, _, bytes) = counted.read();
+            let written = HumanBytes(bytes);
+            shown.set_message(format!("{compactions} compactions, {written} written"));
+        }
+    };
+    let database = open_to_write_with(global, listener)?;
     let mut options = CompactRangeOptions::new();
     options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
-    database.family.compact_range_opt(bounds, &options)?;
-    database.close()
+    let done = database.family.compact_range_opt(bounds, &options);
+    spinner.finish_and_clear();
+    done?;
+    database.close()?;
+    if out.json {
+        let (compactions, input_bytes, output_bytes) = compacted.read();
+        let mut json = Json::object();
+        json.set("ok", true)
+            .set("compactions", compactions)
+            .set("input_bytes", input_bytes)
+            .set("output_bytes", output_bytes);
+        return out.object(json);
+    }
+    Ok(())
 }
 
 pub(super) fn property(global: &Global, name: &str, out: &mut Output) -> Outcome {
@@ -141,7 +196,10 @@ pub(super) fn repair(global: &Global, verbose: bool, out: &mut Output) -> Outcom
     let path = directory(global)?;
     let current = file_name::current(&path);
     let settings = Settings::load(global, &path)?;
-    let report = Db::repair(&settings.options, &path)?;
+    let spinner = progress::spinner("repair");
+    let repaired = Db::repair(&settings.options, &path);
+    spinner.finish_and_clear();
+    let report = repaired?;
     if out.json {
         let (mut tables, mut lost) = (Json::array(), Json::array());
         for &number in &report.tables {

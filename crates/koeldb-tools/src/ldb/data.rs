@@ -13,6 +13,7 @@ use super::output::Output;
 use super::{Failure, Outcome, manifest, wal};
 use crate::histogram::Histogram;
 use crate::json::{Json, JsonValue};
+use crate::progress;
 
 pub(super) fn put(global: &Global, key: &str, value: &str, out: &mut Output) -> Outcome {
     let (key, value) = (out.parse_key(key)?, out.parse_value(value)?);
@@ -169,14 +170,19 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     }
     let bounds = bounds(&dump.range, out)?;
     let mut count = Count::default();
+    let spinner = progress::spinner("dump");
     visit(global, bounds, dump.max_keys, |key, value| {
         count.add(value.len());
+        if count.keys.is_multiple_of(1 << 16) {
+            spinner.set_message(format!("{} entries", count.keys));
+        }
         if dump.count_only {
             Ok(())
         } else {
             out.entry(key, value)
         }
     })?;
+    spinner.finish_and_clear();
     count.print(dump.count_only, out)
 }
 

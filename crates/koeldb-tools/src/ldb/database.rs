@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use koeldb::{ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, Options};
+use koeldb::{
+    ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, EventListener, Options,
+};
 
 use super::args::Global;
 use super::{Failure, Outcome};
@@ -29,17 +31,28 @@ pub(super) fn directory(global: &Global) -> Outcome<PathBuf> {
 
 /// Opens the database read-only; nothing is written and no lock is taken.
 pub(super) fn open_to_read(global: &Global) -> Outcome<Database> {
-    open(global, true)
+    open(global, true, |_| ())
 }
 
 /// Opens the database for writing.
 pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
-    open(global, false)
+    open(global, false, |_| ())
 }
 
-fn open(global: &Global, read_only: bool) -> Outcome<Database> {
+/// Opens a database for writing whose events `listener` receives.
+pub(super) fn open_to_write_with(
+    global: &Global,
+    listener: impl EventListener,
+) -> Outcome<Database> {
+    open(global, false, |options| {
+        options.add_event_listener(listener);
+    })
+}
+
+fn open(global: &Global, read_only: bool, prepare: impl FnOnce(&mut Options)) -> Outcome<Database> {
     let path = directory(global)?;
-    let settings = Settings::load(global, &path)?;
+    let mut settings = Settings::load(global, &path)?;
+    prepare(&mut settings.options);
     let mut builder = Db::builder(&settings.options);
     builder
         .column_families(settings.families)

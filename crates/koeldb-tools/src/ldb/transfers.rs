@@ -2,7 +2,6 @@
 
 use std::io::BufRead;
 use std::path::Path;
-use std::sync::Arc;
 
 use koeldb::{
     BackupEngine, BackupEngineOptions, CheckpointOptions, CreateBackupOptions,
@@ -14,7 +13,7 @@ use super::data::parse_line;
 use super::database::{directory, open_to_read, open_to_write};
 use super::output::Output;
 use super::{Failure, Outcome};
-use crate::progress::Progress;
+use crate::progress;
 use crate::text::hex;
 
 pub(super) fn checkpoint(global: &Global, target: &Path, out: &mut Output) -> Outcome {
@@ -31,12 +30,15 @@ pub(super) fn backup(global: &Global, backups: &Backups, out: &mut Output) -> Ou
     out.line("open db OK")?;
     let engine = BackupEngine::open(&backups.backup_dir, &engine_options(backups))?;
     out.line("open backup engine OK")?;
-    let progress = Arc::new(Progress::new("backup"));
+    let bar = progress::bytes("backup");
     let mut options = CreateBackupOptions::new();
-    let shown = Arc::clone(&progress);
-    options.set_progress(move |done, all| shown.show(done, all));
+    let shown = bar.clone();
+    options.set_progress(move |done, all| {
+        shown.set_length(all);
+        shown.set_position(done);
+    });
     let made = engine.create_new_backup_opt(&database.db, &options);
-    drop((options, progress));
+    bar.finish_and_clear();
     made?;
     database.close()?;
     out.line("create new backup OK")
@@ -49,12 +51,15 @@ pub(super) fn restore(global: &Global, backups: &Backups, out: &mut Output) -> O
     let Some(latest) = engine.backups().pop() else {
         return Err(Failure::Message("there is no backup to restore".to_owned()));
     };
-    let progress = Arc::new(Progress::new("restore"));
+    let bar = progress::bytes("restore");
     let mut options = RestoreOptions::new();
-    let shown = Arc::clone(&progress);
-    options.set_progress(move |done, all| shown.show(done, all));
+    let shown = bar.clone();
+    options.set_progress(move |done, all| {
+        shown.set_length(all);
+        shown.set_position(done);
+    });
     let restored = engine.restore(latest.backup_id, &path, &path, &options);
-    drop((options, progress));
+    bar.finish_and_clear();
     for name in restored?.unknown_names {
         eprintln!("Note: {name} is no file of a database and was left alone");
     }

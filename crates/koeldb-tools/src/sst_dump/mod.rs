@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use indicatif::HumanBytes;
 use koeldb_base::Cursor;
 use koeldb_base::key::{InternalKey, ValueType};
 use koeldb_fs::posix::PosixFileSystem;
@@ -23,6 +24,7 @@ use koeldb_fs::{EntryKind, FileSystem};
 use koeldb_table::TableReader;
 
 use crate::json::Json;
+use crate::progress;
 use crate::text::{hex, parse_hex};
 use table::OpenTable;
 
@@ -248,9 +250,15 @@ fn dump_file(
         }
         Command::Verify => {
             let mut bytes = 0;
-            table
-                .reader
-                .verify_checksums(&mut |block_bytes| bytes += block_bytes)?;
+            let spinner = progress::spinner("verify");
+            table.reader.verify_checksums(&mut |block_bytes| {
+                let before = bytes;
+                bytes += block_bytes;
+                if before >> 20 != bytes >> 20 {
+                    spinner.set_message(HumanBytes(bytes).to_string());
+                }
+            })?;
+            spinner.finish_and_clear();
             if args.json {
                 let mut json = table.json();
                 json.set("ok", true).set("block_bytes", bytes);
