@@ -21,6 +21,7 @@ use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buf
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::table_files::pick_settings;
+use crate::ttl::Ttl;
 use crate::work_queue::{WorkKind, WorkQueue};
 use crate::write_stall::{self, StallCause, StallCondition, StallInputs};
 
@@ -63,6 +64,8 @@ pub(crate) struct ColumnFamilyData {
     /// The number of running manual compactions, during which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: ColumnFamilyCounters,
+    /// The time to live of values, if values carry their times.
+    pub(crate) ttl: Option<Ttl>,
     /// How often another column family was chosen for a flush while this one had work.
     pub(crate) passed_flushes: AtomicU32,
     /// How often another column family was chosen for a compaction while this one had work.
@@ -98,6 +101,7 @@ impl ColumnFamilyData {
         tables: Arc<TableOpener>,
         maker: MemtableMaker,
         log: FileNumber,
+        ttl: Option<Ttl>,
     ) -> Self {
         let version = Arc::clone(family.current());
         let order = version.order.clone();
@@ -130,6 +134,7 @@ impl ColumnFamilyData {
             epochs: family.epochs().clone(),
             manual_compactions: AtomicU32::new(0),
             counters: ColumnFamilyCounters::default(),
+            ttl,
             passed_flushes: AtomicU32::new(0),
             passed_compactions: AtomicU32::new(0),
             work: OnceLock::new(),

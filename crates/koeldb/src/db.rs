@@ -254,7 +254,22 @@ impl Db {
     /// `InvalidArgument` if the name is in use or an option is out of range; errors of the file
     /// system.
     pub fn create_cf(&self, name: &str, options: &ColumnFamilyOptions) -> Result<ColumnFamily> {
-        Ok(self.family(self.inner().create_family(name, options)?))
+        self.create_cf_with_ttl(name, options, Duration::ZERO)
+    }
+
+    /// Creates a column family whose values live for `ttl`, in a TTL database; zero for ever.
+    ///
+    /// [`Db::create_cf`] creates one with zero. In other databases, `ttl` has no effect.
+    ///
+    /// # Errors
+    /// See [`Db::create_cf`].
+    pub fn create_cf_with_ttl(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+        ttl: Duration,
+    ) -> Result<ColumnFamily> {
+        Ok(self.family(self.inner().create_family(name, options, ttl)?))
     }
 
     /// Drops a column family, whose data stays readable until its last handle is dropped.

@@ -134,6 +134,9 @@ impl DbInner {
     /// Writes a batch; locks its keys meanwhile if transactions are pessimistic.
     #[inline]
     pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if self.context.table_files.ttl.is_some() {
+            return self.write_with_times(batch, options);
+        }
         let _locks = self.lock_keys_of(batch)?;
         self.commit.write(batch, options)
     }

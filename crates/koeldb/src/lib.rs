@@ -72,6 +72,7 @@ mod table_files;
 mod transaction;
 mod transfer;
 mod tree;
+mod ttl;
 mod updates;
 mod visibility;
 mod wal_set;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sync::lock_plain as lock;
@@ -12,6 +13,7 @@ use crate::inner::DbInner;
 use crate::memtables::write_buffer_bytes;
 use crate::open::add_family;
 use crate::options::{ColumnFamilyOptions, SettingWithoutEffect, mutable, options_file, sanitize};
+use crate::ttl;
 use crate::write::commit::ColumnFamilyMemtable;
 
 impl DbInner {
@@ -19,6 +21,7 @@ impl DbInner {
         self: &Arc<Self>,
         name: &str,
         options: &ColumnFamilyOptions,
+        ttl: Duration,
     ) -> Result<Arc<ColumnFamilyData>> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
@@ -31,6 +34,9 @@ impl DbInner {
             };
             sanitize::sanitize(&mut db, &mut [(name, &mut options)], &context)?;
         }
+        if self.context.table_files.ttl.is_some() {
+            ttl::check_family(name, &options)?;
+        }
         let family = {
             // No write runs now, so that the column family starts with the current log.
             let mut leadership = self.commit.queue.lead();
@@ -41,6 +47,7 @@ impl DbInner {
                 name,
                 options,
                 log,
+                self.context.table_files.ttl.as_ref().map(|_| ttl),
             );
             let family = match added {
                 Ok(family) => family,

@@ -41,6 +41,7 @@ use crate::options::sanitize::{self, OpenContext};
 use crate::options::wal_dir;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::table_files::TableFiles;
+use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 use crate::write_buffers::WriteBufferManager;
 
@@ -65,6 +66,7 @@ struct Opening {
     read_only: bool,
     untrusted: bool,
     secondary: Option<SecondaryToOpen>,
+    ttl: Option<TtlOptions>,
 }
 
 impl Opening {
@@ -89,6 +91,11 @@ impl Opening {
             }
             db.allow_2pc |= builder.options.plugins.transactions.is_some();
             sanitize::sanitize(&mut db, &mut all, &context)?;
+            if builder.ttl.is_some() {
+                ttl::check_options(&builder.options)?;
+                all.iter()
+                    .try_for_each(|(name, options)| ttl::check_family(name, options))?;
+            }
         }
         let wal_dir = db.wal_directory(path);
         Ok(Opening {
@@ -103,6 +110,7 @@ impl Opening {
             read_only: builder.is_read_only(),
             untrusted: builder.untrusted,
             secondary: builder.secondary.clone(),
+            ttl: builder.ttl.clone(),
         })
     }
 
@@ -160,6 +168,7 @@ impl Opening {
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
             memtables: self.memtables(),
             untrusted: self.untrusted,
+            ttl: self.ttl.clone(),
         };
         let mut families = self.open_families(&versions, &table_files);
         let recovered = match &tail {
@@ -180,7 +189,8 @@ impl Opening {
         if !self.read_only {
             for (name, options) in std::mem::take(&mut to_create) {
                 let log = wal.as_ref().map_or(0, |wal| wal.number);
-                let family = add_family(&mut versions, &table_files, &name, options, log)?;
+                let ttl = self.ttl.as_ref().map(|ttl| ttl.of(&name));
+                let family = add_family(&mut versions, &table_files, &name, options, log, ttl)?;
                 families.insert(family.id, family);
             }
         }

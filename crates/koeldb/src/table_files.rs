@@ -21,6 +21,7 @@ use crate::counters::JobTotals;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, CompactionPri, CompactionStopStyle, DbOptions};
+use crate::ttl::TtlOptions;
 
 /// The common properties of the tables written in one session, and the memtables they come from.
 #[derive(Clone)]
@@ -40,6 +41,8 @@ pub(crate) struct TableFiles {
     pub(crate) memtables: MemtableMaker,
     /// Whether the directory is from an untrusted source.
     pub(crate) untrusted: bool,
+    /// The times to live of a TTL database.
+    pub(crate) ttl: Option<TtlOptions>,
 }
 
 impl TableFiles {

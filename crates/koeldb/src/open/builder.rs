@@ -15,6 +15,7 @@ use crate::column_family::ColumnFamilyDescriptor;
 use crate::db::Db;
 use crate::options::{ColumnFamilyOptions, Options};
 use crate::secondary::{KeepTables, SecondaryOptions};
+use crate::ttl::TtlOptions;
 
 /// Opens a database with more choices than [`Db::open`] has.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ pub struct DbBuilder {
     pub(super) untrusted: bool,
     writable: bool,
     pub(super) secondary: Option<SecondaryToOpen>,
+    pub(super) ttl: Option<TtlOptions>,
 }
 
 impl DbBuilder {
@@ -38,6 +40,7 @@ impl DbBuilder {
             untrusted: false,
             writable: false,
             secondary: None,
+            ttl: None,
         }
     }
 
@@ -90,6 +93,21 @@ impl DbBuilder {
     /// Opens an untrusted database for writing.
     pub fn writable(&mut self) -> &mut Self {
         self.writable = true;
+        self
+    }
+
+    /// Opens a TTL database: see [`Db::open_with_ttl`].
+    ///
+    /// `ttl` is that of the column families whose own is not given, except those created later.
+    pub fn ttl(&mut self, ttl: Duration) -> &mut Self {
+        self.ttl.get_or_insert_default().default = ttl;
+        self
+    }
+
+    /// Opens a TTL database, in which the column family `name` has this time to live.
+    pub fn column_family_ttl(&mut self, name: impl Into<String>, ttl: Duration) -> &mut Self {
+        let options = self.ttl.get_or_insert_default();
+        options.by_name.insert(name.into(), ttl);
         self
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, Result};
@@ -17,6 +18,7 @@ use crate::column_family::ColumnFamilyDescriptor;
 use crate::column_family_data::ColumnFamilyData;
 use crate::options::{ColumnFamilyOptions, Options};
 use crate::table_files::{TableFiles, limits};
+use crate::ttl::Ttl;
 
 const DEFAULT_FAMILY: &str = "default";
 
@@ -186,8 +188,23 @@ pub(crate) fn new_family(
     table_files: &TableFiles,
     log: FileNumber,
 ) -> ColumnFamilyData {
+    let ttl = table_files.ttl.as_ref().map(|ttl| ttl.of(family.name()));
+    family_with_ttl(family, options, table_files, log, ttl)
+}
+
+/// Creates the state in memory of a column family, whose values carry their times if there is a
+/// time to live.
+fn family_with_ttl(
+    family: &ColumnFamilyVersions,
+    mut options: ColumnFamilyOptions,
+    table_files: &TableFiles,
+    log: FileNumber,
+    ttl: Option<Duration>,
+) -> ColumnFamilyData {
     let tables = table_files.table_opener(&family.current().order, &options);
-    ColumnFamilyData::new(family, options, tables, table_files.memtables.clone(), log)
+    let ttl = ttl.map(|ttl| Ttl::new(ttl, &table_files.clock, &mut options));
+    let memtables = table_files.memtables.clone();
+    ColumnFamilyData::new(family, options, tables, memtables, log, ttl)
 }
 
 /// Records a new column family and creates its state in memory.
@@ -197,6 +214,7 @@ pub(crate) fn add_family(
     name: &str,
     options: ColumnFamilyOptions,
     log: FileNumber,
+    ttl: Option<Duration>,
 ) -> Result<Arc<ColumnFamilyData>> {
     let id = versions.add_family(&descriptor(name, &options), log)?;
     let family = versions.family(id).ok_or_else(|| {
@@ -204,7 +222,8 @@ pub(crate) fn add_family(
             "column family {id} disappeared during its creation"
         ))
     })?;
-    Ok(Arc::new(new_family(family, options, table_files, log)))
+    let family = family_with_ttl(family, options, table_files, log, ttl);
+    Ok(Arc::new(family))
 }
 
 /// Returns the names of the column families of the database at `path`.

@@ -27,6 +27,7 @@ use crate::env::Pool;
 use crate::options::{ReadOptions, ReadTier, Switch};
 use crate::snapshot::Snapshot;
 use crate::super_version::SuperVersion;
+use crate::ttl;
 
 /// One sorted run of a scan.
 #[expect(
@@ -122,6 +123,8 @@ pub struct DbCursor {
     time_limits: TimeLimits,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<Runs>>,
+    /// The bytes at the end of stored values that are not shown.
+    hidden_bytes: usize,
     /// The use of the prefix of the last key sought.
     prefix_use: PrefixUse,
     /// The error of an invalid range, under this comparator.
@@ -150,6 +153,10 @@ impl DbCursor {
             options: options.clone(),
             pinned,
             scan: None,
+            hidden_bytes: match family.data().ttl {
+                Some(_) => ttl::TIME_BYTES,
+                None => 0,
+            },
             prefix_use: PrefixUse::None,
             range_failure: failure,
             failure: None,
@@ -497,7 +504,7 @@ impl DbCursor {
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
-        Some((scan.key(), scan.value()))
+        Some((scan.key(), self.shown(scan.value())))
     }
 
     /// The key of the current entry.
@@ -517,14 +524,26 @@ impl DbCursor {
         self.scan
             .as_ref()
             .filter(|scan| scan.valid())
-            .map(Scan::value)
+            .map(|scan| self.shown(scan.value()))
     }
 
     /// An owned key and value of the current entry; a long value is not copied.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
         let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
-        Some((PinnedSlice::copy_of(scan.key()), scan.pinned_value()))
+        let value = scan.pinned_value();
+        let value = match self.hidden_bytes {
+            0 => value,
+            _ => value.subslice(0..self.shown(&value).len()),
+        };
+        Some((PinnedSlice::copy_of(scan.key()), value))
+    }
+
+    /// The part of a stored value that is shown: in a TTL database, without the time behind it.
+    #[inline]
+    fn shown<'v>(&self, stored: &'v [u8]) -> &'v [u8] {
+        let bytes = stored.len().saturating_sub(self.hidden_bytes);
+        stored.get(..bytes).unwrap_or_default()
     }
 
     /// The background threads of the database's environment.
@@ -564,6 +583,7 @@ impl DbCursor {
             time_limits: self.time_limits,
             pinned: self.pinned.clone(),
             scan: None,
+            hidden_bytes: self.hidden_bytes,
             prefix_use: PrefixUse::None,
             range_failure: self.range_failure.clone(),
             failure: None,

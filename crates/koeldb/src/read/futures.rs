@@ -23,6 +23,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::ReadOptions;
 use crate::super_version::SuperVersion;
+use crate::ttl;
 
 /// A suspended point read.
 struct SuspendedGet {
@@ -58,6 +59,10 @@ impl DbInner {
             First::Suspended(mut get) => {
                 poll_fn(|context| self.poll_get(&mut get, options, context)).await?
             }
+        };
+        let found = match family.ttl {
+            Some(_) => ttl::strip(Ok(found))?,
+            None => found,
         };
         if let Some(begun) = begun {
             self.record_get(found.as_ref(), begun);
@@ -131,6 +136,9 @@ impl DbInner {
                 poll_fn(|task| self.poll_multi_get(&mut batch, &mut values, options, task)).await;
                 let operator = batch.super_version.options.merge_operator.as_deref();
                 values.finish(operator, options.value_size_soft_limit);
+                if family.ttl.is_some() {
+                    values.strip_times();
+                }
             }
         }
         if let Some(begun) = begun {

@@ -12,6 +12,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier, TableFormat};
 use crate::super_version::SuperVersion;
+use crate::ttl;
 
 impl DbInner {
     /// Returns the state of a column family that a read with `options` searches, and the latest
@@ -94,7 +95,13 @@ impl DbInner {
                 Err(error) => destination.take(Err(error)),
                 Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {
                     Some(level) => destination.read_level(level, key, seqno),
-                    None => destination.take(self.search(super_version, key, seqno, options)),
+                    None => {
+                        let found = self.search(super_version, key, seqno, options);
+                        destination.take(match family.ttl {
+                            Some(_) => ttl::strip(found),
+                            None => found,
+                        })
+                    }
                 },
             },
         )

@@ -22,6 +22,7 @@ use super::suspended::{SearchContext, SuspendedLookups, deadline_passed};
 use crate::column_family_data::ColumnFamilyData;
 use crate::inner::DbInner;
 use crate::options::{ReadOptions, ReadTier};
+use crate::ttl;
 
 /// The results of a multi-get, in the order of its keys; a later multi-get reuses the memory.
 #[derive(Debug, Default)]
@@ -168,6 +169,16 @@ impl PinnedSlices {
     }
 }
 
+impl PinnedSlices {
+    /// Cuts the times off the values of a TTL database.
+    pub(super) fn strip_times(&mut self) {
+        for answer in &mut self.answers {
+            let found = std::mem::replace(answer, Ok(None));
+            *answer = ttl::strip(found);
+        }
+    }
+}
+
 #[inline]
 fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
     match answer {
@@ -294,6 +305,9 @@ impl DbInner {
             }
             let operator = super_version.options.merge_operator.as_deref();
             values.finish(operator, options.value_size_soft_limit);
+            if family.ttl.is_some() {
+                values.strip_times();
+            }
             Ok(None)
         })
     }

@@ -17,6 +17,7 @@ use super::futures::SuspendedBatch;
 use super::multi_get::{PinnedSlices, too_much};
 use crate::column_family::ColumnFamily;
 use crate::options::ReadOptions;
+use crate::ttl;
 
 /// The index of a key, and its result.
 type Item = (usize, Result<Option<PinnedSlice>>);
@@ -60,7 +61,7 @@ impl RunningBatch {
     ///
     /// It checks those that waited before and those probed since, so that a poll does not scan a
     /// long batch again.
-    fn take_done(&mut self, ready: &mut VecDeque<Item>) {
+    fn take_done(&mut self, has_times: bool, ready: &mut VecDeque<Item>) {
         let RunningBatch {
             batch,
             values,
@@ -80,7 +81,8 @@ impl RunningBatch {
             let found = values.lookups[at].take_answer(operator);
             let index = values.order[at] as usize;
             let failed = std::mem::replace(&mut values.answers[index], Ok(None));
-            ready.push_back((index, failed.and(found)));
+            let found = failed.and(found);
+            ready.push_back((index, if has_times { ttl::strip(found) } else { found }));
         }
         waited.iter().for_each(|&at| waits[at] = false);
     }
@@ -123,7 +125,8 @@ impl MultiGetStream {
                     let RunningBatch { batch, values, .. } = &mut **running;
                     let inner = self.family.inner();
                     let polled = inner.poll_multi_get(batch, values, &self.options, context);
-                    running.take_done(&mut self.ready);
+                    let has_times = self.family.data().ttl.is_some();
+                    running.take_done(has_times, &mut self.ready);
                     if polled.is_ready() {
                         self.state = StreamState::Ended;
                     } else if self.ready.is_empty() {

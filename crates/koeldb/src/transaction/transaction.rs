@@ -743,6 +743,7 @@ impl Transaction {
     /// [`Error::write_outcome`] says whether the writes may still take effect.
     pub fn commit(mut self) -> Result<SeqNo> {
         let inner = Arc::clone(self.inner());
+        inner.refuse_ttl()?;
         if self.locks().is_none() {
             let tier = self.options.validation_tier;
             let batch = self.batch.batch();
@@ -770,6 +771,7 @@ impl Transaction {
     /// name in use; `Expired`; those of [`Db::write_opt`]. If [`Error::write_outcome`] is
     /// `Indeterminate`, the transaction may be prepared after a crash.
     pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
+        self.inner().refuse_ttl()?;
         if self.locks().is_none() {
             return Err(Error::invalid_argument(
                 "an optimistic transaction cannot be prepared: open the database with \

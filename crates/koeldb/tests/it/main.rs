@@ -57,6 +57,7 @@ mod stress;
 mod support;
 mod time_limits;
 mod transactions;
+mod ttl;
 mod untrusted;
 mod write_buffers;
 mod writes;

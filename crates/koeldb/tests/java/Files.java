@@ -17,6 +17,9 @@ import org.rocksdb.*;
  * Files ingest DB FILE...             ingests tables into the default family
  * Files table DB FROM COUNT FILE      writes a table with an SstFileWriter
  * Files checkpoint DB TARGET          makes a checkpoint
+ * Files ttl DB put KEY VALUE          puts into a TTL database
+ * Files ttl DB get KEY...             prints the values of keys
+ * Files ttl DB expire                 compacts with a time to live of a second
  * </pre>
  */
 public final class Files {
@@ -41,6 +44,7 @@ public final class Files {
                     checkpoint.createCheckpoint(args[2]);
                 }
             }
+            case "ttl" -> ttl(args[1], rest);
             default -> engine(args[0], args[1], rest);
         }
     }
@@ -56,6 +60,30 @@ public final class Files {
                 db.put(key(index).getBytes(), VALUE);
             }
             db.flush(flush);
+        }
+    }
+
+    private static void ttl(String path, List<String> rest) throws RocksDBException {
+        int ttl = rest.get(0).equals("expire") ? 1 : 3600;
+        try (Options options = new Options().setCreateIfMissing(true); TtlDB db = TtlDB.open(options, path, ttl, false);
+                FlushOptions flush = new FlushOptions()) {
+            switch (rest.get(0)) {
+                case "put" -> {
+                    db.put(rest.get(1).getBytes(), rest.get(2).getBytes());
+                    db.flush(flush);
+                }
+                case "get" -> {
+                    for (String key : rest.subList(1, rest.size())) {
+                        System.out.println(new String(db.get(key.getBytes())));
+                    }
+                }
+                default -> {
+                    try (CompactRangeOptions how = new CompactRangeOptions().setBottommostLevelCompaction(
+                                 CompactRangeOptions.BottommostLevelCompaction.kForce)) {
+                        db.compactRange(null, null, null, how);
+                    }
+                }
+            }
         }
     }
 

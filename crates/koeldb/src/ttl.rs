@@ -1,0 +1,350 @@
+//! TTL databases in RocksDB's form: every value ends with the time at which it was written.
+//!
+//! ```text
+//! value | seconds since 1970, fixed32, little-endian
+//! ```
+//!
+//! A write appends the time, reads cut it off, and compactions remove values that are older than the
+//! time to live of their column family. The directory does not tell a TTL database from others: it
+//! must always be opened as one. (RocksDB 11.9: `utilities/ttl/db_ttl_impl.cc`.)
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use koeldb_base::error::BoxError;
+use koeldb_base::merge_operator::{MergeOperands, MergeOperator};
+use koeldb_base::{Error, PinnedSlice, Result};
+use koeldb_fs::Clock;
+use koeldb_lsm::job::{
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
+};
+
+use crate::column_family::ColumnFamily;
+use crate::db::Db;
+use crate::inner::DbInner;
+use crate::options::{ColumnFamilyOptions, Options, TableFormat, WriteOptions};
+use crate::write::batch::{BatchEntry, WriteBatch};
+
+/// The size of the time behind a value.
+pub(crate) const TIME_BYTES: usize = 4;
+
+/// The oldest valid time: the release of RocksDB's TTL databases.
+const OLDEST_TIME: u32 = 1_368_146_402;
+
+const MERGE_OPERATOR: &str = "TtlMergeOperator";
+const FILTER_FACTORY: &str = "TtlCompactionFilterFactory";
+
+/// The times to live with which a database is opened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TtlOptions {
+    pub(crate) default: Duration,
+    pub(crate) by_name: BTreeMap<String, Duration>,
+}
+
+impl TtlOptions {
+    /// The time to live of a column family.
+    pub(crate) fn of(&self, name: &str) -> Duration {
+        self.by_name.get(name).copied().unwrap_or(self.default)
+    }
+}
+
+/// The time to live of a column family, shared with its compactions.
+#[derive(Clone)]
+pub(crate) struct Ttl {
+    clock: Arc<dyn Clock>,
+    /// 0 for ever.
+    secs: Arc<AtomicU64>,
+}
+
+impl Ttl {
+    /// Creates the time to live of a column family, and adapts `options` to it.
+    pub(crate) fn new(
+        ttl: Duration,
+        clock: &Arc<dyn Clock>,
+        options: &mut ColumnFamilyOptions,
+    ) -> Self {
+        let ttl = Ttl {
+            clock: Arc::clone(clock),
+            secs: Arc::new(AtomicU64::new(ttl.as_secs())),
+        };
+        if let Some(operator) = &mut options.merge_operator {
+            *operator = Arc::new(TtlMerge {
+                ttl: ttl.clone(),
+                operator: Arc::clone(operator),
+            });
+        }
+        let users = options.clone();
+        options.compaction_filter = None;
+        options.compaction_filter_factory = Some(Arc::new(TtlFilters {
+            ttl: ttl.clone(),
+            users,
+        }));
+        ttl
+    }
+
+    fn now(&self) -> u32 {
+        now(&*self.clock)
+    }
+
+    /// Whether a value has outlived its time.
+    fn is_stale(&self, value: &[u8]) -> bool {
+        let secs = self.secs.load(Ordering::Relaxed);
+        match split(value) {
+            Some((_, time)) if secs > 0 => {
+                u64::from(time).saturating_add(secs) < u64::from(self.now())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The present time in seconds, as values carry it.
+pub(crate) fn now(clock: &dyn Clock) -> u32 {
+    u32::try_from(clock.unix_micros() / 1_000_000).unwrap_or(u32::MAX)
+}
+
+/// Splits a stored value into the value and its time.
+fn split(stored: &[u8]) -> Option<(&[u8], u32)> {
+    let (value, time) = stored.split_last_chunk::<TIME_BYTES>()?;
+    Some((value, u32::from_le_bytes(*time)))
+}
+
+/// Cuts the time off a value that was read.
+///
+/// # Errors
+/// `Corruption` if the value has no valid time: it was not written to a TTL database.
+pub(crate) fn strip(found: Result<Option<PinnedSlice>>) -> Result<Option<PinnedSlice>> {
+    let Some(stored) = found? else {
+        return Ok(None);
+    };
+    match split(&stored) {
+        Some((value, time)) if time >= OLDEST_TIME => Ok(Some(stored.subslice(0..value.len()))),
+        _ => Err(Error::corruption(
+            "a value without the time at which it was written, in a TTL database",
+        )),
+    }
+}
+
+/// Appends the time to each value and operand of a batch.
+pub(crate) fn stamp(batch: &WriteBatch, clock: &dyn Clock) -> Result<WriteBatch> {
+    let time = now(clock).to_le_bytes();
+    let mut stamped = WriteBatch::new();
+    let mut value_and_time = Vec::new();
+    let mut add_time = |value: &[u8]| {
+        value_and_time.clear();
+        value_and_time.extend_from_slice(value);
+        value_and_time.extend_from_slice(&time);
+        std::mem::take(&mut value_and_time)
+    };
+    for entry in batch {
+        match entry? {
+            BatchEntry::Put { cf, key, value } => stamped.put_id(cf, key, &add_time(value)),
+            BatchEntry::Merge { cf, key, operand } => stamped.merge_id(cf, key, &add_time(operand)),
+            BatchEntry::Delete { cf, key } => stamped.delete_id(cf, key),
+            BatchEntry::SingleDelete { cf, key } => stamped.single_delete_id(cf, key),
+            BatchEntry::DeleteRange { cf, from, to } => stamped.delete_range_id(cf, from, to),
+            BatchEntry::LogData(data) => stamped.put_log_data(data),
+            BatchEntry::PutEntity { .. } => {
+                return Err(Error::not_supported("a TTL database has no wide columns"));
+            }
+        };
+    }
+    Ok(stamped)
+}
+
+/// Merges the values without their times; the result gets the present one.
+struct TtlMerge {
+    ttl: Ttl,
+    operator: Arc<dyn MergeOperator>,
+}
+
+impl TtlMerge {
+    fn merge<R>(
+        &self,
+        operands: MergeOperands<'_>,
+        merge: impl FnOnce(MergeOperands<'_>) -> Result<R, BoxError>,
+    ) -> Result<R, BoxError> {
+        let mut newest_first = Vec::with_capacity(operands.len());
+        for operand in operands.iter().rev() {
+            newest_first.push(without_time(operand)?);
+        }
+        merge(MergeOperands::from_newest_first(&newest_first))
+    }
+}
+
+fn without_time(stored: &[u8]) -> Result<&[u8], BoxError> {
+    let (value, _) = split(stored).ok_or("a value without the time at which it was written")?;
+    Ok(value)
+}
+
+impl MergeOperator for TtlMerge {
+    fn name(&self) -> &str {
+        MERGE_OPERATOR
+    }
+
+    fn full_merge(
+        &self,
+        key: &[u8],
+        existing: Option<&[u8]>,
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        let existing = existing.map(without_time).transpose()?;
+        self.merge(operands, |operands| {
+            self.operator.full_merge(key, existing, operands, result)
+        })?;
+        result.extend_from_slice(&self.ttl.now().to_le_bytes());
+        Ok(())
+    }
+
+    fn partial_merge(
+        &self,
+        key: &[u8],
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<bool, BoxError> {
+        let merged = self.merge(operands, |operands| {
+            self.operator.partial_merge(key, operands, result)
+        })?;
+        if merged {
+            result.extend_from_slice(&self.ttl.now().to_le_bytes());
+        }
+        Ok(merged)
+    }
+}
+
+/// Creates filters that remove stale values, and pass the others to the filter of the user.
+struct TtlFilters {
+    ttl: Ttl,
+    users: ColumnFamilyOptions,
+}
+
+struct TtlFilter {
+    ttl: Ttl,
+    user: Option<Box<dyn CompactionFilter>>,
+}
+
+impl CompactionFilterFactory for TtlFilters {
+    fn name(&self) -> &str {
+        FILTER_FACTORY
+    }
+
+    fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        Some(Box::new(TtlFilter {
+            ttl: self.ttl.clone(),
+            user: self.users.new_compaction_filter(context),
+        }))
+    }
+}
+
+impl CompactionFilter for TtlFilter {
+    fn filter(&mut self, level: u32, key: &[u8], stored: &[u8]) -> Decision {
+        if self.ttl.is_stale(stored) {
+            return Decision::Remove;
+        }
+        let (Some(user), Some((value, time))) = (&mut self.user, split(stored)) else {
+            return Decision::Keep;
+        };
+        match user.filter(level, key, value) {
+            Decision::Change(mut value) => {
+                value.extend_from_slice(&time.to_le_bytes());
+                Decision::Change(value)
+            }
+            decision => decision,
+        }
+    }
+}
+
+/// Refuses options that a TTL database does not have.
+pub(crate) fn check_options(options: &Options) -> Result<()> {
+    if options.plugins.transactions.is_some() {
+        return Err(Error::not_supported("a TTL database has no transactions"));
+    }
+    Ok(())
+}
+
+/// Refuses options of a column family that a TTL database does not have.
+pub(crate) fn check_family(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
+    if matches!(options.table_factory, TableFormat::Cuckoo(_)) {
+        return Err(Error::not_supported(format!(
+            "column family {name:?}: a TTL database has no cuckoo tables"
+        )));
+    }
+    Ok(())
+}
+
+impl Db {
+    /// Opens a database whose compactions remove values older than `ttl`; zero keeps all.
+    ///
+    /// Values carry the time at which they were written, as in RocksDB's `DBWithTTL`. The database
+    /// must always be opened so: without it, reads return values with their times, and values
+    /// without times are an error in it. An expired value is readable until a compaction meets it.
+    /// [`Db::builder`] opens several column families, and secondaries.
+    ///
+    /// # Errors
+    /// `NotSupported` with `Options::set_transactions` or cuckoo tables; otherwise see [`Db::open`].
+    pub fn open_with_ttl(options: &Options, path: impl AsRef<Path>, ttl: Duration) -> Result<Db> {
+        Db::builder(options).ttl(ttl).open(path)
+    }
+
+    /// Changes the time to live of the default column family: see [`ColumnFamily::set_ttl`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this is no TTL database.
+    pub fn set_ttl(&self, ttl: Duration) -> Result<()> {
+        self.default_cf().set_ttl(ttl)
+    }
+}
+
+impl ColumnFamily {
+    /// Changes the time to live of values, for compactions that run from now on; zero keeps all.
+    ///
+    /// The change lasts until the database is closed. Fractions of seconds are cut off.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this is no TTL database.
+    pub fn set_ttl(&self, ttl: Duration) -> Result<()> {
+        let cell = self.data().ttl.as_ref().ok_or_else(no_ttl)?;
+        cell.secs.store(ttl.as_secs(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the time to live of values; zero for ever, `None` if this is no TTL database.
+    #[must_use]
+    pub fn ttl(&self) -> Option<Duration> {
+        let cell = self.data().ttl.as_ref()?;
+        Some(Duration::from_secs(cell.secs.load(Ordering::Relaxed)))
+    }
+}
+
+fn no_ttl() -> Error {
+    Error::invalid_argument("the database was not opened with a time to live")
+}
+
+impl DbInner {
+    /// Writes a batch with the present time behind each value.
+    pub(crate) fn write_with_times(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        if !batch.belongs_to(self.context.id) {
+            // The batch is refused with the error for that.
+            return self.commit.write(batch, options);
+        }
+        batch.check_size()?;
+        let stamped = stamp(batch, &*self.context.clock)?;
+        self.commit.write(&stamped, options)
+    }
+
+    /// Refuses a transaction, whose batch has no times.
+    pub(crate) fn refuse_ttl(&self) -> Result<()> {
+        match self.context.table_files.ttl {
+            Some(_) => Err(Error::not_supported("a TTL database has no transactions")),
+            None => Ok(()),
+        }
+    }
+}
