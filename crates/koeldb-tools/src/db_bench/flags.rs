@@ -638,6 +638,9 @@ flag_table! {
     compaction_pri: i32 = 3, Compaction, Custom, "Which file a leveled compaction takes first, 0 to 4: by compensated size, oldest largest sequence number, oldest smallest, least overlap, round robin.";
     compaction_readahead_size: u64 = 2_097_152, Compaction, Sets(Scope::Db, "compaction_readahead_size"), "Read size of compaction inputs.";
     compaction_style: i32 = 0, Compaction, Custom, "0 leveled, 1 universal, 2 FIFO, 3 none.";
+    compare: String = "", Run, Bench, "Runs another build of this program, or RocksDB's db_bench, in turns with this one: same flags and seed, databases below DB/koeldb and DB/other; prints ratios of time.";
+    compare_chart: String = "", Run, Bench, "Draws the ratios of compare into this SVG file.";
+    compare_rounds: i32 = 3, Run, Bench, "Runs of each program for compare.";
     compression_level: i32 = 32767, Compaction, Sets(Scope::Compression, "level"), "Compression level; LZ4 reads a negative level as acceleration.";
     compression_manager: String = "none", Compaction, Refused("codecs are chosen by --compression_type"), "Chooses codecs block by block.";
     compression_max_dict_buffer_bytes: u64 = 0, Compaction, Sets(Scope::Compression, "max_dict_buffer_bytes"), "Data buffered before the dictionary is built.";

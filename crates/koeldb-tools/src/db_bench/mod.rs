@@ -2,16 +2,19 @@
 //!
 //! A command line that measures RocksDB also measures KoelDB, with the same keys in the same order,
 //! counted and printed in the same way, so that two engines can be compared line by line. Additions
-//! of this program (`--json`, the progress bar) are opt-in.
+//! of this program (`--json`, `--compare`) are opt-in.
 //!
 //! - `flags`: the table of flags and its parser. `options`: converts flags to an option string.
 //!   `plan`: the parameters of one benchmark.
 //! - `random`, `keys`, `values`: keys and values, bit for bit those of RocksDB's program.
 //! - `session` opens databases and runs benchmarks, `worker` is one thread, `catalog` lists the
 //!   benchmarks, `work` implements them.
+//! - `compare` measures two programs in turns, `chart` draws their ratios.
 //! - `limit`: the end of a thread's loop. `tally`: counts of a thread. `report`, `header`: output.
 
 mod catalog;
+mod chart;
+mod compare;
 mod database;
 mod flags;
 mod header;
@@ -102,6 +105,9 @@ fn measure(line: &mut CommandLine) -> Outcome {
         }
         seed => seed.cast_unsigned(),
     };
+    if !line.flags.compare.is_empty() {
+        return compare::run(line, seed);
+    }
     let mut session = Session::start(line, seed)?;
     let outcome = session.run();
     let finished = session.finish();
