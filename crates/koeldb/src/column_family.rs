@@ -491,6 +491,23 @@ impl ColumnFamily {
         self.inner().compact_range(&self.data, &bounds, options)
     }
 
+    /// Drops the tables below level 0 whose keys are all in `range`, without reading them.
+    ///
+    /// Both ends belong to the range. The data is lost for snapshots too. Other tables stay: older
+    /// versions of the keys in them become visible. [`ColumnFamily::delete_range`] deletes exactly.
+    ///
+    /// # Errors
+    /// `NotSupported` for a prefix under a comparator that does not keep prefixes together; errors
+    /// of the MANIFEST.
+    pub fn delete_files_in_range(&self, range: impl IterateBounds) -> Result<()> {
+        let bounds = range.into_bounds(&self.data.order).ok_or_else(|| {
+            Error::not_supported("this comparator does not keep keys with one prefix together")
+        })?;
+        self.inner()
+            .background
+            .delete_files_in_range(&self.data, &bounds)
+    }
+
     /// Compacts the tables at `files` into `output_level` and returns the new tables.
     ///
     /// Files between them on their levels are compacted as well.

@@ -338,6 +338,27 @@ impl Db {
             .flush_families(&self.inner().families.all(), options)
     }
 
+    /// Flushes these column families and waits until the tables are durable.
+    ///
+    /// # Errors
+    /// Errors of the flushes; `InvalidArgument` for a column family of another database.
+    pub fn flush_cfs<'f>(
+        &self,
+        families: impl IntoIterator<Item = &'f ColumnFamily>,
+        options: &FlushOptions,
+    ) -> Result<()> {
+        let mut all = Vec::new();
+        for family in families {
+            if family.database_id() != self.inner().context.id {
+                return Err(Error::invalid_argument(
+                    "the column family belongs to another database",
+                ));
+            }
+            all.push(Arc::clone(family.data()));
+        }
+        self.inner().flush_families(&all, options)
+    }
+
     /// Compacts all data of every column family.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub(crate) trait ManagedDatabase: Send + Sync + 'static {
 
 struct Shared {
     limit: AtomicU64,
-    allow_stall: bool,
+    allow_stall: AtomicBool,
     used: AtomicU64,
     /// The part of `used` in active memtables, which could be flushed.
     active: AtomicU64,
@@ -110,7 +110,7 @@ impl WriteBufferManager {
         WriteBufferManager {
             shared: Arc::new(Shared {
                 limit: AtomicU64::new(bytes),
-                allow_stall,
+                allow_stall: AtomicBool::new(allow_stall),
                 used: AtomicU64::new(0),
                 active: AtomicU64::new(0),
                 reserved: cache.map(|cache| Reserved {
@@ -134,6 +134,14 @@ impl WriteBufferManager {
     /// Changes the limit.
     pub fn set_buffer_size(&self, bytes: u64) {
         self.shared.limit.store(bytes, Ordering::Relaxed);
+        self.shared.notify_freed();
+    }
+
+    /// Changes whether writes wait at the limit; waiting ones look again.
+    pub fn set_allow_stall(&self, allow_stall: bool) {
+        self.shared
+            .allow_stall
+            .store(allow_stall, Ordering::Relaxed);
         self.shared.notify_freed();
     }
 
@@ -161,7 +169,7 @@ impl WriteBufferManager {
     #[inline]
     pub(crate) fn should_stall(&self) -> bool {
         let limit = self.get_buffer_size();
-        self.shared.allow_stall && limit > 0 && self.get_usage() >= limit
+        self.shared.allow_stall.load(Ordering::Relaxed) && limit > 0 && self.get_usage() >= limit
     }
 
     /// Waits until memory is freed, at most `limit`.

@@ -51,7 +51,7 @@ pub fn pick(version: &Version, settings: &PickSettings, unix_secs: u64) -> Optio
 ///
 /// On level 0 that is oldest first. On deeper levels it is by key, since ages are unknown there,
 /// with all versions of a key.
-fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> {
+pub(super) fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> {
     let files = &version.levels[level].files;
     if level == 0 {
         return files.chunks(1).rev().collect();
@@ -113,7 +113,7 @@ fn by_size(version: &Version, level: usize, settings: &PickSettings) -> Option<C
 }
 
 /// Returns the plan that drops tables of `level`, given in the order of dropping.
-fn drop_plan(
+pub(super) fn drop_plan(
     level: usize,
     dropped: &[&[Arc<FileMeta>]],
     reason: CompactionReason,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
 
+use super::fifo;
 use super::leveled::{self, LevelTargets};
 use super::{
     CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
@@ -140,4 +141,28 @@ fn level0_inputs(
         (Some(newest), Some(oldest)) => files[newest..=oldest].to_vec(),
         _ => Vec::new(),
     }
+}
+
+/// Plans to drop the tables of a level below 0 whose keys are all in `from..=to`.
+///
+/// Tables that share a key are dropped together or not at all. Older versions of the keys on deeper
+/// levels become visible if they are in a table that reaches beyond the range.
+#[must_use]
+pub fn pick_dropped(
+    version: &Version,
+    level: usize,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+) -> Option<CompactionPlan> {
+    if level == 0 {
+        return None;
+    }
+    let order = &version.order;
+    let is_inside = |file: &Arc<FileMeta>| {
+        from.is_none_or(|from| order.compare(from, file.smallest_user_key()).is_le())
+            && to.is_none_or(|to| order.compare(file.largest_user_key(), to).is_le())
+    };
+    let mut groups = fifo::leaving(version, level);
+    groups.retain(|files| files.iter().all(is_inside));
+    fifo::drop_plan(level, &groups, CompactionReason::ManualCompaction)
 }

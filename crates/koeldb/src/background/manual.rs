@@ -38,6 +38,28 @@ impl Background {
         outcome
     }
 
+    /// Drops the tables below level 0 whose keys are all in `bounds`, both ends included.
+    pub(crate) fn delete_files_in_range(
+        self: &Arc<Self>,
+        family: &Arc<ColumnFamilyData>,
+        bounds: &KeyBounds,
+    ) -> Result<()> {
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
+        let (from, to) = (key_of(&bounds.lower), key_of(&bounds.upper));
+        family.manual_compactions.fetch_add(1, Ordering::AcqRel);
+        let level_count = family.version().levels.len();
+        let dropped = (1..level_count).try_for_each(|level| {
+            let drop_level = |version: &Version, _: &pick::PickSettings| {
+                pick::manual::pick_dropped(version, level, from, to)
+            };
+            self.compact_planned(family, drop_level).map(|_| ())
+        });
+        family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
+        self.schedule();
+        dropped
+    }
+
     fn compact_range_exclusively(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,

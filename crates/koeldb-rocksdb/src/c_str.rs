@@ -1,0 +1,98 @@
+//! Names: arguments that the original passes to C.
+
+use std::ffi::{CStr, CString, NulError};
+use std::fmt::{Debug, Display};
+use std::ops::Deref;
+
+/// A value without NUL bytes that names a property, an operator, or a comparator.
+pub trait CStrLike {
+    /// The borrowed or owned form.
+    type Baked: Deref<Target = CStr>;
+    /// The error for a value with a NUL byte.
+    type Error: Debug + Display;
+
+    /// Returns the value as a C string, without a copy where possible.
+    fn bake(self) -> Result<Self::Baked, Self::Error>;
+
+    /// Returns the value as an owned C string.
+    fn into_c_string(self) -> Result<CString, Self::Error>;
+}
+
+macro_rules! copied {
+    ($($type:ty),*) => {$(
+        impl CStrLike for $type {
+            type Baked = CString;
+            type Error = NulError;
+
+            fn bake(self) -> Result<CString, NulError> {
+                CString::new(self.as_bytes())
+            }
+
+            fn into_c_string(self) -> Result<CString, NulError> {
+                CString::new(self.as_bytes())
+            }
+        }
+    )*};
+}
+
+copied!(&str, &String);
+
+/// Implements the trait for types that cannot have inner NUL bytes.
+macro_rules! infallible {
+    ($($type:ty as $baked:ty: $value:ident, $borrow:expr, $own:expr;)*) => {$(
+        impl CStrLike for $type {
+            type Baked = $baked;
+            type Error = std::convert::Infallible;
+
+            fn bake(self) -> Result<$baked, Self::Error> {
+                let $value = self;
+                Ok($borrow)
+            }
+
+            fn into_c_string(self) -> Result<CString, Self::Error> {
+                let $value = self;
+                Ok($own)
+            }
+        }
+    )*};
+}
+pub(crate) use infallible;
+
+infallible! {
+    &CStr as Self: value, value, value.to_owned();
+    CString as CString: value, value, value;
+}
+
+impl<'a> CStrLike for &'a CString {
+    type Baked = &'a CStr;
+    type Error = std::convert::Infallible;
+
+    fn bake(self) -> Result<Self::Baked, Self::Error> {
+        Ok(self)
+    }
+
+    fn into_c_string(self) -> Result<CString, Self::Error> {
+        Ok(self.clone())
+    }
+}
+
+/// Returns the value as text; bytes that are not UTF-8 are replaced.
+///
+/// # Panics
+///
+/// If the value has a NUL byte, as the original does.
+pub(crate) fn text(value: impl CStrLike) -> String {
+    match value.bake() {
+        Ok(baked) => baked.to_string_lossy().into_owned(),
+        Err(error) => panic!("a name must not have NUL bytes: {error}"),
+    }
+}
+
+/// The value that [`DBCommon::key_may_exist_cf_opt_value`](crate::DBCommon) found in memory.
+pub struct CSlice(pub(crate) koeldb::PinnedSlice);
+
+impl AsRef<[u8]> for CSlice {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

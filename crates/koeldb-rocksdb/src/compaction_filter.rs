@@ -1,0 +1,71 @@
+//! Compaction filters, which remove or change values as compactions meet them.
+
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The decision on a value.
+pub enum Decision {
+    /// The value stays.
+    Keep,
+    /// The key is deleted.
+    Remove,
+    /// The value is replaced.
+    Change(&'static [u8]),
+}
+
+impl From<Decision> for koeldb::Decision {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Keep => koeldb::Decision::Keep,
+            Decision::Remove => koeldb::Decision::Remove,
+            Decision::Change(value) => koeldb::Decision::Change(value.to_vec()),
+        }
+    }
+}
+
+/// A filter made by a
+/// [`CompactionFilterFactory`](crate::compaction_filter_factory::CompactionFilterFactory), for one
+/// compaction.
+pub trait CompactionFilter: Send {
+    /// Decides on the newest value of `key`, which no snapshot sees, on its way to `level`.
+    fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
+
+    /// The name for messages.
+    fn name(&self) -> &CStr;
+}
+
+/// A function that decides on a value: the level, the key and the value.
+pub trait CompactionFilterFn: FnMut(u32, &[u8], &[u8]) -> Decision {}
+
+impl<F> CompactionFilterFn for F where F: FnMut(u32, &[u8], &[u8]) -> Decision + Send + 'static {}
+
+/// A factory whose filters share one function, under a lock.
+pub(crate) struct FunctionFactory<F> {
+    pub(crate) name: String,
+    pub(crate) function: Arc<Mutex<F>>,
+}
+
+struct FunctionFilter<F>(Arc<Mutex<F>>);
+
+impl<F> koeldb::CompactionFilterFactory for FunctionFactory<F>
+where
+    F: CompactionFilterFn + Send + 'static,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn create(
+        &self,
+        _: &koeldb::CompactionFilterContext,
+    ) -> Option<Box<dyn koeldb::CompactionFilter>> {
+        Some(Box::new(FunctionFilter(Arc::clone(&self.function))))
+    }
+}
+
+impl<F: CompactionFilterFn + Send> koeldb::CompactionFilter for FunctionFilter<F> {
+    fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> koeldb::Decision {
+        let mut function = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        function(level, key, value).into()
+    }
+}

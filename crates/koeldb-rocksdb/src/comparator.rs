@@ -1,0 +1,45 @@
+//! Comparators made of functions.
+//!
+//! The API takes a `Box<dyn Fn>` that need not be `Send` or `Sync`, and the engine calls it from many
+//! threads.
+//!
+//! Invariant: the caller of [`Options::set_comparator`](crate::Options::set_comparator) passes a
+//! function that may be called, moved and dropped by any thread, as its documentation demands.
+#![expect(
+    unsafe_code,
+    reason = "the API takes a comparator without Send, and vouches for it"
+)]
+
+use std::cmp::Ordering;
+
+/// Compares two keys.
+pub(crate) type CompareFn = dyn Fn(&[u8], &[u8]) -> Ordering;
+
+/// Compares two timestamps.
+pub(crate) type CompareTsFn = dyn Fn(&[u8], &[u8]) -> Ordering;
+
+/// Compares two keys, each with or without its timestamp.
+pub(crate) type CompareWithoutTsFn = dyn Fn(&[u8], bool, &[u8], bool) -> Ordering;
+
+/// A comparator that calls a function.
+pub(crate) struct FunctionComparator {
+    pub(crate) name: String,
+    pub(crate) compare: Box<CompareFn>,
+}
+
+// SAFETY: the function may be moved to and dropped by another thread, by the module's invariant,
+// which the caller of `set_comparator` keeps. The name is a string.
+unsafe impl Send for FunctionComparator {}
+// SAFETY: the function may be called by many threads, by the module's invariant, which the caller of
+// `set_comparator` keeps. The name is a string.
+unsafe impl Sync for FunctionComparator {}
+
+impl koeldb::Comparator for FunctionComparator {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        (self.compare)(a, b)
+    }
+}

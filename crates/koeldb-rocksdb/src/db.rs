@@ -1,0 +1,507 @@
+//! Databases, and the two ways in which they keep the handles of column families.
+
+mod maintenance;
+mod open;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use koeldb::{DeletionGuard, ReadTier};
+
+use crate::access::{
+    Pinned, Source, batched, iterator_methods, read_database, read_methods, write_forms,
+    write_methods,
+};
+use crate::{
+    AsColumnFamilyRef, BoundColumnFamily, CSlice, ColumnFamily, DBAccess, DBWALIterator, Error,
+    Options, ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
+};
+
+pub use maintenance::{ColumnFamilyMetaData, LiveFile};
+pub(crate) use maintenance::{property, property_int};
+pub(crate) use open::{Access, Opened, open};
+
+/// A range of keys, for estimates of its size.
+pub struct Range<'a> {
+    pub(crate) start_key: &'a [u8],
+    pub(crate) end_key: &'a [u8],
+}
+
+impl<'a> Range<'a> {
+    /// Creates the range `start_key..end_key`.
+    #[must_use]
+    pub fn new(start_key: &'a [u8], end_key: &'a [u8]) -> Range<'a> {
+        Range { start_key, end_key }
+    }
+}
+
+/// The way in which a database keeps the handles of column families.
+pub trait ThreadMode {
+    #[doc(hidden)]
+    fn new_cf_map_internal(families: BTreeMap<String, koeldb::ColumnFamily>) -> Self;
+
+    #[doc(hidden)]
+    fn drop_all_cfs_internal(&mut self);
+}
+
+/// Column families are created and dropped through `&mut self`, and handles are references.
+pub struct SingleThreaded {
+    pub(crate) families: BTreeMap<String, ColumnFamily>,
+}
+
+/// Column families are created and dropped through `&self`, and handles are counted.
+pub struct MultiThreaded {
+    pub(crate) families: RwLock<BTreeMap<String, Arc<BoundColumnFamily<'static>>>>,
+}
+
+impl ThreadMode for SingleThreaded {
+    fn new_cf_map_internal(families: BTreeMap<String, koeldb::ColumnFamily>) -> Self {
+        let lent = |(name, family)| (name, ColumnFamily { family });
+        SingleThreaded {
+            families: families.into_iter().map(lent).collect(),
+        }
+    }
+
+    fn drop_all_cfs_internal(&mut self) {
+        self.families.clear();
+    }
+}
+
+impl ThreadMode for MultiThreaded {
+    fn new_cf_map_internal(families: BTreeMap<String, koeldb::ColumnFamily>) -> Self {
+        let counted = |(name, family)| (name, bound(family));
+        MultiThreaded {
+            families: RwLock::new(families.into_iter().map(counted).collect()),
+        }
+    }
+
+    fn drop_all_cfs_internal(&mut self) {
+        let families = self.families.get_mut();
+        families.unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn bound(family: koeldb::ColumnFamily) -> Arc<BoundColumnFamily<'static>> {
+    Arc::new(BoundColumnFamily {
+        family,
+        label: PhantomData,
+    })
+}
+
+impl SingleThreaded {
+    pub(crate) fn create(
+        &mut self,
+        db: &koeldb::Db,
+        name: &str,
+        options: &Options,
+    ) -> Result<(), Error> {
+        let family = db.create_cf(name, options.checked()?.cf_options())?;
+        self.families
+            .insert(name.to_owned(), ColumnFamily { family });
+        Ok(())
+    }
+
+    pub(crate) fn drop(&mut self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
+        match self.families.remove(name) {
+            Some(dropped) => Ok(db.drop_cf(&dropped.family)?),
+            None => Err(unknown(name)),
+        }
+    }
+}
+
+impl MultiThreaded {
+    pub(crate) fn create(
+        &self,
+        db: &koeldb::Db,
+        name: &str,
+        options: &Options,
+    ) -> Result<(), Error> {
+        let mut families = self
+            .families
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let family = db.create_cf(name, options.checked()?.cf_options())?;
+        families.insert(name.to_owned(), bound(family));
+        Ok(())
+    }
+
+    pub(crate) fn drop(&self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
+        let mut families = self
+            .families
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match families.remove(name) {
+            Some(dropped) => Ok(db.drop_cf(&dropped.family)?),
+            None => Err(unknown(name)),
+        }
+    }
+
+    pub(crate) fn handle(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        families.get(name).cloned()
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(format!("Invalid column family: {name}"))
+}
+
+/// Declares the methods of databases that create, drop and look up column families.
+macro_rules! family_methods {
+    ($Type:ident<SingleThreaded $(, $D:ident)?>, $db:ident) => {
+        /// Creates a column family.
+        pub fn create_cf<N: AsRef<str>>(
+            &mut self,
+            name: N,
+            opts: &$crate::Options,
+        ) -> Result<(), $crate::Error> {
+            let db = self.$db().clone();
+            self.families.create(&db, name.as_ref(), opts)
+        }
+
+        /// Drops a column family and its data.
+        pub fn drop_cf(&mut self, name: &str) -> Result<(), $crate::Error> {
+            let db = self.$db().clone();
+            self.families.drop(&db, name)
+        }
+
+        /// Returns the column family of this name, if it was named at open or created since.
+        pub fn cf_handle(&self, name: &str) -> Option<&$crate::ColumnFamily> {
+            self.families.families.get(name)
+        }
+    };
+    ($Type:ident<MultiThreaded $(, $D:ident)?>, $db:ident) => {
+        /// Creates a column family.
+        pub fn create_cf<N: AsRef<str>>(
+            &self,
+            name: N,
+            opts: &$crate::Options,
+        ) -> Result<(), $crate::Error> {
+            self.families.create(self.$db(), name.as_ref(), opts)
+        }
+
+        /// Drops a column family. Its data stays readable through its handles.
+        pub fn drop_cf(&self, name: &str) -> Result<(), $crate::Error> {
+            self.families.drop(self.$db(), name)
+        }
+
+        /// Returns the column family of this name, if it was named at open or created since.
+        pub fn cf_handle(
+            &self,
+            name: &str,
+        ) -> Option<std::sync::Arc<$crate::BoundColumnFamily<'_>>> {
+            self.families.handle(name)
+        }
+    };
+}
+pub(crate) use family_methods;
+
+/// The kinds of [`DBCommon`].
+pub trait DBInner {
+    #[doc(hidden)]
+    fn db(&self) -> &koeldb::Db;
+}
+
+/// An open database. Dropping it closes it, and whatever was read from it stays valid.
+pub struct DBCommon<T: ThreadMode, D: DBInner> {
+    pub(crate) families: T,
+    pub(crate) inner: D,
+    path: PathBuf,
+    /// One for each call that disabled the deletion of files.
+    deletions_disabled: Mutex<Vec<DeletionGuard>>,
+}
+
+/// The kind of databases without transactions.
+pub struct DBWithThreadModeInner {
+    db: koeldb::Db,
+}
+
+impl DBInner for DBWithThreadModeInner {
+    fn db(&self) -> &koeldb::Db {
+        &self.db
+    }
+}
+
+/// A database without transactions.
+pub type DBWithThreadMode<T> = DBCommon<T, DBWithThreadModeInner>;
+
+/// A database without transactions, with handles of column families as the features say.
+#[cfg(not(feature = "multi-threaded-cf"))]
+pub type DB = DBWithThreadMode<SingleThreaded>;
+
+/// A database without transactions, with handles of column families as the features say.
+#[cfg(feature = "multi-threaded-cf")]
+pub type DB = DBWithThreadMode<MultiThreaded>;
+
+impl<T: ThreadMode, D: DBInner> Drop for DBCommon<T, D> {
+    fn drop(&mut self) {
+        self.families.drop_all_cfs_internal();
+        let guards = self.deletions_disabled.get_mut();
+        guards.unwrap_or_else(PoisonError::into_inner).clear();
+        // LOG has the error of a failed close, for which there is no other way out here.
+        let _ = self.inner.db().close();
+    }
+}
+
+impl<T: ThreadMode, D: DBInner> fmt::Debug for DBCommon<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RocksDB {{ path: {} }}", self.path.display())
+    }
+}
+
+impl<T: ThreadMode, D: DBInner> Source for DBCommon<T, D> {
+    read_database!(self: self.inner.db());
+}
+
+impl<T: ThreadMode, D: DBInner> DBAccess for DBCommon<T, D> {}
+
+impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
+    pub(crate) fn from_opened(
+        opened: Opened,
+        path: &Path,
+        inner: impl FnOnce(koeldb::Db) -> D,
+    ) -> Self {
+        DBCommon {
+            families: T::new_cf_map_internal(opened.families),
+            inner: inner(opened.db),
+            path: path.to_path_buf(),
+            deletions_disabled: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn db(&self) -> &koeldb::Db {
+        self.inner.db()
+    }
+
+    /// The directory of the database.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    read_methods!();
+    iterator_methods!();
+    write_methods!(self: self.inner.db());
+    write_forms! { self: self.inner.db();
+        /// Deletes `key`, which was put exactly once since its last single deletion.
+        single_delete_opt(key: K), single_delete, single_delete_opt, single_delete_cf,
+            single_delete_cf_opt;
+    }
+
+    /// Takes a snapshot.
+    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
+        SnapshotWithThreadMode::new(self)
+    }
+
+    /// Returns the values of `keys` in a column family without copies.
+    ///
+    /// `sorted_input` has no effect: keys are sorted by the engine.
+    pub fn batched_multi_get_cf<'a, K, I>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: I,
+        sorted_input: bool,
+    ) -> Vec<Pinned<'_>>
+    where
+        K: AsRef<[u8]> + 'a + ?Sized,
+        I: IntoIterator<Item = &'a K>,
+    {
+        self.batched_multi_get_cf_opt(cf, keys, sorted_input, &ReadOptions::DEFAULT)
+    }
+
+    /// Like `batched_multi_get_cf`, with options.
+    pub fn batched_multi_get_cf_opt<'a, K, I>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: I,
+        sorted_input: bool,
+        readopts: &ReadOptions,
+    ) -> Vec<Pinned<'_>>
+    where
+        K: AsRef<[u8]> + 'a + ?Sized,
+        I: IntoIterator<Item = &'a K>,
+    {
+        let _ = sorted_input;
+        let keys: Vec<&K> = keys.into_iter().collect();
+        batched(self, Some(cf.family()), &keys, readopts)
+    }
+
+    fn may_exist(
+        &self,
+        family: &koeldb::ColumnFamily,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> (bool, Option<CSlice>) {
+        let mut options = match options.checked() {
+            Ok(options) => options.clone(),
+            Err(_) => return (true, None),
+        };
+        options.set_read_tier(ReadTier::BlockCache);
+        match family.get_opt(key, &options) {
+            Ok(None) => (false, None),
+            Ok(Some(value)) => (true, Some(CSlice(value))),
+            Err(_) => (true, None),
+        }
+    }
+
+    /// Whether `key` may have a value, told without reading files; `false` is certain.
+    pub fn key_may_exist<K: AsRef<[u8]>>(&self, key: K) -> bool {
+        self.key_may_exist_opt(key, &ReadOptions::DEFAULT)
+    }
+
+    /// Like `key_may_exist`, with options.
+    pub fn key_may_exist_opt<K: AsRef<[u8]>>(&self, key: K, readopts: &ReadOptions) -> bool {
+        self.may_exist(self.db().default_cf(), key.as_ref(), readopts)
+            .0
+    }
+
+    /// Like `key_may_exist`, in a column family.
+    pub fn key_may_exist_cf<K: AsRef<[u8]>>(&self, cf: &impl AsColumnFamilyRef, key: K) -> bool {
+        self.key_may_exist_cf_opt(cf, key, &ReadOptions::DEFAULT)
+    }
+
+    /// Like `key_may_exist`, in a column family, with options.
+    pub fn key_may_exist_cf_opt<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        readopts: &ReadOptions,
+    ) -> bool {
+        self.may_exist(cf.family(), key.as_ref(), readopts).0
+    }
+
+    /// Like `key_may_exist_cf_opt`; returns the value too, if memory has it.
+    pub fn key_may_exist_cf_opt_value<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        readopts: &ReadOptions,
+    ) -> (bool, Option<CSlice>) {
+        self.may_exist(cf.family(), key.as_ref(), readopts)
+    }
+
+    /// The sequence number of the latest write.
+    pub fn latest_sequence_number(&self) -> u64 {
+        self.db().latest_sequence_number()
+    }
+
+    /// Returns the batches that begin after a sequence number, from the log.
+    pub fn get_updates_since(&self, seq_number: u64) -> Result<DBWALIterator, Error> {
+        let updates = self.db().get_updates_since(seq_number)?;
+        Ok(DBWALIterator::new(updates, seq_number))
+    }
+}
+
+/// Declares methods with user timestamps, which the engine does not have.
+macro_rules! timestamp_methods {
+    ($($method:ident<$($kind:ident),+>($($argument:ident: $type:ty),*);)*) => {$(
+        /// Fails: there are no user timestamps.
+        pub fn $method<$($kind: AsRef<[u8]>),+>(&self, $($argument: $type),*) -> Result<(), Error> {
+            let _ = ($($argument),*);
+            Err(Error::refused(stringify!($method), "user timestamps are not supported"))
+        }
+    )*};
+}
+
+impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
+    timestamp_methods! {
+        put_with_ts<K, V, S>(key: K, ts: S, value: V);
+        put_with_ts_opt<K, V, S>(key: K, ts: S, value: V, writeopts: &WriteOptions);
+        put_cf_with_ts<K, V, S>(cf: &impl AsColumnFamilyRef, key: K, ts: S, value: V);
+        put_cf_with_ts_opt<K, V, S>(
+            cf: &impl AsColumnFamilyRef,
+            key: K,
+            ts: S,
+            value: V,
+            writeopts: &WriteOptions
+        );
+        delete_with_ts<K, S>(key: K, ts: S);
+        delete_with_ts_opt<K, S>(key: K, ts: S, writeopts: &WriteOptions);
+        delete_cf_with_ts<K, S>(cf: &impl AsColumnFamilyRef, key: K, ts: S);
+        delete_cf_with_ts_opt<K, S>(
+            cf: &impl AsColumnFamilyRef,
+            key: K,
+            ts: S,
+            writeopts: &WriteOptions
+        );
+        increase_full_history_ts_low<S>(cf: &impl AsColumnFamilyRef, ts: S);
+    }
+
+    /// Fails: there are no user timestamps.
+    pub fn get_full_history_ts_low(&self, cf: &impl AsColumnFamilyRef) -> Result<Vec<u8>, Error> {
+        let _ = cf;
+        Err(Error::refused(
+            "get_full_history_ts_low",
+            "user timestamps are not supported",
+        ))
+    }
+}
+
+impl<T: ThreadMode> DBWithThreadMode<T> {
+    /// Applies a batch.
+    pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
+        Ok(self.db().write(batch.checked()?)?)
+    }
+
+    /// Like `write`, with options.
+    pub fn write_opt(&self, batch: WriteBatch, writeopts: &WriteOptions) -> Result<(), Error> {
+        Ok(self.db().write_opt(batch.checked()?, &writeopts.inner)?)
+    }
+
+    /// Like `write`, without the log: the batch survives only if its memtables are flushed.
+    pub fn write_without_wal(&self, batch: WriteBatch) -> Result<(), Error> {
+        let mut options = WriteOptions::new();
+        options.disable_wal(true);
+        self.write_opt(batch, &options)
+    }
+
+    /// Deletes the keys in `from..to` in a column family.
+    pub fn delete_range_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        from: K,
+        to: K,
+    ) -> Result<(), Error> {
+        Ok(cf.family().delete_range(from, to)?)
+    }
+
+    /// Like `delete_range_cf`, with options.
+    pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        from: K,
+        to: K,
+        writeopts: &WriteOptions,
+    ) -> Result<(), Error> {
+        Ok(cf.family().delete_range_opt(from, to, &writeopts.inner)?)
+    }
+
+    /// Keeps obsolete files until as many calls of `enable_file_deletions`.
+    pub fn disable_file_deletions(&self) -> Result<(), Error> {
+        let guard = self.db().disable_file_deletions()?;
+        self.deletion_guards().push(guard);
+        Ok(())
+    }
+
+    /// Undoes one call of `disable_file_deletions`.
+    pub fn enable_file_deletions(&self) -> Result<(), Error> {
+        let guard = self.deletion_guards().pop();
+        drop(guard);
+        Ok(())
+    }
+
+    fn deletion_guards(&self) -> std::sync::MutexGuard<'_, Vec<DeletionGuard>> {
+        let guards = self.deletions_disabled.lock();
+        guards.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: DBInner> DBCommon<SingleThreaded, D> {
+    family_methods!(DBCommon<SingleThreaded, D>, db);
+}
+
+impl<D: DBInner> DBCommon<MultiThreaded, D> {
+    family_methods!(DBCommon<MultiThreaded, D>, db);
+}

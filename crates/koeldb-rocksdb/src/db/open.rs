@@ -1,0 +1,297 @@
+//! Opening databases.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{DBWithThreadMode, DBWithThreadModeInner, ThreadMode};
+use crate::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+
+/// How a database is opened.
+#[derive(Clone, Copy)]
+pub(crate) enum Access {
+    ReadWrite,
+    ReadOnly { error_if_log_file_exist: bool },
+}
+
+/// An open database and its named column families.
+pub(crate) struct Opened {
+    pub(crate) db: koeldb::Db,
+    pub(crate) families: BTreeMap<String, koeldb::ColumnFamily>,
+}
+
+/// Opens a database.
+///
+/// COMPAT: without names, the default column family has the options of the database and no handle;
+/// with names, it has default options unless it is among them.
+pub(crate) fn open(
+    options: &Options,
+    path: &Path,
+    families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
+    access: Access,
+) -> Result<Opened, Error> {
+    let mut builder = koeldb::Db::builder(options.checked()?);
+    let mut names = Vec::new();
+    for family in families {
+        let own = family.options.checked()?.cf_options().clone();
+        builder.column_family((family.name.clone(), own));
+        names.push(family.name);
+    }
+    if !names.is_empty() && !names.iter().any(|name| name == DEFAULT_COLUMN_FAMILY_NAME) {
+        let own = koeldb::ColumnFamilyOptions::new();
+        builder.column_family((DEFAULT_COLUMN_FAMILY_NAME, own));
+        names.push(DEFAULT_COLUMN_FAMILY_NAME.to_owned());
+    }
+    if let Access::ReadOnly {
+        error_if_log_file_exist,
+    } = access
+    {
+        if error_if_log_file_exist {
+            return Err(Error::refused(
+                "error_if_log_file_exist",
+                "a read-only database reads the logs; pass false",
+            ));
+        }
+        builder.read_only();
+    }
+    let db = builder.open(path)?;
+    let mut families = BTreeMap::new();
+    for name in names {
+        let family = db
+            .cf_handle(&name)
+            .ok_or_else(|| Error::invalid(format_args!("Column family not found: {name}")))?;
+        families.insert(name, family);
+    }
+    Ok(Opened { db, families })
+}
+
+fn named<N: AsRef<str>>(
+    names: impl IntoIterator<Item = N>,
+) -> impl Iterator<Item = ColumnFamilyDescriptor> {
+    let descriptor = |name: N| ColumnFamilyDescriptor::new(name.as_ref(), Options::default());
+    names.into_iter().map(descriptor)
+}
+
+fn with_options<N: AsRef<str>>(
+    families: impl IntoIterator<Item = (N, Options)>,
+) -> impl Iterator<Item = ColumnFamilyDescriptor> {
+    let descriptor =
+        |(name, options): (N, Options)| ColumnFamilyDescriptor::new(name.as_ref(), options);
+    families.into_iter().map(descriptor)
+}
+
+fn no_time_to_live<R>(method: &str) -> Result<R, Error> {
+    Err(Error::refused(
+        method,
+        "databases with a time to live are not supported",
+    ))
+}
+
+fn no_secondary<R>(method: &str) -> Result<R, Error> {
+    Err(Error::refused(
+        method,
+        "secondary instances are not supported; open_for_read_only reads one state",
+    ))
+}
+
+impl<T: ThreadMode> DBWithThreadMode<T> {
+    fn open_as(
+        options: &Options,
+        path: &Path,
+        families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
+        access: Access,
+    ) -> Result<Self, Error> {
+        let opened = open(options, path, families, access)?;
+        Ok(Self::from_opened(opened, path, |db| {
+            DBWithThreadModeInner { db }
+        }))
+    }
+
+    /// Opens or creates a database with default options.
+    pub fn open_default<P: AsRef<Path>>(path: P) -> Result<Self, Error> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        Self::open(&options, path)
+    }
+
+    /// Opens a database that has only the default column family.
+    pub fn open<P: AsRef<Path>>(opts: &Options, path: P) -> Result<Self, Error> {
+        Self::open_as(opts, path.as_ref(), [], Access::ReadWrite)
+    }
+
+    /// Opens a database for reading: its state as it is opened.
+    ///
+    /// `error_if_log_file_exist` must be false.
+    pub fn open_for_read_only<P: AsRef<Path>>(
+        opts: &Options,
+        path: P,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, Error> {
+        let access = Access::ReadOnly {
+            error_if_log_file_exist,
+        };
+        Self::open_as(opts, path.as_ref(), [], access)
+    }
+
+    /// Fails: there are no secondary instances.
+    pub fn open_as_secondary<P: AsRef<Path>>(
+        opts: &Options,
+        primary_path: P,
+        secondary_path: P,
+    ) -> Result<Self, Error> {
+        let _ = (opts, primary_path, secondary_path);
+        no_secondary("open_as_secondary")
+    }
+
+    /// Fails: there are no databases with a time to live.
+    pub fn open_with_ttl<P: AsRef<Path>>(
+        opts: &Options,
+        path: P,
+        ttl: Duration,
+    ) -> Result<Self, Error> {
+        let _ = (opts, path, ttl);
+        no_time_to_live("open_with_ttl")
+    }
+
+    /// Fails: there are no databases with a time to live.
+    pub fn open_cf_with_ttl<P, I, N>(
+        opts: &Options,
+        path: P,
+        cfs: I,
+        ttl: Duration,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = N>,
+        N: AsRef<str>,
+    {
+        let _ = (opts, path, cfs, ttl);
+        no_time_to_live("open_cf_with_ttl")
+    }
+
+    /// Fails: there are no databases with a time to live.
+    pub fn open_cf_descriptors_with_ttl<P, I>(
+        opts: &Options,
+        path: P,
+        cfs: I,
+        ttl: Duration,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = ColumnFamilyDescriptor>,
+    {
+        let _ = (opts, path, cfs, ttl);
+        no_time_to_live("open_cf_descriptors_with_ttl")
+    }
+
+    /// Opens a database with these column families, which get **default** options.
+    ///
+    /// So does the default column family, unless there are no names. `open_cf_with_opts` and
+    /// `open_cf_descriptors` give each its own.
+    pub fn open_cf<P, I, N>(opts: &Options, path: P, cfs: I) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = N>,
+        N: AsRef<str>,
+    {
+        Self::open_as(opts, path.as_ref(), named(cfs), Access::ReadWrite)
+    }
+
+    /// Opens a database with these column families.
+    pub fn open_cf_with_opts<P, I, N>(opts: &Options, path: P, cfs: I) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = (N, Options)>,
+        N: AsRef<str>,
+    {
+        Self::open_as(opts, path.as_ref(), with_options(cfs), Access::ReadWrite)
+    }
+
+    /// Opens a database and some of its column families for reading, with default options.
+    pub fn open_cf_for_read_only<P, I, N>(
+        opts: &Options,
+        path: P,
+        cfs: I,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = N>,
+        N: AsRef<str>,
+    {
+        Self::open_cf_descriptors_read_only(opts, path, named(cfs), error_if_log_file_exist)
+    }
+
+    /// Opens a database and some of its column families for reading.
+    pub fn open_cf_with_opts_for_read_only<P, I, N>(
+        db_opts: &Options,
+        path: P,
+        cfs: I,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = (N, Options)>,
+        N: AsRef<str>,
+    {
+        let families = with_options(cfs);
+        Self::open_cf_descriptors_read_only(db_opts, path, families, error_if_log_file_exist)
+    }
+
+    /// Opens a database and some of its column families for reading.
+    pub fn open_cf_descriptors_read_only<P, I>(
+        opts: &Options,
+        path: P,
+        cfs: I,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = ColumnFamilyDescriptor>,
+    {
+        let access = Access::ReadOnly {
+            error_if_log_file_exist,
+        };
+        Self::open_as(opts, path.as_ref(), cfs, access)
+    }
+
+    /// Fails: there are no secondary instances.
+    pub fn open_cf_as_secondary<P, I, N>(
+        opts: &Options,
+        primary_path: P,
+        secondary_path: P,
+        cfs: I,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = N>,
+        N: AsRef<str>,
+    {
+        let _ = (opts, primary_path, secondary_path, cfs);
+        no_secondary("open_cf_as_secondary")
+    }
+
+    /// Fails: there are no secondary instances.
+    pub fn open_cf_descriptors_as_secondary<P, I>(
+        opts: &Options,
+        path: P,
+        secondary_path: P,
+        cfs: I,
+    ) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = ColumnFamilyDescriptor>,
+    {
+        let _ = (opts, path, secondary_path, cfs);
+        no_secondary("open_cf_descriptors_as_secondary")
+    }
+
+    /// Opens a database with these column families.
+    pub fn open_cf_descriptors<P, I>(opts: &Options, path: P, cfs: I) -> Result<Self, Error>
+    where
+        P: AsRef<Path>,
+        I: IntoIterator<Item = ColumnFamilyDescriptor>,
+    {
+        Self::open_as(opts, path.as_ref(), cfs, Access::ReadWrite)
+    }
+}

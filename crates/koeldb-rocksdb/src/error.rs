@@ -1,0 +1,164 @@
+//! Errors as RocksDB writes them: `<kind>: [<detail>: ]<context>[: <path>][: <system's text>]`.
+
+use std::fmt;
+
+use koeldb::ErrorDetail;
+
+/// The kind of an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A required object does not exist.
+    NotFound,
+    /// Stored bytes violate their format.
+    Corruption,
+    /// The engine does not support the request.
+    NotSupported,
+    /// An argument or option is invalid.
+    InvalidArgument,
+    /// The operating system or the device failed.
+    IOError,
+    /// A read needs a merge operator, or a merge is in progress.
+    MergeInProgress,
+    /// The answer is not available under the given restrictions.
+    Incomplete,
+    /// The database is closed or closing.
+    ShutdownInProgress,
+    /// A time limit passed.
+    TimedOut,
+    /// The operation was aborted.
+    Aborted,
+    /// Another user holds a needed resource.
+    Busy,
+    /// The object has expired.
+    Expired,
+    /// The same operation may succeed later.
+    TryAgain,
+    /// Never returned: compactions have no size limit.
+    CompactionTooLarge,
+    /// The column family was dropped.
+    ColumnFamilyDropped,
+    /// The text does not begin with the words of a kind.
+    Unknown,
+}
+
+/// The error of all operations: a text whose first words tell the kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    message: String,
+}
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Error {
+            message: message.into(),
+        }
+    }
+
+    /// Returns the error of a request that the engine cannot serve.
+    pub(crate) fn refused(what: &str, reason: &str) -> Self {
+        Error::new(format!("Not implemented: {what}: {reason}"))
+    }
+
+    pub(crate) fn invalid(what: impl fmt::Display) -> Self {
+        Error::new(format!("Invalid argument: {what}"))
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn into_string(self) -> String {
+        self.message
+    }
+
+    /// Returns the kind, read from the words before the first colon.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self.message.split(':').next().unwrap_or_default() {
+            "NotFound" => ErrorKind::NotFound,
+            "Corruption" => ErrorKind::Corruption,
+            "Not implemented" => ErrorKind::NotSupported,
+            "Invalid argument" => ErrorKind::InvalidArgument,
+            "IO error" => ErrorKind::IOError,
+            "Merge in progress" => ErrorKind::MergeInProgress,
+            "Result incomplete" => ErrorKind::Incomplete,
+            "Shutdown in progress" => ErrorKind::ShutdownInProgress,
+            "Operation timed out" => ErrorKind::TimedOut,
+            "Operation aborted" => ErrorKind::Aborted,
+            "Resource busy" => ErrorKind::Busy,
+            "Operation expired" => ErrorKind::Expired,
+            "Operation failed. Try again." => ErrorKind::TryAgain,
+            "Compaction too large" => ErrorKind::CompactionTooLarge,
+            "Column family dropped" => ErrorKind::ColumnFamilyDropped,
+            _ => ErrorKind::Unknown,
+        }
+    }
+}
+
+/// The words that RocksDB adds after the kind for a detail.
+fn subcode(error: &koeldb::Error) -> Option<&'static str> {
+    use koeldb::ErrorKind as Kind;
+    Some(match (error.kind(), error.detail()?) {
+        (_, ErrorDetail::NoSpace) => "No space left on device",
+        (_, ErrorDetail::PathNotFound) => "No such file or directory",
+        (_, ErrorDetail::Deadlock) => "Deadlock",
+        (_, ErrorDetail::LockLimit) => "Failed to acquire lock due to max_num_locks limit",
+        (Kind::TimedOut, ErrorDetail::LockTimeout) => "Timeout waiting to lock key",
+        _ => return None,
+    })
+}
+
+/// Removes the number that the standard library adds to a system's text.
+fn without_number(text: &str) -> &str {
+    match text.rfind(" (os error ") {
+        Some(end) if text.ends_with(')') => &text[..end],
+        _ => text,
+    }
+}
+
+impl From<koeldb::Error> for Error {
+    fn from(error: koeldb::Error) -> Self {
+        let mut parts: Vec<String> = Vec::with_capacity(5);
+        parts.push(match error.kind() {
+            koeldb::ErrorKind::MemoryLimit => "Operation aborted: Memory limit reached".to_owned(),
+            kind => kind.prefix().to_owned(),
+        });
+        let subcode = subcode(&error);
+        parts.extend(subcode.map(str::to_owned));
+        let text = without_number(error.message());
+        match error.file() {
+            Some(file) => {
+                let path = file.path.display();
+                let offset = file.offset.map(|offset| format!(" offset {offset}"));
+                parts.push(format!("While {}", file.operation));
+                parts.push(format!("{path}{}", offset.unwrap_or_default()));
+                parts.push(text.to_owned());
+            }
+            None if subcode != Some(text) && !text.is_empty() => parts.push(text.to_owned()),
+            None => {}
+        }
+        let mut message = parts.join(": ");
+        if parts.len() == 1 || (parts.len() == 2 && subcode.is_some()) {
+            message.push_str(": ");
+        }
+        Error { message }
+    }
+}
+
+impl AsRef<str> for Error {
+    fn as_ref(&self) -> &str {
+        &self.message
+    }
+}
+
+impl From<Error> for String {
+    fn from(error: Error) -> String {
+        error.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

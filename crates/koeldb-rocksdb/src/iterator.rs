@@ -1,0 +1,243 @@
+//! Iterators over entries.
+
+use std::marker::PhantomData;
+
+use koeldb::{BatchCursor, DbCursor};
+
+use crate::access::Family;
+use crate::{DB, DBAccess, Error, ReadOptions};
+
+/// The cursor of an iterator.
+#[doc(hidden)]
+pub enum Cursor {
+    /// Of a database.
+    Db(DbCursor),
+    /// Of a transaction.
+    Transaction(Box<BatchCursor>),
+    /// The options were refused: without entries.
+    Refused(Error),
+}
+
+/// Calls a method of the cursor, whatever it is.
+macro_rules! each {
+    ($cursor:expr, $method:ident($($argument:expr)?), $refused:expr) => {
+        match $cursor {
+            Cursor::Db(cursor) => cursor.$method($($argument)?),
+            Cursor::Transaction(cursor) => cursor.$method($($argument)?),
+            Cursor::Refused(_) => $refused,
+        }
+    };
+}
+
+/// An iterator of a [`DB`].
+pub type DBRawIterator<'a> = DBRawIteratorWithThreadMode<'a, DB>;
+
+/// An iterator that can be positioned and lends its entry.
+///
+/// A failed step leaves it without position; [`DBRawIteratorWithThreadMode::status`] has the error.
+pub struct DBRawIteratorWithThreadMode<'a, D: DBAccess> {
+    cursor: Cursor,
+    label: PhantomData<fn() -> &'a D>,
+}
+
+impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
+    pub(crate) fn new(source: &D, family: Family<'_>, options: &ReadOptions) -> Self {
+        DBRawIteratorWithThreadMode {
+            cursor: match options.checked() {
+                Ok(options) => source.cursor(family, options),
+                Err(error) => Cursor::Refused(error),
+            },
+            label: PhantomData,
+        }
+    }
+
+    /// Whether the iterator is at an entry.
+    pub fn valid(&self) -> bool {
+        each!(&self.cursor, valid(), false)
+    }
+
+    /// Returns the error of the last step.
+    pub fn status(&self) -> Result<(), Error> {
+        match &self.cursor {
+            Cursor::Db(cursor) => Ok(cursor.status()?),
+            Cursor::Transaction(cursor) => Ok(cursor.status()?),
+            Cursor::Refused(error) => Err(error.clone()),
+        }
+    }
+
+    /// Moves to the latest state of the database; the position is lost.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        match &mut self.cursor {
+            Cursor::Db(cursor) => Ok(cursor.refresh()?),
+            Cursor::Transaction(_) => Err(Error::refused(
+                "refresh",
+                "create another iterator of the transaction",
+            )),
+            Cursor::Refused(error) => Err(error.clone()),
+        }
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) {
+        let _ = each!(&mut self.cursor, seek_to_first(), Ok(false));
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) {
+        let _ = each!(&mut self.cursor, seek_to_last(), Ok(false));
+    }
+
+    /// Moves to the first entry at or after `key`.
+    pub fn seek<K: AsRef<[u8]>>(&mut self, key: K) {
+        let _ = each!(&mut self.cursor, seek(key), Ok(false));
+    }
+
+    /// Moves to the last entry at or before `key`.
+    pub fn seek_for_prev<K: AsRef<[u8]>>(&mut self, key: K) {
+        let _ = each!(&mut self.cursor, seek_for_prev(key), Ok(false));
+    }
+
+    /// Moves to the next entry; does nothing without a position.
+    pub fn next(&mut self) {
+        if self.valid() {
+            let _ = each!(&mut self.cursor, next(), Ok(false));
+        }
+    }
+
+    /// Moves to the previous entry; does nothing without a position.
+    pub fn prev(&mut self) {
+        if self.valid() {
+            let _ = each!(&mut self.cursor, prev(), Ok(false));
+        }
+    }
+
+    /// The key of the entry.
+    pub fn key(&self) -> Option<&[u8]> {
+        each!(&self.cursor, key(), None)
+    }
+
+    /// The value of the entry.
+    pub fn value(&self) -> Option<&[u8]> {
+        each!(&self.cursor, value(), None)
+    }
+
+    /// `None`: there are no user timestamps.
+    pub fn timestamp(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// The key and value of the entry.
+    pub fn item(&self) -> Option<(&[u8], &[u8])> {
+        each!(&self.cursor, entry(), None)
+    }
+}
+
+/// An iterator of a [`DB`].
+pub type DBIterator<'a> = DBIteratorWithThreadMode<'a, DB>;
+
+/// A standard iterator of owned entries, in one direction.
+///
+/// After an error, which it yields once, it ends.
+pub struct DBIteratorWithThreadMode<'a, D: DBAccess> {
+    raw: DBRawIteratorWithThreadMode<'a, D>,
+    direction: Direction,
+    done: bool,
+}
+
+/// The direction of an iteration.
+#[derive(Clone, Copy)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Reverse,
+}
+
+/// A key and its value.
+pub type KVBytes = (Box<[u8]>, Box<[u8]>);
+
+/// The start and direction of an iteration.
+#[derive(Clone, Copy)]
+pub enum IteratorMode<'a> {
+    /// Ascending, from the first entry.
+    Start,
+    /// Descending, from the last entry.
+    End,
+    /// From this key or, if it does not exist, the next one in the direction.
+    From(&'a [u8], Direction),
+}
+
+impl<'a, D: DBAccess> DBIteratorWithThreadMode<'a, D> {
+    pub(crate) fn new(
+        source: &D,
+        family: Family<'_>,
+        options: &ReadOptions,
+        mode: IteratorMode,
+    ) -> Self {
+        let mut iterator = DBIteratorWithThreadMode {
+            raw: DBRawIteratorWithThreadMode::new(source, family, options),
+            direction: Direction::Forward,
+            done: false,
+        };
+        iterator.set_mode(mode);
+        iterator
+    }
+
+    /// Starts another iteration over the same state.
+    pub fn set_mode(&mut self, mode: IteratorMode) {
+        self.done = false;
+        self.direction = match mode {
+            IteratorMode::Start => {
+                self.raw.seek_to_first();
+                Direction::Forward
+            }
+            IteratorMode::End => {
+                self.raw.seek_to_last();
+                Direction::Reverse
+            }
+            IteratorMode::From(key, Direction::Forward) => {
+                self.raw.seek(key);
+                Direction::Forward
+            }
+            IteratorMode::From(key, Direction::Reverse) => {
+                self.raw.seek_for_prev(key);
+                Direction::Reverse
+            }
+        };
+    }
+
+    /// Starts another iteration over the latest state.
+    pub fn refresh(&mut self, mode: IteratorMode) -> Result<(), Error> {
+        self.raw.refresh()?;
+        self.set_mode(mode);
+        Ok(())
+    }
+}
+
+impl<D: DBAccess> Iterator for DBIteratorWithThreadMode<'_, D> {
+    type Item = Result<KVBytes, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let Some((key, value)) = self.raw.item() else {
+            self.done = true;
+            return self.raw.status().err().map(Err);
+        };
+        let item = (key.into(), value.into());
+        match self.direction {
+            Direction::Forward => self.raw.next(),
+            Direction::Reverse => self.raw.prev(),
+        }
+        Some(Ok(item))
+    }
+}
+
+impl<D: DBAccess> std::iter::FusedIterator for DBIteratorWithThreadMode<'_, D> {}
+
+impl<'a, D: DBAccess> From<DBIteratorWithThreadMode<'a, D>> for DBRawIteratorWithThreadMode<'a, D> {
+    fn from(iterator: DBIteratorWithThreadMode<'a, D>) -> Self {
+        iterator.raw
+    }
+}

@@ -1,0 +1,128 @@
+//! The API of the crate `rocksdb` 0.25, on KoelDB.
+//!
+//! A program switches by one line of its `Cargo.toml`; its directories need no conversion, in
+//! either direction:
+//!
+//! ```toml
+//! [dependencies]
+//! rocksdb = { package = "koeldb-rocksdb", version = "0.1" }
+//! ```
+//!
+//! ```
+//! use rocksdb::{DB, IteratorMode, Options};
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("db");
+//! # fn run(path: &std::path::Path) -> Result<(), rocksdb::Error> {
+//! let mut options = Options::default();
+//! options.create_if_missing(true);
+//! let db = DB::open(&options, path)?;
+//! db.put(b"koel", b"Eudynamys")?;
+//! assert_eq!(db.get(b"koel")?.as_deref(), Some(&b"Eudynamys"[..]));
+//! for item in db.iterator(IteratorMode::Start) {
+//!     let (key, value) = item?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! # Ok(())
+//! # }
+//! # run(&path).unwrap();
+//! ```
+//!
+//! This crate converts arguments, names and errors; all behavior is the engine's
+//! ([`koeldb`](https://docs.rs/koeldb)). A request that the engine cannot serve fails with
+//! [`ErrorKind::NotSupported`] and names the option or method. A setting that could only cost
+//! speed, space or statistics is accepted, and LOG lists it at open. `docs/coming-from-rocksdb.md`
+//! has both lists, and the differences.
+//!
+//! # Errors
+//!
+//! Every [`Error`] is a text that begins with the words of its kind, as in RocksDB. The methods
+//! return the errors of the engine's methods of the same name, rendered in RocksDB's form.
+//!
+//! # Modules
+//!
+//! `db` and `access` have databases and the reads and writes that all of them share, `options` the
+//! settings, `transactions` both kinds of transactions. The other modules have one type each.
+
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "the section `Errors` above describes the errors of all methods"
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "the signatures are those of the crate rocksdb"
+)]
+
+mod access;
+pub mod backup;
+mod c_str;
+pub mod checkpoint;
+mod column_family;
+pub mod compaction_filter;
+pub mod compaction_filter_factory;
+mod comparator;
+mod db;
+mod env;
+mod error;
+mod histogram;
+mod iter_range;
+mod iterator;
+pub mod merge_operator;
+mod options;
+pub mod perf;
+mod pinnable_slice;
+mod prop_name;
+pub mod properties;
+#[cfg(feature = "raw-ptr")]
+mod raw_ptr;
+mod slice_transform;
+mod snapshot;
+mod sst_file_writer;
+pub mod statistics;
+mod ticker;
+mod transactions;
+mod updates;
+mod write_batch;
+
+pub use access::DBAccess;
+pub use c_str::{CSlice, CStrLike};
+pub use column_family::{
+    AsColumnFamilyRef, BoundColumnFamily, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyRef,
+    ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME,
+};
+pub use compaction_filter::Decision as CompactionDecision;
+pub use db::{
+    ColumnFamilyMetaData, DB, DBCommon, DBWithThreadMode, LiveFile, MultiThreaded, Range,
+    SingleThreaded, ThreadMode,
+};
+pub use env::Env;
+pub use error::{Error, ErrorKind};
+pub use iter_range::{IterateBounds, PrefixRange};
+pub use iterator::{
+    DBIterator, DBIteratorWithThreadMode, DBRawIterator, DBRawIteratorWithThreadMode, Direction,
+    IteratorMode, KVBytes,
+};
+pub use merge_operator::MergeOperands;
+pub use options::{
+    BlockBasedIndexType, BlockBasedOptions, BlockBasedTablePinningTier, BottommostLevelCompaction,
+    Cache, ChecksumType, CompactOptions, CompactionPri, CuckooTableOptions, DBCompactionStyle,
+    DBCompressionType, DBPath, DBRecoveryMode, DataBlockIndexType, FifoCompactOptions,
+    FlushOptions, InfoLogger, IngestExternalFileOptions, KeyEncodingType, LogLevel,
+    LruCacheOptions, MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions, ReadTier,
+    UniversalCompactOptions, UniversalCompactionStopStyle, WaitForCompactOptions,
+    WriteBufferManager, WriteOptions,
+};
+pub use perf::{PerfContext, PerfMetric, PerfStatsLevel};
+pub use pinnable_slice::DBPinnableSlice;
+#[cfg(feature = "raw-ptr")]
+pub use raw_ptr::AsRawPtr;
+pub use slice_transform::SliceTransform;
+pub use snapshot::{Snapshot, SnapshotWithThreadMode};
+pub use sst_file_writer::SstFileWriter;
+pub use transactions::{
+    OptimisticTransactionDB, OptimisticTransactionOptions, Transaction, TransactionDB,
+    TransactionDBOptions, TransactionOptions,
+};
+pub use updates::DBWALIterator;
+pub use write_batch::{
+    WriteBatch, WriteBatchIterator, WriteBatchIteratorCf, WriteBatchWithTransaction,
+};

@@ -1,0 +1,133 @@
+//! Caches and write buffer managers, which databases share.
+
+/// A cache of blocks, shared by its clones.
+#[derive(Clone)]
+pub struct Cache {
+    pub(crate) inner: koeldb::Cache,
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+impl Cache {
+    /// Creates an LRU cache of `capacity` bytes.
+    #[must_use]
+    pub fn new_lru_cache(capacity: usize) -> Cache {
+        Cache {
+            inner: koeldb::Cache::new_lru_cache(capacity as u64),
+        }
+    }
+
+    /// Creates an LRU cache.
+    #[must_use]
+    pub fn new_lru_cache_opts(opts: &LruCacheOptions) -> Cache {
+        Cache::new_lru_cache(opts.capacity)
+    }
+
+    /// Creates a cache that long scans do not empty; its number of entries needs no estimate.
+    #[must_use]
+    pub fn new_hyper_clock_cache(capacity: usize, estimated_entry_charge: usize) -> Cache {
+        let _ = estimated_entry_charge;
+        Cache {
+            inner: koeldb::Cache::new_clock_cache(capacity as u64),
+        }
+    }
+
+    /// The bytes in the cache.
+    #[must_use]
+    pub fn get_usage(&self) -> usize {
+        size(self.inner.get_usage())
+    }
+
+    /// The bytes in use by readers.
+    #[must_use]
+    pub fn get_pinned_usage(&self) -> usize {
+        size(self.inner.get_pinned_usage())
+    }
+
+    /// Changes the capacity.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.inner.set_capacity(capacity as u64);
+    }
+}
+
+/// Options of an LRU cache.
+pub struct LruCacheOptions {
+    capacity: usize,
+}
+
+impl Default for LruCacheOptions {
+    fn default() -> Self {
+        LruCacheOptions { capacity: 32 << 20 }
+    }
+}
+
+impl LruCacheOptions {
+    /// The capacity in bytes.
+    pub fn set_capacity(&mut self, cap: usize) {
+        self.capacity = cap;
+    }
+
+    /// No effect: the number of shards follows from the capacity.
+    pub fn set_num_shard_bits(&mut self, val: i32) {
+        let _ = val;
+    }
+}
+
+/// A bound of the memory of memtables, shared by its clones and their databases.
+#[derive(Clone)]
+pub struct WriteBufferManager {
+    pub(crate) inner: koeldb::WriteBufferManager,
+}
+
+impl WriteBufferManager {
+    /// Creates a bound of `buffer_size` bytes; 0 for none.
+    #[must_use]
+    pub fn new_write_buffer_manager(buffer_size: usize, allow_stall: bool) -> Self {
+        WriteBufferManager {
+            inner: koeldb::WriteBufferManager::new(buffer_size as u64, allow_stall),
+        }
+    }
+
+    /// Creates a bound whose memory is charged to a cache.
+    #[must_use]
+    pub fn new_write_buffer_manager_with_cache(
+        buffer_size: usize,
+        allow_stall: bool,
+        cache: Cache,
+    ) -> Self {
+        let bytes = buffer_size as u64;
+        WriteBufferManager {
+            inner: koeldb::WriteBufferManager::with_cache(bytes, &cache.inner, allow_stall),
+        }
+    }
+
+    /// The bytes of all memtables.
+    #[must_use]
+    pub fn get_usage(&self) -> usize {
+        size(self.inner.get_usage())
+    }
+
+    /// The bound.
+    #[must_use]
+    pub fn get_buffer_size(&self) -> usize {
+        size(self.inner.get_buffer_size())
+    }
+
+    /// Changes the bound.
+    pub fn set_buffer_size(&self, new_size: usize) {
+        self.inner.set_buffer_size(new_size as u64);
+    }
+
+    /// Whether there is a bound.
+    #[must_use]
+    pub fn enabled(&self) -> bool {
+        self.inner.get_buffer_size() > 0
+    }
+
+    /// Changes whether writes wait at the bound.
+    pub fn set_allow_stall(&self, allow_stall: bool) {
+        self.inner.set_allow_stall(allow_stall);
+    }
+}

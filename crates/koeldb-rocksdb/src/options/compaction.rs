@@ -1,0 +1,111 @@
+//! Options of compactions.
+
+use std::time::Duration;
+
+use super::values::OptionText;
+use super::{BottommostLevelCompaction, UniversalCompactionStopStyle};
+
+/// Members of an option, with their texts.
+pub(crate) type Members = Vec<(&'static str, String)>;
+
+/// Declares setters of members.
+macro_rules! members {
+    ($Type:ident { $($(#[doc = $doc:literal])+ $setter:ident($type:ty) = $name:literal;)* }) => {
+        impl $Type {$(
+            $(#[doc = $doc])+
+            pub fn $setter(&mut self, value: $type) {
+                self.members.push(($name, OptionText::text(&value)));
+            }
+        )*}
+    };
+}
+pub(crate) use members;
+
+/// Options of FIFO compaction.
+#[derive(Default)]
+pub struct FifoCompactOptions {
+    pub(crate) members: Members,
+}
+
+members! { FifoCompactOptions {
+    /// The bytes of tables at which the oldest are dropped.
+    set_max_table_files_size(u64) = "max_table_files_size";
+}}
+
+/// Options of universal compaction.
+#[derive(Default)]
+pub struct UniversalCompactOptions {
+    pub(crate) members: Members,
+}
+
+members! { UniversalCompactOptions {
+    /// The percentage by which the next run may be larger.
+    set_size_ratio(i32) = "size_ratio";
+    /// The minimum number of runs in a compaction.
+    set_min_merge_width(i32) = "min_merge_width";
+    /// The maximum number of runs in a compaction.
+    set_max_merge_width(i32) = "max_merge_width";
+    /// The permitted garbage, as a percentage of the data.
+    set_max_size_amplification_percent(i32) = "max_size_amplification_percent";
+    /// The percentage of data that is compressed; negative: all. No effect.
+    set_compression_size_percent(i32) = "compression_size_percent";
+    /// When the choice of runs ends.
+    set_stop_style(UniversalCompactionStopStyle) = "stop_style";
+}}
+
+/// Options of a compaction of a range.
+#[derive(Default)]
+pub struct CompactOptions {
+    pub(crate) inner: koeldb::CompactRangeOptions,
+}
+
+impl CompactOptions {
+    /// Whether automatic compactions wait meanwhile.
+    pub fn set_exclusive_manual_compaction(&mut self, v: bool) {
+        self.inner.set_exclusive_manual_compaction(v);
+    }
+
+    /// Whether the last level is rewritten.
+    pub fn set_bottommost_level_compaction(&mut self, lvl: BottommostLevelCompaction) {
+        self.inner.set_bottommost_level_compaction(lvl.engine());
+    }
+
+    /// Whether the result moves to the target level.
+    pub fn set_change_level(&mut self, v: bool) {
+        self.inner.set_change_level(v);
+    }
+
+    /// The level that the result moves to; negative: the lowest that can hold it.
+    pub fn set_target_level(&mut self, lvl: i32) {
+        self.inner.set_target_level(u32::try_from(lvl).ok());
+    }
+
+    /// No effect: there are no user timestamps.
+    pub fn set_full_history_ts_low<S: Into<Vec<u8>>>(&mut self, ts: S) {
+        let _ = ts;
+    }
+}
+
+/// Options of [`DBCommon::wait_for_compact`](crate::DBCommon::wait_for_compact).
+#[derive(Default)]
+pub struct WaitForCompactOptions {
+    pub(crate) flush: bool,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl WaitForCompactOptions {
+    /// No effect: background work cannot be paused.
+    pub fn set_abort_on_pause(&mut self, v: bool) {
+        let _ = v;
+    }
+
+    /// Whether all column families are flushed first.
+    pub fn set_flush(&mut self, v: bool) {
+        self.flush = v;
+    }
+
+    /// Microseconds after which the call fails with `TimedOut`; 0 for no limit.
+    pub fn set_timeout(&mut self, microseconds: u64) {
+        self.timeout = (microseconds > 0).then(|| Duration::from_micros(microseconds));
+    }
+}

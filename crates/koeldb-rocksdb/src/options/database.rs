@@ -1,0 +1,523 @@
+//! Options of databases and column families.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use koeldb::ConfigOptions;
+use koeldb::statistics::Statistics;
+
+use super::compaction::Members;
+use super::values::OptionText;
+use super::{
+    BlockBasedOptions, Cache, CuckooTableOptions, DBCompressionType, FifoCompactOptions,
+    InfoLogger, PlainTableFactoryOptions, UniversalCompactOptions, WriteBufferManager,
+};
+use crate::c_str::text;
+use crate::compaction_filter::{CompactionFilterFn, FunctionFactory};
+use crate::compaction_filter_factory::{CompactionFilterFactory, Factory};
+use crate::comparator::{CompareFn, CompareTsFn, CompareWithoutTsFn, FunctionComparator};
+use crate::merge_operator::{FunctionOperator, MergeFn};
+use crate::statistics::{Histogram, HistogramData, StatsLevel, Ticker};
+use crate::{CStrLike, ColumnFamilyDescriptor, Env, Error, LogLevel, SliceTransform};
+
+/// Options of a database, and of a column family.
+#[derive(Clone, Default)]
+pub struct Options {
+    pub(crate) inner: koeldb::Options,
+    /// The first value that the engine rejects, which fails the open.
+    failure: Option<Error>,
+    logger: Option<InfoLogger>,
+}
+
+/// A directory for tables. No effect: tables are in the directory of the database.
+pub struct DBPath {
+    path: PathBuf,
+}
+
+impl DBPath {
+    /// Creates a directory for `target_size` bytes.
+    pub fn new<P: AsRef<Path>>(path: P, target_size: u64) -> Result<Self, Error> {
+        let _ = target_size;
+        Ok(DBPath {
+            path: path.as_ref().to_path_buf(),
+        })
+    }
+}
+
+impl Options {
+    /// Returns the engine's options, or the first value that it rejects.
+    pub(crate) fn checked(&self) -> Result<&koeldb::Options, Error> {
+        match &self.failure {
+            None => Ok(&self.inner),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+    }
+
+    /// Sets an option of the registry.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        let set = self.inner.apply_map([(name, value)], &ConfigOptions::new());
+        if let Err(error) = set.map(|_| ()) {
+            self.fail(error.into());
+        }
+    }
+
+    fn set_members(&mut self, name: &str, members: &Members) {
+        for (member, value) in members {
+            self.set(&format!("{name}.{member}"), value);
+        }
+    }
+
+    /// Reads the latest OPTIONS file of the database at `path`.
+    ///
+    /// `cache` becomes the block cache of all column families.
+    pub fn load_latest<P: AsRef<Path>>(
+        path: P,
+        env: Env,
+        ignore_unknown_options: bool,
+        cache: Cache,
+    ) -> Result<(Options, Vec<ColumnFamilyDescriptor>), Error> {
+        let mut how = ConfigOptions::new();
+        how.set_ignore_unknown_options(ignore_unknown_options);
+        let loaded = koeldb::Options::load_latest(path, &how)?;
+        let of_engine = |inner| Options {
+            inner,
+            ..Options::default()
+        };
+        let mut options = of_engine(loaded.options);
+        options.set_env(&env);
+        options.use_cache(&cache);
+        let families = loaded.column_families.into_iter().map(|(name, family)| {
+            let mut inner = koeldb::Options::new();
+            *inner.cf_options_mut() = family;
+            let mut options = of_engine(inner);
+            options.use_cache(&cache);
+            ColumnFamilyDescriptor::new(name, options)
+        });
+        Ok((options, families.collect()))
+    }
+
+    fn use_cache(&mut self, cache: &Cache) {
+        if let Some(tables) = self.inner.get_table_format().block_based() {
+            let mut tables = tables.clone();
+            tables.set_block_cache(&cache.inner);
+            self.inner.set_block_based_table_factory(&tables);
+        }
+    }
+
+    /// Returns these options, changed by a text: `write_buffer_size=64M;max_open_files=500`.
+    pub fn get_options_from_string<S: AsRef<str>>(
+        &mut self,
+        opts_str: S,
+    ) -> Result<Options, Error> {
+        let text = opts_str.as_ref();
+        if text.contains('\0') {
+            return Err(Error::new(
+                "options string must not contain NUL (0x00) bytes",
+            ));
+        }
+        let mut options = self.clone();
+        options.inner.apply_str(text, &ConfigOptions::new())?;
+        Ok(options)
+    }
+
+    /// Sets the number of background threads.
+    pub fn increase_parallelism(&mut self, parallelism: i32) {
+        let threads = u32::try_from(parallelism).unwrap_or(0);
+        self.inner.increase_parallelism(threads);
+    }
+
+    /// Sets several options for leveled compaction with memtables of this many bytes.
+    pub fn optimize_level_style_compaction(&mut self, memtable_memory_budget: usize) {
+        let bytes = memtable_memory_budget as u64;
+        self.inner.optimize_level_style_compaction(bytes);
+    }
+
+    /// Sets several options for universal compaction with memtables of this many bytes.
+    pub fn optimize_universal_style_compaction(&mut self, memtable_memory_budget: usize) {
+        let bytes = memtable_memory_budget as u64;
+        self.inner.optimize_universal_style_compaction(bytes);
+    }
+
+    /// Sets several options for point lookups, with a block cache of this many MiB.
+    pub fn optimize_for_point_lookup(&mut self, block_cache_size_mb: u64) {
+        self.inner.optimize_for_point_lookup(block_cache_size_mb);
+    }
+
+    /// Sets several options for loading much data, to be compacted afterwards.
+    pub fn prepare_for_bulk_load(&mut self) {
+        self.inner.prepare_for_bulk_load();
+    }
+
+    /// No effect: tables are in the directory of the database.
+    pub fn set_db_paths(&mut self, paths: &[DBPath]) {
+        let _ = paths.iter().map(|path| &path.path);
+    }
+
+    /// No effect: tables are in the directory of the database.
+    pub fn set_cf_paths(&mut self, paths: &[DBPath]) {
+        let _ = paths.iter().map(|path| &path.path);
+    }
+
+    /// Uses the files and threads of this environment.
+    pub fn set_env(&mut self, env: &Env) {
+        self.inner.set_env(&env.inner);
+    }
+
+    /// The codec of the log: none or Zstandard.
+    ///
+    /// # Panics
+    ///
+    /// For other codecs.
+    pub fn set_wal_compression_type(&mut self, t: DBCompressionType) {
+        match t {
+            DBCompressionType::None | DBCompressionType::Zstd => {
+                self.set("wal_compression", &t.text());
+            }
+            other => unimplemented!("{other:?} is not supported for WAL compression"),
+        }
+    }
+
+    /// The codecs of levels, from level 0 on; further levels have the last one.
+    pub fn set_compression_per_level(&mut self, level_types: &[DBCompressionType]) {
+        let texts: Vec<String> = level_types.iter().map(OptionText::text).collect();
+        self.set("compression_per_level", &texts.join(":"));
+    }
+
+    /// Leaves the levels above `lvl` uncompressed; negative: no change.
+    pub fn set_min_level_to_compress(&mut self, lvl: i32) {
+        let Ok(first) = usize::try_from(lvl) else {
+            return;
+        };
+        let count = self.inner.get_num_levels() as usize;
+        let codec = self.inner.get_compression_type();
+        let codecs: Vec<_> = (0..count)
+            .map(|level| {
+                if level < first {
+                    koeldb::Compression::None
+                } else {
+                    codec
+                }
+            })
+            .collect();
+        self.inner.set_compression_per_level(&codecs);
+    }
+
+    /// Parameters of the codec; -14 for `window_bits` and 32767 for `level` are its defaults.
+    pub fn set_compression_options(
+        &mut self,
+        window_bits: i32,
+        level: i32,
+        strategy: i32,
+        max_dict_bytes: i32,
+    ) {
+        self.set_codec(
+            "compression_opts",
+            [window_bits, level, strategy, max_dict_bytes],
+        );
+    }
+
+    /// Parameters of the codec of the last level, if `enabled`.
+    pub fn set_bottommost_compression_options(
+        &mut self,
+        window_bits: i32,
+        level: i32,
+        strategy: i32,
+        max_dict_bytes: i32,
+        enabled: bool,
+    ) {
+        let name = "bottommost_compression_opts";
+        self.set_codec(name, [window_bits, level, strategy, max_dict_bytes]);
+        self.set(&format!("{name}.enabled"), &enabled.text());
+    }
+
+    fn set_codec(&mut self, name: &str, values: [i32; 4]) {
+        let members = ["window_bits", "level", "strategy", "max_dict_bytes"];
+        for (member, value) in members.iter().zip(values) {
+            self.set(&format!("{name}.{member}"), &value.text());
+        }
+    }
+
+    /// Bytes of samples from which dictionaries are trained on the last level, if `enabled`.
+    pub fn set_bottommost_zstd_max_train_bytes(&mut self, value: i32, enabled: bool) {
+        let name = "bottommost_compression_opts";
+        self.set(&format!("{name}.zstd_max_train_bytes"), &value.text());
+        self.set(&format!("{name}.enabled"), &enabled.text());
+    }
+
+    /// Uses a merge operator whose one function combines values and operands.
+    pub fn set_merge_operator_associative<F: MergeFn + Clone>(
+        &mut self,
+        name: impl CStrLike,
+        full_merge_fn: F,
+    ) {
+        self.set_merge_operator(name, full_merge_fn.clone(), full_merge_fn);
+    }
+
+    /// Uses a merge operator: one function merges operands into a value, one combines operands.
+    pub fn set_merge_operator<F: MergeFn, PF: MergeFn>(
+        &mut self,
+        name: impl CStrLike,
+        full_merge_fn: F,
+        partial_merge_fn: PF,
+    ) {
+        self.inner.set_merge_operator(FunctionOperator {
+            name: text(name),
+            full: full_merge_fn,
+            partial: partial_merge_fn,
+        });
+    }
+
+    /// An older name of `set_merge_operator_associative`.
+    #[deprecated(
+        since = "0.5.0",
+        note = "add_merge_operator has been renamed to set_merge_operator"
+    )]
+    pub fn add_merge_operator<F: MergeFn + Clone>(&mut self, name: &str, merge_fn: F) {
+        self.set_merge_operator_associative(name, merge_fn);
+    }
+
+    /// Passes values in compactions to a function, under a lock.
+    pub fn set_compaction_filter<F>(&mut self, name: impl CStrLike, filter_fn: F)
+    where
+        F: CompactionFilterFn + Send + 'static,
+    {
+        self.inner.set_compaction_filter_factory(FunctionFactory {
+            name: text(name),
+            function: Arc::new(Mutex::new(filter_fn)),
+        });
+    }
+
+    /// Passes values in compactions to filters of a factory.
+    pub fn set_compaction_filter_factory<F>(&mut self, factory: F)
+    where
+        F: CompactionFilterFactory + 'static,
+    {
+        self.inner
+            .set_compaction_filter_factory(Factory::new(factory));
+    }
+
+    /// Orders keys by a function.
+    ///
+    /// Every thread of the engine may call it, several concurrently: it must be as good as `Send`
+    /// and `Sync`, although its type does not say so.
+    pub fn set_comparator(&mut self, name: impl CStrLike, compare_fn: Box<CompareFn>) {
+        self.inner.set_comparator(FunctionComparator {
+            name: text(name),
+            compare: compare_fn,
+        });
+    }
+
+    /// Makes the open fail: there are no user timestamps.
+    pub fn set_comparator_with_ts(
+        &mut self,
+        name: impl CStrLike,
+        timestamp_size: usize,
+        compare_fn: Box<CompareFn>,
+        compare_ts_fn: Box<CompareTsFn>,
+        compare_without_ts_fn: Box<CompareWithoutTsFn>,
+    ) {
+        let _ = (
+            text(name),
+            timestamp_size,
+            compare_fn,
+            compare_ts_fn,
+            compare_without_ts_fn,
+        );
+        self.fail(Error::refused(
+            "set_comparator_with_ts",
+            "user timestamps are not supported",
+        ));
+    }
+
+    /// Uses a prefix extractor, for prefix filters and prefix scans.
+    pub fn set_prefix_extractor(&mut self, prefix_extractor: SliceTransform) {
+        prefix_extractor.set_in(&mut self.inner);
+    }
+
+    /// The directory of LOG. No effect: it is in the directory of the database.
+    pub fn set_db_log_dir<P: AsRef<Path>>(&mut self, path: P) {
+        self.inner.set_db_log_dir(path);
+    }
+
+    /// The directory of the write-ahead log.
+    pub fn set_wal_dir<P: AsRef<Path>>(&mut self, path: P) {
+        self.inner.set_wal_dir(path);
+    }
+
+    /// Whether files are synced with all their metadata. No effect.
+    pub fn set_use_fsync(&mut self, useit: bool) {
+        self.inner.set_use_fsync(useit);
+    }
+
+    /// The option `use_fsync`.
+    #[must_use]
+    pub fn get_use_fsync(&self) -> bool {
+        self.inner.get_use_fsync()
+    }
+
+    /// Whether files are cached by the operating system.
+    #[deprecated(
+        since = "0.7.0",
+        note = "use set_use_direct_reads and set_use_direct_io_for_flush_and_compaction"
+    )]
+    pub fn set_allow_os_buffer(&mut self, is_allow: bool) {
+        self.set_use_direct_reads(!is_allow);
+        self.set_use_direct_io_for_flush_and_compaction(!is_allow);
+    }
+
+    /// Universal compaction's options.
+    pub fn set_universal_compaction_options(&mut self, uco: &UniversalCompactOptions) {
+        self.set_members("compaction_options_universal", &uco.members);
+    }
+
+    /// FIFO compaction's options.
+    pub fn set_fifo_compaction_options(&mut self, fco: &FifoCompactOptions) {
+        self.set_members("compaction_options_fifo", &fco.members);
+    }
+
+    /// Factors by which levels exceed the usual growth.
+    pub fn set_max_bytes_for_level_multiplier_additional(&mut self, level_values: &[i32]) {
+        self.inner
+            .set_max_bytes_for_level_multiplier_additional(level_values);
+    }
+
+    /// Writes block-based tables.
+    pub fn set_block_based_table_factory(&mut self, factory: &BlockBasedOptions) {
+        self.inner.set_block_based_table_factory(&factory.inner);
+        self.set_members("table_factory", &factory.members);
+    }
+
+    /// Writes cuckoo tables.
+    pub fn set_cuckoo_table_factory(&mut self, factory: &CuckooTableOptions) {
+        let tables = koeldb::CuckooTableOptions::new();
+        self.inner.set_cuckoo_table_factory(&tables);
+        self.set_members("table_factory", &factory.members);
+    }
+
+    /// Writes plain tables.
+    pub fn set_plain_table_factory(&mut self, options: &PlainTableFactoryOptions) {
+        let tables = koeldb::PlainTableOptions::new();
+        self.inner.set_plain_table_factory(&tables);
+        self.set_members("table_factory", &options.members());
+    }
+
+    /// Counts events, in counters that clones and open databases share.
+    pub fn enable_statistics(&mut self) {
+        self.inner.set_statistics(Statistics::new());
+    }
+
+    /// Returns all counters as text, if they are enabled.
+    #[must_use]
+    pub fn get_statistics(&self) -> Option<String> {
+        self.inner.get_statistics().map(ToString::to_string)
+    }
+
+    /// No effect: counters are always complete.
+    pub fn set_statistics_level(&self, level: StatsLevel) {
+        let _ = level;
+    }
+
+    /// Returns a counter; 0 unless they are enabled.
+    #[must_use]
+    pub fn get_ticker_count(&self, ticker: Ticker) -> u64 {
+        let statistics = self.inner.get_statistics();
+        let known = koeldb::statistics::Ticker::from_name(ticker.name());
+        match (statistics, known) {
+            (Some(statistics), Some(ticker)) => statistics.ticker(ticker),
+            _ => 0,
+        }
+    }
+
+    /// Returns a distribution; empty unless counters are enabled.
+    #[must_use]
+    pub fn get_histogram_data(&self, histogram: Histogram) -> HistogramData {
+        let statistics = self.inner.get_statistics();
+        let known = koeldb::statistics::HistogramKind::from_name(histogram.name());
+        match (statistics, known) {
+            (Some(statistics), Some(kind)) => statistics.histogram(kind).into(),
+            _ => HistogramData::new(),
+        }
+    }
+
+    /// No effect: there is no cache of rows.
+    pub fn set_row_cache(&mut self, cache: &Cache) {
+        let _ = cache;
+    }
+
+    /// No effect: values are never in blob files.
+    pub fn set_blob_cache(&mut self, cache: &Cache) {
+        let _ = cache;
+    }
+
+    /// Limits the writes of flushes and compactions, in bytes a second. No effect.
+    pub fn set_ratelimiter(
+        &mut self,
+        rate_bytes_per_sec: i64,
+        refill_period_us: i64,
+        fairness: i32,
+    ) {
+        let _ = (refill_period_us, fairness);
+        let bytes = u64::try_from(rate_bytes_per_sec).unwrap_or(0);
+        self.inner.set_rate_limiter_bytes_per_sec(bytes);
+    }
+
+    /// Like `set_ratelimiter`, with a rate that follows the load. No effect.
+    pub fn set_auto_tuned_ratelimiter(
+        &mut self,
+        rate_bytes_per_sec: i64,
+        refill_period_us: i64,
+        fairness: i32,
+    ) {
+        self.set_ratelimiter(rate_bytes_per_sec, refill_period_us, fairness);
+    }
+
+    /// Marks tables with many deletions for compaction. No effect.
+    pub fn add_compact_on_deletion_collector_factory(
+        &mut self,
+        window_size: usize,
+        num_dels_trigger: usize,
+        deletion_ratio: f64,
+    ) {
+        let collector = format!(
+            "{{id=CompactOnDeletionCollector;window_size={window_size};\
+             deletion_trigger={num_dels_trigger};deletion_ratio={deletion_ratio};}}"
+        );
+        self.set("table_properties_collectors", &collector);
+    }
+
+    /// Limits the memory of memtables together with other databases.
+    pub fn set_write_buffer_manager(&mut self, write_buffer_manager: &WriteBufferManager) {
+        self.inner
+            .set_write_buffer_manager(&write_buffer_manager.inner);
+    }
+
+    /// Passes log lines to a logger instead of the file LOG.
+    pub fn set_info_logger(&mut self, logger: InfoLogger) {
+        self.set_log_level(logger.level);
+        self.inner.set_logger(logger.clone());
+        self.logger = Some(logger);
+    }
+
+    /// Returns the logger; without one, a logger that drops its lines.
+    #[must_use]
+    pub fn get_info_logger(&self) -> InfoLogger {
+        let none = || InfoLogger::new_callback_logger(LogLevel::Info, |_, _| ());
+        self.logger.clone().unwrap_or_else(none)
+    }
+
+    /// The option `track_and_verify_wals_in_manifest`.
+    #[must_use]
+    pub fn get_track_and_verify_wals_in_manifest(&self) -> bool {
+        self.inner.get_track_and_verify_wals_in_manifest()
+    }
+
+    /// The option `write_dbid_to_manifest`.
+    #[must_use]
+    pub fn get_write_dbid_to_manifest(&self) -> bool {
+        self.inner.get_write_dbid_to_manifest()
+    }
+}

@@ -1,0 +1,31 @@
+//! Options: of databases and column families, of tables, and of single calls.
+//!
+//! Most setters only carry a value into an option of the engine's registry, as a text. They cannot
+//! fail; the first value that the engine rejects is kept, and becomes the error of the open.
+
+mod cache;
+mod compaction;
+mod database;
+mod logger;
+mod read;
+mod setters;
+mod tables;
+mod values;
+mod write;
+
+pub use cache::{Cache, LruCacheOptions, WriteBufferManager};
+pub use compaction::{
+    CompactOptions, FifoCompactOptions, UniversalCompactOptions, WaitForCompactOptions,
+};
+pub use database::{DBPath, Options};
+pub use logger::InfoLogger;
+pub use read::ReadOptions;
+pub use tables::{
+    BlockBasedOptions, CuckooTableOptions, MemtableFactory, PlainTableFactoryOptions,
+};
+pub use values::{
+    BlockBasedIndexType, BlockBasedTablePinningTier, BottommostLevelCompaction, ChecksumType,
+    CompactionPri, DBCompactionStyle, DBCompressionType, DBRecoveryMode, DataBlockIndexType,
+    KeyEncodingType, LogLevel, ReadTier, UniversalCompactionStopStyle,
+};
+pub use write::{FlushOptions, IngestExternalFileOptions, WriteOptions};

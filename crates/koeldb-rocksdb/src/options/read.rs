@@ -1,0 +1,152 @@
+//! Options of reads.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::ReadTier;
+use crate::{DBAccess, Error, IterateBounds, SnapshotWithThreadMode};
+
+/// Options of a read.
+pub struct ReadOptions {
+    inner: koeldb::ReadOptions,
+    /// The setter of a value that the engine cannot serve.
+    refused: Option<&'static str>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions::DEFAULT
+    }
+}
+
+/// Declares setters with the engine's names.
+macro_rules! same {
+    ($($(#[doc = $doc:literal])+ $setter:ident($type:ty);)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $setter(&mut self, v: $type) {
+            self.inner.$setter(v);
+        }
+    )*};
+}
+
+impl ReadOptions {
+    pub(crate) const DEFAULT: ReadOptions = ReadOptions {
+        inner: koeldb::ReadOptions::new(),
+        refused: None,
+    };
+
+    pub(crate) fn total_order() -> Self {
+        let mut options = ReadOptions::default();
+        options.set_total_order_seek(true);
+        options
+    }
+
+    pub(crate) fn one_prefix() -> Self {
+        let mut options = ReadOptions::default();
+        options.set_prefix_same_as_start(true);
+        options
+    }
+
+    /// Returns the engine's options, or the setting that it cannot serve.
+    pub(crate) fn checked(&self) -> Result<&koeldb::ReadOptions, Error> {
+        match self.refused {
+            None => Ok(&self.inner),
+            Some(setter) => Err(Error::refused(setter, "user timestamps are not supported")),
+        }
+    }
+
+    same! {
+        /// Whether blocks that were read enter the cache; true by default.
+        fill_cache(bool);
+        /// Ends a scan after the last key with the prefix of the key it was positioned at.
+        set_prefix_same_as_start(bool);
+        /// Whether prefix filters are ignored, so that scans cross prefixes.
+        set_total_order_seek(bool);
+        /// A scan fails with `Incomplete` after skipping this many entries; 0: never.
+        set_max_skippable_internal_keys(u64);
+        /// Skips range deletions: only for column families that never had one.
+        set_ignore_range_deletions(bool);
+        /// Whether checksums of blocks read from files are verified; true by default.
+        set_verify_checksums(bool);
+        /// Trims the readahead of scans to their bounds; true by default.
+        set_auto_readahead_size(bool);
+        /// Whether each seek moves to the latest state.
+        set_tailing(bool);
+        /// Keeps blocks in memory as long as the iterator lives.
+        set_pin_data(bool);
+        /// Overlaps the reads of a multi-get or scan.
+        set_async_io(bool);
+    }
+
+    /// Reads the state of a snapshot.
+    pub fn set_snapshot<D: DBAccess>(&mut self, snapshot: &SnapshotWithThreadMode<D>) {
+        if let Some(snapshot) = &snapshot.inner {
+            self.inner.set_snapshot(snapshot);
+        }
+    }
+
+    /// Scans begin at this key.
+    pub fn set_iterate_lower_bound<K: Into<Vec<u8>>>(&mut self, key: K) {
+        self.inner.set_iterate_lower_bound(key.into());
+    }
+
+    /// Scans end before this key.
+    pub fn set_iterate_upper_bound<K: Into<Vec<u8>>>(&mut self, key: K) {
+        self.inner.set_iterate_upper_bound(key.into());
+    }
+
+    /// Limits scans to a range, or to a prefix by [`PrefixRange`](crate::PrefixRange).
+    pub fn set_iterate_range(&mut self, range: impl IterateBounds) {
+        let (lower, upper) = range.into_bounds();
+        self.inner.set_iterate_lower_bound(lower);
+        self.inner.set_iterate_upper_bound(upper);
+    }
+
+    /// The sources that the read may use.
+    pub fn set_read_tier(&mut self, tier: ReadTier) {
+        self.inner.set_read_tier(tier.engine());
+    }
+
+    /// No effect: obsolete files are always removed in the background.
+    pub fn set_background_purge_on_iterator_cleanup(&mut self, v: bool) {
+        let _ = v;
+    }
+
+    /// The readahead of scans in bytes; 0: adaptive.
+    pub fn set_readahead_size(&mut self, v: usize) {
+        self.inner.set_readahead_size(v as u64);
+    }
+
+    /// Microseconds since 1970 after which the read fails with `TimedOut`; 0 for no limit.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the API counts from 1970, the engine from the clock of instants"
+    )]
+    pub fn set_deadline(&mut self, microseconds: u64) {
+        if microseconds == 0 {
+            self.inner.set_deadline(None);
+            return;
+        }
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let left =
+            Duration::from_micros(microseconds).saturating_sub(since_1970.unwrap_or_default());
+        self.inner.set_deadline(Instant::now().checked_add(left));
+    }
+
+    /// Microseconds after which a read of a file fails with `TimedOut`; 0 for no limit.
+    pub fn set_io_timeout(&mut self, microseconds: u64) {
+        let limit = (microseconds > 0).then(|| Duration::from_micros(microseconds));
+        self.inner.set_io_timeout(limit);
+    }
+
+    /// Makes reads fail: there are no user timestamps.
+    pub fn set_timestamp<S: Into<Vec<u8>>>(&mut self, ts: S) {
+        let _ = ts;
+        self.refused = Some("ReadOptions::set_timestamp");
+    }
+
+    /// Makes reads fail: there are no user timestamps.
+    pub fn set_iter_start_ts<S: Into<Vec<u8>>>(&mut self, ts: S) {
+        let _ = ts;
+        self.refused = Some("ReadOptions::set_iter_start_ts");
+    }
+}

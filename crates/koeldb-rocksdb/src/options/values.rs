@@ -1,0 +1,257 @@
+//! Values of options, and their texts.
+
+/// A value with a text in the engine's registry.
+pub(crate) trait OptionText {
+    /// Returns the text.
+    fn text(&self) -> String;
+}
+
+macro_rules! displayed {
+    ($($type:ty),*) => {$(
+        impl OptionText for $type {
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
+displayed!(bool, u32, u64, usize, i32, i64, f64);
+
+/// Declares an enum whose variants have texts.
+macro_rules! texts {
+    ($($(#[$meta:meta])* pub enum $Type:ident {
+        $($(#[$note:meta])+ $Variant:ident $(= $number:literal)? => $text:literal,)*
+    })*) => {$(
+        $(#[$meta])*
+        pub enum $Type {
+            $($(#[$note])+ $Variant $(= $number)?,)*
+        }
+
+        impl OptionText for $Type {
+            fn text(&self) -> String {
+                match self {
+                    $($Type::$Variant => $text,)*
+                }
+                .to_owned()
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// The severity of a line of LOG.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(i32)]
+    pub enum LogLevel {
+        /// For debugging the engine.
+        Debug = 0 => "DEBUG_LEVEL",
+        /// Information.
+        Info => "INFO_LEVEL",
+        /// A warning.
+        Warn => "WARN_LEVEL",
+        /// An error.
+        Error => "ERROR_LEVEL",
+        /// The engine cannot continue.
+        Fatal => "FATAL_LEVEL",
+        /// The first lines of each LOG.
+        Header => "HEADER_LEVEL",
+    }
+
+    /// The order in which leveled compaction takes tables.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    #[repr(i32)]
+    pub enum CompactionPri {
+        /// Large tables and those with many deletions first.
+        ByCompensatedSize = 0 => "kByCompensatedSize",
+        /// Tables whose newest entry is oldest first.
+        OldestLargestSeqFirst = 1 => "kOldestLargestSeqFirst",
+        /// Tables whose oldest entry is oldest first.
+        OldestSmallestSeqFirst = 2 => "kOldestSmallestSeqFirst",
+        /// Tables that overlap least of the next level first.
+        MinOverlappingRatio = 3 => "kMinOverlappingRatio",
+        /// Tables in the order of keys, in turn.
+        RoundRobin = 4 => "kRoundRobin",
+    }
+
+    /// The index of block-based tables.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BlockBasedIndexType {
+        /// One block, searched by halving.
+        BinarySearch => "kBinarySearch",
+        /// With a hash table of prefixes.
+        HashSearch => "kHashSearch",
+        /// Blocks under an index of blocks.
+        TwoLevelIndexSearch => "kTwoLevelIndexSearch",
+    }
+
+    /// The search in data blocks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum DataBlockIndexType {
+        /// By halving.
+        BinarySearch = 0 => "kDataBlockBinarySearch",
+        /// By a hash table of keys.
+        BinaryAndHash = 1 => "kDataBlockBinaryAndHash",
+    }
+
+    /// The metadata blocks that tables pin in the block cache.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BlockBasedTablePinningTier {
+        /// As older options say.
+        Fallback = 0 => "kFallback",
+        /// None.
+        None = 1 => "kNone",
+        /// Of tables made by flushes and of similar size.
+        FlushAndSimilar = 2 => "kFlushedAndSimilar",
+        /// Of all tables.
+        All = 3 => "kAll",
+    }
+
+    /// The checksum of blocks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ChecksumType {
+        /// None.
+        NoChecksum = 0 => "kNoChecksum",
+        /// CRC-32C.
+        CRC32c = 1 => "kCRC32c",
+        /// XXH32.
+        XXHash = 2 => "kxxHash",
+        /// XXH64.
+        XXHash64 = 3 => "kxxHash64",
+        /// XXH3.
+        XXH3 = 4 => "kXXH3",
+    }
+
+    /// The encoding of keys in plain tables.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum KeyEncodingType {
+        /// Whole keys.
+        #[default]
+        Plain = 0 => "kPlain",
+        /// Keys of one prefix share its bytes.
+        Prefix = 1 => "kPrefix",
+    }
+
+    /// A codec.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    pub enum DBCompressionType {
+        /// None.
+        None = 0 => "kNoCompression",
+        /// Snappy.
+        Snappy = 1 => "kSnappyCompression",
+        /// zlib.
+        Zlib = 2 => "kZlibCompression",
+        /// bzip2.
+        Bz2 = 3 => "kBZip2Compression",
+        /// LZ4.
+        Lz4 = 4 => "kLZ4Compression",
+        /// LZ4, with a slower and stronger search.
+        Lz4hc = 5 => "kLZ4HCCompression",
+        /// Zstandard.
+        Zstd = 7 => "kZSTD",
+    }
+
+    /// The shape of the tree.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    pub enum DBCompactionStyle {
+        /// Levels, each larger than the one above.
+        Level = 0 => "kCompactionStyleLevel",
+        /// Sorted runs of similar age.
+        Universal = 1 => "kCompactionStyleUniversal",
+        /// Old tables are dropped.
+        Fifo = 2 => "kCompactionStyleFIFO",
+    }
+
+    /// How a damaged log is read at open.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    pub enum DBRecoveryMode {
+        /// An incomplete last record is ignored, other damage is an error.
+        TolerateCorruptedTailRecords = 0 => "kTolerateCorruptedTailRecords",
+        /// Any damage is an error.
+        AbsoluteConsistency = 1 => "kAbsoluteConsistency",
+        /// Reading ends at the first damage.
+        PointInTime = 2 => "kPointInTimeRecovery",
+        /// Damaged records are left out.
+        SkipAnyCorruptedRecord = 3 => "kSkipAnyCorruptedRecords",
+    }
+
+    /// When universal compaction ends the choice of runs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    pub enum UniversalCompactionStopStyle {
+        /// At a run of another size.
+        Similar = 0 => "kCompactionStopStyleSimilarSize",
+        /// At a run larger than the chosen ones together.
+        Total = 1 => "kCompactionStopStyleTotalSize",
+    }
+}
+
+/// The sources that a read may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+#[repr(i32)]
+pub enum ReadTier {
+    /// Memory and files.
+    All = 0,
+    /// Memory: memtables and the block cache.
+    BlockCache,
+    /// What a crash would leave: not entries written without the log.
+    Persisted,
+    /// Memtables.
+    Memtable,
+}
+
+impl ReadTier {
+    pub(crate) fn engine(self) -> koeldb::ReadTier {
+        match self {
+            ReadTier::All => koeldb::ReadTier::All,
+            ReadTier::BlockCache => koeldb::ReadTier::BlockCache,
+            ReadTier::Persisted => koeldb::ReadTier::Persisted,
+            ReadTier::Memtable => koeldb::ReadTier::Memtable,
+        }
+    }
+}
+
+impl LogLevel {
+    pub(crate) fn of_engine(level: koeldb::LogLevel) -> Self {
+        match level {
+            koeldb::LogLevel::Debug => LogLevel::Debug,
+            koeldb::LogLevel::Info => LogLevel::Info,
+            koeldb::LogLevel::Warn => LogLevel::Warn,
+            koeldb::LogLevel::Error => LogLevel::Error,
+            koeldb::LogLevel::Fatal => LogLevel::Fatal,
+            _ => LogLevel::Header,
+        }
+    }
+}
+
+/// Whether a manual compaction rewrites the last level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+#[repr(i32)]
+pub enum BottommostLevelCompaction {
+    /// No.
+    Skip = 0,
+    /// If there is a compaction filter.
+    IfHaveCompactionFilter,
+    /// Yes.
+    Force,
+    /// Yes, except for tables that the same compaction wrote.
+    ForceOptimized,
+}
+
+impl BottommostLevelCompaction {
+    pub(crate) fn engine(self) -> koeldb::BottommostLevelCompaction {
+        use koeldb::BottommostLevelCompaction as Engine;
+        match self {
+            BottommostLevelCompaction::Skip => Engine::Skip,
+            BottommostLevelCompaction::IfHaveCompactionFilter => Engine::IfHaveCompactionFilter,
+            BottommostLevelCompaction::Force => Engine::Force,
+            BottommostLevelCompaction::ForceOptimized => Engine::ForceOptimized,
+        }
+    }
+}

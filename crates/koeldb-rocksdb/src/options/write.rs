@@ -1,0 +1,97 @@
+//! Options of writes, flushes and ingestions.
+
+use crate::Error;
+
+/// Options of a write.
+#[derive(Default)]
+pub struct WriteOptions {
+    pub(crate) inner: koeldb::WriteOptions,
+}
+
+/// Declares setters with the engine's names.
+macro_rules! same {
+    ($($(#[doc = $doc:literal])+ $setter:ident;)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $setter(&mut self, v: bool) {
+            self.inner.$setter(v);
+        }
+    )*};
+}
+
+impl WriteOptions {
+    /// The defaults: with the log, which is not synced.
+    #[must_use]
+    pub fn new() -> WriteOptions {
+        WriteOptions::default()
+    }
+
+    same! {
+        /// Syncs the log before the write returns.
+        set_sync;
+        /// Skips the log: the write survives only if its memtable is flushed.
+        disable_wal;
+        /// Skips operations of dropped column families.
+        set_ignore_missing_column_families;
+        /// Fails with `Incomplete` where it would have to wait.
+        set_no_slowdown;
+        /// Yields to other writes while compactions lag.
+        set_low_pri;
+        /// Keeps insert positions within a batch. No effect.
+        set_memtable_insert_hint_per_batch;
+    }
+}
+
+/// Options of a flush.
+#[derive(Default)]
+pub struct FlushOptions {
+    pub(crate) inner: koeldb::FlushOptions,
+}
+
+impl FlushOptions {
+    /// The defaults: the call waits.
+    #[must_use]
+    pub fn new() -> FlushOptions {
+        FlushOptions::default()
+    }
+
+    same! {
+        /// Whether the call waits for the flush.
+        set_wait;
+    }
+}
+
+/// Options of an ingestion.
+#[derive(Default)]
+pub struct IngestExternalFileOptions {
+    inner: koeldb::IngestExternalFileOptions,
+    is_behind: bool,
+}
+
+impl IngestExternalFileOptions {
+    /// Returns the engine's options, or the setting that it cannot serve.
+    pub(crate) fn checked(&self) -> Result<&koeldb::IngestExternalFileOptions, Error> {
+        match self.is_behind {
+            false => Ok(&self.inner),
+            true => Err(Error::refused(
+                "set_ingest_behind",
+                "tables cannot be ingested below the data",
+            )),
+        }
+    }
+
+    same! {
+        /// Whether files are moved instead of copied.
+        set_move_files;
+        /// Whether snapshots do not see the ingested entries; true by default.
+        set_snapshot_consistency;
+        /// Whether tables may get a sequence number; true by default.
+        set_allow_global_seqno;
+        /// Whether memtables with keys of the tables are flushed; true by default.
+        set_allow_blocking_flush;
+    }
+
+    /// Whether tables go below the data; an ingestion with `true` fails.
+    pub fn set_ingest_behind(&mut self, v: bool) {
+        self.is_behind = v;
+    }
+}

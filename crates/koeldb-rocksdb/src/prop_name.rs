@@ -1,0 +1,168 @@
+//! Names of properties.
+
+use std::borrow::{Borrow, Cow};
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::ops::Deref;
+
+use crate::CStrLike;
+use crate::c_str::infallible;
+
+/// A borrowed name of a property: see [`properties`](crate::properties).
+pub struct PropName(Cow<'static, CStr>);
+
+impl PropName {
+    pub(crate) const fn of(name: &'static CStr) -> Self {
+        PropName(Cow::Borrowed(name))
+    }
+
+    /// The name as a C string.
+    #[must_use]
+    pub fn as_c_str(&self) -> &CStr {
+        &self.0
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+}
+
+/// An owned name of a property.
+pub struct PropertyName(PropName);
+
+impl PropertyName {
+    /// Returns the name of a property of a level.
+    pub(crate) fn of_level(prefix: &str, level: usize) -> Self {
+        let name = CString::new(format!("rocksdb.{prefix}{level}"));
+        PropertyName(PropName(Cow::Owned(name.unwrap_or_default())))
+    }
+
+    /// Returns the name as a C string.
+    #[must_use]
+    pub fn into_c_string(self) -> CString {
+        self.0.0.into_owned()
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn into_string(self) -> String {
+        self.as_str().to_owned()
+    }
+}
+
+impl Deref for PropName {
+    type Target = CStr;
+
+    fn deref(&self) -> &CStr {
+        &self.0
+    }
+}
+
+impl Deref for PropertyName {
+    type Target = PropName;
+
+    fn deref(&self) -> &PropName {
+        &self.0
+    }
+}
+
+impl Borrow<PropName> for PropertyName {
+    fn borrow(&self) -> &PropName {
+        &self.0
+    }
+}
+
+impl ToOwned for PropName {
+    type Owned = PropertyName;
+
+    fn to_owned(&self) -> PropertyName {
+        PropertyName(PropName(self.0.clone()))
+    }
+}
+
+macro_rules! shared {
+    ($($Type:ty),*) => {$(
+        impl AsRef<CStr> for $Type {
+            fn as_ref(&self) -> &CStr {
+                self.as_c_str()
+            }
+        }
+
+        impl AsRef<str> for $Type {
+            fn as_ref(&self) -> &str {
+                self.as_str()
+            }
+        }
+
+        impl fmt::Display for $Type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl fmt::Debug for $Type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(self.as_str(), f)
+            }
+        }
+    )*};
+}
+
+shared!(PropName, PropertyName);
+
+macro_rules! equal {
+    ($($A:ty, $B:ty: $a:ident, $b:ident, $equal:expr;)*) => {$(
+        impl PartialEq<$B> for $A {
+            fn eq(&self, other: &$B) -> bool {
+                let ($a, $b) = (self, other);
+                $equal
+            }
+        }
+
+        impl PartialEq<$A> for $B {
+            fn eq(&self, other: &$A) -> bool {
+                let ($a, $b) = (other, self);
+                $equal
+            }
+        }
+    )*};
+}
+
+equal! {
+    PropName, CStr: name, text, name.as_c_str() == text;
+    PropName, str: name, text, name.as_str() == text;
+    PropertyName, CString: name, text, name.as_c_str() == text.as_c_str();
+    PropertyName, String: name, text, name.as_str() == text.as_str();
+}
+
+infallible! {
+    PropertyName as CString: name, name.into_c_string(), name.into_c_string();
+}
+
+impl<'a> CStrLike for &'a PropName {
+    type Baked = &'a CStr;
+    type Error = std::convert::Infallible;
+
+    fn bake(self) -> Result<Self::Baked, Self::Error> {
+        Ok(&self.0)
+    }
+
+    fn into_c_string(self) -> Result<CString, Self::Error> {
+        Ok(self.as_c_str().to_owned())
+    }
+}
+
+impl<'a> CStrLike for &'a PropertyName {
+    type Baked = &'a CStr;
+    type Error = std::convert::Infallible;
+
+    fn bake(self) -> Result<Self::Baked, Self::Error> {
+        Ok(&self.0.0)
+    }
+
+    fn into_c_string(self) -> Result<CString, Self::Error> {
+        Ok(self.as_c_str().to_owned())
+    }
+}

@@ -1,0 +1,124 @@
+//! Tables made outside of databases, to be ingested.
+
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Error, Options};
+
+/// Writes a table, whose keys must ascend.
+pub struct SstFileWriter<'a> {
+    options: Result<koeldb::ColumnFamilyOptions, Error>,
+    state: Mutex<State>,
+    label: PhantomData<&'a Options>,
+}
+
+#[derive(Default)]
+struct State {
+    writer: Option<koeldb::SstFileWriter>,
+    /// The size of the table that was finished.
+    finished_bytes: u64,
+}
+
+impl<'a> SstFileWriter<'a> {
+    /// Creates a writer without a file.
+    #[must_use]
+    pub fn create(opts: &'a Options) -> Self {
+        SstFileWriter {
+            options: opts.checked().map(|options| options.cf_options().clone()),
+            state: Mutex::default(),
+            label: PhantomData,
+        }
+    }
+
+    /// Begins a table.
+    pub fn open<P: AsRef<Path>>(&'a self, path: P) -> Result<(), Error> {
+        let options = self.options.as_ref().map_err(Clone::clone)?;
+        let writer = koeldb::SstFileWriter::create(options, path)?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.writer = Some(writer);
+        Ok(())
+    }
+
+    fn state(&mut self) -> &mut State {
+        let state = self.state.get_mut();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&mut self) -> Result<&mut koeldb::SstFileWriter, Error> {
+        let writer = self.state().writer.as_mut();
+        writer.ok_or_else(|| Error::invalid("File is not opened"))
+    }
+
+    /// Ends the table and makes it durable.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let writer = self.state().writer.take();
+        let writer = writer.ok_or_else(|| Error::invalid("File is not opened"))?;
+        self.state().finished_bytes = writer.finish()?.file_size;
+        Ok(())
+    }
+
+    /// The bytes written, or those of the finished table.
+    pub fn file_size(&self) -> u64 {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &state.writer {
+            Some(writer) => writer.file_size(),
+            None => state.finished_bytes,
+        }
+    }
+
+    /// Adds a value.
+    pub fn put<K, V>(&mut self, key: K, value: V) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        Ok(self.writer()?.put(key, value)?)
+    }
+
+    /// Fails: there are no user timestamps.
+    pub fn put_with_ts<K, V, S>(&mut self, key: K, ts: S, value: V) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        S: AsRef<[u8]>,
+    {
+        let _ = (key, ts, value);
+        Err(Error::refused(
+            "SstFileWriter::put_with_ts",
+            "user timestamps are not supported",
+        ))
+    }
+
+    /// Adds a merge operand.
+    pub fn merge<K, V>(&mut self, key: K, value: V) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        Ok(self.writer()?.merge(key, value)?)
+    }
+
+    /// Adds a deletion.
+    pub fn delete<K: AsRef<[u8]>>(&mut self, key: K) -> Result<(), Error> {
+        Ok(self.writer()?.delete(key)?)
+    }
+
+    /// Adds a deletion of the keys in `begin_key..end_key`, in any order.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, begin_key: K, end_key: K) -> Result<(), Error> {
+        Ok(self.writer()?.delete_range(begin_key, end_key)?)
+    }
+
+    /// Fails: there are no user timestamps.
+    pub fn delete_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
+        &mut self,
+        key: K,
+        ts: S,
+    ) -> Result<(), Error> {
+        let _ = (key, ts);
+        Err(Error::refused(
+            "SstFileWriter::delete_with_ts",
+            "user timestamps are not supported",
+        ))
+    }
+}

@@ -1,0 +1,169 @@
+//! Counters and distributions, with RocksDB's names.
+
+use std::fmt;
+
+pub use crate::histogram::Histogram;
+pub use crate::ticker::Ticker;
+
+/// The error for a name that is not known.
+#[derive(Clone, Debug)]
+pub struct NameParseError;
+
+impl fmt::Display for NameParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unrecognized name")
+    }
+}
+
+impl std::error::Error for NameParseError {}
+
+/// Declares an enum of names.
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $Type:ident { $($Variant:ident = $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $Type {$(
+            #[doc = concat!("`", $name, "`.")]
+            $Variant,
+        )*}
+
+        impl $Type {
+            /// RocksDB's name.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $($Type::$Variant => $name,)*
+                }
+            }
+
+            /// All of them.
+            pub fn iter() -> std::slice::Iter<'static, $Type> {
+                const ALL: &[$Type] = &[$($Type::$Variant,)*];
+                ALL.iter()
+            }
+        }
+
+        impl std::str::FromStr for $Type {
+            type Err = $crate::statistics::NameParseError;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                let found = Self::iter().find(|known| known.name() == name);
+                found.copied().ok_or($crate::statistics::NameParseError)
+            }
+        }
+
+        impl std::fmt::Display for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// The counters in use. No effect: all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum StatsLevel {
+    /// None.
+    DisableAll = 0,
+    /// No distributions and no times.
+    ExceptHistogramOrTimers = 2,
+    /// No times.
+    ExceptTimers,
+    /// No times of locks and codecs.
+    ExceptDetailedTimers,
+    /// No times of locks.
+    ExceptTimeForMutex,
+    /// All.
+    All,
+}
+
+/// A distribution.
+pub struct HistogramData {
+    data: Option<koeldb::statistics::HistogramData>,
+}
+
+impl From<koeldb::statistics::HistogramData> for HistogramData {
+    fn from(data: koeldb::statistics::HistogramData) -> Self {
+        HistogramData { data: Some(data) }
+    }
+}
+
+impl Default for HistogramData {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The nearest floating-point number.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+impl HistogramData {
+    /// Creates an empty distribution.
+    #[must_use]
+    pub fn new() -> HistogramData {
+        HistogramData { data: None }
+    }
+
+    fn of(&self, get: impl FnOnce(&koeldb::statistics::HistogramData) -> f64) -> f64 {
+        self.data.as_ref().map_or(0.0, get)
+    }
+
+    /// The median.
+    #[must_use]
+    pub fn median(&self) -> f64 {
+        self.of(|data| data.median())
+    }
+
+    /// The arithmetic mean.
+    #[must_use]
+    pub fn average(&self) -> f64 {
+        self.of(|data| data.average())
+    }
+
+    /// The 95th percentile.
+    #[must_use]
+    pub fn p95(&self) -> f64 {
+        self.of(|data| data.percentile(95.0))
+    }
+
+    /// The 99th percentile.
+    #[must_use]
+    pub fn p99(&self) -> f64 {
+        self.of(|data| data.percentile(99.0))
+    }
+
+    /// The largest value.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.of(|data| float(data.max))
+    }
+
+    /// The smallest value.
+    #[must_use]
+    pub fn min(&self) -> f64 {
+        self.of(|data| float(data.min))
+    }
+
+    /// The sum of the values.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.data.as_ref().map_or(0, |data| data.sum)
+    }
+
+    /// The number of values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.data.as_ref().map_or(0, |data| data.count)
+    }
+
+    /// The standard deviation.
+    #[must_use]
+    pub fn std_dev(&self) -> f64 {
+        self.of(|data| data.standard_deviation())
+    }
+}

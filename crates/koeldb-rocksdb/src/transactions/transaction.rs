@@ -1,0 +1,382 @@
+//! Transactions.
+
+use std::cell::{Ref, RefCell, RefMut};
+use std::marker::PhantomData;
+
+use koeldb::{BatchEntry, LockMode, PinnedSlice, PreparedTransaction};
+
+use crate::access::{Family, Pinned, Source, Value, iterator_methods, read_methods};
+use crate::iterator::Cursor;
+use crate::{
+    AsColumnFamilyRef, DBAccess, DBPinnableSlice, Error, ReadOptions, SnapshotWithThreadMode,
+    WriteBatchWithTransaction,
+};
+
+enum State {
+    Open(Box<koeldb::Transaction>),
+    Prepared(PreparedTransaction),
+    /// Committed, rolled back after `prepare`, or never begun.
+    Over(koeldb::Error),
+}
+
+/// A transaction of a [`TransactionDB`](crate::TransactionDB) or an
+/// [`OptimisticTransactionDB`](crate::OptimisticTransactionDB).
+///
+/// Its writes become visible together when it commits; dropping it takes them back. Its reads see
+/// its own writes, and otherwise the latest state unless their options have a snapshot.
+pub struct Transaction<'db, DB> {
+    state: RefCell<State>,
+    name: RefCell<Option<Vec<u8>>>,
+    db: koeldb::Db,
+    write: koeldb::WriteOptions,
+    options: koeldb::TransactionOptions,
+    label: PhantomData<fn() -> &'db DB>,
+}
+
+fn over(state: &str) -> koeldb::Error {
+    koeldb::Error::invalid_argument(format!("Transaction {state}"))
+}
+
+impl<DB> Transaction<'_, DB> {
+    pub(crate) fn new(
+        db: &koeldb::Db,
+        write: &koeldb::WriteOptions,
+        options: &koeldb::TransactionOptions,
+    ) -> Self {
+        let state = match db.transaction_opt(write, options) {
+            Ok(transaction) => State::Open(Box::new(transaction)),
+            Err(error) => State::Over(error),
+        };
+        Transaction {
+            state: RefCell::new(state),
+            name: RefCell::default(),
+            db: db.clone(),
+            write: *write,
+            options: options.clone(),
+            label: PhantomData,
+        }
+    }
+
+    pub(crate) fn recovered(db: &koeldb::Db, prepared: PreparedTransaction) -> Self {
+        Transaction {
+            name: RefCell::new(Some(prepared.name().to_vec())),
+            state: RefCell::new(State::Prepared(prepared)),
+            db: db.clone(),
+            write: koeldb::WriteOptions::new(),
+            options: koeldb::TransactionOptions::new(),
+            label: PhantomData,
+        }
+    }
+
+    fn open(&self) -> koeldb::Result<Ref<'_, koeldb::Transaction>> {
+        let found = Ref::filter_map(self.state.borrow(), |state| match state {
+            State::Open(transaction) => Some(&**transaction),
+            _ => None,
+        });
+        found.map_err(|state| why_not_open(&state))
+    }
+
+    fn open_mut(&self) -> koeldb::Result<RefMut<'_, koeldb::Transaction>> {
+        let found = RefMut::filter_map(self.state.borrow_mut(), |state| match state {
+            State::Open(transaction) => Some(&mut **transaction),
+            _ => None,
+        });
+        found.map_err(|state| why_not_open(&state))
+    }
+
+    fn family<'f>(&'f self, family: Family<'f>) -> &'f koeldb::ColumnFamily {
+        family.unwrap_or(self.db.default_cf())
+    }
+
+    fn read_for_update(
+        &self,
+        family: Family<'_>,
+        key: &[u8],
+        exclusive: bool,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>, Error> {
+        let options = options.checked()?;
+        let family = self.family(family);
+        let mode = match exclusive {
+            true => LockMode::Exclusive,
+            false => LockMode::Shared,
+        };
+        let mut transaction = self.open_mut()?;
+        transaction.lock(family, key, mode)?;
+        Ok(transaction.batch().get_opt(family, key, options)?)
+    }
+
+    /// Makes the writes visible together. The transaction is over in any case.
+    pub fn commit(self) -> Result<(), Error> {
+        match self.state.into_inner() {
+            State::Open(transaction) => transaction.commit()?,
+            State::Prepared(prepared) => prepared.commit()?,
+            State::Over(error) => return Err(error.into()),
+        };
+        Ok(())
+    }
+
+    /// Names the transaction, for `prepare`.
+    pub fn set_name(&self, name: &[u8]) -> Result<(), Error> {
+        if self.db.prepared_transaction(name).is_some() {
+            return Err(Error::invalid("Transaction name must be unique."));
+        }
+        if name.is_empty() || name.len() > 512 {
+            return Err(Error::invalid(
+                "Transaction name length must be between 1 and 512 chars.",
+            ));
+        }
+        if self.name.borrow().is_some() {
+            return Err(Error::invalid("Transaction has already been named."));
+        }
+        *self.name.borrow_mut() = Some(name.to_vec());
+        Ok(())
+    }
+
+    /// Returns the name.
+    pub fn get_name(&self) -> Option<Vec<u8>> {
+        self.name.borrow().clone()
+    }
+
+    /// Makes the writes durable without effect, until `commit` or `rollback`.
+    ///
+    /// After that, reads and writes of the transaction fail.
+    pub fn prepare(&self) -> Result<(), Error> {
+        let Some(name) = self.get_name() else {
+            return Err(Error::invalid(
+                "Cannot prepare a transaction that has not been named.",
+            ));
+        };
+        drop(self.open()?);
+        let before = State::Over(over("could not be prepared"));
+        if let State::Open(transaction) = self.state.replace(before) {
+            let prepared = transaction.prepare(name)?;
+            self.state.replace(State::Prepared(prepared));
+        }
+        Ok(())
+    }
+
+    /// Returns the snapshot of the transaction; without one, reads through it see the latest state.
+    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
+        SnapshotWithThreadMode::new(self)
+    }
+
+    /// Takes back all writes. Unless it was prepared, the transaction can be used again.
+    pub fn rollback(&self) -> Result<(), Error> {
+        let state = self.state.replace(State::Over(over("was rolled back")));
+        match state {
+            State::Open(transaction) => {
+                transaction.rollback();
+                let again = self.db.transaction_opt(&self.write, &self.options)?;
+                self.state.replace(State::Open(Box::new(again)));
+                Ok(())
+            }
+            State::Prepared(prepared) => Ok(prepared.rollback()?),
+            State::Over(error) => {
+                self.state.replace(State::Over(error.clone()));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Marks a state of the writes, to return to.
+    pub fn set_savepoint(&self) {
+        if let Ok(mut transaction) = self.open_mut() {
+            transaction.set_save_point();
+        }
+    }
+
+    /// Takes back the writes since the latest `set_savepoint`.
+    pub fn rollback_to_savepoint(&self) -> Result<(), Error> {
+        Ok(self.open_mut()?.rollback_to_save_point()?)
+    }
+
+    read_methods!();
+    iterator_methods!();
+
+    /// Sets the value of `key`.
+    pub fn put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, key: K, value: V) -> Result<(), Error> {
+        Ok(self.open_mut()?.put(key, value)?)
+    }
+
+    /// Like `put`, in a column family.
+    pub fn put_cf<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        value: V,
+    ) -> Result<(), Error> {
+        Ok(self.open_mut()?.put_cf(cf.family(), key, value)?)
+    }
+
+    /// Adds a merge operand to `key`.
+    pub fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, key: K, value: V) -> Result<(), Error> {
+        Ok(self.open_mut()?.merge(key, value)?)
+    }
+
+    /// Like `merge`, in a column family.
+    pub fn merge_cf<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        value: V,
+    ) -> Result<(), Error> {
+        Ok(self.open_mut()?.merge_cf(cf.family(), key, value)?)
+    }
+
+    /// Deletes `key`.
+    pub fn delete<K: AsRef<[u8]>>(&self, key: K) -> Result<(), Error> {
+        Ok(self.open_mut()?.delete(key)?)
+    }
+
+    /// Like `delete`, in a column family.
+    pub fn delete_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+    ) -> Result<(), Error> {
+        Ok(self.open_mut()?.delete_cf(cf.family(), key)?)
+    }
+
+    /// Returns a copy of the writes.
+    pub fn get_writebatch(&self) -> WriteBatchWithTransaction<true> {
+        let batch = self.open().map(|open| open.batch().batch().clone());
+        batch.unwrap_or_default().into()
+    }
+
+    /// Adds the operations of a batch to the transaction, as if each were made by itself.
+    pub fn rebuild_from_writebatch(
+        &self,
+        writebatch: &WriteBatchWithTransaction<true>,
+    ) -> Result<(), Error> {
+        let batch = writebatch.checked()?;
+        let families = self.db.cf_handles();
+        let family = |id: u32| {
+            let found = families.iter().find(|family| family.id() == id);
+            found.ok_or_else(|| Error::invalid(format_args!("Column family not found: id {id}")))
+        };
+        let mut transaction = self.open_mut()?;
+        for entry in batch.iter() {
+            match entry? {
+                BatchEntry::Put { cf, key, value } => {
+                    transaction.put_cf(family(cf)?, key, value)?;
+                }
+                BatchEntry::Delete { cf, key } => transaction.delete_cf(family(cf)?, key)?,
+                BatchEntry::SingleDelete { cf, key } => {
+                    transaction.single_delete(family(cf)?, key)?;
+                }
+                BatchEntry::Merge { cf, key, operand } => {
+                    transaction.merge_cf(family(cf)?, key, operand)?;
+                }
+                BatchEntry::LogData(note) => transaction.put_log_data(note),
+                other => {
+                    return Err(Error::refused(
+                        "rebuild_from_writebatch",
+                        &format!("a transaction cannot hold {other:?}"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn why_not_open(state: &State) -> koeldb::Error {
+    match state {
+        State::Over(error) => error.clone(),
+        _ => over("is prepared: it can be committed or rolled back"),
+    }
+}
+
+/// Declares the reads that lock their key.
+macro_rules! for_update {
+    ($($plain:ident, $plain_opt:ident, $cf:ident, $cf_opt:ident -> $Value:ty, $convert:expr;)*) => {$(
+        /// Returns the value of `key` and protects it until the commit: by a lock, which others may
+        /// share unless `exclusive`, or by a check.
+        pub fn $plain<K: AsRef<[u8]>>(&self, key: K, exclusive: bool) -> $Value {
+            self.$plain_opt(key, exclusive, &ReadOptions::DEFAULT)
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, with options.")]
+        pub fn $plain_opt<K: AsRef<[u8]>>(
+            &self,
+            key: K,
+            exclusive: bool,
+            opts: &ReadOptions,
+        ) -> $Value {
+            Ok(self.read_for_update(None, key.as_ref(), exclusive, opts)?.map($convert))
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
+        pub fn $cf<K: AsRef<[u8]>>(
+            &self,
+            cf: &impl AsColumnFamilyRef,
+            key: K,
+            exclusive: bool,
+        ) -> $Value {
+            self.$cf_opt(cf, key, exclusive, &ReadOptions::DEFAULT)
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family, with options.")]
+        pub fn $cf_opt<K: AsRef<[u8]>>(
+            &self,
+            cf: &impl AsColumnFamilyRef,
+            key: K,
+            exclusive: bool,
+            opts: &ReadOptions,
+        ) -> $Value {
+            let family = Some(cf.family());
+            Ok(self.read_for_update(family, key.as_ref(), exclusive, opts)?.map($convert))
+        }
+    )*};
+}
+
+impl<DB> Transaction<'_, DB> {
+    for_update! {
+        get_for_update, get_for_update_opt, get_for_update_cf, get_for_update_cf_opt
+            -> Value, Vec::from;
+        get_pinned_for_update, get_pinned_for_update_opt, get_pinned_for_update_cf,
+            get_pinned_for_update_cf_opt -> Pinned<'_>, DBPinnableSlice::new;
+    }
+}
+
+impl<DB> Source for Transaction<'_, DB> {
+    fn read(
+        &self,
+        family: Family<'_>,
+        key: &[u8],
+        options: &koeldb::ReadOptions,
+    ) -> koeldb::Result<Option<PinnedSlice>> {
+        self.open()?
+            .batch()
+            .get_opt(self.family(family), key, options)
+    }
+
+    fn read_many<K: AsRef<[u8]>>(
+        &self,
+        family: Family<'_>,
+        keys: &[K],
+        options: &koeldb::ReadOptions,
+    ) -> Vec<koeldb::Result<Option<PinnedSlice>>> {
+        match self.open() {
+            Ok(open) => open.batch().multi_get(self.family(family), keys, options),
+            Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn cursor(&self, family: Family<'_>, options: &koeldb::ReadOptions) -> Cursor {
+        match self.open() {
+            Ok(open) => {
+                let cursor = open.batch().cursor_opt(self.family(family), options);
+                Cursor::Transaction(Box::new(cursor))
+            }
+            Err(error) => Cursor::Refused(error.into()),
+        }
+    }
+
+    fn take_snapshot(&self) -> Option<koeldb::Snapshot> {
+        self.open().ok()?.snapshot().cloned()
+    }
+}
+
+impl<DB> DBAccess for Transaction<'_, DB> {}

@@ -1,0 +1,240 @@
+//! Batches of operations that are written together.
+
+use koeldb::BatchEntry;
+
+use crate::{AsColumnFamilyRef, Error};
+
+/// A batch for a [`DB`](crate::DB).
+pub type WriteBatch = WriteBatchWithTransaction<false>;
+
+/// A batch of operations, which are applied all or not at all.
+///
+/// `TRANSACTION` is true for databases with transactions, whose batches delete no ranges.
+#[derive(Clone, Default)]
+pub struct WriteBatchWithTransaction<const TRANSACTION: bool> {
+    inner: koeldb::WriteBatch,
+    /// The first request that cannot be served, returned when the batch is written.
+    failure: Option<Error>,
+}
+
+/// Receives the operations of the default column family of a batch.
+pub trait WriteBatchIterator {
+    /// Handles a put.
+    fn put(&mut self, key: &[u8], value: &[u8]);
+    /// Handles a deletion.
+    fn delete(&mut self, key: &[u8]);
+}
+
+/// Receives the operations of a batch with the ids of their column families.
+pub trait WriteBatchIteratorCf {
+    /// Handles a put.
+    fn put_cf(&mut self, cf_id: u32, key: &[u8], value: &[u8]);
+    /// Handles a deletion.
+    fn delete_cf(&mut self, cf_id: u32, key: &[u8]);
+    /// Handles a merge operand.
+    fn merge_cf(&mut self, cf_id: u32, key: &[u8], value: &[u8]);
+}
+
+impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
+    /// Creates an empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates an empty batch with room for operations of this size.
+    #[must_use]
+    pub fn with_capacity_bytes(capacity_bytes: usize) -> Self {
+        koeldb::WriteBatch::with_capacity_bytes(capacity_bytes).into()
+    }
+
+    /// Creates a batch from serialized bytes; if they are none, the write of the batch fails.
+    #[must_use]
+    pub fn from_data(data: &[u8]) -> Self {
+        match koeldb::WriteBatch::from_data(data) {
+            Ok(inner) => inner.into(),
+            Err(error) => WriteBatchWithTransaction {
+                inner: koeldb::WriteBatch::new(),
+                failure: Some(error.into()),
+            },
+        }
+    }
+
+    /// Returns the engine's batch, or the first request that cannot be served.
+    pub(crate) fn checked(&self) -> Result<&koeldb::WriteBatch, Error> {
+        match &self.failure {
+            None => Ok(&self.inner),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    fn refuse(&mut self, method: &str) {
+        let error = Error::refused(method, "user timestamps are not supported");
+        self.failure.get_or_insert(error);
+    }
+
+    /// The number of operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// The size of the serialized batch.
+    #[must_use]
+    pub fn size_in_bytes(&self) -> usize {
+        self.inner.size_in_bytes()
+    }
+
+    /// The serialized batch.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        self.inner.data()
+    }
+
+    /// Whether there are no operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Passes puts and deletions of the default column family on, in their order.
+    ///
+    /// COMPAT: ends at the first operation of another column family, and at a range deletion.
+    pub fn iterate<T: WriteBatchIterator>(&self, callbacks: &mut T) {
+        for entry in self.inner.iter().map_while(Result::ok) {
+            match entry {
+                BatchEntry::Put { cf: 0, key, value } => callbacks.put(key, value),
+                BatchEntry::Delete { cf: 0, key } => callbacks.delete(key),
+                BatchEntry::SingleDelete { cf: 0, .. }
+                | BatchEntry::Merge { cf: 0, .. }
+                | BatchEntry::LogData(_) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Passes puts, deletions and merge operands on, in their order.
+    ///
+    /// COMPAT: ends at a single deletion of another column family, and at a range deletion.
+    pub fn iterate_cf<T: WriteBatchIteratorCf>(&self, callbacks: &mut T) {
+        for entry in self.inner.iter().map_while(Result::ok) {
+            match entry {
+                BatchEntry::Put { cf, key, value } => callbacks.put_cf(cf, key, value),
+                BatchEntry::Delete { cf, key } => callbacks.delete_cf(cf, key),
+                BatchEntry::Merge { cf, key, operand } => callbacks.merge_cf(cf, key, operand),
+                BatchEntry::SingleDelete { cf: 0, .. } | BatchEntry::LogData(_) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Sets the value of `key`.
+    pub fn put<K, V>(&mut self, key: K, value: V)
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.inner.put(key, value);
+    }
+
+    /// Like `put`, in a column family.
+    pub fn put_cf<K, V>(&mut self, cf: &impl AsColumnFamilyRef, key: K, value: V)
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.inner.put_cf(cf.family(), key, value);
+    }
+
+    /// Makes the write of the batch fail: there are no user timestamps.
+    pub fn put_cf_with_ts<K, V, S>(&mut self, cf: &impl AsColumnFamilyRef, key: K, ts: S, value: V)
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        S: AsRef<[u8]>,
+    {
+        let _ = (cf.family(), key, ts, value);
+        self.refuse("WriteBatch::put_cf_with_ts");
+    }
+
+    /// Adds a merge operand to `key`.
+    pub fn merge<K, V>(&mut self, key: K, value: V)
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.inner.merge(key, value);
+    }
+
+    /// Like `merge`, in a column family.
+    pub fn merge_cf<K, V>(&mut self, cf: &impl AsColumnFamilyRef, key: K, value: V)
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.inner.merge_cf(cf.family(), key, value);
+    }
+
+    /// Deletes `key`.
+    pub fn delete<K: AsRef<[u8]>>(&mut self, key: K) {
+        self.inner.delete(key);
+    }
+
+    /// Deletes `key`, which was put exactly once since its last single deletion.
+    pub fn single_delete<K: AsRef<[u8]>>(&mut self, key: K) {
+        self.inner.single_delete(key);
+    }
+
+    /// Like `delete`, in a column family.
+    pub fn delete_cf<K: AsRef<[u8]>>(&mut self, cf: &impl AsColumnFamilyRef, key: K) {
+        self.inner.delete_cf(cf.family(), key);
+    }
+
+    /// Like `single_delete`, in a column family.
+    pub fn single_delete_cf<K: AsRef<[u8]>>(&mut self, cf: &impl AsColumnFamilyRef, key: K) {
+        self.inner.single_delete_cf(cf.family(), key);
+    }
+
+    /// Makes the write of the batch fail: there are no user timestamps.
+    pub fn delete_cf_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
+        &mut self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        ts: S,
+    ) {
+        let _ = (cf.family(), key, ts);
+        self.refuse("WriteBatch::delete_cf_with_ts");
+    }
+
+    /// Adds bytes that are written to the log only.
+    pub fn put_log_data<V: AsRef<[u8]>>(&mut self, log_data: V) {
+        self.inner.put_log_data(log_data);
+    }
+
+    /// Removes all operations.
+    pub fn clear(&mut self) {
+        self.inner.clear();
+        self.failure = None;
+    }
+}
+
+impl WriteBatchWithTransaction<false> {
+    /// Deletes the keys in `from..to`.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, from: K, to: K) {
+        self.inner.delete_range(from, to);
+    }
+
+    /// Like `delete_range`, in a column family.
+    pub fn delete_range_cf<K: AsRef<[u8]>>(&mut self, cf: &impl AsColumnFamilyRef, from: K, to: K) {
+        self.inner.delete_range_cf(cf.family(), from, to);
+    }
+}
+
+impl<const TRANSACTION: bool> From<koeldb::WriteBatch> for WriteBatchWithTransaction<TRANSACTION> {
+    fn from(inner: koeldb::WriteBatch) -> Self {
+        WriteBatchWithTransaction {
+            inner,
+            failure: None,
+        }
+    }
+}
