@@ -86,7 +86,8 @@ macro_rules! read_database {
             family: $crate::access::Family<'_>,
             options: &koeldb::ReadOptions,
         ) -> $crate::iterator::Cursor {
-            $crate::iterator::Cursor::Db(family.unwrap_or($db.default_cf()).cursor_opt(options))
+            let cursor = family.unwrap_or($db.default_cf()).cursor_opt(options);
+            $crate::iterator::Cursor::Db(Box::new(cursor))
         }
 
         fn take_snapshot(&$self) -> Option<koeldb::Snapshot> {

@@ -114,8 +114,24 @@ fn without_number(text: &str) -> &str {
     }
 }
 
+/// Returns the text for a lock that another holder has, which programs recognize.
+fn lock_held(error: &koeldb::Error) -> Option<Error> {
+    let file = error.file()?;
+    if error.detail() != Some(ErrorDetail::LockHeld) {
+        return None;
+    }
+    let path = file.path.display();
+    Some(Error::new(match error.message().contains("this process") {
+        true => format!("IO error: lock hold by current process: {path}: No locks available"),
+        false => format!("IO error: While lock file: {path}: Resource temporarily unavailable"),
+    }))
+}
+
 impl From<koeldb::Error> for Error {
     fn from(error: koeldb::Error) -> Self {
+        if let Some(held) = lock_held(&error) {
+            return held;
+        }
         let mut parts: Vec<String> = Vec::with_capacity(5);
         parts.push(match error.kind() {
             koeldb::ErrorKind::MemoryLimit => "Operation aborted: Memory limit reached".to_owned(),

@@ -11,7 +11,7 @@ use crate::{DB, DBAccess, Error, ReadOptions};
 #[doc(hidden)]
 pub enum Cursor {
     /// Of a database.
-    Db(DbCursor),
+    Db(Box<DbCursor>),
     /// Of a transaction.
     Transaction(Box<BatchCursor>),
     /// The options were refused: without entries.
@@ -65,10 +65,10 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         }
     }
 
-    /// Moves to the latest state of the database; the position is lost.
+    /// Moves to the latest state of the database, also from a snapshot; the position is lost.
     pub fn refresh(&mut self) -> Result<(), Error> {
         match &mut self.cursor {
-            Cursor::Db(cursor) => Ok(cursor.refresh()?),
+            Cursor::Db(cursor) => Ok(cursor.refresh_to_latest()?),
             Cursor::Transaction(_) => Err(Error::refused(
                 "refresh",
                 "create another iterator of the transaction",
@@ -121,9 +121,9 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         each!(&self.cursor, value(), None)
     }
 
-    /// `None`: there are no user timestamps.
+    /// The timestamp of the entry, which is empty: there are no user timestamps.
     pub fn timestamp(&self) -> Option<&[u8]> {
-        None
+        self.valid().then_some(&[])
     }
 
     /// The key and value of the entry.

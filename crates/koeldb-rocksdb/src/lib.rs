@@ -126,3 +126,70 @@ pub use updates::DBWALIterator;
 pub use write_batch::{
     WriteBatch, WriteBatchIterator, WriteBatchIteratorCf, WriteBatchWithTransaction,
 };
+
+/// Misuse that the original rejects is rejected here too.
+///
+/// A snapshot, an iterator, a checkpoint or a transaction does not outlive its database:
+///
+/// ```compile_fail,E0597
+/// let _snapshot = {
+///     let db = rocksdb::DB::open_default("x").unwrap();
+///     db.snapshot()
+/// };
+/// ```
+///
+/// ```compile_fail,E0597
+/// let _iterator = {
+///     let db = rocksdb::DB::open_default("x").unwrap();
+///     db.iterator(rocksdb::IteratorMode::Start)
+/// };
+/// ```
+///
+/// ```compile_fail,E0597
+/// let _value = {
+///     let db = rocksdb::DB::open_default("x").unwrap();
+///     db.get_pinned("key")
+/// };
+/// ```
+///
+/// ```compile_fail,E0597
+/// let _checkpoint = {
+///     let db = rocksdb::DB::open_default("x").unwrap();
+///     rocksdb::checkpoint::Checkpoint::new(&db)
+/// };
+/// ```
+///
+/// ```compile_fail,E0597
+/// use rocksdb::{SingleThreaded, TransactionDB};
+/// let _transaction = {
+///     let db = TransactionDB::<SingleThreaded>::open_default("x").unwrap();
+///     db.transaction()
+/// };
+/// ```
+///
+/// ```compile_fail,E0597
+/// use rocksdb::{SingleThreaded, TransactionDB};
+/// let db = TransactionDB::<SingleThreaded>::open_default("x").unwrap();
+/// let _snapshot = {
+///     let transaction = db.transaction();
+///     transaction.snapshot()
+/// };
+/// ```
+///
+/// A column family of a single-threaded database is created and dropped through `&mut`:
+///
+/// ```compile_fail,E0596
+/// use rocksdb::{DBWithThreadMode, Options, SingleThreaded};
+/// let db = DBWithThreadMode::<SingleThreaded>::open_default("x").unwrap();
+/// db.create_cf("cf", &Options::default()).unwrap();
+/// ```
+///
+/// ```compile_fail,E0502
+/// use rocksdb::{DBWithThreadMode, SingleThreaded};
+/// let mut db = DBWithThreadMode::<SingleThreaded>::open_default("x").unwrap();
+/// let family = db.cf_handle("cf").unwrap();
+/// db.drop_cf("cf").unwrap();
+/// db.get_cf(family, "key").unwrap();
+/// ```
+#[cfg(doctest)]
+struct Misuse;

@@ -40,9 +40,9 @@ pub struct LiveFile {
     pub smallest_seqno: SeqNo,
     /// The largest sequence number.
     pub largest_seqno: SeqNo,
-    /// The number of its entries; 0 until it was opened.
+    /// The number of its entries; 0 if it cannot be opened.
     pub entries: u64,
-    /// The number of its deletions; 0 until it was opened.
+    /// The number of its deletions; 0 if it cannot be opened.
     pub deletions: u64,
     /// Orders the tables of level 0: larger is newer.
     pub epoch: u64,
@@ -140,7 +140,7 @@ impl std::fmt::Debug for CaptureGuard {
 }
 
 impl Db {
-    /// Returns the tables of all column families.
+    /// Returns the tables of all column families. Tables that were not read yet are opened.
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
         let families = self.inner().families.all();
@@ -169,7 +169,7 @@ impl Db {
 }
 
 impl ColumnFamily {
-    /// Returns the tables of the column family.
+    /// Returns the tables of the column family. Tables that were not read yet are opened.
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
         self.inner().live_files_of(self.data())
@@ -182,6 +182,8 @@ impl DbInner {
         let files = version.files();
         files
             .map(|(level, file)| {
+                // A table that cannot be opened is listed without its numbers of entries.
+                let _ = family.tables.reader(file, level);
                 live_file(self.context.table_files.directory(), family, level, file)
             })
             .collect()

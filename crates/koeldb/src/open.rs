@@ -38,8 +38,8 @@ use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
-use crate::options::wal_dir;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::options::{log_lines, wal_dir};
 use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
@@ -397,6 +397,9 @@ impl Opening {
         for (family, options) in &self.families {
             lines.push(format!("Options for column family [{family}]:"));
             lines.extend(options.texts().into_iter().map(line));
+            if let Some(tables) = options.table_factory.block_based() {
+                lines.extend(log_lines::of_tables(tables));
+            }
         }
         lines
     }

@@ -134,11 +134,12 @@ impl VersionBuilder {
 
     fn add(&mut self, level: usize, file: &Arc<FileMeta>) -> Result<()> {
         let number = file.number;
-        if self
-            .base
-            .order
-            .compare_internal(&file.smallest, &file.largest)
-            == Ordering::Greater
+        let order = &self.base.order;
+        let is_one_entry = file.smallest == file.largest;
+        if !is_one_entry
+            && order
+                .compare_internal(&file.smallest, &file.largest)
+                .is_gt()
         {
             return Err(Error::corruption(format!(
                 "table file #{number} has bounds in the wrong order"

@@ -483,8 +483,8 @@ impl Options {
         deletion_ratio: f64,
     ) {
         let collector = format!(
-            "{{id=CompactOnDeletionCollector;window_size={window_size};\
-             deletion_trigger={num_dels_trigger};deletion_ratio={deletion_ratio};}}"
+            "{{{{id=CompactOnDeletionCollector;window_size={window_size};\
+             deletion_trigger={num_dels_trigger};deletion_ratio={deletion_ratio};}}}}"
         );
         self.set("table_properties_collectors", &collector);
     }

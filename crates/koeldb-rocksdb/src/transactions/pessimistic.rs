@@ -202,6 +202,15 @@ impl<T: ThreadMode> TransactionDB<T> {
     pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
         SnapshotWithThreadMode::new(self)
     }
+}
+
+impl TransactionDB<SingleThreaded> {
+    family_methods!(TransactionDB<SingleThreaded>, db);
+}
+
+/// COMPAT: the properties are only here, because programs infer the mode from that.
+impl TransactionDB<MultiThreaded> {
+    family_methods!(TransactionDB<MultiThreaded>, db);
 
     /// Returns a property of the default column family; `None` for unknown names.
     pub fn property_value(&self, name: impl CStrLike) -> Result<Option<String>, Error> {
@@ -212,12 +221,4 @@ impl<T: ThreadMode> TransactionDB<T> {
     pub fn property_int_value(&self, name: impl CStrLike) -> Result<Option<u64>, Error> {
         property_int(self.db.default_cf(), name)
     }
-}
-
-impl TransactionDB<SingleThreaded> {
-    family_methods!(TransactionDB<SingleThreaded>, db);
-}
-
-impl TransactionDB<MultiThreaded> {
-    family_methods!(TransactionDB<MultiThreaded>, db);
 }

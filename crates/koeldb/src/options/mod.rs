@@ -10,6 +10,7 @@
 //! - [`apply`]: whole option strings; [`options_file`]: OPTIONS files.
 //! - [`sanitize`]: adjusts options at open, [`refuse`]: rejects invalid ones; [`mutable`]: changes
 //!   of an open database; [`conversion`]: settings of the crates below.
+//! - [`log_lines`]: options of tables in LOG.
 //! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls; [`accessors`]: their setters and getters.
 //! - [`config`]: strictness of reading, and results of loading.
@@ -27,6 +28,7 @@ mod cuckoo;
 mod db;
 mod declare;
 mod grammar;
+pub(crate) mod log_lines;
 mod memtable;
 mod mend;
 pub(crate) mod mutable;

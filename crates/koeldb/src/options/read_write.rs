@@ -252,7 +252,8 @@ impl ReadOptions {
         /// ones, hidden versions, and those newer than the snapshot. 0: never. The cursor can be
         /// positioned again.
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
-        /// Whether each seek of a cursor moves to the current state with all acknowledged writes.
+        /// Whether each seek and forward step of a cursor moves to the current state with all
+        /// acknowledged writes.
         tailing: bool, set_tailing, get_tailing;
         /// Whether scans ignore prefix filters and hash indexes, unless another option asks for them.
         total_order_seek: bool, set_total_order_seek, get_total_order_seek;

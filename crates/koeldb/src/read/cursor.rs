@@ -478,6 +478,23 @@ impl DbCursor {
         reason = "a cursor lends, an iterator gives"
     )]
     pub fn next(&mut self) -> Result<bool> {
+        if self.options.tailing {
+            return self.next_of_latest();
+        }
+        self.prepare_step(Direction::Forward)?;
+        self.step(false, Scan::next)
+    }
+
+    /// Moves to the next entry of the latest state.
+    fn next_of_latest(&mut self) -> Result<bool> {
+        let latest = self.family.inner().visibility.seqno();
+        let is_latest = matches!(&self.pinned, Ok((_, seqno)) if *seqno == latest);
+        if !is_latest && let Some(key) = self.key().map(<[u8]>::to_vec) {
+            let found = self.seek(&key)?;
+            if !found || self.key() != Some(&key[..]) {
+                return Ok(found);
+            }
+        }
         self.prepare_step(Direction::Forward)?;
         self.step(false, Scan::next)
     }
@@ -630,6 +647,17 @@ impl DbCursor {
     /// # Errors
     /// If the database is closed.
     pub fn refresh(&mut self) -> Result<()> {
+        self.repin()
+    }
+
+    /// Moves to the latest state of the database, also from a snapshot in the options.
+    ///
+    /// The cursor then has no position.
+    ///
+    /// # Errors
+    /// If the database is closed.
+    pub fn refresh_to_latest(&mut self) -> Result<()> {
+        self.options.snapshot = None;
         self.repin()
     }
 

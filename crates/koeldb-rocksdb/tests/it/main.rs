@@ -1,0 +1,6 @@
+//! Tests of the crate through its public API.
+
+mod errors;
+mod interop;
+mod semantics;
+mod surface;
