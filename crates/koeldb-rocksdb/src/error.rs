@@ -114,6 +114,15 @@ fn without_number(text: &str) -> &str {
     }
 }
 
+/// Leaves out what the engine adds to texts that programs take names from.
+fn without_addition(text: &str) -> &str {
+    let starts = ["Column families not opened: ", "Column family not found: "];
+    match text.find(" (") {
+        Some(end) if starts.iter().any(|start| text.starts_with(start)) => &text[..end],
+        _ => text,
+    }
+}
+
 /// Returns the text for a lock that another holder has, which programs recognize.
 fn lock_held(error: &koeldb::Error) -> Option<Error> {
     let file = error.file()?;
@@ -139,7 +148,7 @@ impl From<koeldb::Error> for Error {
         });
         let subcode = subcode(&error);
         parts.extend(subcode.map(str::to_owned));
-        let text = without_number(error.message());
+        let text = without_addition(without_number(error.message()));
         match error.file() {
             Some(file) => {
                 let path = file.path.display();

@@ -277,12 +277,10 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         sizes(cf.family(), ranges)
     }
 
-    /// Fails: there are no secondary instances.
+    /// Moves the view of a secondary to the present state of its primary.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
-        Err(Error::refused(
-            "try_catch_up_with_primary",
-            "secondary instances are not supported",
-        ))
+        self.db().try_catch_up_with_primary()?;
+        Ok(())
     }
 
     /// Adds tables made by a [`SstFileWriter`](crate::SstFileWriter).

@@ -8,10 +8,13 @@ use super::{DBWithThreadMode, DBWithThreadModeInner, ThreadMode};
 use crate::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
 /// How a database is opened.
-#[derive(Clone, Copy)]
-pub(crate) enum Access {
+pub(crate) enum Access<'a> {
     ReadWrite,
-    ReadOnly { error_if_log_file_exist: bool },
+    ReadOnly {
+        error_if_log_file_exist: bool,
+    },
+    /// The directory of the secondary's own.
+    Secondary(&'a Path),
 }
 
 /// An open database and its named column families.
@@ -28,7 +31,7 @@ pub(crate) fn open(
     options: &Options,
     path: &Path,
     families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
-    access: Access,
+    access: Access<'_>,
 ) -> Result<Opened, Error> {
     let mut builder = koeldb::Db::builder(options.checked()?);
     let mut names = Vec::new();
@@ -42,17 +45,22 @@ pub(crate) fn open(
         builder.column_family((DEFAULT_COLUMN_FAMILY_NAME, own));
         names.push(DEFAULT_COLUMN_FAMILY_NAME.to_owned());
     }
-    if let Access::ReadOnly {
-        error_if_log_file_exist,
-    } = access
-    {
-        if error_if_log_file_exist {
+    match access {
+        Access::ReadWrite => {}
+        Access::ReadOnly {
+            error_if_log_file_exist: true,
+        } => {
             return Err(Error::refused(
                 "error_if_log_file_exist",
                 "a read-only database reads the logs; pass false",
             ));
         }
-        builder.read_only();
+        Access::ReadOnly { .. } => {
+            builder.read_only();
+        }
+        Access::Secondary(own) => {
+            builder.secondary(own);
+        }
     }
     let db = builder.open(path)?;
     let mut families = BTreeMap::new();
@@ -87,19 +95,12 @@ fn no_time_to_live<R>(method: &str) -> Result<R, Error> {
     ))
 }
 
-fn no_secondary<R>(method: &str) -> Result<R, Error> {
-    Err(Error::refused(
-        method,
-        "secondary instances are not supported; open_for_read_only reads one state",
-    ))
-}
-
 impl<T: ThreadMode> DBWithThreadMode<T> {
     fn open_as(
         options: &Options,
         path: &Path,
         families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
-        access: Access,
+        access: Access<'_>,
     ) -> Result<Self, Error> {
         let opened = open(options, path, families, access)?;
         Ok(Self::from_opened(opened, path, |db| {
@@ -133,14 +134,16 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_as(opts, path.as_ref(), [], access)
     }
 
-    /// Fails: there are no secondary instances.
+    /// Opens a view of a database that another process may write, with a directory of its own.
+    ///
+    /// `try_catch_up_with_primary` moves the view forward.
     pub fn open_as_secondary<P: AsRef<Path>>(
         opts: &Options,
         primary_path: P,
         secondary_path: P,
     ) -> Result<Self, Error> {
-        let _ = (opts, primary_path, secondary_path);
-        no_secondary("open_as_secondary")
+        let access = Access::Secondary(secondary_path.as_ref());
+        Self::open_as(opts, primary_path.as_ref(), [], access)
     }
 
     /// Fails: there are no databases with a time to live.
@@ -255,7 +258,7 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_as(opts, path.as_ref(), cfs, access)
     }
 
-    /// Fails: there are no secondary instances.
+    /// Like `open_as_secondary`, with these column families and default options.
     pub fn open_cf_as_secondary<P, I, N>(
         opts: &Options,
         primary_path: P,
@@ -267,11 +270,11 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         I: IntoIterator<Item = N>,
         N: AsRef<str>,
     {
-        let _ = (opts, primary_path, secondary_path, cfs);
-        no_secondary("open_cf_as_secondary")
+        let access = Access::Secondary(secondary_path.as_ref());
+        Self::open_as(opts, primary_path.as_ref(), named(cfs), access)
     }
 
-    /// Fails: there are no secondary instances.
+    /// Like `open_as_secondary`, with these column families.
     pub fn open_cf_descriptors_as_secondary<P, I>(
         opts: &Options,
         path: P,
@@ -282,8 +285,8 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         P: AsRef<Path>,
         I: IntoIterator<Item = ColumnFamilyDescriptor>,
     {
-        let _ = (opts, path, secondary_path, cfs);
-        no_secondary("open_cf_descriptors_as_secondary")
+        let access = Access::Secondary(secondary_path.as_ref());
+        Self::open_as(opts, path.as_ref(), cfs, access)
     }
 
     /// Opens a database with these column families.

@@ -57,11 +57,8 @@ fn missing_and_existing_databases_are_named() {
 fn column_families_left_out_and_unknown_are_named() {
     let (dir, mut options) = created();
     let error = DB::open_cf(&options, dir.path(), ["x"]).unwrap_err();
-    assert_text(
-        &error,
-        ErrorKind::InvalidArgument,
-        "Invalid argument: Column family not found: x",
-    );
+    let text = "Invalid argument: Column family not found: x";
+    assert_eq!(error.to_string(), text);
     options.create_missing_column_families(true);
     drop(DB::open_cf(&options, dir.path(), ["a", "b"]).unwrap());
     let error = DB::open(&options, dir.path()).unwrap_err();
@@ -125,17 +122,10 @@ fn refusals_name_what_they_refuse() {
         assert_text(&error, ErrorKind::NotSupported, "Not implemented: ");
         assert!(error.to_string().contains(name), "{error}");
     };
-    let second = dir.path().join("second");
-    let secondary = DB::open_as_secondary(&options, dir.path(), &second);
-    refused(secondary.unwrap_err(), "open_as_secondary");
     let ttl = DB::open_with_ttl(&options, dir.path(), std::time::Duration::from_secs(1));
     refused(ttl.unwrap_err(), "open_with_ttl");
     let db = DB::open(&options, dir.path()).unwrap();
     refused(db.put_with_ts("k", "t", "v").unwrap_err(), "put_with_ts");
-    refused(
-        db.try_catch_up_with_primary().unwrap_err(),
-        "try_catch_up_with_primary",
-    );
     let mut read = ReadOptions::default();
     read.set_timestamp("t");
     refused(db.get_opt("k", &read).unwrap_err(), "set_timestamp");

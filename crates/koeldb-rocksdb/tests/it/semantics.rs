@@ -322,3 +322,26 @@ fn log_has_the_options_of_tables_as_rocksdb_writes_them() {
         assert!(text.contains(line), "{line} is not in {text}");
     }
 }
+
+#[test]
+fn a_secondary_follows_its_primary_on_request() {
+    let (dir, db) = opened(&["cf"]);
+    let second = tempfile::tempdir().unwrap();
+    let cf = db.cf_handle("cf").unwrap();
+    db.put_cf(&cf, "key", "1").unwrap();
+    let options = Options::default();
+    let (own, path) = (second.path(), dir.path());
+    let secondary = DB::open_cf_as_secondary(&options, path, own, ["cf"]).unwrap();
+    let seen = || {
+        secondary
+            .get_cf(&secondary.cf_handle("cf").unwrap(), "key")
+            .unwrap()
+    };
+    assert_eq!(seen().unwrap(), b"1");
+    db.put_cf(&cf, "key", "2").unwrap();
+    assert_eq!(seen().unwrap(), b"1");
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(seen().unwrap(), b"2");
+    assert!(secondary.put("key", "3").is_err());
+    assert!(db.try_catch_up_with_primary().is_err());
+}
