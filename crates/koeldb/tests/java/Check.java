@@ -23,7 +23,8 @@ import org.rocksdb.*;
  * set     puts, and changes options of the default family as `set:NAME=VALUE` says
  * reuse   drops every family but the default one, makes it in bytewise order, drops it, and makes it as the settings say,
  *         with a table each time
- * track   records in the MANIFEST which logs are synced, puts a key with sync in every family, flushes the default one
+ * track   records in the MANIFEST which logs are synced, puts a key with sync in every family, flushes the family that
+ *         `flush` counts
  * prepare prepares a transaction, flushes every family past its log, and is killed; with settled=true it is rolled
  *         back in between
  * hold    opens, prints `held`, and closes when its input ends
@@ -67,7 +68,7 @@ public final class Check {
                 properties.setProperty("track_and_verify_wals_in_manifest", "true");
                 try (DBOptions tracking = DBOptions.getDBOptionsFromProps(properties);
                         RocksDB db = RocksDB.open(tracking, args[1], families, handles)) {
-                    track(db, handles);
+                    track(db, handles, Integer.parseInt(settings.get("flush")));
                     handles.forEach(ColumnFamilyHandle::close);
                     db.closeE();
                 }
@@ -243,12 +244,12 @@ public final class Check {
         }
     }
 
-    private static void track(RocksDB db, List<ColumnFamilyHandle> handles) throws Exception {
+    private static void track(RocksDB db, List<ColumnFamilyHandle> handles, int flushed) throws Exception {
         try (WriteOptions sync = new WriteOptions().setSync(true)) {
             for (ColumnFamilyHandle handle : handles) {
                 db.put(handle, sync, "tracked".getBytes(), handle.getName());
             }
-            db.flush(new FlushOptions().setWaitForFlush(true), handles.get(0));
+            db.flush(new FlushOptions().setWaitForFlush(true), handles.get(flushed));
         }
     }
 

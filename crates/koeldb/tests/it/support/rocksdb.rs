@@ -250,9 +250,9 @@ impl Java {
         self.run("reuse", dir, settings);
     }
 
-    /// Puts under tracked logs (`Check.java`, `track`).
-    pub(crate) fn track(&self, dir: &Path) {
-        self.run("track", dir, &[]);
+    /// Puts under tracked logs, and flushes the column family `flushed` (`Check.java`, `track`).
+    pub(crate) fn track(&self, dir: &Path, flushed: usize) {
+        self.run("track", dir, &[&format!("flush={flushed}")]);
     }
 
     /// Leaves a prepared transaction, or one that was rolled back (`Check.java`, `prepare`).
