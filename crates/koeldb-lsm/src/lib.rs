@@ -10,10 +10,12 @@ pub mod cursor;
 pub mod file_checksum;
 pub mod job;
 pub mod manifest;
+mod open_tables;
 pub mod pick;
 mod table_opener;
 pub mod text;
 pub mod version;
 
-pub use table_opener::TableOpener;
+pub use open_tables::{OpenTables, ReaderSlot};
+pub use table_opener::{TableOpener, TableRef};
 pub use version::{FileMeta, Level, Version};

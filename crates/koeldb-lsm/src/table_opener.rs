@@ -2,19 +2,49 @@
 //!
 //! The read path has no table-cache lookup: [`FileMeta::reader`](crate::FileMeta) is set once, on
 //! first use of the file. If two threads open a file concurrently, both succeed and one reader is
-//! kept.
+//! kept. Only while the number of open tables is bounded ([`OpenTables`]), readers are in slots that
+//! are emptied, and their users hold them.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{Error, Result, file_name};
+use koeldb_base::{Error, Fault, Lookup, Result, file_name};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::reader::{TableReadContext, TableReader};
+use koeldb_table::source::BlockSource;
 
 use crate::file_checksum;
+use crate::open_tables::{OpenTables, ReaderSlot};
 use crate::version::FileMeta;
+
+/// A process may open no more files: `EMFILE`. Unix systems agree on the number.
+const TOO_MANY_OPEN_FILES: i32 = 24;
+/// The system may open no more files: `ENFILE`.
+const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
+
+/// An open table.
+#[derive(Debug)]
+pub enum TableRef<'f> {
+    /// Its file's metadata keeps the reader.
+    Kept(&'f Arc<TableReader>),
+    /// The table may be closed after this reference is dropped.
+    Held(Arc<TableReader>),
+}
+
+impl Deref for TableRef<'_> {
+    type Target = Arc<TableReader>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<TableReader> {
+        match self {
+            TableRef::Kept(reader) => reader,
+            TableRef::Held(reader) => reader,
+        }
+    }
+}
 
 /// Opens the tables of a family, with its settings.
 #[derive(Debug)]
@@ -25,6 +55,7 @@ pub struct TableOpener {
     context: TableReadContext,
     /// Whether every table is validated when it is opened.
     examines: bool,
+    open_tables: Arc<OpenTables>,
 }
 
 impl TableOpener {
@@ -44,12 +75,24 @@ impl TableOpener {
             open_options,
             context,
             examines: false,
+            open_tables: Arc::default(),
         }
     }
 
     /// Sets whether every table is validated when it is opened, by [`TableReader::examine`].
     pub fn set_examines(&mut self, on: bool) {
         self.examines = on;
+    }
+
+    /// Sets the bound on open tables; none by default.
+    pub fn set_open_tables(&mut self, open_tables: Arc<OpenTables>) {
+        self.open_tables = open_tables;
+    }
+
+    /// Whether the number of open tables is bounded.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.open_tables.is_limited()
     }
 
     /// The settings with which tables are opened.
@@ -64,17 +107,58 @@ impl TableOpener {
     /// If the file is missing, damaged, or of an incompatible format or comparator; the error names
     /// it.
     #[inline]
-    pub fn reader<'f>(&self, file: &'f FileMeta, level: usize) -> Result<&'f Arc<TableReader>> {
+    pub fn reader<'f>(&self, file: &'f FileMeta, level: usize) -> Result<TableRef<'f>> {
         match file.reader.get() {
-            Some(reader) => Ok(reader),
+            Some(reader) => Ok(TableRef::Kept(reader)),
             None => self.open(file, level),
         }
     }
 
+    /// Searches `file` on `level` for a lookup.
+    ///
+    /// # Errors
+    /// See [`TableOpener::reader`] and [`TableReader::search`].
+    #[inline]
+    pub fn search<S: BlockSource>(
+        &self,
+        file: &FileMeta,
+        level: usize,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        match file.reader.get() {
+            Some(reader) => reader.search(lookup, source),
+            None => self.open(file, level)?.search(lookup, source),
+        }
+    }
+
     #[cold]
-    fn open<'f>(&self, file: &'f FileMeta, level: usize) -> Result<&'f Arc<TableReader>> {
+    fn open<'f>(&self, file: &'f FileMeta, level: usize) -> Result<TableRef<'f>> {
+        if !self.open_tables.is_limited() {
+            let reader = match file.slot.get().and_then(|slot| slot.take()) {
+                Some(reader) => reader,
+                None => self.open_table(file, level, None)?,
+            };
+            return Ok(TableRef::Kept(file.reader.get_or_init(|| reader)));
+        }
+        let slot = file.slot.get_or_init(Arc::default);
+        let (reader, is_opened) = slot.get_or_open(|| self.open_table(file, level, Some(slot)))?;
+        if is_opened {
+            self.open_tables.add(slot);
+        }
+        Ok(TableRef::Held(reader))
+    }
+
+    fn open_table(
+        &self,
+        file: &FileMeta,
+        level: usize,
+        slot: Option<&ReaderSlot>,
+    ) -> Result<Arc<TableReader>> {
         let handle = self.open_file(file)?;
         let mut context = self.context.clone();
+        let new_id = slot.zip(context.cache.as_ref());
+        context.cache_id = new_id.map(|(slot, cache)| slot.cache_id(|| cache.new_id()));
         context.number = file.number;
         context.expected_bytes = file.bytes;
         context.largest_seqno = Some(file.largest_seqno);
@@ -99,7 +183,11 @@ impl TableOpener {
         stats
             .value_bytes
             .store(properties.raw_value_bytes, Ordering::Relaxed);
-        Ok(file.reader.get_or_init(|| reader))
+        stats
+            .embedded_blobs
+            .store(properties.has_embedded_blobs(), Ordering::Relaxed);
+        file.tombstones.get_or_init(|| reader.tombstones().cloned());
+        Ok(reader)
     }
 
     /// Verifies the whole-file checksum in the MANIFEST; `false` if it has none of a known
@@ -137,7 +225,17 @@ impl TableOpener {
                     .in_file(&path, None, "open")
                     .with_detail(ErrorDetail::PathNotFound)
                 }),
+            Err(error) if is_out_of_files(&error) => Err(error.context(
+                "no more files can be opened: raise the limit of open files (ulimit -n), or set max_open_files below it",
+            )),
             opened => opened,
         }
     }
+}
+
+fn is_out_of_files(error: &Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(TOO_MANY_OPEN_FILES | TOO_MANY_OPEN_FILES_IN_SYSTEM)
+    )
 }

@@ -93,6 +93,8 @@ pub struct TableReadContext {
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// The recorded unique id of the table; `[0, 0]` for none.
     pub unique_id: Option<[u64; 2]>,
+    /// The file's part of cache keys, if it was opened before; `None` for a new one.
+    pub cache_id: Option<u64>,
 }
 
 impl fmt::Debug for TableReadContext {

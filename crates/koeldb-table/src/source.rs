@@ -169,7 +169,9 @@ impl TableFile {
             checksum,
             data_decompressor: Decompressor::new(None),
             plain_decompressor: Decompressor::new(None),
-            cache_id: (context.cache.as_ref()).map_or(context.number, Cache::new_id),
+            cache_id: (context.cache_id)
+                .or_else(|| context.cache.as_ref().map(Cache::new_id))
+                .unwrap_or(context.number),
             cache: context.cache.clone(),
             index_preparation: None,
             metadata_priority: Priority::Low,

@@ -96,6 +96,7 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "max_background_jobs", &["1", "2", "4"]),
     row(DATABASE, "max_background_compactions", &["-1", "1", "2"]),
     row(DATABASE, "max_background_flushes", &["-1", "1", "2"]),
+    row(DATABASE, "max_open_files", &["-1", "20"]),
     row(DATABASE, "avoid_flush_during_shutdown", BOOL),
     row(
         DATABASE,

@@ -463,7 +463,7 @@ impl Db {
                 report.table_readers += state
                     .version
                     .files()
-                    .filter_map(|(_, file)| file.reader.get())
+                    .filter_map(|(_, file)| file.open_reader())
                     .map(|reader| reader.memory_bytes())
                     .sum::<u64>();
             });

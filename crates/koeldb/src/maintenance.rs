@@ -165,6 +165,8 @@ impl DbInner {
                 .write()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             *current = mutable::changed_db(&current, pairs)?;
+            let open_tables = &self.context.table_files.open_tables;
+            open_tables.set_limit(current.open_tables_max());
         }
         for family in self.families.all() {
             family.update_and_install(self.context.delayed_write_rate(), |_| ());

@@ -27,6 +27,7 @@ use koeldb_base::file_name;
 use koeldb_base::{Error, Result};
 use koeldb_fs::FileSystem;
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
+use koeldb_lsm::OpenTables;
 use koeldb_lsm::version::{ManifestReport, VersionSet, VersionSetOptions};
 
 use crate::column_family_data::ColumnFamilyData;
@@ -169,6 +170,11 @@ impl Opening {
             memtables: self.memtables(),
             untrusted: self.untrusted,
             ttl: self.ttl.clone(),
+            open_tables: Arc::new(OpenTables::new(match (&self.secondary, &links) {
+                // The primary removes tables, which only descriptors then keep readable.
+                (Some(_), None) => None,
+                _ => self.db.open_tables_max(),
+            })),
         };
         let mut families = self.open_families(&versions, &table_files);
         let recovered = match &tail {

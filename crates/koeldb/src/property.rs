@@ -173,7 +173,7 @@ impl DbInner {
                 Ok(Some(entries.saturating_sub(deletions.saturating_mul(2))))
             }
             "estimate-table-readers-mem" => {
-                let readers = version.files().filter_map(|(_, file)| file.reader.get());
+                let readers = version.files().filter_map(|(_, file)| file.open_reader());
                 Ok(Some(readers.map(|reader| reader.memory_bytes()).sum()))
             }
             _ => Ok(None),
@@ -226,7 +226,7 @@ impl DbInner {
 fn cuckoo_residency(version: &Version) -> String {
     let pages = HugePages::of_this_process();
     let mut places: BTreeMap<EffectiveResidency, (u64, u64, u64)> = BTreeMap::new();
-    let tables = version.files().filter_map(|(_, file)| file.reader.get());
+    let tables = version.files().filter_map(|(_, file)| file.open_reader());
     for resident in tables.filter_map(|table| table.cuckoo_resident()) {
         let (tables, bytes, huge_bytes) = places.entry(resident.place).or_default();
         *tables += 1;

@@ -8,10 +8,10 @@ use koeldb_base::range_del::union_of;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Limits, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
-use koeldb_lsm::TableOpener;
 use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
 use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_lsm::version::FileNumbers;
+use koeldb_lsm::{OpenTables, TableOpener};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::reader::TableReadContext;
@@ -43,6 +43,8 @@ pub(crate) struct TableFiles {
     pub(crate) untrusted: bool,
     /// The times to live of a TTL database.
     pub(crate) ttl: Option<TtlOptions>,
+    /// The bound on the tables of all families that are open.
+    pub(crate) open_tables: Arc<OpenTables>,
 }
 
 impl TableFiles {
@@ -86,6 +88,7 @@ impl TableFiles {
         let fs = Arc::clone(&self.fs);
         let mut tables = TableOpener::new(fs, &self.directory, self.open_options, context);
         tables.set_examines(self.untrusted);
+        tables.set_open_tables(Arc::clone(&self.open_tables));
         Arc::new(tables)
     }
 

@@ -45,7 +45,7 @@ impl TableLevel for Files {
             Direction::Backward => &file.largest,
         };
         let reader = self.tables.reader(file, self.level)?;
-        Ok(Some((Arc::clone(reader), user_key(edge).to_vec())))
+        Ok(Some((Arc::clone(&reader), user_key(edge).to_vec())))
     }
 }
 

@@ -261,8 +261,9 @@ impl CompactionJob<'_> {
     /// counts.
     fn expected_records(&self) -> Option<u64> {
         let mut expected = 0;
-        for (_, file) in self.plan.files() {
-            let properties = file.reader.get()?.properties();
+        for (level, file) in self.plan.files() {
+            let reader = self.tables.reader(file, level).ok()?;
+            let properties = reader.properties();
             if properties.format_version < 5 {
                 return None;
             }

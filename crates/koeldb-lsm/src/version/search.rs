@@ -77,7 +77,8 @@ impl Version {
 
     #[cold]
     fn find_cuckoo(&self, tables: Option<&TableOpener>) -> Option<&CuckooLevel> {
-        let Some(tables) = tables else {
+        // The level would keep all tables open.
+        let Some(tables) = tables.filter(|tables| !tables.is_limited()) else {
             return self.cuckoo.get_or_init(|| None).as_ref();
         };
         let mut parts = Vec::new();
@@ -144,7 +145,7 @@ impl Version {
                     }
                     if run >= lookup.runs_searched() {
                         if self.covers(file, lookup.user_key()) {
-                            tables.reader(file, 0)?.search(lookup, source)?;
+                            tables.search(file, 0, lookup, source)?;
                         }
                         lookup.begin_run(run + 1);
                         if lookup.is_settled() {
@@ -163,7 +164,7 @@ impl Version {
                 while let Some(file) = files.files.get(index)
                     && self.covers(file, lookup.user_key())
                 {
-                    tables.reader(file, level)?.search(lookup, source)?;
+                    tables.search(file, level, lookup, source)?;
                     // Old writers split the versions of one key across adjacent tables.
                     let last = file.largest_user_key();
                     if lookup.is_settled() || !self.order.equal(lookup.user_key(), last) {
@@ -316,8 +317,9 @@ impl Version {
         }
         let mut found = Vec::new();
         for (level, file) in self.files() {
-            if let Some(tombstones) = tables.reader(file, level)?.tombstones() {
-                found.push(Arc::clone(tombstones));
+            match file.tombstones.get() {
+                Some(known) => found.extend(known.clone()),
+                None => found.extend(tables.reader(file, level)?.tombstones().cloned()),
             }
         }
         Ok(self.tombstones.get_or_init(|| found))

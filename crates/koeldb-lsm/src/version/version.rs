@@ -20,6 +20,8 @@ use koeldb_table::TableReader;
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::properties::TableProperties;
 
+use crate::open_tables::ReaderSlot;
+
 /// The MANIFEST's record of a table, and its state while it is live.
 #[derive(Debug)]
 pub struct FileMeta {
@@ -62,6 +64,10 @@ pub struct FileMeta {
     pub other_fields: Vec<(u32, Vec<u8>)>,
     /// The open reader, created on first use.
     pub reader: OnceLock<Arc<TableReader>>,
+    /// The open reader instead, while the number of open tables is bounded.
+    pub slot: OnceLock<Arc<ReaderSlot>>,
+    /// The range tombstones, known once the table was opened.
+    pub tombstones: OnceLock<Option<Arc<FragmentedTombstones>>>,
     /// Whether a running compaction has this file among its inputs.
     pub being_compacted: AtomicBool,
     /// Entry statistics, known once the table was opened.
@@ -112,6 +118,8 @@ pub struct EntryStats {
     pub key_bytes: AtomicU64,
     /// The total size of values.
     pub value_bytes: AtomicU64,
+    /// Whether the table has blobs of its own.
+    pub embedded_blobs: AtomicBool,
 }
 
 impl EntryStats {
@@ -129,6 +137,19 @@ impl EntryStats {
 }
 
 impl FileMeta {
+    /// The reader, if the table is open.
+    #[must_use]
+    pub fn open_reader(&self) -> Option<Arc<TableReader>> {
+        let kept = self.reader.get().cloned();
+        kept.or_else(|| self.slot.get()?.get())
+    }
+
+    /// Whether the table was opened at least once.
+    #[must_use]
+    pub fn was_opened(&self) -> bool {
+        self.tombstones.get().is_some()
+    }
+
     /// Creates metadata with only number, size and bounds set.
     #[must_use]
     pub fn new(number: FileNumber, bytes: u64, smallest: Vec<u8>, largest: Vec<u8>) -> Self {
@@ -152,6 +173,8 @@ impl FileMeta {
             temperature: 0,
             other_fields: Vec::new(),
             reader: OnceLock::new(),
+            slot: OnceLock::new(),
+            tombstones: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
             drop_hook: DropHook::default(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::file_name::FileNumber;
@@ -161,8 +162,7 @@ pub(crate) fn open_tables(tables: &[TableToOpen], threads: usize) -> Result<()> 
 pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<ColumnFamilyData>>) -> Result<()> {
     for family in families.values() {
         for (_, file) in family.version().files() {
-            let reader = file.reader.get();
-            if reader.is_some_and(|reader| reader.properties().has_embedded_blobs()) {
+            if file.entry_stats.embedded_blobs.load(Ordering::Relaxed) {
                 return Err(blob_files_not_supported(&format!(
                     "table {:06} of column family '{}' holds blobs",
                     file.number, family.name

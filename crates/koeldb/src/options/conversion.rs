@@ -60,6 +60,16 @@ impl DbOptions {
     }
 }
 
+impl DbOptions {
+    /// Returns the number of tables that may be open; `None` for all.
+    ///
+    /// Ten of the open files are for others.
+    pub(crate) fn open_tables_max(&self) -> Option<usize> {
+        let files = usize::try_from(self.max_open_files).ok()?;
+        Some(files.saturating_sub(10))
+    }
+}
+
 impl ColumnFamilyOptions {
     /// Returns the codec of new files at `level`, and its settings.
     ///

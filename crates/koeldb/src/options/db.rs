@@ -120,8 +120,11 @@ option_section! {
         /// Memory bound of the statistics history.
         [accepted mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
             set_stats_history_buffer_size(bytes: u64), get_stats_history_buffer_size;
-        /// Maximum number of open files.
-        [accepted mutable "<=5.4"] max_open_files: i32 = -1, "-1 = every table; else at least 20 and at most what the process may open.";
+        /// Maximum number of open files: ten for logs and the like, the others for tables. Tables
+        /// are closed, and opened again by reads; only those in use may exceed the number. With -1
+        /// all tables stay open, also after a change at run time. A read-only database loses closed
+        /// tables that a writer removes. A secondary that keeps descriptors ignores the option.
+        [honoured mutable "<=5.4"] max_open_files: i32 = -1, "-1 = every table; else at least 20 and at most what the process may open.";
         /// Request write-back from the OS after every this many bytes of a table file.
         [honoured mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off, but 1 MiB with a rate limiter.",
             set_bytes_per_sync(value: u64), get_bytes_per_sync;

@@ -163,7 +163,7 @@ impl Secondary {
                 links.link(file)?;
             }
         }
-        tables.retain(|(_, _, file)| file.reader.get().is_none());
+        tables.retain(|(_, _, file)| !file.was_opened());
         let threads = inner.context.db_options.max_file_opening_threads;
         open_tables(&tables, usize::try_from(threads).unwrap_or(1))?;
         state.opened = (recorded.families.iter())

@@ -36,6 +36,7 @@ mod logs;
 mod map_calls;
 mod metamorphic;
 mod model;
+mod open_tables;
 mod options_drawn;
 mod plain;
 mod prepared_transactions;

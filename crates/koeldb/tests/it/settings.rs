@@ -18,6 +18,7 @@ const CONVERSIONS: &[&str] = &[
 
 /// Accepted options whose names are also those of other fields.
 const HOMONYMS: &[&str] = &[
+    "age",
     "length",
     "low_pri_pool_ratio",
     "sample_for_compression",

@@ -1,0 +1,175 @@
+//! A bound on the number of open tables.
+//!
+//! Without a bound, a file's metadata keeps its reader for life, and none of this is used. With one,
+//! each file has a [`ReaderSlot`], which a clock empties: tables that were used since the hand passed
+//! them get a second chance. A reader that is in use stays open until its last user is done.
+//!
+//! Lock order: the ring, then a slot. A slot's lock is held while its table is opened, so that each
+//! table is opened once however many threads need it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use koeldb_base::Result;
+use koeldb_table::reader::TableReader;
+
+/// The place of a table's reader while the number of open tables is bounded.
+#[derive(Debug, Default)]
+pub struct ReaderSlot {
+    reader: Mutex<Option<Arc<TableReader>>>,
+    is_used: AtomicBool,
+    /// Stays the same when the table is opened again, so that its cached blocks remain of use.
+    cache_id: OnceLock<u64>,
+}
+
+impl ReaderSlot {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<TableReader>>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reader, if the table is open.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<TableReader>> {
+        self.lock().clone()
+    }
+
+    /// Returns the reader, and whether `open` was called for it.
+    pub(crate) fn get_or_open(
+        &self,
+        open: impl FnOnce() -> Result<Arc<TableReader>>,
+    ) -> Result<(Arc<TableReader>, bool)> {
+        let mut place = self.lock();
+        self.is_used.store(true, Ordering::Relaxed);
+        if let Some(reader) = &*place {
+            return Ok((Arc::clone(reader), false));
+        }
+        let reader = open()?;
+        *place = Some(Arc::clone(&reader));
+        Ok((reader, true))
+    }
+
+    /// The file's part of cache keys; `new_id` makes it.
+    pub(crate) fn cache_id(&self, new_id: impl FnOnce() -> u64) -> u64 {
+        *self.cache_id.get_or_init(new_id)
+    }
+
+    pub(crate) fn take(&self) -> Option<Arc<TableReader>> {
+        self.lock().take()
+    }
+}
+
+/// The open tables of a database, at most as many as its limit, except those in use.
+#[derive(Debug)]
+pub struct OpenTables {
+    limit: AtomicUsize,
+    /// In the order of the clock's hand, from the next one.
+    ring: Mutex<VecDeque<Weak<ReaderSlot>>>,
+}
+
+impl Default for OpenTables {
+    /// No limit.
+    fn default() -> Self {
+        OpenTables::new(None)
+    }
+}
+
+impl OpenTables {
+    /// Creates the bound; `None` for none.
+    #[must_use]
+    pub fn new(limit: Option<usize>) -> Self {
+        OpenTables {
+            limit: AtomicUsize::new(limit.unwrap_or(usize::MAX)),
+            ring: Mutex::default(),
+        }
+    }
+
+    /// Whether there is a bound.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.limit.load(Ordering::Relaxed) != usize::MAX
+    }
+
+    /// Changes the bound. Tables that were opened without a bound stay open.
+    pub fn set_limit(&self, limit: Option<usize>) {
+        self.limit
+            .store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
+        self.shrink(None);
+    }
+
+    /// Counts a table that was opened, and closes others above the limit.
+    pub(crate) fn add(&self, slot: &Arc<ReaderSlot>) {
+        self.shrink(Some(Arc::downgrade(slot)));
+    }
+
+    fn shrink(&self, added: Option<Weak<ReaderSlot>>) {
+        let mut closed = Vec::new();
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.extend(added);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let mut chances = ring.len();
+        while ring.len() > limit {
+            let Some(next) = ring.pop_front() else {
+                break;
+            };
+            // Without the file, the slot has closed its table.
+            let Some(slot) = next.upgrade() else {
+                continue;
+            };
+            if chances > 0 && slot.is_used.swap(false, Ordering::Relaxed) {
+                chances -= 1;
+                ring.push_back(next);
+            } else {
+                closed.extend(slot.take());
+            }
+        }
+        drop(ring);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(tables: &OpenTables, count: usize) -> Vec<Arc<ReaderSlot>> {
+        let slots: Vec<_> = (0..count).map(|_| Arc::default()).collect();
+        slots.iter().for_each(|slot| tables.add(slot));
+        slots
+    }
+
+    fn len(tables: &OpenTables) -> usize {
+        tables.ring.lock().unwrap().len()
+    }
+
+    #[test]
+    fn the_ring_holds_as_many_as_the_limit_and_spares_used_ones_once() {
+        let tables = OpenTables::new(Some(3));
+        let slots = slots(&tables, 3);
+        assert_eq!(len(&tables), 3);
+        slots[0].is_used.store(true, Ordering::Relaxed);
+        let added = Arc::default();
+        tables.add(&added);
+        assert_eq!(len(&tables), 3);
+        let kept: Vec<_> = (tables.ring.lock().unwrap().iter())
+            .map(Weak::as_ptr)
+            .collect();
+        let expected = [&slots[2], &added, &slots[0]].map(Arc::as_ptr);
+        assert_eq!(kept, expected);
+        // All were used: one is closed nevertheless.
+        for slot in slots.iter().chain([&added]) {
+            slot.is_used.store(true, Ordering::Relaxed);
+        }
+        tables.set_limit(Some(2));
+        assert_eq!(len(&tables), 2);
+        tables.set_limit(None);
+        assert!(!tables.is_limited());
+    }
+
+    #[test]
+    fn dropped_files_give_their_place_back() {
+        let tables = OpenTables::new(Some(2));
+        drop(slots(&tables, 2));
+        let _other = slots(&tables, 2);
+        assert_eq!(len(&tables), 2);
+    }
+}
