@@ -30,6 +30,15 @@ use crate::plain::table::PlainTable;
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
 
+/// A key that divides a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The user key.
+    pub user_key: Vec<u8>,
+    /// The bytes of the table between the previous anchor and this one.
+    pub bytes: u64,
+}
+
 /// The settings for reading block-based tables.
 #[derive(Clone, Debug)]
 pub struct BlockBasedReadOptions {
@@ -314,6 +323,19 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.approximate_offset(target),
             TableReader::Cuckoo(table) => table.whole()?.approximate_offset(target),
             TableReader::Plain(table) => table.whole()?.approximate_offset(target),
+        }
+    }
+
+    /// Keys that divide the table, with the bytes before each; about `count_max` of them.
+    ///
+    /// There are none for tables of other formats than block-based.
+    ///
+    /// # Errors
+    /// If the index cannot be read or is damaged.
+    pub fn anchors(&self, count_max: usize) -> Result<Vec<Anchor>> {
+        match self {
+            TableReader::BlockBased(reader) => reader.anchors(count_max),
+            TableReader::Cuckoo(_) | TableReader::Plain(_) => Ok(Vec::new()),
         }
     }
 

@@ -94,6 +94,7 @@ const fn row(section: &'static str, name: &'static str, values: &'static [&'stat
 /// The options that are drawn.
 pub const ROWS: &[Row] = &[
     row(DATABASE, "max_background_jobs", &["1", "2", "4"]),
+    row(DATABASE, "max_subcompactions", &["1", "2", "3", "7"]),
     row(DATABASE, "max_background_compactions", &["-1", "1", "2"]),
     row(DATABASE, "max_background_flushes", &["-1", "1", "2"]),
     row(DATABASE, "max_open_files", &["-1", "20"]),
@@ -181,7 +182,7 @@ pub const ROWS: &[Row] = &[
     row(
         FAMILY,
         "target_file_size_base",
-        &["8192", "40000", "1000000"],
+        &["2000", "8192", "40000", "1000000"],
     ),
     row(FAMILY, "target_file_size_multiplier", &["1", "2"]),
     row(FAMILY, "arena_block_size", &["0", "4096", "100000"]),

@@ -11,10 +11,12 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::db::{Db, Handle};
 use crate::inner::DbInner;
 use crate::options::{
-    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, FlushOptions, ReadOptions,
+    WriteOptions,
 };
 use crate::read::{
-    DbCursor, DbIterator, IterateBounds, IteratorMode, MultiGetStream, PinnedSlices, PrefixRange,
+    DbCursor, DbIterator, IterateBounds, IteratorMode, KeyBounds, MultiGetStream, PinnedSlices,
+    PrefixRange,
 };
 use crate::write::batch::WriteBatch;
 
@@ -448,7 +450,7 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::cursor`], with `options` and their bounds.
     #[must_use]
     pub fn cursor_opt(&self, options: &ReadOptions) -> DbCursor {
-        DbCursor::new(self, options, Some(crate::read::KeyBounds::default()))
+        DbCursor::new(self, options, Some(KeyBounds::default()))
     }
 
     /// Writes the memtable to a table and waits until it is durable.
@@ -470,6 +472,9 @@ impl ColumnFamily {
 
     /// Compacts all data in `range` to the last level in use.
     ///
+    /// The work is cut into compactions of at most `max_compaction_bytes`, which run beside automatic
+    /// ones. Other compactions wait only where they need the same tables.
+    ///
     /// # Errors
     /// Errors of the compaction.
     pub fn compact_range(&self, range: impl IterateBounds) -> Result<()> {
@@ -479,33 +484,15 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::compact_range`], with `options`.
     ///
     /// # Errors
-    /// Errors of the compaction.
+    /// Errors of the compaction; `Incomplete` if it was cancelled or manual compactions are disabled;
+    /// `InvalidArgument` if the target level cannot take the result.
     pub fn compact_range_opt(
         &self,
         range: impl IterateBounds,
         options: &CompactRangeOptions,
     ) -> Result<()> {
-        let bounds = range.into_bounds(&self.data.order).ok_or_else(|| {
-            Error::not_supported("this comparator does not keep keys with one prefix together")
-        })?;
+        let bounds = self.bounds_of(range)?;
         self.inner().compact_range(&self.data, &bounds, options)
-    }
-
-    /// Drops the tables below level 0 whose keys are all in `range`, without reading them.
-    ///
-    /// Both ends belong to the range. The data is lost for snapshots too. Other tables stay: older
-    /// versions of the keys in them become visible. [`ColumnFamily::delete_range`] deletes exactly.
-    ///
-    /// # Errors
-    /// `NotSupported` for a prefix under a comparator that does not keep prefixes together; errors
-    /// of the MANIFEST.
-    pub fn delete_files_in_range(&self, range: impl IterateBounds) -> Result<()> {
-        let bounds = range.into_bounds(&self.data.order).ok_or_else(|| {
-            Error::not_supported("this comparator does not keep keys with one prefix together")
-        })?;
-        self.inner()
-            .background
-            .delete_files_in_range(&self.data, &bounds)
     }
 
     /// Compacts the tables at `files` into `output_level` and returns the new tables.
@@ -519,9 +506,68 @@ impl ColumnFamily {
         files: &[std::path::PathBuf],
         output_level: u32,
     ) -> Result<Vec<std::path::PathBuf>> {
+        self.compact_files_opt(files, output_level, &CompactionOptions::new())
+    }
+
+    /// Like [`ColumnFamily::compact_files`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::compact_files`]; `Incomplete` if it was cancelled.
+    pub fn compact_files_opt(
+        &self,
+        files: &[std::path::PathBuf],
+        output_level: u32,
+        options: &CompactionOptions,
+    ) -> Result<Vec<std::path::PathBuf>> {
         self.inner()
             .background
-            .compact_files(&self.data, files, output_level as usize)
+            .compact_files(&self.data, files, output_level as usize, options)
+    }
+
+    /// Suggests a compaction of `range`: its tables above the last level are compacted when no level
+    /// is over its target.
+    ///
+    /// Leveled style only; the suggestion is not recorded and ends with a close.
+    ///
+    /// # Errors
+    /// If the database is closed or refuses writes.
+    pub fn suggest_compact_range(&self, range: impl IterateBounds) -> Result<()> {
+        let bounds = self.bounds_of(range)?;
+        let background = &self.inner().background;
+        background.suggest_compact_range(&self.data, &bounds)
+    }
+
+    /// Drops the tables below level 0 whose keys are all in `range`, without reading them.
+    ///
+    /// Keys of the range that are on level 0, in memory, or in tables that also have other keys stay,
+    /// and so do tables that are being compacted. Snapshots lose the data too. A key whose newer
+    /// versions are dropped may show an older one that stays. [`ColumnFamily::delete_range`] deletes
+    /// exactly.
+    ///
+    /// # Errors
+    /// Errors of recording the change.
+    pub fn delete_files_in_range(&self, range: impl IterateBounds) -> Result<()> {
+        self.delete_files_in_ranges([range])
+    }
+
+    /// Like [`ColumnFamily::delete_files_in_range`], for several ranges in one change.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::delete_files_in_range`].
+    pub fn delete_files_in_ranges<R: IterateBounds>(
+        &self,
+        ranges: impl IntoIterator<Item = R>,
+    ) -> Result<()> {
+        let bounds = ranges.into_iter().map(|range| self.bounds_of(range));
+        let bounds: Vec<_> = bounds.collect::<Result<_>>()?;
+        let background = &self.inner().background;
+        background.delete_files_in_ranges(&self.data, &bounds)
+    }
+
+    fn bounds_of(&self, range: impl IterateBounds) -> Result<KeyBounds> {
+        range.into_bounds(&self.data.order).ok_or_else(|| {
+            Error::not_supported("this comparator does not keep keys with one prefix together")
+        })
     }
 
     /// Changes mutable options of the column family atomically and rewrites the OPTIONS file.

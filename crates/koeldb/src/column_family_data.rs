@@ -61,7 +61,7 @@ pub(crate) struct ColumnFamilyData {
     pub(crate) dropped: AtomicBool,
     /// Allocates the epochs of its tables.
     pub(crate) epochs: Epochs,
-    /// The number of running manual compactions, during which automatic ones wait.
+    /// The number of manual compactions for which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: ColumnFamilyCounters,
     /// The time to live of values, if values carry their times.
@@ -77,6 +77,16 @@ pub(crate) struct ColumnFamilyData {
     state: Mutex<ColumnFamilyState>,
 }
 
+/// Holds automatic compactions of a column family back.
+pub(crate) struct CompactionHold<'f>(&'f ColumnFamilyData);
+
+impl Drop for CompactionHold<'_> {
+    fn drop(&mut self) {
+        self.0.manual_compactions.fetch_sub(1, Ordering::AcqRel);
+        self.0.queue(WorkKind::Compaction);
+    }
+}
+
 /// The urgency of work: writes that are stopped, then the nearness to a stop, and the age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
@@ -84,7 +94,7 @@ pub(crate) struct Urgency {
     /// The part of the way to a stop, in thousandths, and 50 for each time that another was chosen.
     nearness: u64,
     /// Older logs are more urgent.
-    age: Reverse<FileNumber>,
+    oldest_log: Reverse<FileNumber>,
 }
 
 /// What being passed over adds to the nearness.
@@ -308,6 +318,12 @@ impl ColumnFamilyData {
         self.queue(WorkKind::Flush);
     }
 
+    /// Lets no automatic compaction begin until the guard is dropped.
+    pub(crate) fn hold_compactions(&self) -> CompactionHold<'_> {
+        self.manual_compactions.fetch_add(1, Ordering::AcqRel);
+        CompactionHold(self)
+    }
+
     /// The urgency of flushing the sealed memtables; `None` if no flush is due.
     pub(crate) fn flush_urgency(&self) -> Option<Urgency> {
         if self.is_dropped() {
@@ -324,7 +340,7 @@ impl ColumnFamilyData {
             is_due.then(|| Urgency {
                 stopped: waiting >= buffers,
                 nearness: per_mille(waiting as u64, buffers as u64) + passed * PASSED_OVER,
-                age: Reverse(state.sealed[0].first_log),
+                oldest_log: Reverse(state.sealed[0].first_log),
             })
         })
     }
@@ -347,7 +363,7 @@ impl ColumnFamilyData {
                     None => false,
                 },
                 nearness: by_files.max(by_bytes) + passed * PASSED_OVER,
-                age: Reverse(0),
+                oldest_log: Reverse(0),
             }
         })
     }

@@ -370,6 +370,19 @@ impl Db {
         Ok(())
     }
 
+    /// Cancels the running manual compactions, waits for their end, and refuses new ones.
+    ///
+    /// They fail with `Incomplete`. Each call is taken back by one of
+    /// [`Db::enable_manual_compaction`].
+    pub fn disable_manual_compaction(&self) {
+        self.inner().background.disable_manual_compaction();
+    }
+
+    /// Takes back one call of [`Db::disable_manual_compaction`].
+    pub fn enable_manual_compaction(&self) {
+        self.inner().background.enable_manual_compaction();
+    }
+
     /// Waits until no flush or compaction is due or running; `TimedOut` after `timeout`.
     ///
     /// # Errors

@@ -1,21 +1,35 @@
 //! The compaction job, which rewrites tables of some levels into tables of one level.
+//!
+//! A job may be divided into parts by key range, which run concurrently. They share the plan, the
+//! open inputs and the snapshots; each has its own cursors, filter and output tables. The outputs of
+//! all parts are one result: if a part fails, the others end early and all outputs are removed.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use koeldb_base::merge_operator::MergeOperator;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo};
-use koeldb_table::reader::{TableCursor, TableCursorOptions};
+use koeldb_table::reader::{Anchor, TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::filter::CompactionFilter;
 use super::output::{OutputSpec, Outputs, TableOutputs};
+use super::part::{self, PartCursor, PartRange};
 use crate::cursor::{LevelCursor, MergingCursor};
 use crate::pick::CompactionPlan;
 use crate::table_opener::TableOpener;
 use crate::version::{Level, Version};
+
+/// Creates the compaction filter of one part.
+pub type NewFilter<'a> = dyn Fn() -> Option<Box<dyn CompactionFilter>> + Sync + 'a;
+
+/// Calls a function with every number below the given one, possibly in several threads.
+pub type RunParts<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
 
 /// A compaction to be run.
 pub struct CompactionJob<'a> {
@@ -31,12 +45,16 @@ pub struct CompactionJob<'a> {
     pub snapshots: Vec<SeqNo>,
     /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
-    /// The compaction filter.
-    pub filter: Option<Box<dyn CompactionFilter>>,
+    /// Creates the compaction filters.
+    pub new_filter: &'a NewFilter<'a>,
     /// The settings of the output tables.
     pub output: OutputSpec<'a>,
-    /// Set to cancel the job.
-    pub cancelled: &'a AtomicBool,
+    /// Any of them is set to cancel the job.
+    pub cancelled: &'a [&'a AtomicBool],
+    /// The most parts that the work is divided into.
+    pub parts_max: usize,
+    /// Runs the parts.
+    pub run_parts: &'a RunParts<'a>,
     /// Whether to compare the number of entries read with the properties of the inputs.
     pub verify_record_count: bool,
 }
@@ -50,6 +68,19 @@ pub struct CompactionResult {
     pub entries_read: u64,
     /// The number of entries dropped, by reason.
     pub drops: DropCounts,
+}
+
+/// A part whose tables are written and not yet part of the result; dropping it removes them.
+struct Finished<'a> {
+    outputs: TableOutputs<'a>,
+    entries_read: u64,
+    drops: DropCounts,
+}
+
+/// The reason why a part did not finish.
+enum Problem {
+    Error(Error),
+    Panic(Box<dyn Any + Send>),
 }
 
 enum InputCursor {
@@ -148,11 +179,72 @@ impl CompactionJob<'_> {
     /// The errors of reading, merging or writing, `Corruption` if inputs contradict their
     /// properties, `Aborted` if it was cancelled; no files are left then.
     pub fn run(mut self) -> Result<CompactionResult> {
-        let order = self.version.order.clone();
-        let inputs = self.open_inputs()?;
-        let tombstones = self.collect_tombstones(&order)?;
+        self.open_readers()?;
+        let tombstones = self.collect_tombstones(&self.version.order)?;
         self.inherit_times();
-        let expected = self.expected_records();
+        let ranges = part::ranges(self.borders()?);
+        let failed = AtomicBool::new(false);
+        let cancelled: Vec<&AtomicBool> = self.cancelled.iter().copied().chain([&failed]).collect();
+        let done: Mutex<Vec<Option<Finished<'_>>>> =
+            Mutex::new(ranges.iter().map(|_| None).collect());
+        let problem: Mutex<Option<Problem>> = Mutex::default();
+        let is_whole = ranges.len() == 1;
+        (self.run_parts)(ranges.len(), &|number| {
+            let range = &ranges[number];
+            let of_part = |all: &FragmentedTombstones| match is_whole {
+                true => all.clone(),
+                false => all.clipped(range.from.as_deref(), range.to.as_deref()),
+            };
+            let tombstones = tombstones.as_ref().map(of_part);
+            let run = || self.run_part(range.clone(), tombstones, &cancelled);
+            match catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(finished)) => lock(&done)[number] = Some(finished),
+                Ok(Err(error)) => {
+                    // The first failure is reported; it cancels the other parts.
+                    lock(&problem).get_or_insert(Problem::Error(error));
+                    failed.store(true, Ordering::Relaxed);
+                }
+                Err(panic) => {
+                    *lock(&problem) = Some(Problem::Panic(panic));
+                    failed.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        match lock(&problem).take() {
+            Some(Problem::Error(error)) => return Err(error),
+            Some(Problem::Panic(panic)) => {
+                drop(done);
+                resume_unwind(panic)
+            }
+            None => {}
+        }
+        let done = done.into_inner().unwrap_or_default();
+        let finished: Vec<Finished<'_>> = done.into_iter().flatten().collect();
+        assert_eq!(finished.len(), ranges.len(), "every part has run");
+        self.check_record_count(finished.iter().map(|part| part.entries_read).sum())?;
+        let mut result = CompactionResult {
+            output: Outputs::default(),
+            entries_read: 0,
+            drops: DropCounts::default(),
+        };
+        let mut outputs = Vec::with_capacity(finished.len());
+        for part in finished {
+            result.entries_read += part.entries_read;
+            result.drops += part.drops;
+            outputs.push(part.outputs);
+        }
+        result.output = TableOutputs::finish_all(outputs)?;
+        Ok(result)
+    }
+
+    /// Writes the tables of one part.
+    fn run_part<'p>(
+        &'p self,
+        range: PartRange,
+        tombstones: Option<FragmentedTombstones>,
+        cancelled: &[&AtomicBool],
+    ) -> Result<Finished<'p>> {
+        let order = self.version.order.clone();
         let output_level = self.plan.output_level;
         let mut below = LevelsBelow {
             order: &self.version.order,
@@ -169,34 +261,63 @@ impl CompactionJob<'_> {
         let bottommost = self.plan.bottommost;
         let rules = CompactionRules {
             order: order.clone(),
-            snapshots: self.snapshots,
+            snapshots: self.snapshots.clone(),
             tombstones,
             bottommost,
             output_level: u32::try_from(output_level).unwrap_or(u32::MAX),
             merge_operator: self.merge_operator,
-            filter: self.filter,
+            filter: (self.new_filter)(),
             exists_below: Box::new(move |user_key| {
                 (is_on_level0 && !bottommost) || below.may_hold(user_key)
             }),
         };
-        let mut entries = CompactionCursor::new(MergingCursor::new(order, inputs), rules)?;
-        let mut outputs = TableOutputs::new(self.output);
-        entries.write_to(&mut outputs, self.cancelled)?;
-        let read = entries.entries_read();
-        if let Some(expected) = expected
-            && self.verify_record_count
-            && expected != read
-        {
-            return Err(Error::corruption(format!(
-                "compaction read {read} entries, but the properties of its inputs state {expected}"
-            )));
-        }
-        let output = outputs.finish(entries.tombstones())?;
-        Ok(CompactionResult {
-            output,
+        let merged = MergingCursor::new(order.clone(), self.open_inputs()?);
+        let mut entries = CompactionCursor::new(PartCursor::new(merged, order, range), rules)?;
+        let mut outputs = TableOutputs::new(self.output.clone());
+        entries.write_to(&mut outputs, cancelled)?;
+        outputs.end(entries.tombstones())?;
+        Ok(Finished {
+            outputs,
             entries_read: entries.entries_read(),
             drops: entries.drops(),
         })
+    }
+
+    /// Compares the number of entries read with the properties of the inputs.
+    fn check_record_count(&self, read: u64) -> Result<()> {
+        match self.expected_records() {
+            Some(expected) if self.verify_record_count && expected != read => {
+                Err(Error::corruption(format!(
+                    "compaction read {read} entries, but the properties of its inputs state \
+                     {expected}"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The user keys at which the work is divided.
+    fn borders(&self) -> Result<Vec<Vec<u8>>> {
+        if self.parts_max < 2 {
+            return Ok(Vec::new());
+        }
+        let mut anchors = Vec::new();
+        for (level, file) in self.plan.files() {
+            let of_table = self
+                .tables
+                .reader(file, level)?
+                .anchors(part::ANCHORS_MAX)?;
+            if of_table.is_empty() {
+                anchors.push(Anchor {
+                    user_key: file.largest_user_key().to_vec(),
+                    bytes: file.bytes,
+                });
+            }
+            anchors.extend(of_table);
+        }
+        let order = &self.version.order;
+        let min = self.output.target_file_bytes;
+        Ok(part::borders(order, anchors, self.parts_max, min))
     }
 
     /// Gives the outputs the ages of their entries: otherwise rewritten entries would never expire.
@@ -219,6 +340,13 @@ impl CompactionJob<'_> {
         context.oldest_ancestor_time = oldest_ancestor;
         context.oldest_key_time = oldest_key.unwrap_or(0).min(now);
         context.newest_key_time = newest_key.unwrap_or(0).min(now);
+    }
+
+    fn open_readers(&self) -> Result<()> {
+        for (level, file) in self.plan.files() {
+            self.tables.reader(file, level)?;
+        }
+        Ok(())
     }
 
     fn open_inputs(&self) -> Result<Vec<InputCursor>> {

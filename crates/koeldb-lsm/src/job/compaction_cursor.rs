@@ -19,6 +19,7 @@
 //! then deleted with a single deletion.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb_base::entity::{default_column, with_default_column};
@@ -75,6 +76,15 @@ impl DropCounts {
     #[must_use]
     pub fn total(self) -> u64 {
         self.hidden + self.obsolete + self.range_deleted + self.filtered
+    }
+}
+
+impl AddAssign for DropCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.hidden += other.hidden;
+        self.obsolete += other.obsolete;
+        self.range_deleted += other.range_deleted;
+        self.filtered += other.filtered;
     }
 }
 
@@ -346,11 +356,11 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Writes all kept entries to tables.
     ///
     /// # Errors
-    /// The errors of reading, merging or writing; `Aborted` once `cancelled` is set.
+    /// The errors of reading, merging or writing; `Aborted` once one of `cancelled` is set.
     pub fn write_to(
         &mut self,
         outputs: &mut TableOutputs<'_>,
-        cancelled: &AtomicBool,
+        cancelled: &[&AtomicBool],
     ) -> Result<()> {
         let mut last_user_key = Vec::new();
         let mut is_first = true;
@@ -358,7 +368,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             let order = &self.rules.order;
             let starts_key = is_first || !order.equal(&last_user_key, self.user_key());
             if starts_key {
-                if cancelled.load(Ordering::Relaxed) {
+                if cancelled.iter().any(|flag| flag.load(Ordering::Relaxed)) {
                     return Err(Error::with_kind(
                         ErrorKind::Aborted,
                         "the job was cancelled",

@@ -1,7 +1,5 @@
 //! The flush job, which writes memtables to one table of level 0.
 
-use std::sync::atomic::AtomicBool;
-
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
 
@@ -59,7 +57,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         };
         let mut entries = CompactionCursor::new(input, rules)?;
         let mut outputs = TableOutputs::new(self.output);
-        entries.write_to(&mut outputs, &AtomicBool::new(false))?;
+        entries.write_to(&mut outputs, &[])?;
         let mut output = outputs.finish(entries.tombstones())?;
         Ok(FlushResult {
             file: output.files.pop(),

@@ -9,8 +9,9 @@ mod compaction_cursor;
 mod filter;
 mod flush;
 mod output;
+mod part;
 
-pub use compaction::{CompactionJob, CompactionResult};
+pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts};
 pub use compaction_cursor::{
     CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
 };

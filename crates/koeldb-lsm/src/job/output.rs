@@ -22,6 +22,7 @@ use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
 
 /// The settings of a job's output tables.
+#[derive(Clone)]
 pub struct OutputSpec<'a> {
     /// The file system.
     pub fs: &'a dyn FileSystem,
@@ -275,6 +276,14 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
+    /// Ends the last table.
+    ///
+    /// # Errors
+    /// The errors of the file system.
+    pub fn end(&mut self, tombstones: Option<&FragmentedTombstones>) -> Result<()> {
+        self.finish_table(None, tombstones)
+    }
+
     /// Ends the last table, syncs the directory, and returns the files.
     ///
     /// If dropped earlier, or after an error, the outputs remove every file they created.
@@ -282,12 +291,28 @@ impl<'a> TableOutputs<'a> {
     /// # Errors
     /// The errors of the file system.
     pub fn finish(mut self, tombstones: Option<&FragmentedTombstones>) -> Result<Outputs> {
-        self.finish_table(None, tombstones)?;
-        if !self.finished.files.is_empty() {
-            self.spec.fs.sync_dir(self.spec.directory)?;
+        self.end(tombstones)?;
+        Self::finish_all(vec![self])
+    }
+
+    /// Syncs the directory of ended outputs, in the order of their keys, and returns their files.
+    ///
+    /// # Errors
+    /// The errors of the file system; every file is removed then.
+    pub fn finish_all(mut parts: Vec<Self>) -> Result<Outputs> {
+        let with_files = parts.iter().find(|part| !part.finished.files.is_empty());
+        if let Some(part) = with_files {
+            part.spec.fs.sync_dir(part.spec.directory)?;
         }
-        self.made.clear();
-        Ok(std::mem::take(&mut self.finished))
+        let mut all = Outputs::default();
+        for part in &mut parts {
+            part.made.clear();
+            let finished = std::mem::take(&mut part.finished);
+            all.files.extend(finished.files);
+            all.fallbacks.extend(finished.fallbacks);
+            all.raw_bytes += finished.raw_bytes;
+        }
+        Ok(all)
     }
 }
 

@@ -113,7 +113,7 @@ fn by_size(version: &Version, level: usize, settings: &PickSettings) -> Option<C
 }
 
 /// Returns the plan that drops tables of `level`, given in the order of dropping.
-pub(super) fn drop_plan(
+fn drop_plan(
     level: usize,
     dropped: &[&[Arc<FileMeta>]],
     reason: CompactionReason,

@@ -14,6 +14,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::atomic::Ordering as Memory;
 
 use super::{
     CompactionInput, CompactionPlan, CompactionReason, FileOrder, KeyRange, PickSettings,
@@ -212,7 +213,7 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
         .collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     let mut level0_waits = false;
-    due.into_iter().find_map(|level| {
+    let by_score = due.into_iter().find_map(|level| {
         if level == 0 {
             level0_waits = true;
             pick_level0(version, settings, &targets)
@@ -223,6 +224,40 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
         } else {
             pick_from_level(version, settings, &targets, level)
         }
+    });
+    by_score.or_else(|| pick_marked_file(version, settings, &targets))
+}
+
+/// A file that is marked for compaction, when no level is due.
+///
+/// It moves down, or is rewritten where it is if there is nothing below.
+fn pick_marked_file(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+) -> Option<CompactionPlan> {
+    let deepest = version.deepest_level();
+    version.files().find_map(|(level, file)| {
+        let is_suggested = level < deepest && file.suggested.load(Memory::Relaxed);
+        if !(is_suggested || file.marked_for_compaction) || file.is_being_compacted() {
+            return None;
+        }
+        let output_level = match level {
+            0 => targets.base_level,
+            level if level == deepest => level,
+            level => targets.base_level.max(level + 1),
+        };
+        let mut plan = plan(
+            version,
+            settings,
+            targets,
+            CompactionReason::FilesMarkedForCompaction,
+            level,
+            output_level,
+            expand_to_clean_cut(version, level, vec![Arc::clone(file)]),
+        )?;
+        plan.trivial_move &= output_level != level;
+        Some(plan)
     })
 }
 

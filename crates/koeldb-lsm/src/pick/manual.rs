@@ -1,5 +1,7 @@
-//! Manual compactions: one level of a key range at a time.
+//! Manual compactions: a key range of one level at a time, named files, or files to be dropped.
 
+use std::cmp::Ordering;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
@@ -12,34 +14,220 @@ use super::{
 };
 use crate::version::{FileMeta, Version};
 
-/// Picks a compaction of the files of `level` that overlap a closed range of user keys.
+/// The files of one level to compact.
+#[derive(Clone, Copy, Debug)]
+pub struct ManualRange<'a> {
+    /// The level.
+    pub level: usize,
+    /// Whether the files are rewritten on their level instead of moving down.
+    pub in_place: bool,
+    /// The first user key; `None` for no bound.
+    pub from: Option<&'a [u8]>,
+    /// The last user key; `None` for no bound.
+    pub to: Option<&'a [u8]>,
+    /// The largest internal key of the previous part.
+    pub after: Option<&'a [u8]>,
+    /// Only files with smaller numbers are rewritten.
+    pub older_than: FileNumber,
+}
+
+/// The result of a manual pick.
+#[derive(Clone, Debug)]
+pub enum ManualPick {
+    /// The next part, and its largest internal key.
+    Part(CompactionPlan, Vec<u8>),
+    /// A conflicting compaction is running.
+    Busy,
+    /// There is nothing to compact.
+    Nothing,
+}
+
+/// Picks the next part of the files of a level that overlap a closed range of user keys.
 ///
-/// If `output_level` is the level itself, the files are rewritten in place. `None` if there is
-/// nothing to do or a conflicting compaction is running.
+/// A part has all such files of level 0; of deeper levels, as many as `max_compaction_bytes` allow,
+/// together with the files below that they overlap.
 #[must_use]
 pub fn pick(
     version: &Version,
     settings: &PickSettings,
     targets: &LevelTargets,
-    level: usize,
-    output_level: usize,
-    from: Option<&[u8]>,
-    to: Option<&[u8]>,
-) -> Option<CompactionPlan> {
-    let inputs = expand_to_clean_cut(version, level, version.overlapping(level, from, to));
-    let mut plan = leveled::plan(
+    range: &ManualRange<'_>,
+) -> ManualPick {
+    let level = range.level;
+    let output_level = match range.in_place {
+        true => level,
+        false => output_below(version, targets, level),
+    };
+    let mut files = version.overlapping(level, range.from, range.to);
+    if level > 0 {
+        files.retain(|file| {
+            let follows = |after| {
+                version
+                    .order
+                    .compare_internal(&file.smallest, after)
+                    .is_gt()
+            };
+            file.number < range.older_than && range.after.is_none_or(follows)
+        });
+        files.truncate(part_len(
+            version,
+            settings,
+            output_level,
+            range.in_place,
+            &files,
+        ));
+    }
+    if files.is_empty() {
+        return ManualPick::Nothing;
+    }
+    let planned = leveled::plan(
         version,
         settings,
         targets,
         CompactionReason::ManualCompaction,
         level,
         output_level,
-        inputs,
-    )?;
-    if level == output_level {
+        expand_to_clean_cut(version, level, files),
+    );
+    let Some(mut plan) = planned else {
+        return ManualPick::Busy;
+    };
+    if range.in_place {
         plan.trivial_move = false;
     }
-    Some(plan)
+    let last = plan.inputs.first().and_then(|input| input.files.last());
+    let last = last.map_or(Vec::new(), |file| file.largest.clone());
+    ManualPick::Part(plan, last)
+}
+
+/// The level that a manual compaction of `level` writes to: the next one with files, or the base
+/// level.
+fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usize {
+    let last = version.levels.len().saturating_sub(1);
+    (level + 1..last)
+        .find(|&below| below >= targets.base_level || !version.levels[below].files.is_empty())
+        .unwrap_or(last)
+}
+
+/// The number of the first of `files` that one compaction may take, at least one.
+fn part_len(
+    version: &Version,
+    settings: &PickSettings,
+    output_level: usize,
+    in_place: bool,
+    files: &[Arc<FileMeta>],
+) -> usize {
+    let mut bytes = 0_u64;
+    for (count, file) in files.iter().enumerate() {
+        bytes = bytes.saturating_add(file.bytes);
+        let below: u64 = match KeyRange::of(&version.order, &files[..=count]) {
+            Some(range) if !in_place => {
+                let overlapped = range.overlapping(version, output_level);
+                overlapped.iter().map(|file| file.bytes).sum()
+            }
+            _ => 0,
+        };
+        if count > 0 && bytes.saturating_add(below) > settings.max_compaction_bytes {
+            return count;
+        }
+    }
+    files.len()
+}
+
+/// Plans the move of all files of `level` to the empty level `to`.
+///
+/// # Errors
+/// The reason why the files cannot be moved there.
+pub fn move_level(version: &Version, level: usize, to: usize) -> Result<CompactionPlan, String> {
+    if to == 0 || to >= version.levels.len() {
+        return Err(format!("level {to} cannot be a target level"));
+    }
+    let between = match level < to {
+        true => level + 1..to + 1,
+        false => to..level,
+    };
+    let mut levels = between.clone();
+    if let Some(full) = levels.find(|&level| !version.levels[level].files.is_empty()) {
+        return Err(format!(
+            "level {level} cannot be moved to level {to}: level {full} has files"
+        ));
+    }
+    let files = version.levels[level].files.clone();
+    Ok(CompactionPlan {
+        reason: CompactionReason::ManualCompaction,
+        inputs: vec![CompactionInput { level, files }],
+        output_level: to,
+        target_file_bytes: 0,
+        max_grandparent_bytes: u64::MAX,
+        grandparents: Vec::new(),
+        bottommost: false,
+        trivial_move: true,
+        deletion_only: false,
+        next_cursor: None,
+    })
+}
+
+/// The level nearest to the top that can take the files of `level`: the levels between are empty.
+#[must_use]
+pub fn lowest_fitting_level(version: &Version, targets: &LevelTargets, level: usize) -> usize {
+    let bytes = version.levels[level].bytes();
+    let fits =
+        |&above: &usize| version.levels[above].files.is_empty() && targets.bytes[above] >= bytes;
+    (1..level).rev().take_while(fits).last().unwrap_or(level)
+}
+
+/// Bounds of user keys.
+pub type UserKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Plans to drop the tables below level 0 that are wholly inside one of the ranges.
+///
+/// A table stays if it is being compacted, or if it shares a user key with one that stays: newer
+/// versions of a key must not go while older ones stay.
+#[must_use]
+pub fn pick_inside(version: &Version, ranges: &[UserKeyRange<'_>]) -> Option<CompactionPlan> {
+    let order = &version.order;
+    let is_inside = |file: &FileMeta, (from, to): &UserKeyRange<'_>| {
+        let begins = match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => order.compare(file.smallest_user_key(), from).is_ge(),
+            Bound::Excluded(from) => order.compare(file.smallest_user_key(), from).is_gt(),
+        };
+        let ends = match to {
+            Bound::Unbounded => true,
+            Bound::Included(to) => order.compare(file.largest_user_key(), to).is_le(),
+            Bound::Excluded(to) => match order.compare(file.largest_user_key(), to) {
+                Ordering::Less => true,
+                Ordering::Equal => file.largest_is_exclusive(),
+                Ordering::Greater => false,
+            },
+        };
+        begins && ends
+    };
+    let is_dropped = |file: &Arc<FileMeta>| {
+        !file.is_being_compacted() && ranges.iter().any(|range| is_inside(file, range))
+    };
+    let mut inputs = Vec::new();
+    for level in 1..version.levels.len() {
+        let mut groups = fifo::leaving(version, level);
+        groups.retain(|files| files.iter().all(is_dropped));
+        if !groups.is_empty() {
+            let files = groups.concat();
+            inputs.push(CompactionInput { level, files });
+        }
+    }
+    let first = inputs.first()?.level;
+    Some(CompactionPlan {
+        reason: CompactionReason::ManualCompaction,
+        inputs,
+        output_level: first,
+        target_file_bytes: 0,
+        max_grandparent_bytes: u64::MAX,
+        grandparents: Vec::new(),
+        bottommost: false,
+        trivial_move: false,
+        deletion_only: true,
+        next_cursor: None,
+    })
 }
 
 /// Picks a compaction of the tables with these numbers, and all files that must join them.
@@ -141,28 +329,4 @@ fn level0_inputs(
         (Some(newest), Some(oldest)) => files[newest..=oldest].to_vec(),
         _ => Vec::new(),
     }
-}
-
-/// Plans to drop the tables of a level below 0 whose keys are all in `from..=to`.
-///
-/// Tables that share a key are dropped together or not at all. Older versions of the keys on deeper
-/// levels become visible if they are in a table that reaches beyond the range.
-#[must_use]
-pub fn pick_dropped(
-    version: &Version,
-    level: usize,
-    from: Option<&[u8]>,
-    to: Option<&[u8]>,
-) -> Option<CompactionPlan> {
-    if level == 0 {
-        return None;
-    }
-    let order = &version.order;
-    let is_inside = |file: &Arc<FileMeta>| {
-        from.is_none_or(|from| order.compare(from, file.smallest_user_key()).is_le())
-            && to.is_none_or(|to| order.compare(file.largest_user_key(), to).is_le())
-    };
-    let mut groups = fifo::leaving(version, level);
-    groups.retain(|files| files.iter().all(is_inside));
-    fifo::drop_plan(level, &groups, CompactionReason::ManualCompaction)
 }

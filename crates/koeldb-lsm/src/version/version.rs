@@ -70,6 +70,8 @@ pub struct FileMeta {
     pub tombstones: OnceLock<Option<Arc<FragmentedTombstones>>>,
     /// Whether a running compaction has this file among its inputs.
     pub being_compacted: AtomicBool,
+    /// A compaction of this file was suggested since the database was opened.
+    pub suggested: AtomicBool,
     /// Entry statistics, known once the table was opened.
     pub entry_stats: EntryStats,
     /// Called when no reader can access the file through this metadata any more.
@@ -176,6 +178,7 @@ impl FileMeta {
             slot: OnceLock::new(),
             tombstones: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
+            suggested: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
             drop_hook: DropHook::default(),
         }

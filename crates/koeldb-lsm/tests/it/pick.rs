@@ -158,15 +158,18 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
             let output = to(case);
             let from = case.try_take_arg::<String>("from").unwrap();
             let until = case.try_take_arg::<String>("until").unwrap();
-            said(manual::pick(
-                version,
-                &settings,
-                &targets,
+            let range = manual::ManualRange {
                 level,
-                output,
-                from.as_deref().map(str::as_bytes),
-                until.as_deref().map(str::as_bytes),
-            ))
+                in_place: level == output,
+                from: from.as_deref().map(str::as_bytes),
+                to: until.as_deref().map(str::as_bytes),
+                after: None,
+                older_than: u64::MAX,
+            };
+            match manual::pick(version, &settings, &targets, &range) {
+                manual::ManualPick::Part(plan, _) => said(Some(plan)),
+                manual::ManualPick::Busy | manual::ManualPick::Nothing => said(None),
+            }
         }
         "files" => {
             let output = to(case);

@@ -22,6 +22,7 @@ use super::index::{IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexS
 use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
 use crate::properties::TableProperties;
+use crate::reader::Anchor;
 use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, Direction, TableFile,
 };
@@ -532,6 +533,30 @@ impl BlockBasedReader {
             path.next(self, &mut source)?;
         }
         Ok(())
+    }
+
+    /// Implements `TableReader::anchors`.
+    pub(crate) fn anchors(&self, count_max: usize) -> Result<Vec<Anchor>> {
+        let blocks = self.properties.data_block_count;
+        let every = blocks.div_ceil(count_max.max(1) as u64).max(1);
+        let (mut anchors, mut number, mut from) = (Vec::new(), 0_u64, 0);
+        self.for_each_data_block(|separator, handle| {
+            number = number.saturating_add(1);
+            if number.is_multiple_of(every) || number == blocks {
+                let key = match self.index_format.keys.user_keys {
+                    true => separator,
+                    false => user_key(separator),
+                };
+                let end = handle.end_within(self.file.blocks_end)?;
+                anchors.push(Anchor {
+                    user_key: key.to_vec(),
+                    bytes: end.saturating_sub(from),
+                });
+                from = end;
+            }
+            Ok(())
+        })?;
+        Ok(anchors)
     }
 
     /// The handles of all partitions of index and filter.

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, Env, LogLevel,
-    Logger, Options, Severity, Snapshot, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
+    BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
+    ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity, Snapshot, WriteBatch,
+    WriteOptions, WriteOutcome, associative_merge,
 };
 use koeldb_fs::{
     Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
@@ -317,7 +318,14 @@ impl Life {
                 }
                 940..960 => self.flush(thread, || self.db.flush())?,
                 960..965 => {
-                    self.flush(thread, || self.db.compact_all(&CompactRangeOptions::new()))?
+                    let mut how = CompactRangeOptions::new();
+                    how.set_exclusive_manual_compaction(random.chance(1, 2))
+                        .set_max_subcompactions([0, 3][usize::from(random.chance(1, 2))])
+                        .set_bottommost_level_compaction(match random.chance(1, 2) {
+                            true => BottommostLevelCompaction::Force,
+                            false => BottommostLevelCompaction::IfHaveCompactionFilter,
+                        });
+                    self.flush(thread, || self.db.compact_all(&how))?
                 }
                 965..980 => self.tolerate(self.db.flush_wal(random.chance(1, 2)))?,
                 980..985 => {

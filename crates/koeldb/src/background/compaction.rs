@@ -1,7 +1,10 @@
 //! Automatic compactions, and the execution and installation of all compactions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use koeldb_base::codec::Compression;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
@@ -21,14 +24,28 @@ use crate::listener::{CompactionJobInfo, Event};
 use crate::table_files::{TableDestination, pick_settings};
 use crate::work_queue::WorkKind;
 
+/// The settings of one compaction beyond its plan.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CompactionRequest<'a> {
+    /// Any of them is set to cancel it.
+    pub(super) canceled: &'a [&'a AtomicBool],
+    /// The threads that share the work; 0: the option of the database.
+    pub(super) max_subcompactions: u32,
+    /// The codec of the output; `None`: that of the level.
+    pub(super) compression: Option<Compression>,
+    /// The size at which a table of the output is cut; `None`: that of the level.
+    pub(super) target_file_bytes: Option<u64>,
+}
+
 impl Background {
     /// Runs a plan whose inputs are marked, unmarks them, and removes obsolete files.
     pub(super) fn compact(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         plan: CompactionPlan,
+        request: CompactionRequest<'_>,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let outcome = catch_panics(|| self.try_compact(family, &plan));
+        let outcome = catch_panics(|| self.try_compact(family, &plan, request));
         plan.mark(false);
         drop(plan);
         family.queue(WorkKind::Compaction);
@@ -42,6 +59,7 @@ impl Background {
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
+        request: CompactionRequest<'_>,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let begun = self.context.clock.now();
         let mut edit = VersionEdit::of(family.id);
@@ -58,7 +76,7 @@ impl Background {
                 .map(|(_, file)| (plan.output_level, Arc::clone(file)))
                 .collect();
         } else if !plan.deletion_only {
-            let output = self.merge_tables(family, plan)?;
+            let output = self.merge_tables(family, plan, request)?;
             fallbacks = output.fallbacks;
             output_bytes = output.files.iter().map(|file| file.bytes).sum();
             edit.added_files = output
@@ -148,6 +166,7 @@ impl Background {
         &self,
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
+        request: CompactionRequest<'_>,
     ) -> Result<Outputs> {
         let options = family.options();
         let version = family.version();
@@ -155,13 +174,16 @@ impl Background {
         // Level 0 is not divided.
         let target_file_bytes = match plan.output_level {
             0 => plan.target_file_bytes,
-            _ => plan.target_file_bytes.min(options.table_bytes_max()),
+            _ => request
+                .target_file_bytes
+                .unwrap_or(plan.target_file_bytes)
+                .min(options.table_bytes_max()),
         };
         let base_level = leveled::level_targets(&version, &settings).base_level;
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
         // After the plan was made, so that the list has every snapshot that could see an input.
         let snapshots = self.visibility.snapshots.all();
-        let context = self.context.table_files.build_context(
+        let mut context = self.context.table_files.build_context(
             family,
             &options,
             TableDestination {
@@ -172,6 +194,9 @@ impl Background {
                 target_file_bytes,
             },
         );
+        if let Some(compression) = request.compression {
+            context.compression = compression;
+        }
         let readahead = self.context.mutable_options().compaction_readahead_size;
         let source = BlockingSource::new(BlockReadOptions {
             fill_cache: false,
@@ -192,6 +217,21 @@ impl Background {
             .min()
             .unwrap_or(0);
         let filtering = Arc::clone(&options);
+        let new_filter = || filtering.new_compaction_filter(&filter_context);
+        let cancelled: Vec<&AtomicBool> = [&self.slots.cancelled]
+            .into_iter()
+            .chain(request.canceled.iter().copied())
+            .collect();
+        let cpu_nanos = AtomicU64::new(0);
+        let run_parts = |count: usize, part: &(dyn Fn(usize) + Sync)| {
+            self.run_parts(count, &|number| {
+                let begun = self.context.clock.thread_cpu();
+                part(number);
+                let cpu = self.context.clock.thread_cpu().saturating_sub(begun);
+                let nanos = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+                cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
+            });
+        };
         let job = CompactionJob {
             plan,
             version: &version,
@@ -199,7 +239,7 @@ impl Background {
             source,
             snapshots: snapshots.clone(),
             merge_operator: options.merge_operator.as_deref(),
-            filter: filtering.new_compaction_filter(&filter_context),
+            new_filter: &new_filter,
             output: OutputSpec {
                 fs: &*self.context.fs,
                 directory: self.context.table_files.directory(),
@@ -214,10 +254,12 @@ impl Background {
                 epoch,
                 file_checksums: self.context.table_files.file_checksums,
             },
-            cancelled: &self.slots.cancelled,
+            cancelled: &cancelled,
+            parts_max: self.parts_max(&options, plan, request.max_subcompactions),
+            run_parts: &run_parts,
             verify_record_count: self.context.db_options.compaction_verify_record_count,
         };
-        let (begun, cpu) = (self.context.clock.now(), self.context.clock.thread_cpu());
+        let begun = self.context.clock.now();
         let result = job.run()?;
         let read_there = plan
             .files()
@@ -229,7 +271,7 @@ impl Background {
             JobTotals {
                 count: 1,
                 elapsed: self.context.clock.now().saturating_sub(begun),
-                cpu: self.context.clock.thread_cpu().saturating_sub(cpu),
+                cpu: Duration::from_nanos(cpu_nanos.load(Ordering::Relaxed)),
                 read_above: plan.input_bytes().saturating_sub(read_there),
                 read_there,
                 written: result.output.files.iter().map(|file| file.bytes).sum(),

@@ -1,25 +1,91 @@
 //! Manual compactions: a range of keys, level by level, or named files.
 
+use std::cell::RefCell;
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::{Error, Result};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_lsm::pick::manual::{ManualPick, ManualRange};
 use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::{FileMeta, Version};
 
 use super::Background;
-use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
+use super::compaction::CompactionRequest;
+use crate::column_family_data::ColumnFamilyData;
 use crate::options::{
-    BottommostLevelCompaction, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
+    BottommostLevelCompaction, CancelToken, ColumnFamilyOptions, CompactRangeOptions,
+    CompactionOptions, CompactionStyle,
 };
 use crate::read::KeyBounds;
 use crate::table_files::pick_settings;
 use crate::work_queue::WorkKind;
 
+/// A manual compaction that is running.
+struct Manual<'a> {
+    family: &'a Arc<ColumnFamilyData>,
+    request: CompactionRequest<'a>,
+    /// No automatic compaction runs beside it.
+    is_exclusive: bool,
+}
+
+/// The state of manual compactions.
+#[derive(Debug, Default)]
+pub(super) struct ManualState {
+    /// The calls of `disable_manual_compaction` that were not taken back.
+    disabled: Mutex<u32>,
+    /// Set while they are disabled; ends the running ones.
+    is_disabled: AtomicBool,
+    running: AtomicU32,
+}
+
+/// Counts a manual compaction while it runs.
+struct Running<'a>(&'a Background);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.manual.running.fetch_sub(1, Ordering::AcqRel);
+        self.0.slots.notify();
+    }
+}
+
 impl Background {
+    /// Ends the running manual compactions, waits for their end, and refuses others.
+    pub(crate) fn disable_manual_compaction(&self) {
+        {
+            let mut disabled = lock(&self.manual.disabled);
+            *disabled += 1;
+            self.manual.is_disabled.store(true, Ordering::SeqCst);
+        }
+        self.slots.notify();
+        while self.manual.running.load(Ordering::SeqCst) > 0 {
+            let running = self.slots.running();
+            drop(self.slots.wait(running, Duration::from_millis(10)));
+        }
+    }
+
+    /// Takes back one call of [`Background::disable_manual_compaction`].
+    pub(crate) fn enable_manual_compaction(&self) {
+        let mut disabled = lock(&self.manual.disabled);
+        *disabled = disabled.saturating_sub(1);
+        self.manual
+            .is_disabled
+            .store(*disabled > 0, Ordering::SeqCst);
+    }
+
+    fn begin_manual(&self) -> Result<Running<'_>> {
+        self.manual.running.fetch_add(1, Ordering::SeqCst);
+        let running = Running(self);
+        match self.manual.is_disabled.load(Ordering::SeqCst) {
+            true => Err(canceled()),
+            false => Ok(running),
+        }
+    }
+
     /// Compacts `bounds` of `family` level by level, down to the last level in use.
     ///
     /// The caller has flushed the column family.
@@ -30,160 +96,311 @@ impl Background {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         let _foreground = self.slots.enter()?;
-        family.manual_compactions.fetch_add(1, Ordering::AcqRel);
-        let outcome = self.compact_range_exclusively(family, bounds, options);
-        family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
-        family.queue(WorkKind::Compaction);
+        let _running = self.begin_manual()?;
+        let flags = self.cancel_flags(options.canceled.as_ref());
+        let manual = Manual {
+            family,
+            request: CompactionRequest {
+                canceled: &flags,
+                max_subcompactions: options.max_subcompactions,
+                ..CompactionRequest::default()
+            },
+            is_exclusive: options.exclusive_manual_compaction,
+        };
+        let _hold = manual.is_exclusive.then(|| family.hold_compactions());
+        let outcome = self.compact_bounds(&manual, bounds, options);
         self.schedule();
         outcome
     }
 
-    /// Drops the tables below level 0 whose keys are all in `bounds`, both ends included.
-    pub(crate) fn delete_files_in_range(
-        self: &Arc<Self>,
-        family: &Arc<ColumnFamilyData>,
-        bounds: &KeyBounds,
-    ) -> Result<()> {
-        self.health.check_writable()?;
-        let _foreground = self.slots.enter()?;
-        let (from, to) = (key_of(&bounds.lower), key_of(&bounds.upper));
-        family.manual_compactions.fetch_add(1, Ordering::AcqRel);
-        let level_count = family.version().levels.len();
-        let dropped = (1..level_count).try_for_each(|level| {
-            let drop_level = |version: &Version, _: &pick::PickSettings| {
-                pick::manual::pick_dropped(version, level, from, to)
-            };
-            self.compact_planned(family, drop_level).map(|_| ())
-        });
-        family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
-        self.schedule();
-        dropped
+    fn cancel_flags<'a>(&'a self, token: Option<&'a CancelToken>) -> Vec<&'a AtomicBool> {
+        let own = [&self.manual.is_disabled];
+        own.into_iter()
+            .chain(token.map(CancelToken::flag))
+            .collect()
     }
 
-    fn compact_range_exclusively(
+    fn compact_bounds(
         self: &Arc<Self>,
-        family: &Arc<ColumnFamilyData>,
+        manual: &Manual<'_>,
         bounds: &KeyBounds,
         options: &CompactRangeOptions,
     ) -> Result<()> {
         let (from, to) = (key_of(&bounds.lower), key_of(&bounds.upper));
-        let family_options = family.options();
-        match family_options.compaction_style {
+        match manual.family.options().compaction_style {
             CompactionStyle::Level | CompactionStyle::None => {
-                self.compact_levels(family, &family_options, from, to, options)
+                let level = self.compact_levels(manual, from, to, options)?;
+                match (options.change_level, level) {
+                    (true, Some(level)) => self.change_level(manual, level, options.target_level),
+                    _ => Ok(()),
+                }
             }
             CompactionStyle::Universal => {
                 let is_bottommost_forced =
                     options.bottommost_level_compaction != BottommostLevelCompaction::Skip;
-                self.compact_planned(family, |version, settings| {
+                self.compact_planned(manual, |version, options| {
                     let is_done = universal::run_count(version) == 1
                         && version.levels[0].files.is_empty()
                         && !is_bottommost_forced;
-                    if is_done {
-                        None
-                    } else {
-                        universal::pick_all(version, settings, CompactionReason::ManualCompaction)
+                    let (settings, reason) =
+                        (pick_settings(options), CompactionReason::ManualCompaction);
+                    match is_done {
+                        true => None,
+                        false => universal::pick_all(version, &settings, reason),
                     }
                 })?;
                 Ok(())
             }
             CompactionStyle::Fifo => {
-                self.compact_planned(family, |version, settings| {
-                    pick::fifo::pick(version, settings, self.context.table_files.unix_secs())
+                self.compact_planned(manual, |version, options| {
+                    let now = self.context.table_files.unix_secs();
+                    pick::fifo::pick(version, &pick_settings(options), now)
                 })?;
                 Ok(())
             }
         }
     }
 
+    /// Compacts a range level by level; returns the last level with files of it.
     fn compact_levels(
         self: &Arc<Self>,
-        family: &Arc<ColumnFamilyData>,
-        family_options: &ColumnFamilyOptions,
+        manual: &Manual<'_>,
         from: Option<&[u8]>,
         to: Option<&[u8]>,
         options: &CompactRangeOptions,
-    ) -> Result<()> {
-        let (level_count, deepest) = {
+    ) -> Result<Option<usize>> {
+        let first_number = self.context.table_files.numbers.peek();
+        let deepest = |family: &ColumnFamilyData| {
             let version = family.version();
-            let overlapped = |level: usize| !version.overlapping(level, from, to).is_empty();
-            let count = version.levels.len();
-            (count, (0..count).rev().find(|&level| overlapped(level)))
+            let mut levels = (0..version.levels.len()).rev();
+            levels.find(|&level| !version.overlapping(level, from, to).is_empty())
         };
-        let Some(deepest) = deepest else {
-            return Ok(());
+        let Some(last) = deepest(manual.family) else {
+            return Ok(None);
         };
-        let mut made: Vec<FileNumber> = Vec::new();
-        let mut level = 0;
-        let settings = pick_settings(family_options);
-        while level < deepest.max(1) && level + 1 < level_count {
-            let base_level = leveled::level_targets(&family.version(), &settings).base_level;
-            let output_level = if level == 0 { base_level } else { level + 1 };
-            let files = self.compact_planned(family, |version, settings| {
-                let targets = leveled::level_targets(version, settings);
-                pick::manual::pick(version, settings, &targets, level, output_level, from, to)
-            })?;
-            made = files.iter().map(|file| file.number).collect();
-            level = output_level;
+        let range = |level: usize| ManualRange {
+            level,
+            in_place: false,
+            from,
+            to,
+            after: None,
+            older_than: FileNumber::MAX,
+        };
+        let level_count = manual.family.version().levels.len();
+        for level in (0..last.max(1)).take_while(|level| level + 1 < level_count) {
+            self.compact_level(manual, &range(level))?;
         }
-        let last = family.version().deepest_level();
-        let force = match options.bottommost_level_compaction {
+        let is_forced = match options.bottommost_level_compaction {
             BottommostLevelCompaction::Skip => false,
             BottommostLevelCompaction::IfHaveCompactionFilter => {
-                family_options.has_compaction_filter()
+                manual.family.options().has_compaction_filter()
             }
             BottommostLevelCompaction::Force | BottommostLevelCompaction::ForceOptimized => true,
         };
-        // The last level is rewritten too, unless this compaction has just written all of it.
-        let is_fresh = family
-            .version()
-            .overlapping(last, from, to)
-            .iter()
-            .all(|file| made.contains(&file.number));
-        let spares_fresh = options.bottommost_level_compaction != BottommostLevelCompaction::Force;
-        if force && last > 0 && !(is_fresh && spares_fresh) {
-            self.compact_planned(family, |version, settings| {
-                let targets = leveled::level_targets(version, settings);
-                pick::manual::pick(version, settings, &targets, last, last, from, to)
-            })?;
+        let last = deepest(manual.family);
+        if let Some(last) = last.filter(|&last| is_forced && last > 0) {
+            // Of the last level, only what this compaction has not just written.
+            let older_than = match options.bottommost_level_compaction {
+                BottommostLevelCompaction::Force => FileNumber::MAX,
+                _ => first_number,
+            };
+            let range = ManualRange {
+                in_place: true,
+                older_than,
+                ..range(last)
+            };
+            self.compact_level(manual, &range)?;
         }
-        Ok(())
+        Ok(last)
+    }
+
+    /// Compacts a range of one level, part by part.
+    fn compact_level(self: &Arc<Self>, manual: &Manual<'_>, range: &ManualRange<'_>) -> Result<()> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let part = ManualRange {
+                after: after.as_deref(),
+                ..*range
+            };
+            let picked = self.wait_for_pick(manual, |version, options| {
+                let settings = pick_settings(options);
+                let targets = leveled::level_targets(version, &settings);
+                pick::manual::pick(version, &settings, &targets, &part)
+            })?;
+            let Some((plan, last)) = picked else {
+                return Ok(());
+            };
+            self.run_manual(manual, plan)?;
+            if range.level == 0 {
+                return Ok(());
+            }
+            after = Some(last);
+        }
+    }
+
+    /// Moves all files of `level` to another level, without rewriting them.
+    fn change_level(
+        self: &Arc<Self>,
+        manual: &Manual<'_>,
+        level: usize,
+        target: Option<u32>,
+    ) -> Result<()> {
+        let refusal = RefCell::new(None);
+        let picked = self.wait_for_pick(manual, |version, options| {
+            if is_busy(version) {
+                return ManualPick::Busy;
+            }
+            let targets = leveled::level_targets(version, &pick_settings(options));
+            let to = match target {
+                Some(to) => to as usize,
+                None => pick::manual::lowest_fitting_level(version, &targets, level),
+            };
+            if level == 0 || to == level || version.levels[level].files.is_empty() {
+                return ManualPick::Nothing;
+            }
+            match pick::manual::move_level(version, level, to) {
+                Ok(plan) => ManualPick::Part(plan, Vec::new()),
+                Err(reason) => {
+                    *refusal.borrow_mut() = Some(reason);
+                    ManualPick::Nothing
+                }
+            }
+        })?;
+        if let Some(reason) = refusal.take() {
+            return Err(Error::invalid_argument(reason));
+        }
+        match picked {
+            Some((plan, _)) => self.run_manual(manual, plan).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until nothing conflicts, and returns the picked part with its inputs marked.
+    ///
+    /// While it waits, no automatic compaction of the column family begins.
+    fn wait_for_pick(
+        self: &Arc<Self>,
+        manual: &Manual<'_>,
+        pick: impl Fn(&Version, &ColumnFamilyOptions) -> ManualPick,
+    ) -> Result<Option<(CompactionPlan, Vec<u8>)>> {
+        let mut hold = None;
+        loop {
+            if manual.is_canceled() {
+                return Err(canceled());
+            }
+            self.health.check_writable()?;
+            let picked = RefCell::new(None);
+            let plan = manual.family.pick_marked(|version, options| {
+                let found = match manual.is_exclusive && is_busy(version) {
+                    true => ManualPick::Busy,
+                    false => pick(version, options),
+                };
+                let (plan, last) = match found {
+                    ManualPick::Part(plan, last) => (Some(plan), Some(last)),
+                    ManualPick::Nothing => (None, Some(Vec::new())),
+                    ManualPick::Busy => (None, None),
+                };
+                *picked.borrow_mut() = last;
+                plan
+            });
+            match (plan, picked.take()) {
+                (Some(plan), Some(last)) => return Ok(Some((plan, last))),
+                (None, Some(_)) => return Ok(None),
+                // Another compaction or an ingestion is in the way.
+                _ => {}
+            }
+            hold.get_or_insert_with(|| manual.family.hold_compactions());
+            self.schedule();
+            let running = self.slots.running();
+            drop(self.slots.wait(running, Duration::from_millis(50)));
+        }
+    }
+
+    /// Runs a plan whose inputs are marked.
+    fn run_manual(
+        self: &Arc<Self>,
+        manual: &Manual<'_>,
+        plan: CompactionPlan,
+    ) -> Result<Vec<Arc<FileMeta>>> {
+        let compacted = self.compact(manual.family, plan, manual.request);
+        match compacted {
+            Err(error) if error.kind() == ErrorKind::Aborted && manual.is_canceled() => {
+                Err(canceled())
+            }
+            Err(error) => {
+                self.compaction_failed(error.clone());
+                self.health.report_failures();
+                Err(error)
+            }
+            Ok(files) => Ok(files),
+        }
     }
 
     /// Waits for the running compactions of the column family, then runs the plan of `pick`.
     fn compact_planned(
         self: &Arc<Self>,
-        family: &Arc<ColumnFamilyData>,
-        pick: impl Fn(&Version, &pick::PickSettings) -> Option<CompactionPlan>,
+        manual: &Manual<'_>,
+        pick: impl Fn(&Version, &ColumnFamilyOptions) -> Option<CompactionPlan>,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let settings = pick_settings(&family.options());
-        let plan = loop {
-            // The check and the pick are one step: files of another compaction would be missing
-            // from the plan.
-            let picked = family.read(|state| {
-                let is_busy = is_busy(state);
-                (!is_busy).then(|| {
-                    let plan = pick(&state.version, &settings);
-                    if let Some(plan) = &plan {
-                        plan.mark(true);
-                    }
-                    plan
-                })
-            });
-            if let Some(picked) = picked {
-                break picked;
-            }
-            self.wait_while(|| Ok(family.read(is_busy)))?;
-        };
-        let Some(plan) = plan else {
-            return Ok(Vec::new());
-        };
-        let compacted = self.compact(family, plan);
-        if let Err(error) = &compacted {
-            self.compaction_failed(error.clone());
-            self.health.report_failures();
+        let picked = self.wait_for_pick(manual, |version, options| match is_busy(version) {
+            true => ManualPick::Busy,
+            false => match pick(version, options) {
+                Some(plan) => ManualPick::Part(plan, Vec::new()),
+                None => ManualPick::Nothing,
+            },
+        })?;
+        match picked {
+            Some((plan, _)) => self.run_manual(manual, plan),
+            None => Ok(Vec::new()),
         }
-        compacted
+    }
+
+    /// Drops the tables below level 0 that are wholly inside one of `ranges`.
+    pub(crate) fn delete_files_in_ranges(
+        self: &Arc<Self>,
+        family: &Arc<ColumnFamilyData>,
+        ranges: &[KeyBounds],
+    ) -> Result<()> {
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
+        let manual = Manual {
+            family,
+            request: CompactionRequest::default(),
+            is_exclusive: false,
+        };
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|range| (slice_of(&range.lower), slice_of(&range.upper)))
+            .collect();
+        let picked = self.wait_for_pick(&manual, |version, _| {
+            match pick::manual::pick_inside(version, &ranges) {
+                Some(plan) => ManualPick::Part(plan, Vec::new()),
+                None => ManualPick::Nothing,
+            }
+        })?;
+        match picked {
+            Some((plan, _)) => self.run_manual(&manual, plan).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks the tables of `bounds` above the last level for compaction.
+    pub(crate) fn suggest_compact_range(
+        self: &Arc<Self>,
+        family: &Arc<ColumnFamilyData>,
+        bounds: &KeyBounds,
+    ) -> Result<()> {
+        self.health.check_writable()?;
+        let (from, to) = (key_of(&bounds.lower), key_of(&bounds.upper));
+        let version = family.version();
+        for level in 0..version.deepest_level() {
+            for file in version.overlapping(level, from, to) {
+                file.suggested.store(true, Ordering::Relaxed);
+            }
+        }
+        family.queue(WorkKind::Compaction);
+        self.schedule();
+        Ok(())
     }
 
     /// Compacts the named tables, and those between them, into `output_level`.
@@ -192,14 +409,26 @@ impl Background {
         family: &Arc<ColumnFamilyData>,
         files: &[PathBuf],
         output_level: usize,
+        options: &CompactionOptions,
     ) -> Result<Vec<PathBuf>> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
+        let _running = self.begin_manual()?;
         let numbers = table_numbers(files)?;
-        family.manual_compactions.fetch_add(1, Ordering::AcqRel);
-        let made = self.compact_numbers(family, &numbers, output_level);
-        family.manual_compactions.fetch_sub(1, Ordering::AcqRel);
-        family.queue(WorkKind::Compaction);
+        let flags = self.cancel_flags(options.canceled.as_ref());
+        let manual = Manual {
+            family,
+            request: CompactionRequest {
+                canceled: &flags,
+                max_subcompactions: options.max_subcompactions,
+                compression: options.compression,
+                target_file_bytes: options.output_file_size_limit,
+            },
+            is_exclusive: false,
+        };
+        let hold = family.hold_compactions();
+        let made = self.compact_numbers(&manual, &numbers, output_level);
+        drop(hold);
         self.schedule();
         let path = |file: &Arc<FileMeta>| {
             koeldb_base::file_name::table(self.context.table_files.directory(), file.number)
@@ -209,10 +438,11 @@ impl Background {
 
     fn compact_numbers(
         self: &Arc<Self>,
-        family: &Arc<ColumnFamilyData>,
+        manual: &Manual<'_>,
         numbers: &[FileNumber],
         output_level: usize,
     ) -> Result<Vec<Arc<FileMeta>>> {
+        let family = manual.family;
         let version = family.version();
         if output_level >= version.levels.len() {
             return Err(Error::invalid_argument(format!(
@@ -229,16 +459,37 @@ impl Background {
                 )));
             }
         }
-        self.compact_planned(family, |version, settings| {
-            pick::manual::pick_files(version, settings, numbers, output_level)
+        self.compact_planned(manual, |version, options| {
+            pick::manual::pick_files(version, &pick_settings(options), numbers, output_level)
         })
     }
 }
 
-/// Whether a compaction or an ingestion of the column family is running.
-fn is_busy(state: &ColumnFamilyState) -> bool {
-    let mut files = state.version.files();
-    state.ingestions > 0 || files.any(|(_, file)| file.is_being_compacted())
+impl Manual<'_> {
+    fn is_canceled(&self) -> bool {
+        let mut flags = self.request.canceled.iter();
+        flags.any(|flag| flag.load(Ordering::Relaxed))
+    }
+}
+
+fn canceled() -> Error {
+    Error::with_kind(
+        ErrorKind::Incomplete,
+        "the manual compaction was cancelled, or manual compactions are disabled",
+    )
+}
+
+/// Whether a compaction of the column family is running.
+fn is_busy(version: &Version) -> bool {
+    version.files().any(|(_, file)| file.is_being_compacted())
+}
+
+fn slice_of(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
 }
 
 fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {

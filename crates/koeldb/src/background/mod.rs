@@ -10,6 +10,7 @@ mod compaction;
 mod flush;
 mod manual;
 mod pause;
+mod subcompactions;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,9 @@ use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
+
+use compaction::CompactionRequest;
+use manual::ManualState;
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
@@ -51,6 +55,7 @@ pub(crate) struct Background {
     failed_compactions: AtomicU32,
     /// The number of calls of `Db::resume`.
     resume_calls: AtomicU64,
+    manual: ManualState,
 }
 
 impl Background {
@@ -67,6 +72,7 @@ impl Background {
             compaction_failure: Mutex::default(),
             failed_compactions: AtomicU32::new(0),
             resume_calls: AtomicU64::new(0),
+            manual: ManualState::default(),
         }
     }
 
@@ -177,7 +183,7 @@ impl Background {
         {
             // More compactions may be due in parallel.
             self.schedule();
-            match self.compact(&family, plan) {
+            match self.compact(&family, plan, CompactionRequest::default()) {
                 Ok(_) => self.failed_compactions.store(0, Ordering::Relaxed),
                 Err(error) if is_transient(&error) => self.retry_compaction_later(&error),
                 Err(error) => self.compaction_failed(error),

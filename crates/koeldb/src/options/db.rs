@@ -91,8 +91,10 @@ option_section! {
         /// Old option for the number of compaction slots.
         [honoured mutable "<=5.4"] max_background_compactions: i32 = -1, "-1 = derive from max_background_jobs; only both -1 uses the derivation.",
             set_max_background_compactions(value: i32), get_max_background_compactions;
-        /// Threads that may share one L0→base or manual compaction by key range.
-        [accepted mutable "<=5.4"] max_subcompactions: u32 = 1, "0 and 1 = no splitting.",
+        /// Threads that share one compaction by key range: of level 0 or universal style, or manual.
+        ///
+        /// Only block-based tables are divided, and no part is smaller than a table of the output.
+        [honoured mutable "<=5.4"] max_subcompactions: u32 = 1, "0 and 1 = no splitting.",
             set_max_subcompactions(count: u32), get_max_subcompactions;
         /// Close without flushing memtables that the WAL (or nothing) covers.
         [honoured mutable "<=5.4"] avoid_flush_during_shutdown: bool = false, "",

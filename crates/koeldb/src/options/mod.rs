@@ -29,6 +29,7 @@ mod db;
 mod declare;
 mod grammar;
 pub(crate) mod log_lines;
+mod manual_compaction;
 mod memtable;
 mod mend;
 pub(crate) mod mutable;
@@ -70,6 +71,7 @@ pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption, Sett
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};
+pub use manual_compaction::{CancelToken, CompactRangeOptions, CompactionOptions};
 pub use memtable::{
     HashLinkListOptions, HashSkipListOptions, MemtableFactory, SkipListOptions, SortedHashOptions,
     VectorOptions,
@@ -80,8 +82,7 @@ pub use object::{
 };
 pub use plain::{EncodingType, PlainTableOptions};
 pub use read_write::{
-    BottommostLevelCompaction, CompactRangeOptions, FlushOptions, ReadOptions, ReadTier, Switch,
-    WriteOptions,
+    BottommostLevelCompaction, FlushOptions, ReadOptions, ReadTier, Switch, WriteOptions,
 };
 pub use registry::{Effect, OptionInfo};
 pub use table_format::TableFormat;

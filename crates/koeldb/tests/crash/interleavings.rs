@@ -23,9 +23,9 @@ use koeldb::fs::{
     MemoryFileSystem, SurvivalPolicy,
 };
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, DbIterator, Env,
-    Error, ErrorKind, FlushOptions, IteratorMode, LogLevel, Logger, Options, ReadOptions, Snapshot,
-    StringAppend, WriteBatch, WriteOptions, WriteOutcome,
+    BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
+    ConfigOptions, Db, DbIterator, Env, Error, ErrorKind, FlushOptions, IteratorMode, LogLevel,
+    Logger, Options, ReadOptions, Snapshot, StringAppend, WriteBatch, WriteOptions, WriteOutcome,
 };
 use koeldb_testkit::model::describe_differences;
 use koeldb_testkit::monitor::{self, OrderingMonitor};
@@ -655,7 +655,17 @@ impl World {
         let text = format!("compaction of {}", family.name());
         let mark = self.history.mark();
         let moment = self.begin(&text);
-        let options = CompactRangeOptions::new();
+        let mut options = CompactRangeOptions::new();
+        options
+            .set_exclusive_manual_compaction(random.chance(1, 2))
+            .set_max_subcompactions([0, 3][usize::from(random.chance(1, 2))]);
+        if random.chance(1, 2) {
+            options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        }
+        if random.chance(1, 8) {
+            // Refused once the database closes.
+            let _ = family.suggest_compact_range(..);
+        }
         let compacted = match random.chance(1, 2) {
             true => family.compact_range_opt(.., &options),
             false => {

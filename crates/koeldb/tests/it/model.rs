@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use koeldb::fs::{MemoryFileSystem, SystemClock};
 use koeldb::{
-    BlockBasedOptions, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db,
-    DbIterator, Direction, Env, IteratorMode, Options, PinnedSlice, ReadOptions, ReadTier,
-    Snapshot, StringAppend, WriteBatch,
+    BlockBasedOptions, BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions,
+    CompactRangeOptions, CompactionStyle, Db, DbIterator, Direction, Env, Error, ErrorKind,
+    IteratorMode, Options, PinnedSlice, ReadOptions, ReadTier, Snapshot, StringAppend, WriteBatch,
 };
 
 use crate::history::model::{Change, encode};
@@ -223,6 +223,21 @@ fn check_ranges(db: &ColumnFamily, model: &Model, all: &[(Vec<u8>, Vec<u8>)], re
 }
 
 /// Random operations on a database that is always opened with these options.
+/// Draws the options of a compaction.
+fn compaction(random: &mut Random) -> CompactRangeOptions {
+    let mut how = CompactRangeOptions::new();
+    how.set_exclusive_manual_compaction(random.below(2) == 0)
+        .set_max_subcompactions([0, 1, 2, 5][random.index(4)])
+        .set_bottommost_level_compaction(match random.below(3) {
+            0 => BottommostLevelCompaction::Skip,
+            1 => BottommostLevelCompaction::Force,
+            _ => BottommostLevelCompaction::IfHaveCompactionFilter,
+        })
+        .set_change_level(random.below(6) == 0)
+        .set_target_level([None, Some(1), Some(3)][random.index(3)]);
+    how
+}
+
 pub(crate) fn run(seed: u64, options: &Options, steps: u64) {
     run_under(seed, steps, || (options.clone(), Vec::new()));
 }
@@ -314,12 +329,21 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 db.write(&batch).unwrap();
             }
             80..84 => db.flush().unwrap(),
-            84..86 => family
-                .compact_range_opt(.., &CompactRangeOptions::new())
-                .unwrap(),
+            84..86 => {
+                let how = compaction(&mut random);
+                let compacted = family.compact_range_opt(.., &how);
+                // The target level may be unable to take the result.
+                let is_refused = |error: &Error| error.kind() == ErrorKind::InvalidArgument;
+                if !compacted.as_ref().is_err_and(is_refused) || !how.get_change_level() {
+                    compacted.unwrap();
+                }
+            }
             86..88 => {
                 let (from, to) = model.ordered(key(&mut random), key(&mut random));
                 if from != to {
+                    if random.below(2) == 0 {
+                        family.suggest_compact_range(&*from..&*to).unwrap();
+                    }
                     family.compact_range(from..to).unwrap();
                 }
             }

@@ -1,0 +1,174 @@
+//! Options of the compactions that a caller requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use koeldb_base::codec::Compression;
+
+use super::BottommostLevelCompaction;
+use super::accessors::accessors;
+
+/// Cancels the compactions whose options hold a clone of it.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken {
+    flag: Arc<AtomicBool>,
+}
+
+impl CancelToken {
+    /// Creates a token that cancels nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the compactions early, with `Incomplete`; what they have completed stays.
+    pub fn cancel(&self) {
+        self.flag.store(true, Ordering::Release);
+    }
+
+    /// Whether [`CancelToken::cancel`] was called.
+    #[must_use]
+    pub fn is_canceled(&self) -> bool {
+        self.flag.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+}
+
+/// Options of a compaction of a range.
+#[derive(Clone, Debug)]
+pub struct CompactRangeOptions {
+    pub(crate) exclusive_manual_compaction: bool,
+    pub(crate) change_level: bool,
+    pub(crate) target_level: Option<u32>,
+    pub(crate) bottommost_level_compaction: BottommostLevelCompaction,
+    pub(crate) allow_write_stall: bool,
+    pub(crate) max_subcompactions: u32,
+    pub(crate) canceled: Option<CancelToken>,
+}
+
+impl Default for CompactRangeOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CompactRangeOptions {
+    /// Creates the defaults: concurrent with other compactions, the last level only for a filter.
+    #[must_use]
+    pub const fn new() -> Self {
+        CompactRangeOptions {
+            exclusive_manual_compaction: false,
+            change_level: false,
+            target_level: None,
+            bottommost_level_compaction: BottommostLevelCompaction::IfHaveCompactionFilter,
+            allow_write_stall: false,
+            max_subcompactions: 0,
+            canceled: None,
+        }
+    }
+
+    /// The level that `change_level` moves the result to; `None`: the lowest that can hold it.
+    ///
+    /// Level 0 is not one.
+    pub fn set_target_level(&mut self, level: impl Into<Option<u32>>) -> &mut Self {
+        self.target_level = level.into();
+        self
+    }
+
+    /// The option `target_level`.
+    #[must_use]
+    pub const fn get_target_level(&self) -> Option<u32> {
+        self.target_level
+    }
+
+    /// Ends the compaction early when `token` is cancelled.
+    pub fn set_canceled(&mut self, token: &CancelToken) -> &mut Self {
+        self.canceled = Some(token.clone());
+        self
+    }
+
+    /// The option `canceled`.
+    #[must_use]
+    pub const fn get_canceled(&self) -> Option<&CancelToken> {
+        self.canceled.as_ref()
+    }
+
+    accessors! {
+        /// Automatic compactions of the column family wait while this one runs.
+        exclusive_manual_compaction: bool, set_exclusive_manual_compaction, get_exclusive_manual_compaction;
+        /// Moves all files of the last compacted level to the target level (leveled style).
+        ///
+        /// Levels between them must be empty.
+        change_level: bool, set_change_level, get_change_level;
+        /// Whether the last level is rewritten.
+        bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
+            get_bottommost_level_compaction;
+        /// Starts even if that stalls writers.
+        allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
+        /// Threads that share the work; 0: the option of the database.
+        max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
+    }
+}
+
+/// Options of a compaction of named files.
+#[derive(Clone, Debug, Default)]
+pub struct CompactionOptions {
+    pub(crate) compression: Option<Compression>,
+    pub(crate) output_file_size_limit: Option<u64>,
+    pub(crate) max_subcompactions: u32,
+    pub(crate) canceled: Option<CancelToken>,
+}
+
+impl CompactionOptions {
+    /// Creates the defaults: the codec and the table size of the output level.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The codec of the output; `None`: that of the output level.
+    pub fn set_compression(&mut self, compression: impl Into<Option<Compression>>) -> &mut Self {
+        self.compression = compression.into();
+        self
+    }
+
+    /// The option `compression`.
+    #[must_use]
+    pub fn get_compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
+    /// The size in bytes at which a table of the output is cut; `None`: that of the output level.
+    ///
+    /// Without effect on level 0, whose runs are one table each.
+    pub fn set_output_file_size_limit(&mut self, bytes: impl Into<Option<u64>>) -> &mut Self {
+        self.output_file_size_limit = bytes.into();
+        self
+    }
+
+    /// The option `output_file_size_limit`.
+    #[must_use]
+    pub fn get_output_file_size_limit(&self) -> Option<u64> {
+        self.output_file_size_limit
+    }
+
+    /// Ends the compaction early when `token` is cancelled.
+    pub fn set_canceled(&mut self, token: &CancelToken) -> &mut Self {
+        self.canceled = Some(token.clone());
+        self
+    }
+
+    /// The option `canceled`.
+    #[must_use]
+    pub const fn get_canceled(&self) -> Option<&CancelToken> {
+        self.canceled.as_ref()
+    }
+
+    accessors! {
+        /// Threads that share the work; 0: the option of the database.
+        max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
+    }
+}
