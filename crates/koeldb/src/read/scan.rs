@@ -50,16 +50,6 @@ pub(crate) struct ScanContext {
 }
 
 impl ScanContext {
-    /// Counts an entry that a movement examines; an error if it has skipped too many before.
-    #[inline]
-    fn examine(&self, skipped: &mut u64) -> Result<(), Error> {
-        if *skipped > self.skippable_max {
-            return Err(too_many_skipped());
-        }
-        *skipped += 1;
-        Ok(())
-    }
-
     #[cold]
     fn count_reseek(&self) {
         if let Some(statistics) = &self.statistics {
@@ -307,7 +297,6 @@ impl<C: Cursor> Scan<C> {
             if self.bounds.is_behind(order, entry.user_key) {
                 return Ok(());
             }
-            self.view.examine(&mut skipped)?;
             if skipping && order.equal(entry.user_key, &self.key) {
                 skips += 1;
                 if skips > self.view.skips_before_seek {
@@ -322,6 +311,7 @@ impl<C: Cursor> Scan<C> {
                 } else {
                     self.inner.next()?;
                 }
+                self.count_skipped(&mut skipped)?;
                 continue;
             }
             if entry.seqno > self.view.seqno {
@@ -335,6 +325,7 @@ impl<C: Cursor> Scan<C> {
                     );
                     self.inner.seek(&self.target)?;
                     self.view.count_reseek();
+                    self.count_skipped(&mut skipped)?;
                     skips = 0;
                     continue;
                 }
@@ -346,6 +337,7 @@ impl<C: Cursor> Scan<C> {
                 }
                 skips += 1;
                 self.inner.next()?;
+                self.count_skipped(&mut skipped)?;
                 continue;
             }
             if self.leaves_prefix(entry.user_key) {
@@ -360,6 +352,7 @@ impl<C: Cursor> Scan<C> {
             if is_deleted {
                 skipping = true;
                 self.inner.next()?;
+                self.count_skipped(&mut skipped)?;
                 continue;
             }
             return match entry.value_type {
@@ -376,6 +369,25 @@ impl<C: Cursor> Scan<C> {
             };
         }
         Ok(())
+    }
+
+    /// Counts an entry skipped forward; an error if there were too many, and one follows.
+    #[inline]
+    fn count_skipped(&self, skipped: &mut u64) -> Result<(), Error> {
+        *skipped += 1;
+        if *skipped > self.view.skippable_max && self.is_within() {
+            return Err(too_many_skipped());
+        }
+        Ok(())
+    }
+
+    /// Whether the inner cursor is before the end of the bounds and of the prefix.
+    #[cold]
+    fn is_within(&self) -> bool {
+        self.inner.valid() && {
+            let key = user_key(self.inner.key());
+            !self.bounds.is_behind(&self.view.order, key) && !self.leaves_prefix(key)
+        }
     }
 
     /// Merges the operands from the inner cursor with the value below them.
@@ -440,16 +452,22 @@ impl<C: Cursor> Scan<C> {
         let mut unreadable = None;
         let mut oldest_first: Vec<Vec<u8>> = Vec::new();
         let mut skips = 0;
+        let skippable = self.view.skippable_max.saturating_add(1);
+        let steps_max = (self.view.skips_before_seek).min(skippable.saturating_sub(*skipped));
         while self.inner.valid() {
             let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
             if !order.equal(entry.user_key, &self.key) {
                 break;
             }
-            self.view.examine(skipped)?;
             let is_visible = entry.seqno <= self.view.seqno;
-            if skips >= self.view.skips_before_seek {
+            if skips >= steps_max {
+                if skips.saturating_add(*skipped) >= skippable {
+                    return Err(too_many_skipped().into());
+                }
+                *skipped += 1;
                 if is_visible {
+                    *skipped += skips;
                     return self.collect_by_seek();
                 }
                 // All versions from here on are newer than the snapshot.
@@ -489,6 +507,7 @@ impl<C: Cursor> Scan<C> {
             }
             self.inner.prev()?;
         }
+        *skipped += skips;
         if let Some(error) = unreadable {
             return Err(error.into());
         }
