@@ -16,9 +16,10 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
 
+use crate::context::Context;
 use crate::deletions::DeletionGuard;
-use crate::inner::DbInner;
 use crate::options::FlushOptions;
+use crate::write::commit::CommitPipeline;
 
 /// Whether memtables are flushed before the files of a database are captured.
 ///
@@ -88,9 +89,9 @@ pub(crate) struct CapturedTable {
     pub(crate) meta: Arc<FileMeta>,
 }
 
-impl DbInner {
+impl CommitPipeline {
     /// Captures the state of the database after the flush that `policy` asks for.
-    pub(crate) fn capture(self: &Arc<Self>, policy: FlushPolicy) -> Result<Capture> {
+    pub(crate) fn capture(&self, policy: FlushPolicy) -> Result<Capture> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
         let hold = DeletionGuard::new(&self.tree);
@@ -113,7 +114,7 @@ impl DbInner {
     ///
     /// # Errors
     /// `Aborted` if writes failed in the meantime; errors of the file system, which stop writes.
-    fn sync_captured_logs(self: &Arc<Self>, failures: u64) -> Result<()> {
+    fn sync_captured_logs(&self, failures: u64) -> Result<()> {
         if let Err(error) = self.wals.sync_closed() {
             let error = error
                 .context("syncing closed logs")
@@ -131,7 +132,7 @@ impl DbInner {
         Ok(())
     }
 
-    fn flush_before_capture(self: &Arc<Self>, policy: FlushPolicy) -> Result<bool> {
+    fn flush_before_capture(&self, policy: FlushPolicy) -> Result<bool> {
         let limit = match policy {
             FlushPolicy::Never => return Ok(false),
             FlushPolicy::Always => None,
@@ -147,20 +148,11 @@ impl DbInner {
         Ok(true)
     }
 
-    fn log_bytes(&self) -> u64 {
-        let current = {
-            let leadership = self.commit.queue.lead();
-            let wal = leadership.commit.wal.as_ref();
-            wal.map_or(0, |wal| wal.writer.len())
-        };
-        current + self.wals.closed_bytes()
-    }
-
-    fn capture_now(self: &Arc<Self>, hold: DeletionGuard, is_flushed: bool) -> Result<Capture> {
+    fn capture_now(&self, hold: DeletionGuard, is_flushed: bool) -> Result<Capture> {
         let begun = self.context.clock.now();
-        let mut leadership = self.commit.queue.lead();
+        let mut leadership = self.queue.lead();
         self.health.check_writable()?;
-        self.commit.queue.pipeline.drain();
+        self.queue.pipeline.drain();
         let seqno = leadership.commit.last_seqno;
         let wal = leadership.commit.wal()?;
         wal.writer
@@ -230,37 +222,40 @@ impl Capture {
     }
 
     /// The tables of the captured versions.
-    pub(crate) fn tables(&self, inner: &DbInner) -> Result<Vec<CapturedFile>> {
+    pub(crate) fn tables(&self, context: &Context) -> Result<Vec<CapturedFile>> {
         let mut files = Vec::new();
         for family in &self.state.families {
             for (level, meta) in family.version.files() {
-                files.push(inner.captured_table(CapturedTable {
-                    family: family.id,
-                    level,
-                    meta: Arc::clone(meta),
-                })?);
+                files.push(captured_table(
+                    context,
+                    CapturedTable {
+                        family: family.id,
+                        level,
+                        meta: Arc::clone(meta),
+                    },
+                )?);
             }
         }
         Ok(files)
     }
 
     /// The logs and the OPTIONS file of the captured state.
-    pub(crate) fn other_files(&self, inner: &DbInner) -> Result<Vec<CapturedFile>> {
+    pub(crate) fn other_files(&self, context: &Context) -> Result<Vec<CapturedFile>> {
         let mut files = Vec::new();
         for log in &self.logs {
             files.push(CapturedFile {
                 name: format!("{:06}.log", log.number),
-                source: file_name::wal(&inner.context.wal_dir, log.number),
+                source: file_name::wal(&context.wal_dir, log.number),
                 bytes: log.bytes,
                 is_constant: !log.is_open && log.bytes > 0,
                 table: None,
             });
         }
         if let Some(number) = self.options_number {
-            let source = file_name::options(&inner.context.path, number);
+            let source = file_name::options(&context.path, number);
             files.push(CapturedFile {
                 name: format!("OPTIONS-{number:06}"),
-                bytes: inner.context.fs.metadata(&source)?.len,
+                bytes: context.fs.metadata(&source)?.len,
                 source,
                 is_constant: true,
                 table: None,
@@ -270,24 +265,22 @@ impl Capture {
     }
 }
 
-impl DbInner {
-    pub(crate) fn captured_table(&self, table: CapturedTable) -> Result<CapturedFile> {
-        let file = &table.meta;
-        let mut source = file_name::table(self.context.table_files.directory(), file.number);
-        let mut name = format!("{:06}.sst", file.number);
-        // LevelDB named its tables so.
-        if !self.context.fs.exists(&source)? {
-            source.set_extension("ldb");
-            name = format!("{:06}.ldb", file.number);
-        }
-        Ok(CapturedFile {
-            name,
-            source,
-            bytes: file.bytes,
-            is_constant: true,
-            table: Some(table),
-        })
+pub(crate) fn captured_table(context: &Context, table: CapturedTable) -> Result<CapturedFile> {
+    let file = &table.meta;
+    let mut source = file_name::table(context.table_files.directory(), file.number);
+    let mut name = format!("{:06}.sst", file.number);
+    // LevelDB named its tables so.
+    if !context.fs.exists(&source)? {
+        source.set_extension("ldb");
+        name = format!("{:06}.ldb", file.number);
     }
+    Ok(CapturedFile {
+        name,
+        source,
+        bytes: file.bytes,
+        is_constant: true,
+        table: Some(table),
+    })
 }
 
 #[cfg(test)]
@@ -303,14 +296,14 @@ mod tests {
         db.put("a", "1").unwrap();
         let inner = db.inner();
         let before = inner.health.failure_count();
-        inner.sync_captured_logs(before).unwrap();
+        inner.commit.sync_captured_logs(before).unwrap();
         let failure = Error::with_kind(ErrorKind::IoError, "a sync failed");
         inner
             .health
             .fail_writes(failure.with_severity(Severity::Hard));
-        inner.resume().unwrap();
-        let error = inner.sync_captured_logs(before).unwrap_err();
+        inner.resume.run().unwrap();
+        let error = inner.commit.sync_captured_logs(before).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
-        inner.capture(FlushPolicy::Never).map(drop).unwrap();
+        inner.commit.capture(FlushPolicy::Never).map(drop).unwrap();
     }
 }

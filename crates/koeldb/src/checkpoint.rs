@@ -4,8 +4,9 @@
 //! the captured length; the MANIFEST is written anew from the captured state. Order of syncs:
 //! files, staging directory, rename, directory above (see [`crate::staging`]).
 
+mod secondary;
+
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::{Error, Result, SeqNo};
@@ -13,10 +14,12 @@ use koeldb_fs::{FileSystem, Purpose};
 use koeldb_lsm::manifest;
 
 use crate::capture::{Capture, CapturedFile, FlushPolicy};
+use crate::context::Context;
 use crate::db::Db;
-use crate::inner::DbInner;
+use crate::secondary::Secondary;
 use crate::staging::{Staging, refuse_inside};
 use crate::transfer::{Pace, Transfer, TransferFile, Transferred};
+use crate::write::commit::CommitPipeline;
 
 /// Options of a checkpoint.
 #[derive(Clone, Debug)]
@@ -139,72 +142,77 @@ impl Db {
         path: impl AsRef<Path>,
         options: &CheckpointOptions,
     ) -> Result<CheckpointReport> {
-        self.inner().create_checkpoint(path.as_ref(), options)
+        create(
+            &self.inner().commit,
+            self.inner().secondary.as_deref(),
+            path.as_ref(),
+            options,
+        )
     }
 }
 
-impl DbInner {
-    fn create_checkpoint(
-        self: &Arc<Self>,
-        target: &Path,
-        options: &CheckpointOptions,
-    ) -> Result<CheckpointReport> {
-        self.health.check_open()?;
-        self.refuse_own_directories(target)?;
-        if let Some(secondary) = &self.secondary {
-            return secondary.checkpoint(self, target, options);
-        }
-        let staging = Staging::create(&self.context.fs, target, &[])?;
-        let mut capture = self.capture(options.flush)?;
-        if let Some(names) = &options.families {
-            check_names(&capture, names)?;
-            capture.retain_families(|name| names.iter().any(|kept| kept == name));
-        }
-        let mut files = capture.tables(self)?;
-        files.extend(capture.other_files(self)?);
-        let outcomes = self.transfer_files(&files, staging.path(), options)?;
-        write_manifest(&*self.context.fs, staging.path(), &capture)?;
-        staging.publish()?;
-        let report = report(&capture, &files, &outcomes);
-        self.context
-            .info_log
-            .info(format_args!("checkpoint {}: {report:?}", target.display()));
-        Ok(report)
+fn create(
+    commit: &CommitPipeline,
+    secondary: Option<&Secondary>,
+    target: &Path,
+    options: &CheckpointOptions,
+) -> Result<CheckpointReport> {
+    let context = &*commit.context;
+    commit.health.check_open()?;
+    refuse_own_directories(context, target)?;
+    if let Some(secondary) = secondary {
+        return secondary::create(secondary, commit, target, options);
     }
+    let staging = Staging::create(&context.fs, target, &[])?;
+    let mut capture = commit.capture(options.flush)?;
+    if let Some(names) = &options.families {
+        check_names(&capture, names)?;
+        capture.retain_families(|name| names.iter().any(|kept| kept == name));
+    }
+    let mut files = capture.tables(context)?;
+    files.extend(capture.other_files(context)?);
+    let outcomes = transfer_files(context, &files, staging.path(), options)?;
+    write_manifest(&*context.fs, staging.path(), &capture)?;
+    staging.publish()?;
+    let report = report(&capture, &files, &outcomes);
+    context
+        .info_log
+        .info(format_args!("checkpoint {}: {report:?}", target.display()));
+    Ok(report)
+}
 
-    pub(crate) fn refuse_own_directories(&self, target: &Path) -> Result<()> {
-        refuse_inside(&*self.context.fs, target, &self.context.path)?;
-        refuse_inside(&*self.context.fs, target, &self.context.wal_dir)
-    }
+pub(crate) fn refuse_own_directories(context: &Context, target: &Path) -> Result<()> {
+    refuse_inside(&*context.fs, target, &context.path)?;
+    refuse_inside(&*context.fs, target, &context.wal_dir)
+}
 
-    pub(crate) fn transfer_files(
-        &self,
-        files: &[CapturedFile],
-        staging: &Path,
-        options: &CheckpointOptions,
-    ) -> Result<Vec<Transferred>> {
-        let transfers: Vec<TransferFile> = files
-            .iter()
-            .map(|file| TransferFile {
-                source: file.source.clone(),
-                target: staging.join(&file.name),
-                bytes: file.bytes,
-                may_link: options.link && file.is_constant,
-                expected_crc32c: None,
-            })
-            .collect();
-        Transfer {
-            from: &*self.context.fs,
-            to: &*self.context.fs,
-            purpose: Purpose::Checkpoint,
-            pace: &Pace::new(&self.context.clock, options.bytes_per_second),
-            threads: options.threads,
-            must_link: false,
-            stop: None,
-            progress: &|_| (),
-        }
-        .run(&transfers)
+fn transfer_files(
+    context: &Context,
+    files: &[CapturedFile],
+    staging: &Path,
+    options: &CheckpointOptions,
+) -> Result<Vec<Transferred>> {
+    let transfers: Vec<TransferFile> = files
+        .iter()
+        .map(|file| TransferFile {
+            source: file.source.clone(),
+            target: staging.join(&file.name),
+            bytes: file.bytes,
+            may_link: options.link && file.is_constant,
+            expected_crc32c: None,
+        })
+        .collect();
+    Transfer {
+        from: &*context.fs,
+        to: &*context.fs,
+        purpose: Purpose::Checkpoint,
+        pace: &Pace::new(&context.clock, options.bytes_per_second),
+        threads: options.threads,
+        must_link: false,
+        stop: None,
+        progress: &|_| (),
     }
+    .run(&transfers)
 }
 
 fn check_names(capture: &Capture, names: &[String]) -> Result<()> {
@@ -244,10 +252,7 @@ fn report(capture: &Capture, files: &[CapturedFile], outcomes: &[Transferred]) -
 }
 
 /// Counts linked and copied files.
-pub(crate) fn report_transfers(
-    files: &[CapturedFile],
-    outcomes: &[Transferred],
-) -> CheckpointReport {
+fn report_transfers(files: &[CapturedFile], outcomes: &[Transferred]) -> CheckpointReport {
     let mut report = CheckpointReport::default();
     for (file, outcome) in files.iter().zip(outcomes) {
         let (count, bytes) = match outcome.is_linked {

@@ -1,5 +1,7 @@
 //! The handle for reading and writing a column family.
 
+mod batch;
+
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -7,18 +9,16 @@ use std::sync::Arc;
 use koeldb_base::error::ErrorKind;
 use koeldb_base::{Error, PinnedSlice, Result};
 
+use crate::batch::WriteBatch;
 use crate::column_family_data::ColumnFamilyData;
-use crate::db::{Db, Handle};
-use crate::inner::DbInner;
+use crate::inner::{DbInner, OpenColumnFamily};
+use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use crate::options::{
-    ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, FlushOptions, ReadOptions,
-    WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions,
 };
-use crate::read::{
-    DbCursor, DbIterator, IterateBounds, IteratorMode, KeyBounds, MultiGetStream, PinnedSlices,
-    PrefixRange,
-};
-use crate::write::batch::WriteBatch;
+use crate::property;
+use crate::read::ReadOptions;
+use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices};
 
 /// The default read options; creating and dropping options takes as long as a short read.
 static DEFAULT_READ: ReadOptions = ReadOptions::new();
@@ -28,25 +28,24 @@ static DEFAULT_READ: ReadOptions = ReadOptions::new();
 /// Handles are owned, cheap to clone and can be shared by threads; they keep the database open.
 #[derive(Clone)]
 pub struct ColumnFamily {
-    handle: Arc<Handle>,
-    data: Arc<ColumnFamilyData>,
+    open: OpenColumnFamily,
 }
 
 impl ColumnFamily {
-    pub(crate) fn new(handle: Arc<Handle>, data: Arc<ColumnFamilyData>) -> Self {
-        ColumnFamily { handle, data }
+    pub(crate) fn new(open: OpenColumnFamily) -> Self {
+        ColumnFamily { open }
     }
 
     pub(crate) fn inner(&self) -> &Arc<DbInner> {
-        self.handle.inner()
+        self.open.inner()
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
+    pub(crate) fn open(&self) -> &OpenColumnFamily {
+        &self.open
     }
 
     pub(crate) fn data(&self) -> &Arc<ColumnFamilyData> {
-        &self.data
+        self.open.data()
     }
 
     pub(crate) fn database_id(&self) -> u64 {
@@ -56,31 +55,25 @@ impl ColumnFamily {
     /// The name of the column family.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.data.name
+        &self.data().name
     }
 
     /// The id of the column family, never reused in this directory.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.data.id
-    }
-
-    /// Returns the database of the column family.
-    #[must_use]
-    pub fn db(&self) -> Db {
-        Db::from_handle(&self.handle)
+        self.data().id
     }
 
     /// The current options of the column family.
     #[must_use]
     pub fn options(&self) -> ColumnFamilyOptions {
-        (*self.data.options()).clone()
+        (*self.data().options()).clone()
     }
 
     /// Whether it was dropped: this handle can still read, but not write.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
-        self.data.is_dropped()
+        self.data().is_dropped()
     }
 
     fn write_one(
@@ -88,17 +81,17 @@ impl ColumnFamily {
         options: &WriteOptions,
         fill: impl FnOnce(&mut WriteBatch, u32),
     ) -> Result<()> {
-        if self.data.is_dropped() {
+        if self.data().is_dropped() {
             return Err(Error::with_kind(
                 ErrorKind::ColumnFamilyDropped,
-                format!("column family {:?} was dropped", self.data.name),
+                format!("column family {:?} was dropped", self.data().name),
             ));
         }
         // A new one is used if the thread's own is in use or already destroyed.
         let kept = ONE.try_with(Cell::take).ok().flatten();
         let mut batch = kept.unwrap_or_default();
         batch.clear();
-        fill(&mut batch, self.data.id);
+        fill(&mut batch, self.data().id);
         let written = self.inner().write(&batch, options);
         batch.shrink_to(ONE_BYTES_MAX);
         let _ = ONE.try_with(|one| one.set(Some(batch)));
@@ -108,7 +101,7 @@ impl ColumnFamily {
     /// Sets the value of `key`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// See [`Db::write_opt`](crate::Db::write_opt).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_opt(key, value, &WriteOptions::new())
     }
@@ -132,7 +125,7 @@ impl ColumnFamily {
     /// Adds a merge operand to `key`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
+    /// See [`Db::write_opt`](crate::Db::write_opt); `NotSupported` without a merge operator.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_opt(key, operand, &WriteOptions::new())
     }
@@ -147,10 +140,10 @@ impl ColumnFamily {
         operand: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<()> {
-        if self.data.options().merge_operator.is_none() {
+        if self.data().options().merge_operator.is_none() {
             return Err(Error::not_supported(format!(
                 "column family {:?} has no merge_operator: set one before merging",
-                self.data.name
+                self.data().name
             )));
         }
         let (key, operand) = (key.as_ref(), operand.as_ref());
@@ -162,7 +155,7 @@ impl ColumnFamily {
     /// Deletes `key`; it need not exist.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// See [`Db::write_opt`](crate::Db::write_opt).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_opt(key, &WriteOptions::new())
     }
@@ -185,7 +178,7 @@ impl ColumnFamily {
     /// RocksDB.
     ///
     /// # Errors
-    /// See [`Db::write_opt`].
+    /// See [`Db::write_opt`](crate::Db::write_opt).
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.single_delete_opt(key, &WriteOptions::new())
     }
@@ -204,7 +197,7 @@ impl ColumnFamily {
     /// Deletes the keys in the range `from..to`.
     ///
     /// # Errors
-    /// See [`Db::write_opt`]; `InvalidArgument` if `from` is after `to`.
+    /// See [`Db::write_opt`](crate::Db::write_opt); `InvalidArgument` if `from` is after `to`.
     pub fn delete_range(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_opt(from, to, &WriteOptions::new())
     }
@@ -234,7 +227,9 @@ impl ColumnFamily {
     /// `ShutdownInProgress` after a close.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
-        self.inner().get(&self.data, key.as_ref(), &DEFAULT_READ)
+        self.inner()
+            .reads
+            .get(self.data(), key.as_ref(), &DEFAULT_READ)
     }
 
     /// Like [`ColumnFamily::get`], with `options`.
@@ -247,7 +242,7 @@ impl ColumnFamily {
         key: impl AsRef<[u8]>,
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        self.inner().get(&self.data, key.as_ref(), options)
+        self.inner().reads.get(self.data(), key.as_ref(), options)
     }
 
     /// Calls `read` with the value of `key` and returns its result.
@@ -262,7 +257,8 @@ impl ColumnFamily {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         self.inner()
-            .get_with(&self.data, key.as_ref(), options, read)
+            .reads
+            .get_with(self.data(), key.as_ref(), options, read)
     }
 
     /// Replaces the content of `value` by the value of `key`.
@@ -327,7 +323,9 @@ impl ColumnFamily {
         options: &ReadOptions,
         values: &mut PinnedSlices,
     ) {
-        self.inner().multi_get(&self.data, keys, options, values);
+        self.inner()
+            .reads
+            .multi_get(self.data(), keys, options, values);
     }
 
     /// Returns the value of `key`, as a future.
@@ -362,7 +360,10 @@ impl ColumnFamily {
     ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send {
         async move {
             let inner = self.inner();
-            inner.get_async(&self.data, key.as_ref(), options).await
+            inner
+                .reads
+                .get_async(self.data(), key.as_ref(), options)
+                .await
         }
     }
 
@@ -384,7 +385,9 @@ impl ColumnFamily {
         keys: &[K],
         options: &ReadOptions,
     ) -> impl Future<Output = PinnedSlices> + Send {
-        self.inner().multi_get_async(&self.data, keys, options)
+        self.inner()
+            .reads
+            .multi_get_async(self.data(), keys, options)
     }
 
     /// Returns a stream of the values of `keys` with their indexes, in the order of completion.
@@ -401,7 +404,7 @@ impl ColumnFamily {
         options: &ReadOptions,
     ) -> MultiGetStream {
         let keys = keys.iter().map(|key| key.as_ref().to_vec()).collect();
-        MultiGetStream::new(self, keys, options)
+        MultiGetStream::new(&self.open, keys, options)
     }
 
     /// Returns the entries of `range` in key order.
@@ -413,8 +416,11 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::range`], with `options`, whose bounds narrow the range.
     #[must_use]
     pub fn range_opt(&self, range: impl IterateBounds, options: &ReadOptions) -> DbIterator {
-        let bounds = range.into_bounds(&self.data.order);
-        DbIterator::new(DbCursor::new(self, options, bounds), IteratorMode::Start)
+        let bounds = range.into_bounds(&self.data().order);
+        DbIterator::new(
+            DbCursor::new(&self.open, options, bounds),
+            IteratorMode::Start,
+        )
     }
 
     /// Returns the entries whose keys begin with `prefix`, regardless of the prefix extractor.
@@ -450,7 +456,7 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::cursor`], with `options` and their bounds.
     #[must_use]
     pub fn cursor_opt(&self, options: &ReadOptions) -> DbCursor {
-        DbCursor::new(self, options, Some(KeyBounds::default()))
+        DbCursor::new(&self.open, options, Some(KeyBounds::default()))
     }
 
     /// Writes the memtable to a table and waits until it is durable.
@@ -467,7 +473,8 @@ impl ColumnFamily {
     /// See [`ColumnFamily::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
-            .flush_families(&[Arc::clone(&self.data)], options)
+            .commit
+            .flush_families(&[Arc::clone(self.data())], options)
     }
 
     /// Compacts all data in `range` to the last level in use.
@@ -492,7 +499,9 @@ impl ColumnFamily {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         let bounds = self.bounds_of(range)?;
-        self.inner().compact_range(&self.data, &bounds, options)
+        self.inner()
+            .commit
+            .compact_range(self.data(), &bounds, options)
     }
 
     /// Compacts the tables at `files` into `output_level` and returns the new tables.
@@ -521,7 +530,7 @@ impl ColumnFamily {
     ) -> Result<Vec<std::path::PathBuf>> {
         self.inner()
             .background
-            .compact_files(&self.data, files, output_level as usize, options)
+            .compact_files(self.data(), files, output_level as usize, options)
     }
 
     /// Suggests a compaction of `range`: its tables above the last level are compacted when no level
@@ -534,7 +543,7 @@ impl ColumnFamily {
     pub fn suggest_compact_range(&self, range: impl IterateBounds) -> Result<()> {
         let bounds = self.bounds_of(range)?;
         let background = &self.inner().background;
-        background.suggest_compact_range(&self.data, &bounds)
+        background.suggest_compact_range(self.data(), &bounds)
     }
 
     /// Drops the tables below level 0 whose keys are all in `range`, without reading them.
@@ -561,11 +570,11 @@ impl ColumnFamily {
         let bounds = ranges.into_iter().map(|range| self.bounds_of(range));
         let bounds: Vec<_> = bounds.collect::<Result<_>>()?;
         let background = &self.inner().background;
-        background.delete_files_in_ranges(&self.data, &bounds)
+        background.delete_files_in_ranges(self.data(), &bounds)
     }
 
     fn bounds_of(&self, range: impl IterateBounds) -> Result<KeyBounds> {
-        range.into_bounds(&self.data.order).ok_or_else(|| {
+        range.into_bounds(&self.data().order).ok_or_else(|| {
             Error::not_supported("this comparator does not keep keys with one prefix together")
         })
     }
@@ -578,7 +587,7 @@ impl ColumnFamily {
         &self,
         options: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        self.inner().set_options(&self.data, options)
+        self.inner().commit.set_options(self.data(), options)
     }
 
     /// Returns a property by RocksDB's name; `None` for unknown names.
@@ -586,7 +595,7 @@ impl ColumnFamily {
     /// # Errors
     /// If a table must be opened for it and that fails.
     pub fn property_value(&self, name: &str) -> Result<Option<String>> {
-        self.inner().property_value(&self.data, name)
+        property::property_value(&self.inner().commit, &self.inner().reads, self.data(), name)
     }
 
     /// Returns a numeric property by RocksDB's name.
@@ -609,9 +618,9 @@ impl ColumnFamily {
             .map(|range| {
                 let bounds = range
                     .clone()
-                    .into_bounds(&self.data.order)
+                    .into_bounds(&self.data().order)
                     .unwrap_or_default();
-                self.inner().approximate_size(&self.data, &bounds)
+                property::approximate_size(self.data(), &bounds)
             })
             .collect()
     }
@@ -627,7 +636,7 @@ thread_local! {
 
 impl fmt::Debug for ColumnFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ColumnFamily({:?})", self.data.name)
+        write!(f, "ColumnFamily({:?})", self.data().name)
     }
 }
 

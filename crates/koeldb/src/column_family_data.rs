@@ -5,6 +5,8 @@
 //! super-version; only the leader of the write queue seals a memtable, and only the holder of the
 //! version set installs a version.
 
+mod successor;
+
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,9 +20,9 @@ use koeldb_lsm::{TableOpener, Version};
 
 use crate::counters::ColumnFamilyCounters;
 use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes};
+use crate::options::pick_settings;
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::super_version::{SuperVersion, SuperVersionCell};
-use crate::table_files::pick_settings;
 use crate::ttl::Ttl;
 use crate::work_queue::{WorkKind, WorkQueue};
 use crate::write_stall::{self, StallCause, StallCondition, StallInputs};

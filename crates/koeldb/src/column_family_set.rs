@@ -12,9 +12,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use koeldb_base::file_name::FileNumber;
 use koeldb_lsm::pick::CompactionPlan;
 
+use koeldb_base::Result;
+use koeldb_lsm::{FileMeta, TableOpener};
+
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::listener::Event;
+use crate::report::SettingWithoutEffect;
 use crate::work_queue::{Stamp, WorkKind, WorkQueue};
 use crate::write_stall::WriteStall;
 
@@ -187,5 +191,32 @@ impl ColumnFamilySet {
                 });
             }
         }
+    }
+
+    /// The settings other than the default that have no effect.
+    pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
+        let mut settings = self.context.mutable_options().settings_without_effect();
+        if self.context.plugins.transactions.is_some() {
+            // The open sets it, so that OPTIONS files tell RocksDB.
+            settings.retain(|setting| setting.name != "allow_2pc");
+        }
+        for family in self.all() {
+            settings.extend(family.options().settings_without_effect(&family.name));
+        }
+        settings
+    }
+
+    /// Calls `work` for every table of every column family.
+    pub(crate) fn for_each_table(
+        &self,
+        mut work: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
+    ) -> Result<()> {
+        for family in self.all() {
+            let super_version = family.super_version.load();
+            for (level, file) in super_version.version.files() {
+                work(&super_version.tables, file, level)?;
+            }
+        }
+        Ok(())
     }
 }

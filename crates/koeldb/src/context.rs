@@ -15,7 +15,8 @@ use crate::env::Env;
 use crate::info_log::InfoLog;
 use crate::listener::{Event, EventListener};
 use crate::options::DbOptions;
-use crate::plugins::Plugins;
+use crate::options::Plugins;
+use crate::report::RecoveryReport;
 use crate::table_files::TableFiles;
 
 /// The parts of an open database that are fixed at open.
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     /// The time of opening, on the clock of the database.
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
+    pub(crate) recovery_report: RecoveryReport,
     /// The id of the process that opened it.
     pub(crate) process: u32,
     /// The mutable options of the database.

@@ -1,55 +1,27 @@
 //! The database handle: an open database and its default column family.
 
+mod snapshot_reads;
+mod ttl;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::stats::{Statistics, StatisticsSnapshot};
-use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_base::{Error, Result, SeqNo};
 
-use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
+use crate::batch::WriteBatch;
+use crate::column_family::ColumnFamily;
 use crate::column_family_data::ColumnFamilyData;
-use crate::open::{DbBuilder, RecoveryReport};
 use crate::options::{
-    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, SettingWithoutEffect,
-    WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, FlushOptions, Options, WriteOptions,
 };
-use crate::scrub::ScrubReport;
+use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect};
+use crate::secondary::CatchUpReport;
 use crate::snapshot::Snapshot;
-use crate::write::batch::WriteBatch;
 
-use crate::inner::DbInner;
-
-/// State that keeps a database open, shared by its handles, cursors and snapshots.
-pub(crate) struct Handle {
-    inner: Arc<DbInner>,
-    default: Arc<ColumnFamilyData>,
-}
-
-impl Handle {
-    pub(crate) fn new(inner: Arc<DbInner>, default: Arc<ColumnFamilyData>) -> Arc<Self> {
-        Arc::new(Handle { inner, default })
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<DbInner> {
-        &self.inner
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.inner.context.is_forked() {
-            return;
-        }
-        if let Err(error) = self.inner.close() {
-            self.inner
-                .context
-                .info_log
-                .warn(format_args!("closing: {error}"));
-        }
-    }
-}
+use crate::inner::{DbInner, OpenColumnFamily};
 
 /// An open database. It is cheap to clone and can be used by any number of threads.
 #[derive(Clone)]
@@ -58,9 +30,9 @@ pub struct Db {
 }
 
 impl Db {
-    pub(crate) fn from_handle(handle: &Arc<Handle>) -> Self {
+    pub(crate) fn from_inner(inner: &Arc<DbInner>) -> Self {
         Db {
-            default: ColumnFamily::new(Arc::clone(handle), Arc::clone(&handle.default)),
+            default: ColumnFamily::new(OpenColumnFamily::default_of(inner)),
         }
     }
 
@@ -69,7 +41,7 @@ impl Db {
     }
 
     fn family(&self, data: Arc<ColumnFamilyData>) -> ColumnFamily {
-        ColumnFamily::new(Arc::clone(self.default.handle()), data)
+        ColumnFamily::new(self.default.open().sibling(data))
     }
 
     /// Opens a new database in memory, with all features and without files.
@@ -87,88 +59,10 @@ impl Db {
         Db::open(&options, "/temporary")
     }
 
-    /// Opens the database at `path` with only the default column family.
-    ///
-    /// # Errors
-    /// If it does not exist and `create_if_missing` is off; if it is in use; if it has other column
-    /// families; if it was written with another comparator; if it is damaged. Each error names the
-    /// file and the reason; the directory is left unchanged.
-    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
-        Self::builder(options).open(path)
-    }
-
-    /// Opens the database at `path` with further column families.
-    ///
-    /// Their handles are returned in the given order.
-    ///
-    /// # Errors
-    /// See [`Db::open`].
-    pub fn open_cf<const N: usize>(
-        options: &Options,
-        path: impl AsRef<Path>,
-        families: [impl Into<ColumnFamilyDescriptor>; N],
-    ) -> Result<(Db, [ColumnFamily; N])> {
-        let descriptors = families.map(Into::into);
-        let names = descriptors
-            .each_ref()
-            .map(|descriptor| descriptor.name.clone());
-        let mut builder = Self::builder(options);
-        builder.column_families(descriptors);
-        let db = builder.open(path)?;
-        let mut handles = Vec::with_capacity(N);
-        for name in &names {
-            let handle = db.cf_handle(name).ok_or_else(|| {
-                Error::with_kind(
-                    ErrorKind::NotFound,
-                    format!("column family {name:?} was not opened"),
-                )
-            })?;
-            handles.push(handle);
-        }
-        let handles = <[ColumnFamily; N]>::try_from(handles)
-            .map_err(|_| Error::with_kind(ErrorKind::NotFound, "a column family was not opened"))?;
-        Ok((db, handles))
-    }
-
-    /// Returns a builder, which has more choices than [`Db::open`].
-    #[must_use]
-    pub fn builder(options: &Options) -> DbBuilder {
-        DbBuilder::new(options)
-    }
-
-    /// Returns the names of the column families of the database at `path`.
-    ///
-    /// # Errors
-    /// If there is no database or its MANIFEST is damaged.
-    pub fn list_cf(options: &Options, path: impl AsRef<Path>) -> Result<Vec<String>> {
-        crate::open::list_families(options, path.as_ref())
-    }
-
-    /// Removes the files of the database at `path`, and the directory if it is then empty.
-    ///
-    /// # Errors
-    /// If it is in use, or a file cannot be removed.
-    pub fn destroy(options: &Options, path: impl AsRef<Path>) -> Result<()> {
-        crate::destroy::destroy(options, path.as_ref())
-    }
-
-    /// Rebuilds the MANIFEST of the database at `path` from the readable tables and logs.
-    ///
-    /// Unusable files are moved to the subdirectory `lost`; nothing is deleted.
-    ///
-    /// # Errors
-    /// If the database is in use or nothing can be written.
-    pub fn repair(
-        options: &Options,
-        path: impl AsRef<Path>,
-    ) -> Result<crate::repair::RepairReport> {
-        crate::repair::repair(options, path.as_ref())
-    }
-
     /// The report of recovery at open.
     #[must_use]
     pub fn recovery_report(&self) -> &RecoveryReport {
-        &self.inner().recovery_report
+        &self.inner().context.recovery_report
     }
 
     /// Returns the settings other than the default that the engine accepts without effect.
@@ -177,7 +71,7 @@ impl Db {
     /// reports them as [`Event::SettingsWithoutEffect`](crate::Event::SettingsWithoutEffect).
     #[must_use]
     pub fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
-        self.inner().settings_without_effect()
+        self.inner().families.settings_without_effect()
     }
 
     /// Closes the database for every handle, after operations in flight, and makes the log durable.
@@ -269,7 +163,7 @@ impl Db {
         options: &ColumnFamilyOptions,
         ttl: Duration,
     ) -> Result<ColumnFamily> {
-        Ok(self.family(self.inner().create_family(name, options, ttl)?))
+        Ok(self.family(self.inner().commit.create_family(name, options, ttl)?))
     }
 
     /// Drops a column family, whose data stays readable until its last handle is dropped.
@@ -277,7 +171,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for the default column family; errors of the file system.
     pub fn drop_cf(&self, family: &ColumnFamily) -> Result<()> {
-        self.inner().drop_family(family.data())
+        self.inner().commit.drop_family(family.data())
     }
 
     /// Applies a batch atomically, across column families.
@@ -306,7 +200,7 @@ impl Db {
     /// # Errors
     /// Errors of the file system.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
-        self.inner().flush_wal(sync)
+        self.inner().commit.flush_wal(sync)
     }
 
     /// The sequence number of the latest write.
@@ -318,7 +212,7 @@ impl Db {
     /// Creates a snapshot of all column families, which stays readable while it lives.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self)
+        Snapshot::new(self.inner())
     }
 
     /// Flushes every column family and waits until the tables are durable.
@@ -335,6 +229,7 @@ impl Db {
     /// See [`Db::flush`].
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<()> {
         self.inner()
+            .commit
             .flush_families(&self.inner().families.all(), options)
     }
 
@@ -356,7 +251,7 @@ impl Db {
             }
             all.push(Arc::clone(family.data()));
         }
-        self.inner().flush_families(&all, options)
+        self.inner().commit.flush_families(&all, options)
     }
 
     /// Compacts all data of every column family.
@@ -399,7 +294,7 @@ impl Db {
         &self,
         options: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        self.inner().set_db_options(options)
+        self.inner().commit.set_db_options(options)
     }
 
     /// The current counters; all zero unless the options have statistics.
@@ -420,7 +315,7 @@ impl Db {
     /// If the cause still exists, or the error needs a reopen; `Busy` during another attempt.
     pub fn resume(&self) -> Result<()> {
         self.inner().background.retry_immediately();
-        let resumed = self.inner().resume();
+        let resumed = self.inner().resume.run();
         self.inner().health.report_failures();
         resumed
     }
@@ -430,7 +325,7 @@ impl Db {
     /// # Errors
     /// The first mismatch, with file and offset.
     pub fn verify_checksums(&self) -> Result<()> {
-        self.inner().for_each_table(|tables, file, level| {
+        self.inner().families.for_each_table(|tables, file, level| {
             tables.reader(file, level)?.verify_checksums(&mut |_| ())
         })
     }
@@ -443,7 +338,7 @@ impl Db {
     /// The first mismatch, with the name of the file.
     pub fn verify_file_checksums(&self) -> Result<u64> {
         let mut compared = 0;
-        self.inner().for_each_table(|tables, file, _| {
+        self.inner().families.for_each_table(|tables, file, _| {
             compared += u64::from(tables.compare_file_checksum(file, &mut |_| ())?);
             Ok(())
         })?;
@@ -458,7 +353,27 @@ impl Db {
     /// # Errors
     /// `ShutdownInProgress` if the database is closed. Damage is in the report.
     pub fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
-        self.inner().scrub(bytes_per_sec)
+        self.inner().background.scrub(bytes_per_sec)
+    }
+
+    /// Moves the view of a secondary forward to the present state of its primary.
+    ///
+    /// Running reads, cursors and snapshots keep their view. New column families are opened if the
+    /// builder was given options for others; dropped ones stay readable through their handles.
+    ///
+    /// # Errors
+    /// All of these leave the view as it was. `NotSupported` if the database is no secondary;
+    /// `TryAgain` if the primary removes files faster than they can be opened; `Aborted` if another
+    /// database, or an earlier state, is at the path of the primary now: open the secondary again;
+    /// `Corruption` for damaged files; errors of the file system.
+    pub fn try_catch_up_with_primary(&self) -> Result<CatchUpReport> {
+        let inner = self.inner();
+        match &inner.secondary {
+            Some(secondary) => secondary.catch_up(&inner.commit),
+            None => Err(Error::not_supported(
+                "the database is not a secondary: it has no primary to catch up with",
+            )),
+        }
     }
 
     /// Returns the memory in use by kind, in bytes.
@@ -486,6 +401,14 @@ impl Db {
             }
         }
         report
+    }
+}
+
+impl ColumnFamily {
+    /// Returns the database of the column family.
+    #[must_use]
+    pub fn db(&self) -> Db {
+        Db::from_inner(self.inner())
     }
 }
 

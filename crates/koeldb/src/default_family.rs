@@ -3,10 +3,9 @@
 use koeldb_base::{PinnedSlice, Result};
 
 use crate::db::Db;
-use crate::options::{CompactRangeOptions, ReadOptions, WriteOptions};
-use crate::read::{
-    DbCursor, DbIterator, IterateBounds, IteratorMode, MultiGetStream, PinnedSlices,
-};
+use crate::key_bounds::IterateBounds;
+use crate::options::{CompactRangeOptions, WriteOptions};
+use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices, ReadOptions};
 
 /// The default column family. Each call does what the call of the same name of
 /// [`ColumnFamily`](crate::ColumnFamily) does.

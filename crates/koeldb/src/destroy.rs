@@ -41,3 +41,13 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     let _ = fs.remove_dir(path);
     Ok(())
 }
+
+impl crate::Db {
+    /// Removes the files of the database at `path`, and the directory if it is then empty.
+    ///
+    /// # Errors
+    /// If it is in use, or a file cannot be removed.
+    pub fn destroy(options: &Options, path: impl AsRef<Path>) -> Result<()> {
+        destroy(options, path.as_ref())
+    }
+}

@@ -27,13 +27,15 @@ use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionEdit;
 
 use crate::capture::FlushPolicy;
+use crate::checkpoint::refuse_own_directories;
 use crate::column_family::ColumnFamily;
 use crate::column_family_data::ColumnFamilyData;
+use crate::context::Context;
 use crate::db::Db;
-use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
 use crate::staging::Staging;
 use crate::transfer::{Pace, Transfer, TransferFile};
+use crate::write::commit::CommitPipeline;
 
 use check::{ImportFile, check_exports};
 
@@ -206,7 +208,7 @@ impl ColumnFamily {
     /// # Errors
     /// `ColumnFamilyDropped`; see [`Db::create_checkpoint`].
     pub fn export(&self, path: impl AsRef<Path>) -> Result<ExportedColumnFamily> {
-        self.inner().export_family(self.data(), path.as_ref())
+        export_family(&self.inner().commit, self.data(), path.as_ref())
     }
 
     /// Removes all keys outside of `from..to`, and compacts the tables that cross its ends
@@ -258,9 +260,9 @@ impl Db {
         how: &ImportColumnFamilyOptions,
     ) -> Result<ColumnFamily> {
         let inner = self.inner();
-        let files = check_exports(inner, options, exports)?;
+        let files = check_exports(&*inner.context.fs, options, exports)?;
         let family = self.create_cf(name, options)?;
-        let imported = inner.import(family.data(), &files, *how);
+        let imported = import(&inner.commit, family.data(), &files, *how);
         if let Err(error) = imported {
             // The error explains why; what is left is empty.
             let _ = self.drop_cf(&family);
@@ -270,168 +272,174 @@ impl Db {
     }
 }
 
-impl DbInner {
-    fn export_family(
-        self: &Arc<Self>,
-        family: &ColumnFamilyData,
-        target: &Path,
-    ) -> Result<ExportedColumnFamily> {
-        self.refuse_own_directories(target)?;
-        let staging = Staging::create(&self.context.fs, target, &[DESCRIPTION])?;
-        let capture = self.capture(FlushPolicy::Always)?;
-        let mut captured = capture.state.families.iter();
-        if !captured.any(|captured| captured.id == family.id) {
-            return Err(Error::with_kind(
-                ErrorKind::ColumnFamilyDropped,
-                format!("column family {:?} was dropped", family.name),
-            ));
-        }
-        let mut export = ExportedColumnFamily {
-            directory: target.to_owned(),
-            comparator: family.order.name().to_owned(),
-            files: Vec::new(),
-        };
-        let mut transfers = Vec::new();
-        for captured in capture.tables(self)? {
-            let Some(table) = captured.table.filter(|table| table.family == family.id) else {
-                continue;
-            };
-            transfers.push(TransferFile {
-                source: captured.source,
-                target: staging.path().join(&captured.name),
-                bytes: captured.bytes,
-                may_link: true,
-                expected_crc32c: None,
-            });
-            export
-                .files
-                .push(exported(captured.name, table.level, &table.meta));
-        }
-        self.transfer_all(&transfers, Purpose::Checkpoint)?;
-        let path = staging.path().join(DESCRIPTION);
-        let mut text = self
-            .context
-            .fs
-            .create(&path, &WriteOptions::new(Purpose::Checkpoint))?;
-        text.append(encode(&export).as_bytes())?;
-        text.sync_all()?;
-        text.close()?;
-        staging.publish()?;
-        Ok(export)
+fn export_family(
+    commit: &CommitPipeline,
+    family: &ColumnFamilyData,
+    target: &Path,
+) -> Result<ExportedColumnFamily> {
+    let context = &*commit.context;
+    refuse_own_directories(context, target)?;
+    let staging = Staging::create(&context.fs, target, &[DESCRIPTION])?;
+    let capture = commit.capture(FlushPolicy::Always)?;
+    let mut captured = capture.state.families.iter();
+    if !captured.any(|captured| captured.id == family.id) {
+        return Err(Error::with_kind(
+            ErrorKind::ColumnFamilyDropped,
+            format!("column family {:?} was dropped", family.name),
+        ));
     }
-
-    fn transfer_all(&self, files: &[TransferFile], purpose: Purpose) -> Result<()> {
-        let transfer = Transfer {
-            from: &*self.context.fs,
-            to: &*self.context.fs,
-            purpose,
-            pace: &Pace::new(&self.context.clock, 0),
-            threads: 4,
-            must_link: false,
-            stop: None,
-            progress: &|_| (),
+    let mut export = ExportedColumnFamily {
+        directory: target.to_owned(),
+        comparator: family.order.name().to_owned(),
+        files: Vec::new(),
+    };
+    let mut transfers = Vec::new();
+    for captured in capture.tables(context)? {
+        let Some(table) = captured.table.filter(|table| table.family == family.id) else {
+            continue;
         };
-        let outcomes = transfer.run(files)?;
-        for (file, outcome) in files.iter().zip(outcomes) {
-            // Whether the bytes of a linked file are durable is not known.
-            if outcome.is_linked && purpose == Purpose::Ingest {
-                let mut linked = self
-                    .context
-                    .fs
-                    .append(&file.target, &WriteOptions::new(purpose))?;
-                linked.sync_all()?;
-                linked.close()?;
+        transfers.push(TransferFile {
+            source: captured.source,
+            target: staging.path().join(&captured.name),
+            bytes: captured.bytes,
+            may_link: true,
+            expected_crc32c: None,
+        });
+        export
+            .files
+            .push(exported(captured.name, table.level, &table.meta));
+    }
+    transfer_all(context, &transfers, Purpose::Checkpoint)?;
+    let path = staging.path().join(DESCRIPTION);
+    let mut text = context
+        .fs
+        .create(&path, &WriteOptions::new(Purpose::Checkpoint))?;
+    text.append(encode(&export).as_bytes())?;
+    text.sync_all()?;
+    text.close()?;
+    staging.publish()?;
+    Ok(export)
+}
+
+fn transfer_all(context: &Context, files: &[TransferFile], purpose: Purpose) -> Result<()> {
+    let transfer = Transfer {
+        from: &*context.fs,
+        to: &*context.fs,
+        purpose,
+        pace: &Pace::new(&context.clock, 0),
+        threads: 4,
+        must_link: false,
+        stop: None,
+        progress: &|_| (),
+    };
+    let outcomes = transfer.run(files)?;
+    for (file, outcome) in files.iter().zip(outcomes) {
+        // Whether the bytes of a linked file are durable is not known.
+        if outcome.is_linked && purpose == Purpose::Ingest {
+            let mut linked = context
+                .fs
+                .append(&file.target, &WriteOptions::new(purpose))?;
+            linked.sync_all()?;
+            linked.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings the tables into the directory, and records them in the empty `family`.
+fn import(
+    commit: &CommitPipeline,
+    family: &Arc<ColumnFamilyData>,
+    files: &[ImportFile<'_>],
+    how: ImportColumnFamilyOptions,
+) -> Result<()> {
+    let context = &*commit.context;
+    let _foreground = commit.slots.enter()?;
+    let directory = context.table_files.directory();
+    let mut edit = VersionEdit::of(family.id);
+    let mut transfers = Vec::new();
+    for ImportFile { source, file } in files {
+        let number = context.new_file_number();
+        transfers.push(TransferFile {
+            source: source.clone(),
+            target: file_name::table(directory, number),
+            bytes: file.bytes,
+            may_link: how.move_files,
+            expected_crc32c: None,
+        });
+        let meta = imported(context, family, file, number);
+        edit.added_files.push((file.level, Arc::new(meta)));
+    }
+    let installed = transfer_all(context, &transfers, Purpose::Ingest)
+        .and_then(|()| context.fs.sync_dir(directory))
+        .and_then(|()| install_import(commit, family, edit));
+    if let Err(error) = installed {
+        if !commit.tree.versions().is_uncertain() {
+            for transfer in &transfers {
+                // A file that cannot be removed is an orphan, which the next open removes.
+                let _ = context.fs.remove_file(&transfer.target);
             }
         }
-        Ok(())
+        commit.health.report_failures();
+        return Err(error);
     }
-
-    /// Brings the tables into the directory, and records them in the empty `family`.
-    fn import(
-        self: &Arc<Self>,
-        family: &Arc<ColumnFamilyData>,
-        files: &[ImportFile<'_>],
-        how: ImportColumnFamilyOptions,
-    ) -> Result<()> {
-        let _foreground = self.slots.enter()?;
-        let directory = self.context.table_files.directory();
-        let mut edit = VersionEdit::of(family.id);
-        let mut transfers = Vec::new();
-        for ImportFile { source, file } in files {
-            let number = self.context.new_file_number();
-            transfers.push(TransferFile {
-                source: source.clone(),
-                target: file_name::table(directory, number),
-                bytes: file.bytes,
-                may_link: how.move_files,
-                expected_crc32c: None,
-            });
-            let meta = self.imported(family, file, number);
-            edit.added_files.push((file.level, Arc::new(meta)));
-        }
-        let installed = self
-            .transfer_all(&transfers, Purpose::Ingest)
-            .and_then(|()| self.context.fs.sync_dir(directory))
-            .and_then(|()| self.install_import(family, edit));
-        if let Err(error) = installed {
-            if !self.tree.versions().is_uncertain() {
-                for transfer in &transfers {
-                    // A file that cannot be removed is an orphan, which the next open removes.
-                    let _ = self.context.fs.remove_file(&transfer.target);
-                }
-            }
-            self.health.report_failures();
-            return Err(error);
-        }
-        if how.move_files {
-            for ImportFile { source, .. } in files {
-                if let Err(error) = self.context.fs.remove_file(source) {
-                    let path = source.display();
-                    let log = &self.context.info_log;
-                    log.warn(format_args!("removing {path}: {error}"));
-                }
+    if how.move_files {
+        for ImportFile { source, .. } in files {
+            if let Err(error) = context.fs.remove_file(source) {
+                let path = source.display();
+                let log = &context.info_log;
+                log.warn(format_args!("removing {path}: {error}"));
             }
         }
-        self.background.schedule();
-        Ok(())
     }
+    commit.background.schedule();
+    Ok(())
+}
 
-    fn imported(&self, family: &ColumnFamilyData, file: &ExportedFile, number: u64) -> FileMeta {
-        let now = self.context.table_files.unix_secs();
-        let (smallest, largest) = (file.smallest.clone(), file.largest.clone());
-        let mut meta = FileMeta::new(number, file.bytes, smallest, largest);
-        meta.smallest_seqno = file.smallest_seqno;
-        meta.largest_seqno = file.largest_seqno;
-        meta.epoch = family.epochs.next();
-        meta.oldest_ancestor_time = now;
-        meta.creation_time = now;
-        meta
-    }
+fn imported(
+    context: &Context,
+    family: &ColumnFamilyData,
+    file: &ExportedFile,
+    number: u64,
+) -> FileMeta {
+    let now = context.table_files.unix_secs();
+    let (smallest, largest) = (file.smallest.clone(), file.largest.clone());
+    let mut meta = FileMeta::new(number, file.bytes, smallest, largest);
+    meta.smallest_seqno = file.smallest_seqno;
+    meta.largest_seqno = file.largest_seqno;
+    meta.epoch = family.epochs.next();
+    meta.oldest_ancestor_time = now;
+    meta.creation_time = now;
+    meta
+}
 
-    fn install_import(&self, family: &Arc<ColumnFamilyData>, edit: VersionEdit) -> Result<()> {
-        let mut leadership = self.commit.queue.lead();
-        let commit = &mut *leadership.commit;
-        self.health.check_writable()?;
-        self.commit.queue.pipeline.drain();
-        self.wals.sync(commit.wal()?)?;
-        let files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
-        let last_seqno = files.max().unwrap_or(0).max(commit.last_seqno);
-        let mut versions = self.tree.versions();
-        versions.raise_last_seqno(last_seqno);
-        let installed = match versions.log_and_apply(vec![edit]) {
-            // The edit contradicts the tree, and nothing was written.
-            Err(error) if error.is_corruption() && !versions.is_uncertain() => return Err(error),
-            installed => installed.map_err(|error| self.health.manifest_failed(error))?,
-        };
-        commit.last_seqno = last_seqno;
-        if let Some((_, version)) = installed.into_iter().next() {
-            family.update_and_install(self.context.delayed_write_rate(), |state| {
-                state.version = version;
-            });
-        }
-        self.visibility.publish(last_seqno);
-        Ok(())
+fn install_import(
+    pipeline: &CommitPipeline,
+    family: &Arc<ColumnFamilyData>,
+    edit: VersionEdit,
+) -> Result<()> {
+    let mut leadership = pipeline.queue.lead();
+    let commit = &mut *leadership.commit;
+    pipeline.health.check_writable()?;
+    pipeline.queue.pipeline.drain();
+    pipeline.wals.sync(commit.wal()?)?;
+    let files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
+    let last_seqno = files.max().unwrap_or(0).max(commit.last_seqno);
+    let mut versions = pipeline.tree.versions();
+    versions.raise_last_seqno(last_seqno);
+    let installed = match versions.log_and_apply(vec![edit]) {
+        // The edit contradicts the tree, and nothing was written.
+        Err(error) if error.is_corruption() && !versions.is_uncertain() => return Err(error),
+        installed => installed.map_err(|error| pipeline.health.manifest_failed(error))?,
+    };
+    commit.last_seqno = last_seqno;
+    if let Some((_, version)) = installed.into_iter().next() {
+        family.update_and_install(pipeline.context.delayed_write_rate(), |state| {
+            state.version = version;
+        });
     }
+    pipeline.visibility.publish(last_seqno);
+    Ok(())
 }
 
 fn exported(name: String, level: usize, meta: &FileMeta) -> ExportedFile {

@@ -7,7 +7,7 @@
 pub(crate) mod failures;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use koeldb_base::error::{ErrorDetail, Severity, WriteOutcome};
 use koeldb_base::stats::Ticker;
@@ -37,10 +37,6 @@ pub(crate) struct Health {
     stall: Arc<WriteStall>,
     slots: Arc<JobSlots>,
     begin_resuming: OnceLock<BeginResuming>,
-    /// A job is trying to resume writes.
-    is_resuming: AtomicBool,
-    /// Held by the resume that is running.
-    resuming: Mutex<()>,
     /// A resume has abandoned logs whose data is not in tables yet.
     gave_up_logs: AtomicBool,
 }
@@ -59,8 +55,6 @@ impl Health {
             stall: Arc::clone(stall),
             slots: Arc::clone(slots),
             begin_resuming: OnceLock::new(),
-            is_resuming: AtomicBool::new(false),
-            resuming: Mutex::new(()),
             gave_up_logs: AtomicBool::new(false),
         }
     }
@@ -220,22 +214,6 @@ impl Health {
     pub(crate) fn is_beyond_resuming(&self) -> bool {
         self.failure()
             .is_none_or(|failure| failure.severity() > Severity::Hard)
-    }
-
-    /// Claims the automatic resume; `false` if one is running.
-    pub(crate) fn begin_automatic_resume(&self) -> bool {
-        !self.is_resuming.swap(true, Ordering::AcqRel)
-    }
-
-    pub(crate) fn end_automatic_resume(&self) {
-        self.is_resuming.store(false, Ordering::Release);
-    }
-
-    /// Takes the only turn to resume.
-    pub(crate) fn take_resume_turn(&self) -> Result<MutexGuard<'_, ()>> {
-        self.resuming
-            .try_lock()
-            .map_err(|_| Error::with_kind(ErrorKind::Busy, "somebody else resumes"))
     }
 
     /// Records whether logs are abandoned whose data is not in tables yet.

@@ -13,13 +13,7 @@ use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, Purpose, WritableFile, WriteOptions};
 
-use crate::options::LogLevel;
-
-/// Receives the lines of the information log instead of the file.
-pub trait Logger: Send + Sync + 'static {
-    /// Handles one line.
-    fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
-}
+use crate::options::{LogLevel, Logger};
 
 /// The limits of LOG files.
 #[derive(Clone, Copy, Debug)]

@@ -24,31 +24,34 @@ use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::FileLock;
 use koeldb_fs::read_driver::AsyncReads;
 use koeldb_lsm::version::VersionSet;
-use koeldb_table::block_based::scan_reads::{ENGINE_BYTES, ScanEngine};
 
 use crate::background::Background;
+use crate::batch::WriteBatch;
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
 use crate::counters::WriteCounters;
 use crate::health::Health;
 use crate::job_slots::JobSlots;
-use crate::open::RecoveryReport;
-use crate::options::{CompactRangeOptions, FlushOptions, WriteOptions};
-use crate::read::KeyBounds;
+use crate::key_locks::KeyLocks;
+use crate::options::WriteOptions;
+use crate::prepared::PreparedTransactions;
+use crate::reads::Reads;
+use crate::resume::Resume;
 use crate::secondary::Secondary;
-use crate::transaction::Transactions;
 use crate::tree::{Tree, TreeParts};
+use crate::ttl;
 use crate::visibility::Visibility;
 use crate::wal_set::WalSet;
-use crate::write::batch::WriteBatch;
 use crate::write::commit::{CommitPipeline, CommitState, WriteParts};
 use crate::write_stall::WriteStall;
 
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
 
-/// The parts of an open database.
+/// The parts of an open database, which is closed when its last handle drops them.
 pub(crate) struct DbInner {
+    pub(crate) default: Arc<ColumnFamilyData>,
+    pub(crate) reads: Reads,
     pub(crate) context: Arc<Context>,
     pub(crate) health: Arc<Health>,
     pub(crate) slots: Arc<JobSlots>,
@@ -58,24 +61,19 @@ pub(crate) struct DbInner {
     pub(crate) tree: Arc<Tree>,
     pub(crate) background: Arc<Background>,
     pub(crate) commit: Arc<CommitPipeline>,
-    pub(crate) transactions: Arc<Transactions>,
-    /// The primary database that this one follows.
-    pub(crate) secondary: Option<Secondary>,
-    pub(crate) recovery_report: RecoveryReport,
-    /// The engine and the limits of asynchronous reads.
-    pub(crate) async_reads: AsyncReads,
-    /// The engine for the readahead of scans.
-    pub(crate) scan_engine: Arc<ScanEngine>,
-    /// Held while the OPTIONS file is rewritten.
-    pub(crate) options_file: Mutex<()>,
+    pub(crate) key_locks: Arc<KeyLocks>,
+    pub(crate) prepared: Arc<PreparedTransactions>,
+    pub(crate) resume: Arc<Resume>,
+    /// What follows the primary database.
+    pub(crate) secondary: Option<Arc<Secondary>>,
     file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 /// The components of a `DbInner`, for `open`.
 pub(crate) struct Parts {
     pub(crate) context: Context,
-    pub(crate) recovery_report: RecoveryReport,
     pub(crate) async_reads: AsyncReads,
+    pub(crate) default: Arc<ColumnFamilyData>,
     pub(crate) families: BTreeMap<u32, Arc<ColumnFamilyData>>,
     pub(crate) commit: CommitState,
     pub(crate) versions: VersionSet,
@@ -103,18 +101,25 @@ impl DbInner {
         };
         let tree = Arc::new(Tree::new(parts.versions, &owners));
         let background = Arc::new(Background::new(&tree, &owners));
-        let transactions = Arc::new(Transactions::new(context.plugins.transactions.clone()));
+        let key_locks = Arc::new(KeyLocks::new(&context, &health));
+        let prepared = Arc::new(PreparedTransactions::new(&key_locks));
         let write_parts = WriteParts {
+            tree: &tree,
             background: &background,
             stall: &stall,
             counters: &counters,
-            carried: Arc::clone(&transactions) as _,
+            carried: Arc::clone(&prepared) as _,
         };
-        let commit = CommitPipeline::new(parts.commit, write_parts, &owners);
+        let commit = Arc::new(CommitPipeline::new(parts.commit, write_parts, &owners));
+        let resume = Arc::new(Resume::new(&commit, &prepared));
         DbInner {
-            secondary: parts.secondary,
-            transactions,
-            commit: Arc::new(commit),
+            default: parts.default,
+            key_locks,
+            prepared,
+            reads: Reads::new(&context, &health, &visibility, parts.async_reads),
+            resume,
+            secondary: parts.secondary.map(Arc::new),
+            commit,
             background,
             tree,
             wals,
@@ -123,10 +128,6 @@ impl DbInner {
             health,
             slots,
             context,
-            recovery_report: parts.recovery_report,
-            scan_engine: ScanEngine::new(parts.async_reads.clone(), ENGINE_BYTES),
-            async_reads: parts.async_reads,
-            options_file: Mutex::new(()),
             file_lock: Mutex::new(parts.file_lock),
         }
     }
@@ -137,73 +138,19 @@ impl DbInner {
         if self.context.table_files.ttl.is_some() {
             return self.write_with_times(batch, options);
         }
-        let _locks = self.lock_keys_of(batch)?;
+        let _locks = self.key_locks.lock_keys_of(batch)?;
         self.commit.write(batch, options)
     }
 
-    pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
-        self.health.check_open()?;
-        if self.context.read_only {
-            return self.health.check_writable();
+    /// Writes a batch with the present time behind each value.
+    fn write_with_times(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if !batch.belongs_to(self.context.id) {
+            // The batch is refused with the error for that.
+            return self.commit.write(batch, options);
         }
-        let flushed = {
-            let mut leadership = self.commit.queue.lead();
-            // The current log is not the one with the caller's writes.
-            if self.health.gave_up_logs()
-                && let Some(failure) = self.health.failure()
-            {
-                return Err(failure);
-            }
-            let wal = leadership.commit.wal()?;
-            match sync {
-                true => self.wals.sync(wal),
-                false => self.wals.flush(wal),
-            }
-        };
-        self.health.report_failures();
-        flushed
-    }
-
-    /// Seals the memtables of `families` and, if requested, waits for their flush.
-    pub(crate) fn flush_families(
-        &self,
-        families: &[Arc<ColumnFamilyData>],
-        options: &FlushOptions,
-    ) -> Result<()> {
-        self.health.check_writable()?;
-        let _foreground = self.slots.enter()?;
-        let sealed = self.commit.seal_families(families);
-        if sealed.is_err() {
-            self.health.report_failures();
-        }
-        sealed?;
-        self.background.schedule();
-        if options.wait {
-            self.background.wait_until_flushed(families)?;
-        }
-        Ok(())
-    }
-
-    /// Flushes `family`, and compacts `bounds` of it down to the last level in use.
-    pub(crate) fn compact_range(
-        &self,
-        family: &Arc<ColumnFamilyData>,
-        bounds: &KeyBounds,
-        options: &CompactRangeOptions,
-    ) -> Result<()> {
-        self.flush_families(std::slice::from_ref(family), &FlushOptions::new())?;
-        self.background.compact_range(family, bounds, options)
-    }
-
-    /// Flushes data that no log contains, when the database is closed.
-    fn flush_unlogged(&self) -> Result<()> {
-        if self.context.mutable_options().avoid_flush_during_shutdown {
-            return Ok(());
-        }
-        for family in self.commit.seal_unlogged()? {
-            self.background.flush_until_empty(&family)?;
-        }
-        Ok(())
+        batch.check_size()?;
+        let stamped = ttl::stamp(batch, &*self.context.clock)?;
+        self.commit.write(&stamped, options)
     }
 
     /// Closes the database for every handle.
@@ -223,7 +170,7 @@ impl DbInner {
         let flushed = if self.context.read_only || self.health.has_failed() {
             Ok(())
         } else {
-            self.flush_unlogged()
+            self.commit.flush_unlogged()
         };
         self.slots.shut_down();
         if let Some(secondary) = &self.secondary {
@@ -239,5 +186,50 @@ impl DbInner {
         flushed
             .and(synced)
             .and(self.health.failure().map_or(Ok(()), Err))
+    }
+}
+
+impl Drop for DbInner {
+    fn drop(&mut self) {
+        if self.context.is_forked() {
+            return;
+        }
+        if let Err(error) = self.close() {
+            self.context.info_log.warn(format_args!("closing: {error}"));
+        }
+    }
+}
+
+/// A column family, and the database that it keeps open.
+#[derive(Clone)]
+pub(crate) struct OpenColumnFamily {
+    inner: Arc<DbInner>,
+    data: Arc<ColumnFamilyData>,
+}
+
+impl OpenColumnFamily {
+    pub(crate) fn default_of(inner: &Arc<DbInner>) -> Self {
+        OpenColumnFamily {
+            inner: Arc::clone(inner),
+            data: Arc::clone(&inner.default),
+        }
+    }
+
+    /// Another column family of the database.
+    pub(crate) fn sibling(&self, data: Arc<ColumnFamilyData>) -> Self {
+        OpenColumnFamily {
+            inner: Arc::clone(&self.inner),
+            data,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn inner(&self) -> &Arc<DbInner> {
+        &self.inner
+    }
+
+    #[inline]
+    pub(crate) fn data(&self) -> &Arc<ColumnFamilyData> {
+        &self.data
     }
 }

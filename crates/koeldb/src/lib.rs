@@ -29,6 +29,7 @@
 
 mod background;
 mod backup;
+mod batch;
 mod capture;
 mod checkpoint;
 mod column_family;
@@ -48,19 +49,22 @@ mod info_log;
 mod ingest;
 mod inner;
 mod job_slots;
+mod key_bounds;
+mod key_locks;
 pub mod listener;
 mod live_files;
 mod maintenance;
 mod memtables;
 mod open;
 mod options;
-mod plugins;
+mod prepared;
 mod property;
 mod read;
 mod read_modify_write;
+mod reads;
 mod repair;
+mod report;
 mod resume;
-mod scrub;
 mod secondary;
 mod snapshot;
 mod sst_file_reader;
@@ -101,6 +105,7 @@ pub use backup::{
     BackupEngine, BackupEngineOptions, BackupFileInfo, BackupId, BackupInfo, BackupStopHandle,
     CreateBackupOptions, RestoreMode, RestoreOptions, RestoreReport, ShareFilesNaming,
 };
+pub use batch::{BatchEntry, WriteBatch};
 pub use capture::FlushPolicy;
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
@@ -109,30 +114,28 @@ pub use deletions::DeletionGuard;
 pub use env::Env;
 pub use export::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
 pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
-pub use info_log::Logger;
 pub use ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
+pub use key_bounds::{IterateBounds, KeyBounds, PrefixRange};
+pub use key_locks::{DeadlockInfo, DeadlockPath, LockInfo, LockMode};
 pub use listener::{Event, EventListener, TableFallbackInfo};
 pub use live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
-pub use open::{DbBuilder, LogReport, RecoveryReport};
+pub use open::DbBuilder;
 pub use options::*;
 pub use read::{
-    Answers, DbCursor, DbIterator, DbStream, Direction, IterateBounds, IteratorMode, KeyBounds,
-    MultiGetStream, PinnedSlices, PrefixRange,
+    Answers, DbCursor, DbIterator, DbStream, Direction, IteratorMode, MultiGetStream, PinnedSlices,
+    ReadOptions,
 };
 pub use repair::RepairReport;
-pub use scrub::{ScrubOptions, ScrubReport};
+pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect};
 pub use secondary::{CatchUpReport, KeepTables, SecondaryOptions};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{
     SstEntries, SstEntry, SstEntryKind, SstFileProperties, SstFileReader, SstRangeTombstone,
 };
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
-pub use transaction::{
-    DeadlockInfo, DeadlockPath, LockInfo, LockMode, PreparedTransaction, Transaction,
-    TransactionDbOptions, TransactionOptions, ValidationTier,
-};
+pub use transaction::{PreparedTransaction, Transaction};
 pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
-pub use write::{BatchEntry, WriteBatch};
+
 pub use write_buffers::WriteBufferManager;
 pub use write_stall::{StallCause, StallCondition};
 

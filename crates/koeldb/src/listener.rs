@@ -8,9 +8,7 @@ use std::time::Duration;
 use koeldb_base::{Error, file_name::FileNumber};
 use koeldb_lsm::pick::CompactionReason;
 
-use crate::open::RecoveryReport;
-use crate::options::SettingWithoutEffect;
-use crate::scrub::ScrubReport;
+use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect};
 use crate::write_stall::StallCondition;
 
 /// A finished flush.

@@ -13,8 +13,9 @@ use crate::capture::{Capture, FlushPolicy};
 use crate::checkpoint::write_manifest;
 use crate::column_family::ColumnFamily;
 use crate::column_family_data::ColumnFamilyData;
+use crate::context::Context;
 use crate::db::Db;
-use crate::inner::DbInner;
+use crate::write::commit::CommitPipeline;
 
 /// A table of a database.
 #[derive(Clone, Debug)]
@@ -144,7 +145,8 @@ impl Db {
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
         let families = self.inner().families.all();
-        let of_family = |family: &Arc<ColumnFamilyData>| self.inner().live_files_of(family);
+        let of_family =
+            |family: &Arc<ColumnFamilyData>| live_files_of(&self.inner().context, family);
         families.iter().flat_map(of_family).collect()
     }
 
@@ -155,7 +157,7 @@ impl Db {
     /// `ShutdownInProgress`; errors of the file system.
     pub fn log_files(&self) -> Result<Vec<LogFile>> {
         self.inner().health.check_open()?;
-        self.inner().log_files()
+        log_files(&self.inner().commit)
     }
 
     /// Captures the files of the database for another backup tool (RocksDB's
@@ -164,7 +166,7 @@ impl Db {
     /// # Errors
     /// Errors of the flush and of the file system.
     pub fn live_storage(&self, flush: FlushPolicy) -> Result<LiveStorage> {
-        self.inner().live_storage(flush)
+        live_storage(&self.inner().commit, flush)
     }
 }
 
@@ -172,90 +174,88 @@ impl ColumnFamily {
     /// Returns the tables of the column family. Tables that were not read yet are opened.
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
-        self.inner().live_files_of(self.data())
+        live_files_of(&self.inner().context, self.data())
     }
 }
 
-impl DbInner {
-    fn live_files_of(&self, family: &ColumnFamilyData) -> Vec<LiveFile> {
-        let version = family.version();
-        let files = version.files();
-        files
-            .map(|(level, file)| {
-                // A table that cannot be opened is listed without its numbers of entries.
-                let _ = family.tables.reader(file, level);
-                live_file(self.context.table_files.directory(), family, level, file)
-            })
-            .collect()
-    }
+fn live_files_of(context: &Context, family: &ColumnFamilyData) -> Vec<LiveFile> {
+    let version = family.version();
+    let files = version.files();
+    files
+        .map(|(level, file)| {
+            // A table that cannot be opened is listed without its numbers of entries.
+            let _ = family.tables.reader(file, level);
+            live_file(context.table_files.directory(), family, level, file)
+        })
+        .collect()
+}
 
-    fn log_files(&self) -> Result<Vec<LogFile>> {
-        let mut logs = Vec::new();
-        let archive = koeldb_log::wal::archive_directory(&self.context.wal_dir);
-        if self.context.fs.exists(&archive)? {
-            for entry in self.context.fs.list(&archive)? {
-                if let Some(FileKind::Wal(number)) = file_name::parse(&entry.name) {
-                    let path = archive.join(&entry.name);
-                    logs.push(LogFile {
-                        number,
-                        bytes: self.context.fs.metadata(&path)?.len,
-                        path,
-                        is_archived: true,
-                        is_open: false,
-                    });
-                }
+fn log_files(commit: &CommitPipeline) -> Result<Vec<LogFile>> {
+    let mut logs = Vec::new();
+    let archive = koeldb_log::wal::archive_directory(&commit.context.wal_dir);
+    if commit.context.fs.exists(&archive)? {
+        for entry in commit.context.fs.list(&archive)? {
+            if let Some(FileKind::Wal(number)) = file_name::parse(&entry.name) {
+                let path = archive.join(&entry.name);
+                logs.push(LogFile {
+                    number,
+                    bytes: commit.context.fs.metadata(&path)?.len,
+                    path,
+                    is_archived: true,
+                    is_open: false,
+                });
             }
         }
-        logs.sort_by_key(|log| log.number);
-        let (open, closed) = {
-            let leadership = self.commit.queue.lead();
-            let wal = leadership.commit.wal.as_ref();
-            let open = wal.map(|wal| (wal.number, wal.writer.len()));
-            (open, self.wals.closed())
-        };
-        let live = |&(number, bytes): &(FileNumber, u64)| LogFile {
-            number,
-            path: file_name::wal(&self.context.wal_dir, number),
-            bytes,
-            is_archived: false,
-            is_open: open.is_some_and(|(open, _)| open == number),
-        };
-        let mut current: Vec<LogFile> = closed.iter().chain(&open).map(live).collect();
-        current.sort_by_key(|log| log.number);
-        logs.extend(current);
-        Ok(logs)
     }
+    logs.sort_by_key(|log| log.number);
+    let (open, closed) = {
+        let leadership = commit.queue.lead();
+        let wal = leadership.commit.wal.as_ref();
+        let open = wal.map(|wal| (wal.number, wal.writer.len()));
+        (open, commit.wals.closed())
+    };
+    let live = |&(number, bytes): &(FileNumber, u64)| LogFile {
+        number,
+        path: file_name::wal(&commit.context.wal_dir, number),
+        bytes,
+        is_archived: false,
+        is_open: open.is_some_and(|(open, _)| open == number),
+    };
+    let mut current: Vec<LogFile> = closed.iter().chain(&open).map(live).collect();
+    current.sort_by_key(|log| log.number);
+    logs.extend(current);
+    Ok(logs)
+}
 
-    fn live_storage(self: &Arc<Self>, flush: FlushPolicy) -> Result<LiveStorage> {
-        let capture = self.capture(flush)?;
-        let mut files = Vec::new();
-        let captured = capture.tables(self)?.into_iter();
-        for file in captured.chain(capture.other_files(self)?) {
-            let kind = match file_name::parse(&file.name) {
-                Some(FileKind::Wal(_)) => StorageFileKind::Wal,
-                Some(FileKind::Options(_)) => StorageFileKind::Options,
-                _ => StorageFileKind::Table,
-            };
-            let table = file.table.as_ref().map(|table| checksum(&table.meta));
-            let (sum, function) = table.unwrap_or_default();
-            files.push(StorageFile {
-                relative_name: file.name,
-                path: Some(file.source),
-                bytes: file.bytes,
-                kind,
-                is_constant: file.is_constant,
-                contents: None,
-                file_checksum: sum,
-                file_checksum_func_name: function,
-            });
-        }
-        files.extend(manifest_and_current(&capture)?);
-        Ok(LiveStorage {
-            sequence_number: capture.seqno,
-            files,
-            _capture: CaptureGuard(capture),
-        })
+fn live_storage(commit: &CommitPipeline, flush: FlushPolicy) -> Result<LiveStorage> {
+    let capture = commit.capture(flush)?;
+    let mut files = Vec::new();
+    let captured = capture.tables(&commit.context)?.into_iter();
+    for file in captured.chain(capture.other_files(&commit.context)?) {
+        let kind = match file_name::parse(&file.name) {
+            Some(FileKind::Wal(_)) => StorageFileKind::Wal,
+            Some(FileKind::Options(_)) => StorageFileKind::Options,
+            _ => StorageFileKind::Table,
+        };
+        let table = file.table.as_ref().map(|table| checksum(&table.meta));
+        let (sum, function) = table.unwrap_or_default();
+        files.push(StorageFile {
+            relative_name: file.name,
+            path: Some(file.source),
+            bytes: file.bytes,
+            kind,
+            is_constant: file.is_constant,
+            contents: None,
+            file_checksum: sum,
+            file_checksum_func_name: function,
+        });
     }
+    files.extend(manifest_and_current(&capture)?);
+    Ok(LiveStorage {
+        sequence_number: capture.seqno,
+        files,
+        _capture: CaptureGuard(capture),
+    })
 }
 
 /// Writes MANIFEST and CURRENT of a capture in memory.

@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::column_family_data::ColumnFamilyData;
-use crate::inner::DbInner;
 use crate::memtables::write_buffer_bytes;
-use crate::open::add_family;
-use crate::options::{ColumnFamilyOptions, SettingWithoutEffect, mutable, options_file, sanitize};
+use crate::options::{ColumnFamilyOptions, mutable, sanitize};
+use crate::tree::add_family;
 use crate::ttl;
 use crate::write::commit::ColumnFamilyMemtable;
+use crate::write::commit::CommitPipeline;
 
-impl DbInner {
+impl CommitPipeline {
     pub(crate) fn create_family(
-        self: &Arc<Self>,
+        &self,
         name: &str,
         options: &ColumnFamilyOptions,
         ttl: Duration,
@@ -39,7 +37,7 @@ impl DbInner {
         }
         let family = {
             // No write runs now, so that the column family starts with the current log.
-            let mut leadership = self.commit.queue.lead();
+            let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
             let added = add_family(
                 &mut self.tree.versions(),
@@ -73,23 +71,11 @@ impl DbInner {
                 .info_log
                 .warn(format_args!("setting without effect: {setting}"));
         }
-        self.write_options_file()?;
+        self.tree.write_options_file()?;
         Ok(family)
     }
 
-    pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
-        let mut settings = self.context.mutable_options().settings_without_effect();
-        if self.context.plugins.transactions.is_some() {
-            // The open sets it, so that OPTIONS files tell RocksDB.
-            settings.retain(|setting| setting.name != "allow_2pc");
-        }
-        for family in self.families.all() {
-            settings.extend(family.options().settings_without_effect(&family.name));
-        }
-        settings
-    }
-
-    pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<()> {
+    pub(crate) fn drop_family(&self, family: &Arc<ColumnFamilyData>) -> Result<()> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
         if family.id == 0 {
@@ -104,7 +90,7 @@ impl DbInner {
             ));
         }
         {
-            let mut leadership = self.commit.queue.lead();
+            let mut leadership = self.queue.lead();
             if let Err(error) = self.tree.drop_family(family) {
                 drop(leadership);
                 self.health.report_failures();
@@ -122,11 +108,11 @@ impl DbInner {
             .info_log
             .info(format_args!("dropped column family {:?}", family.name));
         self.tree.remove_obsolete_files();
-        self.write_options_file()
+        self.tree.write_options_file()
     }
 
     pub(crate) fn set_options<K: AsRef<str>, V: AsRef<str>>(
-        self: &Arc<Self>,
+        &self,
         family: &Arc<ColumnFamilyData>,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
@@ -134,7 +120,7 @@ impl DbInner {
         let _foreground = self.slots.enter()?;
         {
             // No other change runs now, so that none is lost.
-            let mut leadership = self.commit.queue.lead();
+            let mut leadership = self.queue.lead();
             let db = self.context.mutable_options().clone();
             let current = family.options();
             let changed = Arc::new(mutable::changed_family(&family.name, &current, &db, pairs)?);
@@ -145,15 +131,15 @@ impl DbInner {
                 Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
                     write_buffer_bytes(&changed);
                 // Memtables may be full under the new options.
-                self.commit.check_memtables_soon();
+                self.check_memtables_soon();
             }
         }
         self.background.schedule();
-        self.write_options_file()
+        self.tree.write_options_file()
     }
 
     pub(crate) fn set_db_options<K: AsRef<str>, V: AsRef<str>>(
-        self: &Arc<Self>,
+        &self,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
         self.health.check_writable()?;
@@ -172,56 +158,6 @@ impl DbInner {
             family.update_and_install(self.context.delayed_write_rate(), |_| ());
         }
         self.background.schedule();
-        self.write_options_file()
-    }
-
-    /// Writes the current options to a new OPTIONS file, and removes all but the two newest.
-    pub(crate) fn write_options_file(&self) -> Result<()> {
-        // Serialized: the newest file has the newest options, and removals do not conflict.
-        let _only_one = lock(&self.options_file);
-        let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
-            .families
-            .all()
-            .into_iter()
-            .filter(|family| !family.is_dropped())
-            .map(|family| (family.name.clone(), family.options()))
-            .collect();
-        let borrowed: Vec<(&str, &ColumnFamilyOptions)> = families
-            .iter()
-            .map(|(name, options)| (name.as_str(), &**options))
-            .collect();
-        let db = self
-            .context
-            .mutable
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        options_file::write(
-            &*self.context.fs,
-            &self.context.path,
-            self.context.new_file_number(),
-            &db,
-            &borrowed,
-        )?;
-        let mut numbers: Vec<(FileNumber, String)> = self
-            .context
-            .fs
-            .list(&self.context.path)?
-            .into_iter()
-            .filter_map(|entry| match file_name::parse(&entry.name) {
-                Some(FileKind::Options(number)) => Some((number, entry.name)),
-                _ => None,
-            })
-            .collect();
-        numbers.sort();
-        // The next file written after a hold finds the surplus of the meantime too.
-        let Some(_removal) = self.tree.holds().begin_removal() else {
-            return Ok(());
-        };
-        let surplus = numbers.len().saturating_sub(2);
-        for (_, name) in numbers.into_iter().take(surplus) {
-            self.context.fs.remove_file(&self.context.path.join(name))?;
-        }
-        Ok(())
+        self.tree.write_options_file()
     }
 }

@@ -14,9 +14,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
-use crate::column_family_data::ColumnFamilyData;
 use crate::env::{JobPriority, Pool};
-use crate::job_slots::JobSlots;
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffers::{Charge, WriteBufferManager};
 
@@ -109,7 +107,11 @@ impl MemtableMaker {
     }
 
     /// Creates an empty memtable as the successor of the active one.
-    fn make_successor(&self, active: &Memtable, options: &ColumnFamilyOptions) -> LoggedMemtable {
+    pub(crate) fn make_successor(
+        &self,
+        active: &Memtable,
+        options: &ColumnFamilyOptions,
+    ) -> LoggedMemtable {
         let charge = self.charge();
         let memtable = active.successor(&self.options(options, charge.as_ref()));
         self.logged(memtable, charge)
@@ -129,7 +131,7 @@ impl MemtableMaker {
     }
 
     /// The size of the active memtable at which the leader checks it next.
-    fn next_check_bytes(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
+    pub(crate) fn next_check_bytes(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
         let half = write_buffer_bytes / 2;
         let mark = if bytes < half {
             half
@@ -163,8 +165,30 @@ impl<M> Default for StandbyMemtable<M> {
 }
 
 impl<M> StandbyMemtable<M> {
+    /// Whether the leader should check the active memtable, which now has this size.
+    #[inline]
+    pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
+        memory_bytes >= self.check_at_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the size at which the active memtable is checked next.
+    pub(crate) fn set_next_check(&self, memory_bytes: usize) {
+        self.check_at_bytes.store(memory_bytes, Ordering::Relaxed);
+    }
+
+    /// Requests the creation of the standby; `false` if it is requested already.
+    pub(crate) fn begin_request(&self) -> bool {
+        !self.is_requested.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether there is a standby.
+    #[cfg(test)]
+    pub(crate) fn is_ready(&self) -> bool {
+        lock(&self.ready).is_some()
+    }
+
     /// Takes the standby if it was created with these options; another one may then be requested.
-    fn take(&self, options: &Arc<ColumnFamilyOptions>) -> Option<M> {
+    pub(crate) fn take(&self, options: &Arc<ColumnFamilyOptions>) -> Option<M> {
         self.is_requested.store(false, Ordering::Relaxed);
         let ready = lock(&self.ready).take();
         ready
@@ -173,7 +197,7 @@ impl<M> StandbyMemtable<M> {
     }
 
     /// Creates the standby, unless there is one or the column family is dropped.
-    fn prepare(
+    pub(crate) fn prepare(
         &self,
         options: Arc<ColumnFamilyOptions>,
         is_dropped: impl Fn() -> bool,
@@ -194,7 +218,7 @@ impl<M> StandbyMemtable<M> {
     }
 
     /// Drops the standby memtable, if there is one.
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let ready = lock(&self.ready).take();
         drop(ready);
     }
@@ -206,65 +230,6 @@ impl fmt::Debug for MemtableMaker {
             .field("write_buffers", &self.write_buffers)
             .field("recycler", &self.recycler)
             .finish_non_exhaustive()
-    }
-}
-
-impl ColumnFamilyData {
-    /// Whether the leader should check the active memtable, which now has this size.
-    #[inline]
-    pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
-        memory_bytes >= self.standby.check_at_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets the size at which the active memtable is checked next.
-    pub(crate) fn set_next_check(&self, memory_bytes: usize, write_buffer_bytes: usize) {
-        let mark = self
-            .maker
-            .next_check_bytes(memory_bytes, write_buffer_bytes);
-        self.standby.check_at_bytes.store(mark, Ordering::Relaxed);
-    }
-
-    /// Returns the successor of the active memtable: the standby if its options match, or a new
-    /// one.
-    pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {
-        let next = self.standby.take(options);
-        next.unwrap_or_else(|| self.maker.make(&self.order, options))
-    }
-
-    /// Requests the creation of the standby in the background.
-    pub(crate) fn request_successor(self: &Arc<Self>, pool: &Pool, slots: &Arc<JobSlots>) {
-        if self.standby.is_requested.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (family, slots) = (Arc::clone(self), Arc::clone(slots));
-        pool.submit(JobPriority::High, move || {
-            if let Ok(_foreground) = slots.enter() {
-                family.prepare_successor();
-            }
-        });
-    }
-
-    /// Creates the standby, unless there is one.
-    fn prepare_successor(&self) {
-        self.standby.prepare(
-            self.options(),
-            || self.is_dropped(),
-            |options| {
-                let active = self.read(|state| Arc::clone(&state.active.memtable));
-                self.maker.make_successor(&active, options)
-            },
-        );
-    }
-
-    /// Drops the standby memtable of the column family.
-    pub(crate) fn forget_successor(&self) {
-        self.standby.forget();
-    }
-
-    /// Whether there is a standby.
-    #[cfg(test)]
-    pub(crate) fn has_successor(&self) -> bool {
-        lock(&self.standby.ready).is_some()
     }
 }
 

@@ -7,14 +7,13 @@
 //!
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
 //! directory (`directory`), the column families and their tables (`families`), the logs (`replay`),
-//! the edit (`commit`), the report (`report`), and secondaries (`secondary`).
+//! the edit (`commit`), and secondaries (`secondary`).
 
 mod builder;
 mod commit;
 mod directory;
 mod families;
 mod replay;
-mod report;
 mod secondary;
 
 use std::collections::BTreeMap;
@@ -32,7 +31,7 @@ use koeldb_lsm::version::{ManifestReport, VersionSet, VersionSetOptions};
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
-use crate::db::{Db, Handle};
+use crate::db::Db;
 use crate::env::Env;
 use crate::info_log::{InfoLog, LogFileLimits};
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
@@ -46,13 +45,13 @@ use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 use crate::write_buffers::WriteBufferManager;
 
+use crate::tree::add_family;
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
 use replay::Recovered;
 use secondary::SecondaryToOpen;
 
 pub use builder::DbBuilder;
-pub(crate) use families::{TableToOpen, add_family, list_families, new_family, open_tables};
-pub use report::{LogReport, RecoveryReport};
+pub(crate) use families::list_families;
 
 /// State of a running open.
 struct Opening {
@@ -218,6 +217,7 @@ impl Opening {
             id: NEXT_DATABASE.fetch_add(1, Ordering::Relaxed),
             opened: self.env.clock.now(),
             seqno_at_open: last_seqno,
+            recovery_report: report,
             process: std::process::id(),
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
@@ -234,11 +234,14 @@ impl Opening {
             info_log,
             table_files,
         };
+        let default = families.get(&0).cloned();
+        let default = default
+            .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?;
         let undecided = recovered.undecided;
         let inner = Arc::new(DbInner::new(Parts {
             context,
-            recovery_report: report,
             async_reads: self.async_reads(),
+            default,
             families,
             commit,
             versions,
@@ -248,9 +251,9 @@ impl Opening {
                 _ => None,
             },
         }));
-        inner.transactions.adopt(undecided);
-        if inner.secondary.is_some() {
-            inner.catch_up()?;
+        inner.prepared.adopt(undecided);
+        if let Some(secondary) = &inner.secondary {
+            secondary.catch_up(&inner.commit)?;
         }
         self.finish(&inner)
     }
@@ -325,31 +328,22 @@ impl Opening {
                 .info_log
                 .warn(format_args!("OPTIONS file: {mended}"));
         }
-        for line in inner.recovery_report.to_string().lines() {
+        for line in inner.context.recovery_report.to_string().lines() {
             inner.context.info_log.info(format_args!("{line}"));
         }
-        let engine = inner.async_io_engine();
+        let engine = inner.reads.async_io_engine();
         inner
             .context
             .info_log
             .info(format_args!("async_io_engine: {engine}"));
-        let database = Arc::downgrade(inner);
-        inner.async_reads.on_fallback(move || {
-            if let Some(inner) = database.upgrade() {
-                let engine = inner.async_io_engine();
-                inner
-                    .context
-                    .info_log
-                    .warn(format_args!("async_io_engine: {engine}"));
-            }
-        });
-        let database = Arc::downgrade(inner);
+        inner.reads.log_fallbacks();
+        let resume = Arc::downgrade(&inner.resume);
         inner.health.on_failure(move || {
-            if let Some(inner) = database.upgrade() {
-                inner.begin_resuming();
+            if let Some(resume) = resume.upgrade() {
+                resume.begin();
             }
         });
-        let settings = inner.settings_without_effect();
+        let settings = inner.families.settings_without_effect();
         for setting in &settings {
             inner
                 .context
@@ -358,20 +352,15 @@ impl Opening {
         }
         inner
             .context
-            .notify(&Event::Recovered(&inner.recovery_report));
+            .notify(&Event::Recovered(&inner.context.recovery_report));
         if !settings.is_empty() {
             inner
                 .context
                 .notify(&Event::SettingsWithoutEffect(&settings));
         }
         let families = inner.families.all();
-        let default = families
-            .iter()
-            .find(|family| family.id == 0)
-            .cloned()
-            .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?;
         if !self.read_only {
-            inner.write_options_file()?;
+            inner.tree.write_options_file()?;
             for family in &families {
                 family.update_and_install(inner.context.delayed_write_rate(), |_| ());
             }
@@ -381,9 +370,11 @@ impl Opening {
             }
         }
         inner.tree.begin_purging();
-        inner.begin_scrubbing();
-        inner.begin_following();
-        Ok(Db::from_handle(&Handle::new(Arc::clone(inner), default)))
+        inner.background.begin_scrubbing();
+        if let Some(secondary) = &inner.secondary {
+            secondary.begin_following(&inner.commit);
+        }
+        Ok(Db::from_inner(inner))
     }
 
     /// Returns the header of LOG: the directories, and all options as in OPTIONS files.

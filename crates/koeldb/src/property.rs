@@ -13,213 +13,196 @@ use koeldb_lsm::pick::leveled;
 use koeldb_table::cuckoo::residency::EffectiveResidency;
 
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
-use crate::inner::DbInner;
-use crate::read::KeyBounds;
-use crate::table_files::pick_settings;
+use crate::key_bounds::KeyBounds;
+use crate::options::pick_settings;
+use crate::reads::Reads;
+use crate::stats_text::{database_stats, family_stats};
+use crate::write::commit::CommitPipeline;
 
 const MIB: u64 = 1 << 20;
 
-impl DbInner {
-    /// Returns the value of property `name` of `family`.
-    pub(crate) fn property_value(
-        &self,
-        family: &ColumnFamilyData,
-        name: &str,
-    ) -> Result<Option<String>> {
-        if name == "koeldb.async-io-engine" {
-            return Ok(Some(self.async_io_engine()));
-        }
-        if name == "koeldb.cuckoo-residency" {
-            return Ok(Some(cuckoo_residency(&family.version())));
-        }
-        let Some(short) = name.strip_prefix("rocksdb.") else {
-            return Ok(None);
-        };
-        if let Some(level) = short.strip_prefix("num-files-at-level") {
-            let version = family.version();
-            let files = level
-                .parse::<usize>()
-                .ok()
-                .and_then(|level| version.levels.get(level));
-            return Ok(files.map(|level| level.files.len().to_string()));
-        }
-        let text = match short {
-            "stats" => Some(self.family_stats(family) + &self.database_stats()),
-            "cfstats" | "cfstats-no-file-histogram" => Some(self.family_stats(family)),
-            "dbstats" => Some(self.database_stats()),
-            "levelstats" => Some(level_stats(&family.version())),
-            "sstables" => Some(tables(&family.version())),
-            "options-statistics" => self.context.statistics.as_ref().map(ToString::to_string),
-            "compression-ratio-at-level0" => None,
-            _ => None,
-        };
-        if text.is_some() {
-            return Ok(text);
-        }
-        let number = match self.numeric_property(family, short) {
-            Some(number) => Some(number),
-            None => self.table_property(family, short)?,
-        };
-        Ok(number.map(|number| number.to_string()))
+/// Returns the value of property `name` of `family`.
+pub(crate) fn property_value(
+    commit: &CommitPipeline,
+    reads: &Reads,
+    family: &ColumnFamilyData,
+    name: &str,
+) -> Result<Option<String>> {
+    if name == "koeldb.async-io-engine" {
+        return Ok(Some(reads.async_io_engine()));
     }
-
-    /// Describes the engine for concurrent reads, the reason for its choice, and its fallbacks.
-    pub(crate) fn async_io_engine(&self) -> String {
-        let reads = &self.async_reads;
-        let mut text = format!("{} ({})", reads.engine().name(), reads.reason());
-        let counts = reads.counts();
-        if counts.lost_rings > 0 || counts.elsewhere > 0 {
-            let (rings, elsewhere) = (counts.lost_rings, counts.elsewhere);
-            let _ = write!(
-                text,
-                "; {rings} rings refused, {elsewhere} reads by threads instead"
-            );
-        }
-        text
+    if name == "koeldb.cuckoo-residency" {
+        return Ok(Some(cuckoo_residency(&family.version())));
     }
-
-    fn numeric_property(&self, family: &ColumnFamilyData, short: &str) -> Option<u64> {
-        let (flushes, compactions) = self.slots.counts();
-        let cache = family.tables.context().cache.as_ref();
-        let state = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
-        Some(match short {
-            "num-immutable-mem-table" => state(|state| state.sealed.len() as u64),
-            "num-immutable-mem-table-flushed" => 0,
-            "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
-            "num-running-flushes" => u64::from(flushes),
-            "compaction-pending" => {
-                u64::from(family.is_compaction_due(self.context.table_files.unix_secs()))
-            }
-            "num-running-compactions" => u64::from(compactions),
-            "background-errors" => u64::from(self.health.failure().is_some()),
-            "cur-size-active-mem-table" => {
-                state(|state| state.active.memtable.memory_bytes() as u64)
-            }
-            "cur-size-all-mem-tables" | "size-all-mem-tables" => state(|state| {
-                let sealed: usize = state
-                    .sealed
-                    .iter()
-                    .map(|sealed| sealed.memtable.memory_bytes())
-                    .sum();
-                (state.active.memtable.memory_bytes() + sealed) as u64
-            }),
-            "num-entries-active-mem-table" => state(|state| state.active.memtable.entry_count()),
-            "num-entries-imm-mem-tables" => state(|state| {
-                state
-                    .sealed
-                    .iter()
-                    .map(|sealed| sealed.memtable.entry_count())
-                    .sum()
-            }),
-            "num-deletes-active-mem-table" => state(|state| state.active.memtable.deletion_count()),
-            "num-deletes-imm-mem-tables" => state(|state| {
-                state
-                    .sealed
-                    .iter()
-                    .map(|sealed| sealed.memtable.deletion_count())
-                    .sum()
-            }),
-            "is-file-deletions-enabled" => u64::from(self.tree.holds().count() == 0),
-            "num-snapshots" => self.visibility.snapshots.count() as u64,
-            "oldest-snapshot-sequence" => self
-                .visibility
-                .snapshots
-                .all()
-                .first()
-                .copied()
-                .unwrap_or(0),
-            "num-live-versions" => 1,
-            "estimate-live-data-size" | "live-sst-files-size" | "total-sst-files-size" => {
-                family.version().bytes()
-            }
-            "estimate-pending-compaction-bytes" => state(|state| state.pending_compaction_bytes),
-            "base-level" => {
-                let options = family.options();
-                leveled::level_targets(&family.version(), &pick_settings(&options)).base_level
-                    as u64
-            }
-            "actual-delayed-write-rate" => self.commit.stall.delayed_rate().unwrap_or(0),
-            "is-write-stopped" => u64::from(self.commit.stall.is_stopped()),
-            "block-cache-capacity" => cache?.capacity(),
-            "block-cache-usage" => cache?.usage(),
-            "block-cache-pinned-usage" => cache?.pinned_usage(),
-            "min-log-number-to-keep" => self.tree.versions().min_log_number_to_keep(),
-            "current-super-version-number" => family.super_version.install_number(),
-            _ => return None,
-        })
-    }
-
-    /// Properties that require open tables.
-    fn table_property(&self, family: &ColumnFamilyData, short: &str) -> Result<Option<u64>> {
+    let Some(short) = name.strip_prefix("rocksdb.") else {
+        return Ok(None);
+    };
+    if let Some(level) = short.strip_prefix("num-files-at-level") {
         let version = family.version();
-        match short {
-            "estimate-num-keys" => {
-                let (mut entries, mut deletions) = family.read(|state| {
-                    let all = || {
-                        std::iter::once(&state.active)
-                            .chain(&state.sealed)
-                            .map(|logged| &logged.memtable)
-                    };
-                    (
-                        all().map(|memtable| memtable.entry_count()).sum::<u64>(),
-                        all().map(|memtable| memtable.deletion_count()).sum::<u64>(),
-                    )
-                });
-                for (level, file) in version.files() {
-                    family.tables.reader(file, level)?;
-                    entries += file.entry_stats.entries.load(Ordering::Relaxed);
-                    deletions += file.entry_stats.deletions.load(Ordering::Relaxed);
-                }
-                Ok(Some(entries.saturating_sub(deletions.saturating_mul(2))))
-            }
-            "estimate-table-readers-mem" => {
-                let readers = version.files().filter_map(|(_, file)| file.open_reader());
-                Ok(Some(readers.map(|reader| reader.memory_bytes()).sum()))
-            }
-            _ => Ok(None),
-        }
+        let files = level
+            .parse::<usize>()
+            .ok()
+            .and_then(|level| version.levels.get(level));
+        return Ok(files.map(|level| level.files.len().to_string()));
     }
+    let text = match short {
+        "stats" => Some(family_stats(&commit.context, family) + &database_stats(commit)),
+        "cfstats" | "cfstats-no-file-histogram" => Some(family_stats(&commit.context, family)),
+        "dbstats" => Some(database_stats(commit)),
+        "levelstats" => Some(level_stats(&family.version())),
+        "sstables" => Some(tables(&family.version())),
+        "options-statistics" => commit.context.statistics.as_ref().map(ToString::to_string),
+        "compression-ratio-at-level0" => None,
+        _ => None,
+    };
+    if text.is_some() {
+        return Ok(text);
+    }
+    let number = match numeric_property(commit, family, short) {
+        Some(number) => Some(number),
+        None => table_property(family, short)?,
+    };
+    Ok(number.map(|number| number.to_string()))
+}
 
-    /// Estimates the bytes of tables between two keys.
-    pub(crate) fn approximate_size(
-        &self,
-        family: &ColumnFamilyData,
-        bounds: &KeyBounds,
-    ) -> Result<u64> {
-        let version = family.version();
-        let offset = |key: &[u8]| -> Result<u64> {
-            let target = encode(key, MAX_SEQNO, ValueType::FOR_SEEK);
-            let mut bytes = 0;
+fn numeric_property(
+    commit: &CommitPipeline,
+    family: &ColumnFamilyData,
+    short: &str,
+) -> Option<u64> {
+    let (flushes, compactions) = commit.slots.counts();
+    let cache = family.tables.context().cache.as_ref();
+    let state = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
+    Some(match short {
+        "num-immutable-mem-table" => state(|state| state.sealed.len() as u64),
+        "num-immutable-mem-table-flushed" => 0,
+        "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
+        "num-running-flushes" => u64::from(flushes),
+        "compaction-pending" => {
+            u64::from(family.is_compaction_due(commit.context.table_files.unix_secs()))
+        }
+        "num-running-compactions" => u64::from(compactions),
+        "background-errors" => u64::from(commit.health.failure().is_some()),
+        "cur-size-active-mem-table" => state(|state| state.active.memtable.memory_bytes() as u64),
+        "cur-size-all-mem-tables" | "size-all-mem-tables" => state(|state| {
+            let sealed: usize = state
+                .sealed
+                .iter()
+                .map(|sealed| sealed.memtable.memory_bytes())
+                .sum();
+            (state.active.memtable.memory_bytes() + sealed) as u64
+        }),
+        "num-entries-active-mem-table" => state(|state| state.active.memtable.entry_count()),
+        "num-entries-imm-mem-tables" => state(|state| {
+            state
+                .sealed
+                .iter()
+                .map(|sealed| sealed.memtable.entry_count())
+                .sum()
+        }),
+        "num-deletes-active-mem-table" => state(|state| state.active.memtable.deletion_count()),
+        "num-deletes-imm-mem-tables" => state(|state| {
+            state
+                .sealed
+                .iter()
+                .map(|sealed| sealed.memtable.deletion_count())
+                .sum()
+        }),
+        "is-file-deletions-enabled" => u64::from(commit.tree.holds().count() == 0),
+        "num-snapshots" => commit.visibility.snapshots.count() as u64,
+        "oldest-snapshot-sequence" => commit
+            .visibility
+            .snapshots
+            .all()
+            .first()
+            .copied()
+            .unwrap_or(0),
+        "num-live-versions" => 1,
+        "estimate-live-data-size" | "live-sst-files-size" | "total-sst-files-size" => {
+            family.version().bytes()
+        }
+        "estimate-pending-compaction-bytes" => state(|state| state.pending_compaction_bytes),
+        "base-level" => {
+            let options = family.options();
+            leveled::level_targets(&family.version(), &pick_settings(&options)).base_level as u64
+        }
+        "actual-delayed-write-rate" => commit.stall.delayed_rate().unwrap_or(0),
+        "is-write-stopped" => u64::from(commit.stall.is_stopped()),
+        "block-cache-capacity" => cache?.capacity(),
+        "block-cache-usage" => cache?.usage(),
+        "block-cache-pinned-usage" => cache?.pinned_usage(),
+        "min-log-number-to-keep" => commit.tree.versions().min_log_number_to_keep(),
+        "current-super-version-number" => family.super_version.install_number(),
+        _ => return None,
+    })
+}
+
+/// Properties that require open tables.
+fn table_property(family: &ColumnFamilyData, short: &str) -> Result<Option<u64>> {
+    let version = family.version();
+    match short {
+        "estimate-num-keys" => {
+            let (mut entries, mut deletions) = family.read(|state| {
+                let all = || {
+                    std::iter::once(&state.active)
+                        .chain(&state.sealed)
+                        .map(|logged| &logged.memtable)
+                };
+                (
+                    all().map(|memtable| memtable.entry_count()).sum::<u64>(),
+                    all().map(|memtable| memtable.deletion_count()).sum::<u64>(),
+                )
+            });
             for (level, file) in version.files() {
-                if version
-                    .order
-                    .compare_internal(&file.largest, &target)
-                    .is_lt()
-                {
-                    bytes += file.bytes;
-                } else if version
-                    .order
-                    .compare_internal(&file.smallest, &target)
-                    .is_lt()
-                {
-                    bytes += family
-                        .tables
-                        .reader(file, level)?
-                        .approximate_offset(&target)?;
-                }
+                family.tables.reader(file, level)?;
+                entries += file.entry_stats.entries.load(Ordering::Relaxed);
+                deletions += file.entry_stats.deletions.load(Ordering::Relaxed);
             }
-            Ok(bytes)
-        };
-        let from = match &bounds.lower {
-            Bound::Included(key) | Bound::Excluded(key) => offset(key)?,
-            Bound::Unbounded => 0,
-        };
-        let to = match &bounds.upper {
-            Bound::Included(key) | Bound::Excluded(key) => offset(key)?,
-            Bound::Unbounded => version.bytes(),
-        };
-        Ok(to.saturating_sub(from))
+            Ok(Some(entries.saturating_sub(deletions.saturating_mul(2))))
+        }
+        "estimate-table-readers-mem" => {
+            let readers = version.files().filter_map(|(_, file)| file.open_reader());
+            Ok(Some(readers.map(|reader| reader.memory_bytes()).sum()))
+        }
+        _ => Ok(None),
     }
+}
+
+/// Estimates the bytes of tables between two keys.
+pub(crate) fn approximate_size(family: &ColumnFamilyData, bounds: &KeyBounds) -> Result<u64> {
+    let version = family.version();
+    let offset = |key: &[u8]| -> Result<u64> {
+        let target = encode(key, MAX_SEQNO, ValueType::FOR_SEEK);
+        let mut bytes = 0;
+        for (level, file) in version.files() {
+            if version
+                .order
+                .compare_internal(&file.largest, &target)
+                .is_lt()
+            {
+                bytes += file.bytes;
+            } else if version
+                .order
+                .compare_internal(&file.smallest, &target)
+                .is_lt()
+            {
+                bytes += family
+                    .tables
+                    .reader(file, level)?
+                    .approximate_offset(&target)?;
+            }
+        }
+        Ok(bytes)
+    };
+    let from = match &bounds.lower {
+        Bound::Included(key) | Bound::Excluded(key) => offset(key)?,
+        Bound::Unbounded => 0,
+    };
+    let to = match &bounds.upper {
+        Bound::Included(key) | Bound::Excluded(key) => offset(key)?,
+        Bound::Unbounded => version.bytes(),
+    };
+    Ok(to.saturating_sub(from))
 }
 
 /// Describes the residency of the open cuckoo tables of a version: a line for each kind.

@@ -6,7 +6,8 @@ use koeldb_base::{PinnedSlice, Result};
 
 use crate::column_family::ColumnFamily;
 use crate::db::Db;
-use crate::transaction::{Transaction, TransactionOptions};
+use crate::options::TransactionOptions;
+use crate::transaction::Transaction;
 
 impl ColumnFamily {
     /// Returns the first entry in key order, if there is one.

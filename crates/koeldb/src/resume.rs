@@ -5,7 +5,8 @@
 //! options `max_bgerror_resume_count` and `bgerror_resume_retry_interval`. While the disk is full
 //! it polls the free space instead. Closing the database ends it immediately.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use koeldb_base::error::{ErrorDetail, Severity};
@@ -13,8 +14,12 @@ use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::background::BACKOFF_MAX;
-use crate::inner::DbInner;
+use crate::background::Background;
+use crate::context::Context;
+use crate::health::Health;
 use crate::listener::Event;
+use crate::prepared::PreparedTransactions;
+use crate::write::commit::CommitPipeline;
 
 /// The initial and the final interval for polling a full disk.
 const SPACE_POLL_MIN: Duration = Duration::from_millis(250);
@@ -23,13 +28,41 @@ const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 /// The free space that is needed in addition to that for the memtables.
 const SPACE_RESERVE: u64 = 64 << 10;
 
-impl DbInner {
+/// Resumes writes after failures: on request, and automatically.
+pub(crate) struct Resume {
+    context: Arc<Context>,
+    health: Arc<Health>,
+    background: Arc<Background>,
+    commit: Arc<CommitPipeline>,
+    prepared: Arc<PreparedTransactions>,
+    /// A job is trying to resume writes.
+    is_automatic: AtomicBool,
+    /// Held by the resume that is running.
+    turn: Mutex<()>,
+}
+
+impl Resume {
+    pub(crate) fn new(commit: &Arc<CommitPipeline>, prepared: &Arc<PreparedTransactions>) -> Self {
+        Resume {
+            context: Arc::clone(&commit.context),
+            health: Arc::clone(&commit.health),
+            background: Arc::clone(&commit.background),
+            commit: Arc::clone(commit),
+            prepared: Arc::clone(prepared),
+            is_automatic: AtomicBool::new(false),
+            turn: Mutex::new(()),
+        }
+    }
+
     /// Repairs the effects of a hard error.
     ///
     /// Every column family is flushed past the failed log, which is no longer written.
-    pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
-        let _foreground = self.slots.enter()?;
-        let _only_one = self.health.take_resume_turn()?;
+    pub(crate) fn run(&self) -> Result<()> {
+        let _foreground = self.commit.slots.enter()?;
+        let _only_one = self
+            .turn
+            .try_lock()
+            .map_err(|_| Error::with_kind(ErrorKind::Busy, "somebody else resumes"))?;
         if self.health.failure().is_none() {
             return Ok(());
         }
@@ -46,49 +79,50 @@ impl DbInner {
             let mut leadership = self.commit.queue.lead();
             self.health.set_gave_up_logs(true);
             self.commit.abandon_wal(&mut leadership.commit)?;
-            self.apply_standing_decisions(&mut leadership.commit)?;
+            self.prepared
+                .apply_standing_decisions(&self.commit, &mut leadership.commit)?;
             self.commit.seal_memtables(&mut leadership.commit)?;
         }
         self.background.flush_all_as_one()?;
         self.health.set_gave_up_logs(false);
-        self.forget_decided();
+        self.prepared.forget_decided();
         self.health.clear_failure(count)?;
         self.background.schedule();
         Ok(())
     }
 
     /// Starts automatic resume, if there is a recoverable failure and none is running.
-    pub(crate) fn begin_resuming(self: &Arc<Self>) {
+    pub(crate) fn begin(self: &Arc<Self>) {
         if self.health.is_beyond_resuming()
             || self.health.is_closing()
             || self.context.db_options.max_bgerror_resume_count <= 0
         {
             return;
         }
-        if !self.health.begin_automatic_resume() {
+        if self.is_automatic.swap(true, Ordering::AcqRel) {
             // The job may still be queued because the system refused a thread: tries to start one
             // again.
             self.context.env.pool.ensure_threads();
             return;
         }
         // A waiting job must not keep a dropped database alive.
-        let inner = Arc::downgrade(self);
+        let resume = Arc::downgrade(self);
         self.context.env.pool.submit_waiting(move || {
-            if let Some(inner) = inner.upgrade() {
-                inner.run_resuming();
+            if let Some(resume) = resume.upgrade() {
+                resume.run_automatic();
             }
         });
     }
 
-    fn run_resuming(self: &Arc<Self>) {
+    fn run_automatic(self: &Arc<Self>) {
         // A close waits for this job.
-        let slot = self.slots.enter();
+        let slot = self.commit.slots.enter();
         let has_given_up = slot.is_err() || !self.resume_until_writable();
-        self.health.end_automatic_resume();
+        self.is_automatic.store(false, Ordering::Release);
         drop(slot);
         if !has_given_up {
             // Handles a failure that arrived while this job still seemed to be running.
-            self.begin_resuming();
+            self.begin();
         }
     }
 
@@ -96,7 +130,7 @@ impl DbInner {
     ///
     /// If there is only one thread, it tries once and returns, since other jobs in that thread may
     /// free space.
-    fn resume_until_writable(self: &Arc<Self>) -> bool {
+    fn resume_until_writable(&self) -> bool {
         self.context.count(Ticker::ErrorHandlerAutoresumeCount, 1);
         let attempts_max =
             u32::try_from(self.context.db_options.max_bgerror_resume_count).unwrap_or(u32::MAX);
@@ -119,7 +153,7 @@ impl DbInner {
             attempts += 1;
             self.context
                 .count(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
-            match self.resume() {
+            match self.run() {
                 Ok(()) => {
                     self.context
                         .count(Ticker::ErrorHandlerAutoresumeSuccessCount, 1);
@@ -141,7 +175,7 @@ impl DbInner {
         false
     }
 
-    fn resume_failed(self: &Arc<Self>, attempts: u32, error: &Error) {
+    fn resume_failed(&self, attempts: u32, error: &Error) {
         if matches!(
             error.kind(),
             ErrorKind::Busy | ErrorKind::ShutdownInProgress
@@ -164,6 +198,7 @@ impl DbInner {
             return true;
         }
         let unflushed: u64 = self
+            .commit
             .families
             .all()
             .iter()

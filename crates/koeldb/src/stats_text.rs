@@ -9,11 +9,12 @@ use std::time::Duration;
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
 
+use crate::batch;
 use crate::column_family_data::ColumnFamilyData;
+use crate::context::Context;
 use crate::counters::{ColumnFamilyTotals, JobTotals, SinceLast, StallTotals};
-use crate::inner::DbInner;
-use crate::table_files::pick_settings;
-use crate::write::batch;
+use crate::options::pick_settings;
+use crate::write::commit::CommitPipeline;
 
 const MIB: f64 = (1_u64 << 20) as f64;
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -277,94 +278,90 @@ fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
     }
 }
 
-impl DbInner {
-    /// Returns the part of the text for one column family.
-    pub(crate) fn family_stats(&self, family: &ColumnFamilyData) -> String {
-        let since = family
-            .counters
-            .report(self.context.opened, self.context.clock.now());
-        let mut text = String::new();
-        levels(&mut text, family, &since);
-        priorities(&mut text, &family.name, &since.now);
-        blob_files(&mut text, &family.version());
-        uptime(&mut text, &since);
-        let (now, then) = (&since.now, &since.then);
-        let flushed = now.flushes.written;
+/// Returns the part of the text for one column family.
+pub(crate) fn family_stats(context: &Context, family: &ColumnFamilyData) -> String {
+    let since = family.counters.report(context.opened, context.clock.now());
+    let mut text = String::new();
+    levels(&mut text, family, &since);
+    priorities(&mut text, &family.name, &since.now);
+    blob_files(&mut text, &family.version());
+    uptime(&mut text, &since);
+    let (now, then) = (&since.now, &since.then);
+    let flushed = now.flushes.written;
+    let _ = writeln!(
+        text,
+        "Flush(GB): cumulative {:.3}, interval {:.3}",
+        gib(flushed),
+        gib(flushed - then.flushes.written)
+    );
+    // Ingestion of files is not supported yet.
+    text.push_str("AddFile(GB): cumulative 0.000, interval 0.000\n");
+    for what in ["Total Files", "L0 Files", "Keys"] {
+        let _ = writeln!(text, "AddFile({what}): cumulative 0, interval 0");
+    }
+    let sum = now.all_jobs();
+    compactions(&mut text, "Cumulative", &sum, since.uptime);
+    let interval = sum - then.all_jobs();
+    compactions(&mut text, "Interval", &interval, since.interval);
+    let pending = family.read(|state| state.pending_compaction_bytes);
+    let _ = writeln!(text, "Estimated pending compaction bytes: {pending}");
+    stall_counts(&mut text, &since);
+    text
+}
+
+/// Returns the part of the text for the database.
+pub(crate) fn database_stats(commit: &CommitPipeline) -> String {
+    let keys = commit
+        .visibility
+        .seqno()
+        .saturating_sub(commit.context.seqno_at_open);
+    let since = commit.counters.report(
+        keys,
+        batch::HEADER_BYTES as u64,
+        commit.context.opened,
+        commit.context.clock.now(),
+    );
+    let mut text = String::from("\n** DB Stats **\n");
+    uptime(&mut text, &since);
+    let parts = [
+        ("Cumulative", since.now, since.uptime),
+        ("Interval", since.now - since.then, since.interval),
+    ];
+    for (name, totals, time) in parts {
+        let is_interval = name == "Interval";
+        let ingest = if is_interval {
+            format!("{:.2} MB", totals.bytes as f64 / MIB)
+        } else {
+            format!("{:.2} GB", gib(totals.bytes))
+        };
         let _ = writeln!(
             text,
-            "Flush(GB): cumulative {:.3}, interval {:.3}",
-            gib(flushed),
-            gib(flushed - then.flushes.written)
+            "{name} writes: {} writes, {} keys, {} commit groups, {:.1} writes per commit group, ingest: {ingest}, \
+             {:.2} MB/s",
+            count(totals.writes),
+            count(totals.keys),
+            count(totals.groups),
+            ratio(totals.writes, totals.groups),
+            mib_a_second(totals.bytes, time),
         );
-        // Ingestion of files is not supported yet.
-        text.push_str("AddFile(GB): cumulative 0.000, interval 0.000\n");
-        for what in ["Total Files", "L0 Files", "Keys"] {
-            let _ = writeln!(text, "AddFile({what}): cumulative 0, interval 0");
-        }
-        let sum = now.all_jobs();
-        compactions(&mut text, "Cumulative", &sum, since.uptime);
-        let interval = sum - then.all_jobs();
-        compactions(&mut text, "Interval", &interval, since.interval);
-        let pending = family.read(|state| state.pending_compaction_bytes);
-        let _ = writeln!(text, "Estimated pending compaction bytes: {pending}");
-        stall_counts(&mut text, &since);
-        text
-    }
-
-    /// Returns the part of the text for the database.
-    pub(crate) fn database_stats(&self) -> String {
-        let keys = self
-            .visibility
-            .seqno()
-            .saturating_sub(self.context.seqno_at_open);
-        let since = self.commit.counters.report(
-            keys,
-            batch::HEADER_BYTES as u64,
-            self.context.opened,
-            self.context.clock.now(),
+        let _ = writeln!(
+            text,
+            "{name} WAL: {} writes, {} syncs, {:.2} writes per sync, written: {:.2} GB, {:.2} MB/s",
+            count(totals.logged_writes),
+            count(totals.log_syncs),
+            ratio(totals.logged_writes, totals.log_syncs.max(1)),
+            gib(totals.logged_bytes),
+            mib_a_second(totals.logged_bytes, time),
         );
-        let mut text = String::from("\n** DB Stats **\n");
-        uptime(&mut text, &since);
-        let parts = [
-            ("Cumulative", since.now, since.uptime),
-            ("Interval", since.now - since.then, since.interval),
-        ];
-        for (name, totals, time) in parts {
-            let is_interval = name == "Interval";
-            let ingest = if is_interval {
-                format!("{:.2} MB", totals.bytes as f64 / MIB)
-            } else {
-                format!("{:.2} GB", gib(totals.bytes))
-            };
-            let _ = writeln!(
-                text,
-                "{name} writes: {} writes, {} keys, {} commit groups, {:.1} writes per commit group, ingest: {ingest}, \
-                 {:.2} MB/s",
-                count(totals.writes),
-                count(totals.keys),
-                count(totals.groups),
-                ratio(totals.writes, totals.groups),
-                mib_a_second(totals.bytes, time),
-            );
-            let _ = writeln!(
-                text,
-                "{name} WAL: {} writes, {} syncs, {:.2} writes per sync, written: {:.2} GB, {:.2} MB/s",
-                count(totals.logged_writes),
-                count(totals.log_syncs),
-                ratio(totals.logged_writes, totals.log_syncs.max(1)),
-                gib(totals.logged_bytes),
-                mib_a_second(totals.logged_bytes, time),
-            );
-            let _ = writeln!(
-                text,
-                "{name} stall: {} H:M:S, {:.1} percent",
-                clock_time(totals.stalled),
-                100.0 * totals.stalled.as_secs_f64() / (time.as_secs_f64() + 1e-6),
-            );
-        }
-        text.push_str("Write Stall (count): write-buffer-manager-limit-stops: 0\n");
-        text
+        let _ = writeln!(
+            text,
+            "{name} stall: {} H:M:S, {:.1} percent",
+            clock_time(totals.stalled),
+            100.0 * totals.stalled.as_secs_f64() / (time.as_secs_f64() + 1e-6),
+        );
     }
+    text.push_str("Write Stall (count): write-buffer-manager-limit-stops: 0\n");
+    text
 }
 
 #[cfg(test)]

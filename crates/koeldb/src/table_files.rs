@@ -6,10 +6,9 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::union_of;
 use koeldb_base::stats::Statistics;
-use koeldb_base::{KeyOrder, Limits, Result, SeqNo};
+use koeldb_base::{KeyOrder, Result, SeqNo};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
-use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_lsm::version::FileNumbers;
 use koeldb_lsm::{OpenTables, TableOpener};
 use koeldb_memtable::Memtable;
@@ -20,7 +19,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
-use crate::options::{Cache, ColumnFamilyOptions, CompactionPri, CompactionStopStyle, DbOptions};
+use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
 use crate::ttl::TtlOptions;
 
 /// The common properties of the tables written in one session, and the memtables they come from.
@@ -211,14 +210,6 @@ impl TableFiles {
     }
 }
 
-/// The resource limits for files.
-pub(crate) fn limits(untrusted: bool) -> Limits {
-    match untrusted {
-        true => Limits::UNTRUSTED,
-        false => Limits::NORMAL,
-    }
-}
-
 /// The place of a table, and the reason for its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableDestination {
@@ -227,46 +218,4 @@ pub(crate) struct TableDestination {
     pub(crate) bottommost: bool,
     pub(crate) reason: TableReason,
     pub(crate) target_file_bytes: u64,
-}
-
-/// Returns the settings of the compaction pickers.
-pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
-    let count = |number: i32| usize::try_from(number).unwrap_or(0);
-    let universal = &options.compaction_options_universal;
-    let fifo = &options.compaction_options_fifo;
-    PickSettings {
-        level0_file_num_compaction_trigger: count(options.level0_file_num_compaction_trigger)
-            .max(1),
-        max_bytes_for_level_base: options.max_bytes_for_level_base,
-        max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
-        max_bytes_for_level_multiplier_additional: options
-            .max_bytes_for_level_multiplier_additional
-            .clone(),
-        level_compaction_dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
-        target_file_size_base: options.target_file_size_base,
-        target_file_size_multiplier: u64::try_from(options.target_file_size_multiplier)
-            .unwrap_or(1),
-        max_compaction_bytes: options.max_compaction_bytes,
-        table_bytes_max: options.table_bytes_max(),
-        file_order: match options.compaction_pri {
-            CompactionPri::MinOverlappingRatio => FileOrder::MinOverlappingRatio,
-            CompactionPri::ByCompensatedSize => FileOrder::CompensatedSize,
-            CompactionPri::OldestLargestSeqFirst => FileOrder::OldestLargestSeqno,
-            CompactionPri::OldestSmallestSeqFirst => FileOrder::OldestSmallestSeqno,
-            CompactionPri::RoundRobin => FileOrder::RoundRobin,
-        },
-        universal: universal::UniversalSettings {
-            size_ratio: universal.size_ratio,
-            min_merge_width: universal.min_merge_width as usize,
-            max_merge_width: universal.max_merge_width as usize,
-            max_size_amplification_percent: universal.max_size_amplification_percent,
-            stop_on_similar_size: universal.stop_style == CompactionStopStyle::SimilarSize,
-            allow_trivial_move: universal.allow_trivial_move,
-        },
-        fifo: fifo::FifoSettings {
-            max_table_files_size: fifo.max_table_files_size,
-            ttl_secs: options.ttl,
-            allow_compaction: fifo.allow_compaction,
-        },
-    }
 }

@@ -4,7 +4,9 @@
 //! removes obsolete files once nobody reads them. The mutex of the version set is held while the
 //! MANIFEST is written; readers and writers are not blocked.
 
+mod families;
 mod holds;
+mod options_file;
 mod purge;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,6 +25,7 @@ use crate::job_slots::JobSlots;
 use crate::visibility::Visibility;
 use crate::wal_set::WalSet;
 
+pub(crate) use families::{TableToOpen, add_family, descriptor, new_family, open_tables};
 pub(crate) use holds::Holds;
 use purge::Purge;
 
@@ -36,6 +39,8 @@ pub(crate) struct Tree {
     wals: Arc<WalSet>,
     versions: Mutex<VersionSet>,
     purge: Purge,
+    /// Held while the OPTIONS file is rewritten.
+    options_file: Mutex<()>,
 }
 
 /// The owners that a [`Tree`] needs.
@@ -59,6 +64,7 @@ impl Tree {
             wals: Arc::clone(parts.wals),
             versions: Mutex::new(versions),
             purge: Purge::default(),
+            options_file: Mutex::new(()),
         }
     }
 

@@ -9,7 +9,6 @@
 //! must always be opened as one. (RocksDB 11.9: `utilities/ttl/db_ttl_impl.cc`.)
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,11 +21,8 @@ use koeldb_lsm::job::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
 };
 
-use crate::column_family::ColumnFamily;
-use crate::db::Db;
-use crate::inner::DbInner;
-use crate::options::{ColumnFamilyOptions, Options, TableFormat, WriteOptions};
-use crate::write::batch::{BatchEntry, WriteBatch};
+use crate::batch::{BatchEntry, WriteBatch};
+use crate::options::{ColumnFamilyOptions, Options, TableFormat};
 
 /// The size of the time behind a value.
 pub(crate) const TIME_BYTES: usize = 4;
@@ -83,6 +79,16 @@ impl Ttl {
             users,
         }));
         ttl
+    }
+
+    /// The time to live; zero for ever.
+    pub(crate) fn get(&self) -> Duration {
+        Duration::from_secs(self.secs.load(Ordering::Relaxed))
+    }
+
+    /// Changes the time to live, for compactions that run from now on.
+    pub(crate) fn set(&self, ttl: Duration) {
+        self.secs.store(ttl.as_secs(), Ordering::Relaxed);
     }
 
     fn now(&self) -> u32 {
@@ -274,77 +280,4 @@ pub(crate) fn check_family(name: &str, options: &ColumnFamilyOptions) -> Result<
         )));
     }
     Ok(())
-}
-
-impl Db {
-    /// Opens a database whose compactions remove values older than `ttl`; zero keeps all.
-    ///
-    /// Values carry the time at which they were written, as in RocksDB's `DBWithTTL`. The database
-    /// must always be opened so: without it, reads return values with their times, and values
-    /// without times are an error in it. An expired value is readable until a compaction meets it.
-    /// [`Db::builder`] opens several column families, and secondaries.
-    ///
-    /// # Errors
-    /// `NotSupported` with `Options::set_transactions` or cuckoo tables; otherwise see [`Db::open`].
-    pub fn open_with_ttl(options: &Options, path: impl AsRef<Path>, ttl: Duration) -> Result<Db> {
-        Db::builder(options).ttl(ttl).open(path)
-    }
-
-    /// Changes the time to live of the default column family: see [`ColumnFamily::set_ttl`].
-    ///
-    /// # Errors
-    /// `InvalidArgument` if this is no TTL database.
-    pub fn set_ttl(&self, ttl: Duration) -> Result<()> {
-        self.default_cf().set_ttl(ttl)
-    }
-}
-
-impl ColumnFamily {
-    /// Changes the time to live of values, for compactions that run from now on; zero keeps all.
-    ///
-    /// The change lasts until the database is closed. Fractions of seconds are cut off.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if this is no TTL database.
-    pub fn set_ttl(&self, ttl: Duration) -> Result<()> {
-        let cell = self.data().ttl.as_ref().ok_or_else(no_ttl)?;
-        cell.secs.store(ttl.as_secs(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Returns the time to live of values; zero for ever, `None` if this is no TTL database.
-    #[must_use]
-    pub fn ttl(&self) -> Option<Duration> {
-        let cell = self.data().ttl.as_ref()?;
-        Some(Duration::from_secs(cell.secs.load(Ordering::Relaxed)))
-    }
-}
-
-fn no_ttl() -> Error {
-    Error::invalid_argument("the database was not opened with a time to live")
-}
-
-impl DbInner {
-    /// Writes a batch with the present time behind each value.
-    pub(crate) fn write_with_times(
-        &self,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-    ) -> Result<()> {
-        if !batch.belongs_to(self.context.id) {
-            // The batch is refused with the error for that.
-            return self.commit.write(batch, options);
-        }
-        batch.check_size()?;
-        let stamped = stamp(batch, &*self.context.clock)?;
-        self.commit.write(&stamped, options)
-    }
-
-    /// Refuses a transaction, whose batch has no times.
-    pub(crate) fn refuse_ttl(&self) -> Result<()> {
-        match self.context.table_files.ttl {
-            Some(_) => Err(Error::not_supported("a TTL database has no transactions")),
-            None => Ok(()),
-        }
-    }
 }

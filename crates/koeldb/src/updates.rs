@@ -9,76 +9,34 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{AccessHint, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode};
 
+use crate::batch::{HEADER_BYTES, WriteBatch, header};
+use crate::context::Context;
 use crate::db::Db;
-use crate::inner::DbInner;
-use crate::write::batch::{HEADER_BYTES, WriteBatch, header};
+use crate::tree::Tree;
+use crate::wal_set::WalSet;
+use crate::write::commit::CommitPipeline;
 use crate::write::two_phase::{self, Piece, Section};
-
-/// Logs that iterators need, although the database does not.
-#[derive(Debug, Default)]
-pub(crate) struct PinnedLogs {
-    state: Mutex<PinnedState>,
-}
-
-#[derive(Debug, Default)]
-struct PinnedState {
-    /// The number of iterators by the oldest log that they need.
-    pins: BTreeMap<FileNumber, usize>,
-    /// Obsolete logs that are still there, with their sizes.
-    logs: Vec<(FileNumber, u64)>,
-    /// For each abandoned log, the first sequence number that later logs use again.
-    abandoned: BTreeMap<FileNumber, SeqNo>,
-}
-
-impl PinnedLogs {
-    /// Takes obsolete logs, and returns those that no iterator needs.
-    pub(crate) fn retire(&self, obsolete: Vec<(FileNumber, u64)>) -> Vec<(FileNumber, u64)> {
-        let mut state = lock(&self.state);
-        state.logs.extend(obsolete);
-        let oldest = state.pins.keys().next().copied().unwrap_or(FileNumber::MAX);
-        let logs = std::mem::take(&mut state.logs);
-        let (unused, kept) = logs.into_iter().partition(|(number, _)| *number < oldest);
-        state.logs = kept;
-        unused
-    }
-
-    /// The obsolete logs that are still there.
-    pub(crate) fn logs(&self) -> Vec<(FileNumber, u64)> {
-        lock(&self.state).logs.clone()
-    }
-
-    /// Records that batches of log `number` from `seqno` on never took effect.
-    pub(crate) fn note_abandoned(&self, number: FileNumber, seqno: SeqNo) {
-        lock(&self.state).abandoned.insert(number, seqno);
-    }
-
-    fn is_abandoned(&self, number: FileNumber, seqno: SeqNo) -> bool {
-        let state = lock(&self.state);
-        let first = state.abandoned.get(&number);
-        first.is_some_and(|&first| seqno >= first)
-    }
-}
 
 /// Keeps a log and all later ones in place.
 struct LogPin {
-    inner: Arc<DbInner>,
+    wals: Arc<WalSet>,
+    tree: Arc<Tree>,
     number: FileNumber,
 }
 
 impl LogPin {
-    fn new(inner: &Arc<DbInner>, number: FileNumber) -> Self {
-        let mut state = lock(&inner.wals.pinned.state);
-        *state.pins.entry(number).or_insert(0) += 1;
+    fn new(commit: &CommitPipeline, number: FileNumber) -> Self {
+        commit.wals.pinned.pin(number);
         LogPin {
-            inner: Arc::clone(inner),
+            wals: Arc::clone(&commit.wals),
+            tree: Arc::clone(&commit.tree),
             number,
         }
     }
@@ -86,21 +44,8 @@ impl LogPin {
 
 impl Drop for LogPin {
     fn drop(&mut self) {
-        {
-            let mut state = lock(&self.inner.wals.pinned.state);
-            if let Some(count) = state.pins.get_mut(&self.number) {
-                *count -= 1;
-                if *count == 0 {
-                    state.pins.remove(&self.number);
-                }
-            }
-        }
-        if self.inner.context.is_forked() {
-            return;
-        }
-        if let Ok(_foreground) = self.inner.slots.enter() {
-            self.inner.tree.remove_obsolete_files();
-        }
+        self.wals.pinned.unpin(self.number);
+        self.tree.remove_after_holds();
     }
 }
 
@@ -205,9 +150,9 @@ impl Db {
             ));
         }
         // Until the log is found, all of them are kept.
-        let all = LogPin::new(inner, 0);
-        let (number, reader) = inner.log_with(wanted)?;
-        let pin = LogPin::new(inner, number);
+        let all = LogPin::new(&inner.commit, 0);
+        let (number, reader) = log_with(&inner.commit, wanted)?;
+        let pin = LogPin::new(&inner.commit, number);
         drop(all);
         Ok(UpdateIterator {
             db: self.clone(),
@@ -222,80 +167,76 @@ impl Db {
     }
 }
 
-impl DbInner {
-    /// The logs that are there, oldest first, with the open one last.
-    fn readable_logs(&self) -> Vec<FileNumber> {
-        let (open, closed) = {
-            let leadership = self.commit.queue.lead();
-            let open = leadership.commit.wal.as_ref().map(|wal| wal.number);
-            (open, self.wals.closed())
+/// The logs that are there, oldest first, with the open one last.
+fn readable_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
+    let (open, closed) = {
+        let leadership = commit.queue.lead();
+        let open = leadership.commit.wal.as_ref().map(|wal| wal.number);
+        (open, commit.wals.closed())
+    };
+    let kept = commit.wals.pinned.logs();
+    let closed = kept.iter().chain(&closed).map(|(number, _)| *number);
+    let mut numbers: Vec<FileNumber> = closed.chain(open).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
+    let options = OpenOptions {
+        purpose: Purpose::Wal,
+        hint: AccessHint::Sequential,
+        ..OpenOptions::default()
+    };
+    let path = file_name::wal(&context.wal_dir, number);
+    context.fs.open(&path, &options)
+}
+
+fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
+    let mode = RecoveryMode::TolerateCorruptedTailRecords;
+    Ok(RecordReader::new(open_log(context, number)?, number, mode))
+}
+
+/// Opens the log in which the batches from `wanted` on begin.
+fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
+    let mut oldest = None;
+    let mut empty = None;
+    for number in readable_logs(commit).into_iter().rev() {
+        let mut reader = match log_reader(&commit.context, number) {
+            // An empty log may be removed at any time.
+            Err(error) if error.is_path_not_found() => continue,
+            opened => opened?,
         };
-        let kept = self.wals.pinned.logs();
-        let closed = kept.iter().chain(&closed).map(|(number, _)| *number);
-        let mut numbers: Vec<FileNumber> = closed.chain(open).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
-    }
-
-    fn open_log(&self, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
-        let options = OpenOptions {
-            purpose: Purpose::Wal,
-            hint: AccessHint::Sequential,
-            ..OpenOptions::default()
-        };
-        let path = file_name::wal(&self.context.wal_dir, number);
-        self.context.fs.open(&path, &options)
-    }
-
-    fn log_reader(&self, number: FileNumber) -> Result<RecordReader> {
-        let mode = RecoveryMode::TolerateCorruptedTailRecords;
-        Ok(RecordReader::new(self.open_log(number)?, number, mode))
-    }
-
-    /// Opens the log in which the batches from `wanted` on begin.
-    fn log_with(&self, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
-        let mut oldest = None;
-        let mut empty = None;
-        for number in self.readable_logs().into_iter().rev() {
-            let mut reader = match self.log_reader(number) {
-                // An empty log may be removed at any time.
-                Err(error) if error.is_path_not_found() => continue,
-                opened => opened?,
-            };
-            let mut first = None;
-            while let Some(record) = reader.next_record()? {
-                let (seqno, count) = header(record)?;
-                // A commit has the count 0 if there is nothing else in its batch.
-                if count > 0 || !two_phase::pieces(record)?.is_empty() {
-                    first = Some(seqno);
-                    break;
-                }
-            }
-            let reader = self.log_reader(number)?;
-            match first {
-                Some(first) if first <= wanted => return Ok((number, reader)),
-                Some(first) => oldest = Some(first),
-                None if empty.is_none() => empty = Some((number, reader)),
-                None => {}
+        let mut first = None;
+        while let Some(record) = reader.next_record()? {
+            let (seqno, count) = header(record)?;
+            // A commit has the count 0 if there is nothing else in its batch.
+            if count > 0 || !two_phase::pieces(record)?.is_empty() {
+                first = Some(seqno);
+                break;
             }
         }
-        if let Some(found) = empty
-            && wanted > self.visibility.seqno()
-        {
-            return Ok(found);
+        let reader = log_reader(&commit.context, number)?;
+        match first {
+            Some(first) if first <= wanted => return Ok((number, reader)),
+            Some(first) => oldest = Some(first),
+            None if empty.is_none() => empty = Some((number, reader)),
+            None => {}
         }
-        let oldest = match oldest {
-            Some(oldest) => format!("the oldest there is {oldest}"),
-            None => "the logs are empty".to_owned(),
-        };
-        Err(Error::with_kind(
-            ErrorKind::NotFound,
-            format!(
-                "the log of sequence number {wanted} is gone ({oldest}): begin with a checkpoint"
-            ),
-        ))
     }
+    if let Some(found) = empty
+        && wanted > commit.visibility.seqno()
+    {
+        return Ok(found);
+    }
+    let oldest = match oldest {
+        Some(oldest) => format!("the oldest there is {oldest}"),
+        None => "the logs are empty".to_owned(),
+    };
+    Err(Error::with_kind(
+        ErrorKind::NotFound,
+        format!("the log of sequence number {wanted} is gone ({oldest}): begin with a checkpoint"),
+    ))
 }
 
 impl UpdateIterator {
@@ -332,21 +273,21 @@ impl UpdateIterator {
     /// Goes on at the end of what the reader has: with more of its log, or with the next log.
     fn go_on(&mut self) -> Result<bool> {
         let inner = Arc::clone(self.db.inner());
-        let later = inner.readable_logs();
+        let later = readable_logs(&inner.commit);
         let next = later.into_iter().find(|&number| number > self.pin.number);
         if let (Some(next), true) = (next, self.is_whole) {
-            self.reader = inner.log_reader(next)?;
-            self.pin = LogPin::new(&inner, next);
+            self.reader = log_reader(&inner.context, next)?;
+            self.pin = LogPin::new(&inner.commit, next);
             self.is_whole = false;
             return Ok(true);
         }
         // With a later log, this one is not written any more: from here on all of it is there.
         self.is_whole = next.is_some();
-        let file = inner.open_log(self.pin.number)?;
+        let file = open_log(&inner.context, self.pin.number)?;
         let has_more = file.len() > self.reader.last_record().end;
         let has_grown = file.len() > self.reader.file().len();
         if has_grown && self.reader.last_record().is_empty() {
-            self.reader = inner.log_reader(self.pin.number)?;
+            self.reader = log_reader(&inner.context, self.pin.number)?;
         } else if has_grown && has_more {
             self.reader.resume(file)?;
         }
@@ -475,14 +416,14 @@ mod tests {
         options.create_if_missing(true).set_env(&env);
         let db = Db::open(&options, "/db").unwrap();
         let other = db.create_cf("other", &db.default_cf().options()).unwrap();
-        let _pin = LogPin::new(db.inner(), 0);
+        let _pin = LogPin::new(&db.inner().commit, 0);
         db.put("a", "1").unwrap();
         other.put("b", "1").unwrap();
         other.flush().unwrap();
         let closed = db.inner().wals.closed();
         assert_eq!(closed.len(), 1, "the default column family needs it");
         // The log cannot become a pinned one yet, and must be a closed one until then.
-        let held = lock(&db.inner().wals.pinned.state);
+        let held = db.inner().wals.pinned.hold();
         std::thread::scope(|scope| {
             let wals = &db.inner().wals;
             let removal = scope.spawn(|| wals.remove_before(closed[0].0 + 1));

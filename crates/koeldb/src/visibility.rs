@@ -1,10 +1,12 @@
 //! Visibility of writes to readers: the last published sequence number, and the live snapshots.
 
+mod snapshots;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use koeldb_base::SeqNo;
 
-use crate::snapshot::SnapshotList;
+use snapshots::SnapshotList;
 
 /// The published sequence number and the snapshots of a database.
 #[derive(Debug)]

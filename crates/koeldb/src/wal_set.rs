@@ -6,6 +6,7 @@
 //! up after a failure. Closed logs are synced before a later log (O6), and removed when no column
 //! family needs them.
 
+mod pinned_logs;
 mod standby_log;
 mod unsynced_logs;
 
@@ -20,14 +21,14 @@ use koeldb_base::{Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose, WritableFile, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 
+use crate::batch::{HEADER_BYTES, Link, LinkKind};
 use crate::context::Context;
 use crate::counters::WriteCounters;
 use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::options::{Compression, DbOptions};
-use crate::updates::PinnedLogs;
-use crate::write::batch::{HEADER_BYTES, Link, LinkKind};
 
+use pinned_logs::PinnedLogs;
 use standby_log::StandbyLog;
 use unsynced_logs::UnsyncedLogs;
 

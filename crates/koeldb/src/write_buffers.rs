@@ -11,10 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_cache::{CacheKey, Priority};
+use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_table::source::CachedBlock;
-
-use crate::options::Cache;
 
 /// The unit of reservations in a cache, as in RocksDB.
 const RESERVATION_BYTES: u64 = 256 << 10;
@@ -57,7 +55,7 @@ struct Shared {
 
 /// Cache entries that represent the memory of memtables, so that fewer blocks are cached.
 struct Reserved {
-    cache: Cache,
+    cache: Cache<CachedBlock>,
     file: u64,
     /// Cache entries for the charge, pinned against eviction.
     entries: Mutex<Vec<Arc<CachedBlock>>>,
@@ -74,12 +72,12 @@ impl Reserved {
         };
         while entries.len() > wanted {
             entries.pop();
-            self.cache.blocks().remove(&key(entries.len()));
+            self.cache.remove(&key(entries.len()));
         }
         while entries.len() < wanted {
             let entry = Arc::new(CachedBlock::reservation());
             // A cache without room is full of entries in use: memtables grow nevertheless.
-            let _ = self.cache.blocks().insert(
+            let _ = self.cache.insert(
                 key(entries.len()),
                 Arc::clone(&entry),
                 RESERVATION_BYTES,
@@ -96,17 +94,15 @@ impl WriteBufferManager {
     /// With `allow_stall`, writes wait while more is in use.
     #[must_use]
     pub fn new(bytes: u64, allow_stall: bool) -> Self {
-        Self::make(bytes, allow_stall, None)
+        Self::charged_to(bytes, allow_stall, None)
     }
 
-    /// Creates a manager whose memory is also charged to `cache`: memtables and blocks share one
-    /// limit.
-    #[must_use]
-    pub fn with_cache(bytes: u64, cache: &Cache, allow_stall: bool) -> Self {
-        Self::make(bytes, allow_stall, Some(cache))
-    }
-
-    fn make(bytes: u64, allow_stall: bool, cache: Option<&Cache>) -> Self {
+    /// Creates a manager whose memory may also be charged to a cache.
+    pub(crate) fn charged_to(
+        bytes: u64,
+        allow_stall: bool,
+        cache: Option<&Cache<CachedBlock>>,
+    ) -> Self {
         WriteBufferManager {
             shared: Arc::new(Shared {
                 limit: AtomicU64::new(bytes),
@@ -115,7 +111,7 @@ impl WriteBufferManager {
                 active: AtomicU64::new(0),
                 reserved: cache.map(|cache| Reserved {
                     cache: cache.clone(),
-                    file: cache.blocks().new_id(),
+                    file: cache.new_id(),
                     entries: Mutex::new(Vec::new()),
                 }),
                 databases: Mutex::new(Vec::new()),
@@ -301,7 +297,7 @@ mod tests {
 
     #[test]
     fn charges_are_counted_until_dropped_and_reserved_in_a_cache() {
-        let cache = Cache::new_lru_cache(64 << 20);
+        let cache = crate::options::Cache::new_lru_cache(64 << 20);
         let manager = WriteBufferManager::with_cache(8 << 20, &cache, true);
         let active = Charge::new(&manager, 1 << 20);
         active.activate();

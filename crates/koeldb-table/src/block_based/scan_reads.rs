@@ -294,6 +294,12 @@ impl ScanEngine {
         })
     }
 
+    /// The engine and the limits of the reads.
+    #[must_use]
+    pub fn reads(&self) -> &AsyncReads {
+        &self.reads
+    }
+
     /// Whether reads overlap.
     #[must_use]
     pub fn is_parallel(&self) -> bool {

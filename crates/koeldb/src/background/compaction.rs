@@ -21,7 +21,8 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::health::catch_panics;
 use crate::listener::{CompactionJobInfo, Event};
-use crate::table_files::{TableDestination, pick_settings};
+use crate::options::pick_settings;
+use crate::table_files::TableDestination;
 use crate::work_queue::WorkKind;
 
 /// The settings of one compaction beyond its plan.

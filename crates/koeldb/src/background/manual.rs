@@ -17,12 +17,12 @@ use koeldb_lsm::{FileMeta, Version};
 use super::Background;
 use super::compaction::CompactionRequest;
 use crate::column_family_data::ColumnFamilyData;
+use crate::key_bounds::KeyBounds;
+use crate::options::pick_settings;
 use crate::options::{
     BottommostLevelCompaction, CancelToken, ColumnFamilyOptions, CompactRangeOptions,
     CompactionOptions, CompactionStyle,
 };
-use crate::read::KeyBounds;
-use crate::table_files::pick_settings;
 use crate::work_queue::WorkKind;
 
 /// A manual compaction that is running.

@@ -10,6 +10,7 @@ mod compaction;
 mod flush;
 mod manual;
 mod pause;
+mod scrub;
 mod subcompactions;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -20,8 +20,8 @@ use super::meta::{APP_METADATA_BYTES_MAX, BackupMeta, MetaFile};
 use super::options::CreateBackupOptions;
 use crate::capture::{Capture, CapturedFile, CapturedTable, FlushPolicy};
 use crate::checkpoint::write_manifest;
+use crate::column_family_set::ColumnFamilySet;
 use crate::db::Db;
-use crate::inner::DbInner;
 use crate::transfer::{Pace, Transfer, TransferFile};
 
 /// A file on its way into a backup.
@@ -64,7 +64,7 @@ impl BackupEngine {
         let mut backups = lock_backups(self);
         let _operation = self.begin_operation();
         let id = self.next_id(&backups)?;
-        let backup = self.create(&backups, id, db.inner(), options)?;
+        let backup = self.create(&backups, id, db, options)?;
         backups.valid.insert(id, backup);
         Ok(id)
     }
@@ -73,27 +73,27 @@ impl BackupEngine {
         &self,
         backups: &Backups,
         id: BackupId,
-        inner: &std::sync::Arc<DbInner>,
+        db: &Db,
         options: &CreateBackupOptions,
     ) -> Result<Backup> {
         let flush = match options.flush {
             true => FlushPolicy::Always,
             false => FlushPolicy::Never,
         };
-        let capture = inner.capture(flush)?;
+        let capture = db.inner().commit.capture(flush)?;
         let private = self.private_path(id);
         // An interrupted backup may have left files under this number.
         self.fs.create_dir_all(&private)?;
         self.remove_files(&private, |_| true)?;
-        let (mut items, excluded) = self.items(backups, id, inner, &capture, options)?;
-        self.copy(inner, &mut items, options)?;
+        let (mut items, excluded) = self.items(backups, id, db, &capture, options)?;
+        self.copy(db, &mut items, options)?;
         write_manifest(&*self.fs, &private, &capture)?;
         let manifest = format!("MANIFEST-{:06}", capture.manifest_number);
         for name in [&*manifest, "CURRENT"] {
             items.push(self.made_file(id, name)?);
         }
         self.sync_directories(id)?;
-        self.write_meta(id, inner, &capture, items, excluded, options)
+        self.write_meta(id, db, &capture, items, excluded, options)
     }
 
     /// The files of the backup, and the paths of those that are left out.
@@ -101,19 +101,19 @@ impl BackupEngine {
         &self,
         backups: &Backups,
         id: BackupId,
-        inner: &DbInner,
+        db: &Db,
         capture: &Capture,
         options: &CreateBackupOptions,
     ) -> Result<(Vec<Item>, Vec<BackupPath>)> {
         let (mut items, mut excluded) = (Vec::new(), Vec::new());
-        for file in capture.tables(inner)? {
-            let item = self.table_item(backups, id, inner, file)?;
+        for file in capture.tables(&db.inner().context)? {
+            let item = self.table_item(backups, id, db, file)?;
             match &options.exclude {
                 Some(exclude) if exclude(item.path.as_str()) => excluded.push(item.path),
                 _ => items.push(item),
             }
         }
-        for file in capture.other_files(inner)? {
+        for file in capture.other_files(&db.inner().context)? {
             let is_log = file.name.ends_with(".log");
             if !is_log || self.options.backup_log_files {
                 items.push(Item {
@@ -132,14 +132,14 @@ impl BackupEngine {
         &self,
         backups: &Backups,
         id: BackupId,
-        inner: &DbInner,
+        db: &Db,
         file: CapturedFile,
     ) -> Result<Item> {
         let table = file.table.as_ref();
         let recorded = table.and_then(|table| file_checksum::recorded(&table.meta));
         let path = match (self.options.share_table_files, &file.table) {
             (true, Some(table)) if self.options.share_files_with_checksum => {
-                self.checksum_path(inner, &file, table, recorded)?
+                self.checksum_path(db, &file, table, recorded)?
             }
             (true, _) => BackupPath::shared(&file.name),
             (false, _) => BackupPath::private(id, &file.name),
@@ -151,26 +151,26 @@ impl BackupEngine {
             crc32c: recorded,
             is_copied: true,
         };
-        self.reuse(backups, inner, &mut item)?;
+        self.reuse(backups, db, &mut item)?;
         Ok(item)
     }
 
     /// The path in `shared_checksum`.
     fn checksum_path(
         &self,
-        inner: &DbInner,
+        db: &Db,
         file: &CapturedFile,
         table: &CapturedTable,
         recorded: Option<u32>,
     ) -> Result<BackupPath> {
         let session_id = match self.options.naming {
             ShareFilesNaming::LegacyCrc32cAndFileSize => String::new(),
-            _ => inner.session_id_of(table)?,
+            _ => session_id_of(&db.inner().families, table)?,
         };
         if session_id.is_empty() {
             let crc32c = match recorded {
                 Some(recorded) => recorded,
-                None => self.read_checksum(inner, &file.source, file.bytes)?,
+                None => self.read_checksum(db, &file.source, file.bytes)?,
             };
             return Ok(BackupPath::by_checksum(&file.name, crc32c, file.bytes));
         }
@@ -179,13 +179,13 @@ impl BackupEngine {
         Ok(BackupPath::by_session(&file.name, &session_id, bytes))
     }
 
-    fn read_checksum(&self, inner: &DbInner, source: &Path, bytes: u64) -> Result<u32> {
+    fn read_checksum(&self, db: &Db, source: &Path, bytes: u64) -> Result<u32> {
         let pace = Pace::new(
             &self.options.env.clock,
             self.options.backup_bytes_per_second,
         );
         let transfer = Transfer {
-            from: &*inner.context.fs,
+            from: &*db.inner().context.fs,
             ..self.transfer(&pace, &|_| ())
         };
         transfer.read(source, bytes, &mut Vec::new(), &mut |_| Ok(()))
@@ -195,7 +195,7 @@ impl BackupEngine {
     ///
     /// A name in `shared` says nothing of the content: the table is read if its checksum is not
     /// recorded.
-    fn reuse(&self, backups: &Backups, inner: &DbInner, item: &mut Item) -> Result<()> {
+    fn reuse(&self, backups: &Backups, db: &Db, item: &mut Item) -> Result<()> {
         let path = item.path.in_directory(&self.directory);
         if !item.path.is_shared() || !self.fs.exists(&path)? {
             return Ok(());
@@ -212,7 +212,7 @@ impl BackupEngine {
         }
         if let Some(shared) = crc32c {
             if item.crc32c.is_none() && item.path.is_shared_by_number() {
-                item.crc32c = Some(self.read_checksum(inner, &item.source, item.bytes)?);
+                item.crc32c = Some(self.read_checksum(db, &item.source, item.bytes)?);
             }
             if item.crc32c.is_some_and(|own| own != shared) {
                 return Err(other_checksum(item, shared));
@@ -224,12 +224,7 @@ impl BackupEngine {
     }
 
     /// Copies files: shared ones under temporary names first.
-    fn copy(
-        &self,
-        inner: &DbInner,
-        items: &mut [Item],
-        options: &CreateBackupOptions,
-    ) -> Result<()> {
+    fn copy(&self, db: &Db, items: &mut [Item], options: &CreateBackupOptions) -> Result<()> {
         // Two column families never share a table, but two copies must not share a name.
         let mut targets = BTreeSet::new();
         let mut transfers = Vec::new();
@@ -270,7 +265,7 @@ impl BackupEngine {
             self.options.backup_bytes_per_second,
         );
         let outcomes = Transfer {
-            from: &*inner.context.fs,
+            from: &*db.inner().context.fs,
             ..self.transfer(&pace, &progress)
         }
         .run(&transfers)?;
@@ -312,7 +307,7 @@ impl BackupEngine {
     fn write_meta(
         &self,
         id: BackupId,
-        inner: &DbInner,
+        db: &Db,
         capture: &Capture,
         items: Vec<Item>,
         excluded: Vec<BackupPath>,
@@ -329,7 +324,7 @@ impl BackupEngine {
             bytes: Some(item.bytes).filter(|_| schema >= 2),
         });
         let meta = BackupMeta {
-            unix_secs: inner.context.clock.unix_micros() / 1_000_000,
+            unix_secs: db.inner().context.clock.unix_micros() / 1_000_000,
             seqno: capture.seqno,
             app_metadata: options.app_metadata.clone(),
             files: files.collect(),
@@ -365,16 +360,14 @@ fn other_checksum(item: &Item, crc32c: u32) -> Error {
     ))
 }
 
-impl DbInner {
-    /// The session id in the properties of a table; empty if it has none.
-    fn session_id_of(&self, table: &CapturedTable) -> Result<String> {
-        let families = self.families.all();
-        // Tables of a family dropped meanwhile are named by their checksums.
-        let Some(family) = families.iter().find(|family| family.id == table.family) else {
-            return Ok(String::new());
-        };
-        let reader = family.tables.reader(&table.meta, table.level)?;
-        let id = &reader.properties().session_id;
-        Ok(String::from_utf8_lossy(id).into_owned())
-    }
+/// The session id in the properties of a table; empty if it has none.
+fn session_id_of(families: &ColumnFamilySet, table: &CapturedTable) -> Result<String> {
+    let families = families.all();
+    // Tables of a family dropped meanwhile are named by their checksums.
+    let Some(family) = families.iter().find(|family| family.id == table.family) else {
+        return Ok(String::new());
+    };
+    let reader = family.tables.reader(&table.meta, table.level)?;
+    let id = &reader.properties().session_id;
+    Ok(String::from_utf8_lossy(id).into_owned())
 }

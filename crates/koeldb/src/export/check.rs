@@ -6,10 +6,10 @@ use std::sync::Arc;
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::key::InternalKey;
 use koeldb_base::{Cursor, Error, KeyOrder, Result};
+use koeldb_fs::FileSystem;
 use koeldb_table::reader::{TableReadContext, TableReader};
 
 use super::{ExportedColumnFamily, ExportedFile};
-use crate::inner::DbInner;
 use crate::options::ColumnFamilyOptions;
 use crate::sst_file_reader::{open_table, point_cursor};
 
@@ -21,7 +21,7 @@ pub(super) struct ImportFile<'e> {
 
 /// Checks everything that can be checked before anything is made; returns the files, oldest first.
 pub(super) fn check_exports<'e>(
-    inner: &DbInner,
+    fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
     exports: &'e [ExportedColumnFamily],
 ) -> Result<Vec<ImportFile<'e>>> {
@@ -38,7 +38,7 @@ pub(super) fn check_exports<'e>(
         }
         for file in &export.files {
             let source = export.directory.join(&file.name);
-            check_file(inner, options, file, &source)
+            check_file(fs, options, file, &source)
                 .map_err(|error| error.in_file(&source, None, "import"))?;
             files.push(ImportFile { source, file });
         }
@@ -137,7 +137,7 @@ fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFil
 }
 
 fn check_file(
-    inner: &DbInner,
+    fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
     file: &ExportedFile,
     source: &Path,
@@ -164,7 +164,7 @@ fn check_file(
             file.level
         )));
     }
-    let found = inner.context.fs.metadata(source)?.len;
+    let found = fs.metadata(source)?.len;
     if found != file.bytes {
         return refused(format!("the table has {found} bytes, not {}", file.bytes));
     }
@@ -173,7 +173,7 @@ fn check_file(
         largest_seqno: Some(file.largest_seqno),
         ..TableReadContext::default()
     };
-    let reader = open_table(&*inner.context.fs, source, context)?;
+    let reader = open_table(fs, source, context)?;
     if reader.properties().has_embedded_blobs() {
         return Err(Error::not_supported("the table holds blobs"));
     }

@@ -11,9 +11,9 @@ use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
 use super::cursor::BatchCursor;
 use super::index::{Index, Operation};
 use super::view::{Base, Effect, View, effect, key_of};
+use crate::batch::{BatchEntry, WriteBatch, entry_at};
 use crate::column_family::ColumnFamily;
-use crate::options::ReadOptions;
-use crate::write::batch::{BatchEntry, WriteBatch, entry_at};
+use crate::read::ReadOptions;
 
 /// The state of a key in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use koeldb_base::{Error, PinnedSlice, Result};
 use super::batch::merge;
 use super::view::{Effect, View};
 use crate::column_family::ColumnFamily;
-use crate::options::ReadOptions;
-use crate::read::{DbCursor, Direction, KeyBounds};
+use crate::key_bounds::KeyBounds;
+use crate::read::ReadOptions;
+use crate::read::{DbCursor, Direction};
 
 /// Where the current entry is.
 enum At {

@@ -3,7 +3,7 @@
 use koeldb_base::KeyOrder;
 
 use super::index::{Index, NONE};
-use crate::write::batch::{BatchEntry, entry_at};
+use crate::batch::{BatchEntry, entry_at};
 
 /// The effect of a batch on one key.
 #[derive(Debug)]

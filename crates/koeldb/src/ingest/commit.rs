@@ -19,7 +19,7 @@ use super::place::{PlaceRules, TablePlace, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::options::FlushOptions;
-use crate::table_files::pick_settings;
+use crate::options::pick_settings;
 use crate::work_queue::WorkKind;
 use crate::write::commit::CommitState;
 
@@ -35,12 +35,12 @@ impl PreparedIngest {
     /// the file system, after which the tables are part of the database or not once it was
     /// reopened.
     pub fn commit(mut self) -> Result<()> {
-        let inner = Arc::clone(&self.inner);
-        let _foreground = inner.slots.enter()?;
+        let pipeline = Arc::clone(&self.commit);
+        let _foreground = pipeline.slots.enter()?;
         let committed = self.lead_and_install();
-        inner.background.schedule();
+        pipeline.background.schedule();
         if committed.is_err() {
-            inner.health.report_failures();
+            pipeline.health.report_failures();
         }
         committed?;
         if self.options.move_files {
@@ -50,7 +50,7 @@ impl PreparedIngest {
     }
 
     fn lead_and_install(&mut self) -> Result<()> {
-        let inner = Arc::clone(&self.inner);
+        let pipeline = Arc::clone(&self.commit);
         for _ in 0..FLUSHES_MAX {
             let overlapped = self.overlapped();
             if overlapped.is_empty() {
@@ -61,21 +61,21 @@ impl PreparedIngest {
                     "a memtable overlaps a file to ingest, and allow_blocking_flush is off",
                 ));
             }
-            inner.flush_families(&overlapped, &FlushOptions::new())?;
+            pipeline.flush_families(&overlapped, &FlushOptions::new())?;
         }
-        let mut leadership = inner.commit.queue.lead();
+        let mut leadership = pipeline.queue.lead();
         let commit = &mut *leadership.commit;
-        inner.health.check_writable()?;
-        inner.commit.queue.pipeline.drain();
+        pipeline.health.check_writable()?;
+        pipeline.queue.pipeline.drain();
         for family in self.overlapped() {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
-                inner.commit.switch_memtable(commit, index)?;
+                pipeline.switch_memtable(commit, index)?;
             }
-            inner.background.flush_until_empty(&family)?;
+            pipeline.background.flush_until_empty(&family)?;
         }
-        inner.wals.sync(commit.wal()?)?;
+        pipeline.wals.sync(commit.wal()?)?;
         self.mark_families(1);
         let installed = self.install(commit);
         self.mark_families(-1);
@@ -121,9 +121,9 @@ impl PreparedIngest {
 
     /// Places the tables, records them, and makes them visible.
     fn install(&mut self, commit: &mut CommitState) -> Result<()> {
-        let inner = Arc::clone(&self.inner);
-        let mut versions = inner.tree.versions();
-        let snapshots = inner.visibility.snapshots.hold();
+        let pipeline = Arc::clone(&self.commit);
+        let mut versions = pipeline.tree.versions();
+        let snapshots = pipeline.visibility.snapshots.hold();
         let has_snapshots = snapshots.is_any() && self.options.snapshot_consistency;
         let mut last_seqno = commit.last_seqno;
         let mut edits = Vec::new();
@@ -134,17 +134,17 @@ impl PreparedIngest {
         let installed = versions.log_and_apply(edits);
         // After an error of unknown outcome the next open decides whether they are part of the tree.
         self.is_taken = installed.is_ok() || versions.is_uncertain();
-        let installed = installed.map_err(|error| inner.health.manifest_failed(error))?;
+        let installed = installed.map_err(|error| pipeline.health.manifest_failed(error))?;
         commit.last_seqno = last_seqno;
         for (id, version) in installed {
             let family = self.families.iter().find(|family| family.family.id == id);
             if let Some(PreparedFamily { family, .. }) = family {
-                family.update_and_install(inner.context.delayed_write_rate(), |state| {
+                family.update_and_install(pipeline.context.delayed_write_rate(), |state| {
                     state.version = version;
                 });
             }
         }
-        inner.visibility.publish(last_seqno);
+        pipeline.visibility.publish(last_seqno);
         drop(snapshots);
         Ok(())
     }
@@ -216,7 +216,7 @@ impl PreparedIngest {
     }
 
     fn meta_of(&self, family: &ColumnFamilyData, file: &PreparedFile, seqno: SeqNo) -> FileMeta {
-        let now = self.inner.context.table_files.unix_secs();
+        let now = self.commit.context.table_files.unix_secs();
         let mut meta = FileMeta::new(
             file.number,
             file.bytes,
@@ -231,7 +231,7 @@ impl PreparedIngest {
         meta.unique_id = file.unique_id;
         meta.marked_for_compaction = file.is_tombstones_only;
         if let Some(crc32c) = file.crc32c
-            && self.inner.context.table_files.file_checksums
+            && self.commit.context.table_files.file_checksums
         {
             file_checksum::set(&mut meta, crc32c);
         }
@@ -241,8 +241,8 @@ impl PreparedIngest {
     /// Removes the original files, which the database has now.
     fn remove_sources(&self) {
         for file in self.families.iter().flat_map(|family| &family.files) {
-            if let Err(error) = self.inner.context.fs.remove_file(&file.source) {
-                self.inner
+            if let Err(error) = self.commit.context.fs.remove_file(&file.source) {
+                self.commit
                     .context
                     .info_log
                     .warn(format_args!("removing {}: {error}", file.source.display()));

@@ -15,10 +15,11 @@ use koeldb_table::reader::{TableReadContext, TableReader};
 use super::options::{IngestExternalFileArg, IngestExternalFileOptions};
 use crate::column_family::ColumnFamily;
 use crate::column_family_data::ColumnFamilyData;
+use crate::context::Context;
 use crate::db::Db;
-use crate::inner::DbInner;
 use crate::sst_file_reader::{open_table, point_cursor};
 use crate::transfer::{Pace, Transfer, TransferFile};
+use crate::write::commit::CommitPipeline;
 
 /// The bounds of a table: internal keys with sequence number 0.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub(super) struct PreparedFamily {
 /// Dropping it removes the copies and links; the original files stay.
 #[must_use = "nothing is ingested before the commit"]
 pub struct PreparedIngest {
-    pub(super) inner: Arc<DbInner>,
+    pub(super) commit: Arc<CommitPipeline>,
     pub(super) options: IngestExternalFileOptions,
     pub(super) families: Vec<PreparedFamily>,
     /// Whether the tables belong to the tree, or may do so.
@@ -79,7 +80,7 @@ impl ColumnFamily {
         options: &IngestExternalFileOptions,
     ) -> Result<()> {
         let arg = IngestExternalFileArg::new(self, files.iter().map(AsRef::as_ref));
-        prepare(self.inner(), &[arg], options)?.commit()
+        prepare(&self.inner().commit, &[arg], options)?.commit()
     }
 }
 
@@ -117,30 +118,30 @@ impl Db {
         args: &[IngestExternalFileArg],
         options: &IngestExternalFileOptions,
     ) -> Result<PreparedIngest> {
-        prepare(self.inner(), args, options)
+        prepare(&self.inner().commit, args, options)
     }
 }
 
 fn prepare(
-    inner: &Arc<DbInner>,
+    commit: &Arc<CommitPipeline>,
     args: &[IngestExternalFileArg],
     options: &IngestExternalFileOptions,
 ) -> Result<PreparedIngest> {
-    inner.health.check_writable()?;
-    let _foreground = inner.slots.enter()?;
+    commit.health.check_writable()?;
+    let _foreground = commit.slots.enter()?;
     if options.move_files && options.link_files {
         return Err(Error::invalid_argument(
             "files are either moved or linked: move_files and link_files exclude each other",
         ));
     }
     let mut prepared = PreparedIngest {
-        inner: Arc::clone(inner),
+        commit: Arc::clone(commit),
         options: options.clone(),
         families: Vec::new(),
         is_taken: false,
     };
     for arg in args {
-        inner.check_argument(arg)?;
+        check_argument(&commit.context, arg)?;
         let family = Arc::clone(arg.family.data());
         let is_twice = |known: &PreparedFamily| known.family.id == family.id;
         if prepared.families.iter().any(is_twice) {
@@ -151,7 +152,7 @@ fn prepare(
         }
         let mut files = Vec::new();
         for (index, source) in arg.files.iter().enumerate() {
-            let mut file = inner.check_table(&family, source)?;
+            let mut file = check_table(&commit.context, &family, source)?;
             file.crc32c = arg.crc32c.as_ref().and_then(|all| all.get(index).copied());
             files.push(file);
         }
@@ -161,66 +162,66 @@ fn prepare(
     Ok(prepared)
 }
 
-impl DbInner {
-    fn check_argument(&self, arg: &IngestExternalFileArg) -> Result<()> {
-        if arg.family.inner().context.id != self.context.id {
-            return Err(Error::invalid_argument(
-                "the column family belongs to another database",
-            ));
-        }
-        if arg.files.is_empty() {
-            return Err(Error::invalid_argument("there is no file to ingest"));
-        }
-        if arg
-            .crc32c
-            .as_ref()
-            .is_some_and(|all| all.len() != arg.files.len())
-        {
-            return Err(Error::invalid_argument(
-                "there must be one checksum for each file to ingest",
-            ));
-        }
-        Ok(())
+fn check_argument(context: &Context, arg: &IngestExternalFileArg) -> Result<()> {
+    if arg.family.inner().context.id != context.id {
+        return Err(Error::invalid_argument(
+            "the column family belongs to another database",
+        ));
     }
+    if arg.files.is_empty() {
+        return Err(Error::invalid_argument("there is no file to ingest"));
+    }
+    if arg
+        .crc32c
+        .as_ref()
+        .is_some_and(|all| all.len() != arg.files.len())
+    {
+        return Err(Error::invalid_argument(
+            "there must be one checksum for each file to ingest",
+        ));
+    }
+    Ok(())
+}
 
-    /// Reads footer, properties and bounds of an external table.
-    fn check_table(&self, family: &ColumnFamilyData, source: &Path) -> Result<PreparedFile> {
-        let refused = |text: String| Error::invalid_argument(text).in_file(source, None, "ingest");
-        let reader = open_table(&*self.context.fs, source, context_of(family))?;
-        let properties = reader.properties();
-        let version = properties.external_version()?;
-        if !matches!(version, Some(1 | 2)) {
-            return Err(refused(
-                "the table was not written by an SstFileWriter, or by an unknown version of it"
-                    .to_owned(),
-            ));
-        }
-        let id = properties.column_family_id;
-        if id != UNKNOWN_COLUMN_FAMILY_ID && id != u64::from(family.id) {
-            return Err(refused(format!(
-                "the table was written for column family {id}, not for {} ({:?})",
-                family.id, family.name
-            )));
-        }
-        if properties.has_embedded_blobs() {
-            return Err(
-                Error::not_supported("the table holds blobs").in_file(source, None, "ingest")
-            );
-        }
-        let bounds = bounds_of(&reader, &family.order);
-        let bounds = bounds.map_err(|error| error.in_file(source, None, "ingest"))?;
-        let bounds = bounds.ok_or_else(|| refused("the table has no entries".to_owned()))?;
-        Ok(PreparedFile {
-            source: source.to_owned(),
-            number: self.context.new_file_number(),
-            bytes: self.context.fs.metadata(source)?.len,
-            bounds,
-            unique_id: properties.unique_id().unwrap_or_default(),
-            is_tombstones_only: is_tombstones_only(&reader),
-            takes_seqno: version == Some(2) && matches!(*reader, TableReader::BlockBased(_)),
-            crc32c: None,
-        })
+/// Reads footer, properties and bounds of an external table.
+fn check_table(
+    context: &Context,
+    family: &ColumnFamilyData,
+    source: &Path,
+) -> Result<PreparedFile> {
+    let refused = |text: String| Error::invalid_argument(text).in_file(source, None, "ingest");
+    let reader = open_table(&*context.fs, source, context_of(family))?;
+    let properties = reader.properties();
+    let version = properties.external_version()?;
+    if !matches!(version, Some(1 | 2)) {
+        return Err(refused(
+            "the table was not written by an SstFileWriter, or by an unknown version of it"
+                .to_owned(),
+        ));
     }
+    let id = properties.column_family_id;
+    if id != UNKNOWN_COLUMN_FAMILY_ID && id != u64::from(family.id) {
+        return Err(refused(format!(
+            "the table was written for column family {id}, not for {} ({:?})",
+            family.id, family.name
+        )));
+    }
+    if properties.has_embedded_blobs() {
+        return Err(Error::not_supported("the table holds blobs").in_file(source, None, "ingest"));
+    }
+    let bounds = bounds_of(&reader, &family.order);
+    let bounds = bounds.map_err(|error| error.in_file(source, None, "ingest"))?;
+    let bounds = bounds.ok_or_else(|| refused("the table has no entries".to_owned()))?;
+    Ok(PreparedFile {
+        source: source.to_owned(),
+        number: context.new_file_number(),
+        bytes: context.fs.metadata(source)?.len,
+        bounds,
+        unique_id: properties.unique_id().unwrap_or_default(),
+        is_tombstones_only: is_tombstones_only(&reader),
+        takes_seqno: version == Some(2) && matches!(*reader, TableReader::BlockBased(_)),
+        crc32c: None,
+    })
 }
 
 fn context_of(family: &ColumnFamilyData) -> TableReadContext {
@@ -290,7 +291,7 @@ fn has_seqno(seqno: u64) -> Error {
 impl PreparedIngest {
     /// Links or copies all files, and makes them durable.
     fn transfer(&mut self) -> Result<()> {
-        let context = Arc::clone(&self.inner.context);
+        let context = Arc::clone(&self.commit.context);
         let directory = context.table_files.directory();
         let may_link = self.options.move_files || self.options.link_files;
         let files = self.families.iter().flat_map(|family| &family.files);
@@ -324,7 +325,7 @@ impl PreparedIngest {
         });
         for (((family, file), transfer), outcome) in files.zip(&transfers).zip(outcomes) {
             if outcome.is_linked {
-                self.inner.settle_link(file, &transfer.target)?;
+                settle_link(&context, file, &transfer.target)?;
             } else {
                 file.crc32c = outcome.crc32c;
             }
@@ -339,7 +340,7 @@ impl PreparedIngest {
 
     /// The paths of the tables in the directory.
     pub(super) fn targets(&self) -> Vec<PathBuf> {
-        let directory = self.inner.context.table_files.directory();
+        let directory = self.commit.context.table_files.directory();
         let files = self.families.iter().flat_map(|family| &family.files);
         files
             .map(|file| file_name::table(directory, file.number))
@@ -347,57 +348,55 @@ impl PreparedIngest {
     }
 }
 
-impl DbInner {
-    /// Makes the bytes of a linked file durable, and compares or computes its checksum.
-    ///
-    /// The owner may have changed the file since it was checked: what counts is what is linked.
-    fn settle_link(&self, file: &mut PreparedFile, target: &Path) -> Result<()> {
-        let fs = &*self.context.fs;
-        if fs.metadata(target)?.len != file.bytes {
-            return Err(
-                Error::corruption("the file has changed since it was checked").in_file(
-                    &file.source,
-                    None,
-                    "ingest",
-                ),
-            );
-        }
-        let mut linked = fs.append(target, &WriteOptions::new(Purpose::Ingest))?;
-        linked.sync_all()?;
-        linked.close()?;
-        let needs_sum = file.crc32c.is_some() || self.context.table_files.file_checksums;
-        if !needs_sum {
-            return Ok(());
-        }
-        let transfer = Transfer {
-            from: fs,
-            to: fs,
-            purpose: Purpose::Ingest,
-            pace: &Pace::new(&self.context.clock, 0),
-            threads: 1,
-            must_link: false,
-            stop: None,
-            progress: &|_| (),
-        };
-        let computed = transfer.read(target, file.bytes, &mut Vec::new(), &mut |_| Ok(()))?;
-        match file.crc32c.replace(computed) {
-            Some(expected) if expected != computed => Err(Error::corruption(format!(
-                "file checksum mismatch: given = {expected}, computed = {computed}"
-            ))
-            .in_file(&file.source, None, "ingest")),
-            _ => Ok(()),
-        }
+/// Makes the bytes of a linked file durable, and compares or computes its checksum.
+///
+/// The owner may have changed the file since it was checked: what counts is what is linked.
+fn settle_link(context: &Context, file: &mut PreparedFile, target: &Path) -> Result<()> {
+    let fs = &*context.fs;
+    if fs.metadata(target)?.len != file.bytes {
+        return Err(
+            Error::corruption("the file has changed since it was checked").in_file(
+                &file.source,
+                None,
+                "ingest",
+            ),
+        );
+    }
+    let mut linked = fs.append(target, &WriteOptions::new(Purpose::Ingest))?;
+    linked.sync_all()?;
+    linked.close()?;
+    let needs_sum = file.crc32c.is_some() || context.table_files.file_checksums;
+    if !needs_sum {
+        return Ok(());
+    }
+    let transfer = Transfer {
+        from: fs,
+        to: fs,
+        purpose: Purpose::Ingest,
+        pace: &Pace::new(&context.clock, 0),
+        threads: 1,
+        must_link: false,
+        stop: None,
+        progress: &|_| (),
+    };
+    let computed = transfer.read(target, file.bytes, &mut Vec::new(), &mut |_| Ok(()))?;
+    match file.crc32c.replace(computed) {
+        Some(expected) if expected != computed => Err(Error::corruption(format!(
+            "file checksum mismatch: given = {expected}, computed = {computed}"
+        ))
+        .in_file(&file.source, None, "ingest")),
+        _ => Ok(()),
     }
 }
 
 impl Drop for PreparedIngest {
     fn drop(&mut self) {
-        if self.is_taken || self.inner.context.is_forked() {
+        if self.is_taken || self.commit.context.is_forked() {
             return;
         }
         for target in self.targets() {
             // A file that cannot be removed is an orphan, which the next open removes.
-            let _ = self.inner.context.fs.remove_file(&target);
+            let _ = self.commit.context.fs.remove_file(&target);
         }
     }
 }

@@ -11,7 +11,7 @@ use koeldb_lsm::current::read_current;
 
 use super::Opening;
 use super::secondary::SecondaryToOpen;
-use crate::column_family::ColumnFamilyDescriptor;
+use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
 use crate::db::Db;
 use crate::options::{ColumnFamilyOptions, Options};
 use crate::secondary::{KeepTables, SecondaryOptions};
@@ -209,5 +209,64 @@ fn open_tables(db: &Db) {
         for (level, file) in family.version().files() {
             let _ = family.tables.reader(file, level);
         }
+    }
+}
+
+impl Db {
+    /// Opens the database at `path` with only the default column family.
+    ///
+    /// # Errors
+    /// If it does not exist and `create_if_missing` is off; if it is in use; if it has other column
+    /// families; if it was written with another comparator; if it is damaged. Each error names the
+    /// file and the reason; the directory is left unchanged.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
+        Self::builder(options).open(path)
+    }
+
+    /// Opens the database at `path` with further column families.
+    ///
+    /// Their handles are returned in the given order.
+    ///
+    /// # Errors
+    /// See [`Db::open`].
+    pub fn open_cf<const N: usize>(
+        options: &Options,
+        path: impl AsRef<Path>,
+        families: [impl Into<ColumnFamilyDescriptor>; N],
+    ) -> Result<(Db, [ColumnFamily; N])> {
+        let descriptors = families.map(Into::into);
+        let names = descriptors
+            .each_ref()
+            .map(|descriptor| descriptor.name.clone());
+        let mut builder = Self::builder(options);
+        builder.column_families(descriptors);
+        let db = builder.open(path)?;
+        let mut handles = Vec::with_capacity(N);
+        for name in &names {
+            let handle = db.cf_handle(name).ok_or_else(|| {
+                Error::with_kind(
+                    ErrorKind::NotFound,
+                    format!("column family {name:?} was not opened"),
+                )
+            })?;
+            handles.push(handle);
+        }
+        let handles = <[ColumnFamily; N]>::try_from(handles)
+            .map_err(|_| Error::with_kind(ErrorKind::NotFound, "a column family was not opened"))?;
+        Ok((db, handles))
+    }
+
+    /// Returns a builder, which has more choices than [`Db::open`].
+    #[must_use]
+    pub fn builder(options: &Options) -> DbBuilder {
+        DbBuilder::new(options)
+    }
+
+    /// Returns the names of the column families of the database at `path`.
+    ///
+    /// # Errors
+    /// If there is no database or its MANIFEST is damaged.
+    pub fn list_cf(options: &Options, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        super::list_families(options, path.as_ref())
     }
 }

@@ -28,7 +28,7 @@ impl Opening {
         if recovered.stopped_early {
             // By this empty batch the next recovery, in KoelDB or RocksDB, recognizes that no data
             // is missing (W2).
-            let mut empty = [0; crate::write::batch::HEADER_BYTES];
+            let mut empty = [0; crate::batch::HEADER_BYTES];
             empty[..8].copy_from_slice(&recovered.next_seqno.to_le_bytes());
             writer.add_record(&empty)?;
             writer.sync()?;

@@ -18,11 +18,12 @@ use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
 
-use super::report::{LogReport, RecoveryReport};
+use crate::batch::{self, BatchIter, Link, LinkKind};
 use crate::column_family_data::ColumnFamilyData;
 use crate::options::DbOptions;
-use crate::table_files::{TableFiles, limits};
-use crate::write::batch::{self, BatchIter, Link, LinkKind};
+use crate::options::limits;
+use crate::report::{LogReport, RecoveryReport};
+use crate::table_files::TableFiles;
 use crate::write::two_phase::{self, Piece, Section};
 
 /// The recovered state, before it is recorded.

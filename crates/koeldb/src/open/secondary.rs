@@ -10,10 +10,12 @@ use koeldb_fs::small_file::create_dir_durably;
 use koeldb_lsm::version::{ColumnFamilySpecs, ManifestTail, VersionSet};
 
 use super::Opening;
-use super::families::descriptor;
 use super::replay::Recovered;
+use crate::db::Db;
+use crate::options::Options;
 use crate::secondary::{KeepTables, Links, Secondary, SecondaryOptions, can_link};
 use crate::staging::refuse_inside;
+use crate::tree::descriptor;
 
 /// The secondary to open.
 #[derive(Clone, Debug)]
@@ -82,5 +84,44 @@ impl Recovered {
             next_seqno: versions.last_seqno() + 1,
             ..Recovered::default()
         }
+    }
+}
+
+impl Db {
+    /// Opens a read-only view of the database at `primary_path`, which another process may write.
+    ///
+    /// The view is that of the last call of [`Db::try_catch_up_with_primary`], or of this one. Only
+    /// the default column family is opened; [`Db::builder`] opens others. `secondary_path` is a
+    /// directory of the secondary alone, for its LOG, its LOCK and links to tables. (RocksDB's
+    /// `DB::OpenAsSecondary`.)
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is no database, or `secondary_path` is one; `Busy` if another
+    /// secondary uses it; otherwise see [`Db::try_catch_up_with_primary`].
+    pub fn open_as_secondary(
+        options: &Options,
+        primary_path: impl AsRef<Path>,
+        secondary_path: impl Into<PathBuf>,
+    ) -> Result<Db> {
+        Db::builder(options)
+            .secondary(secondary_path)
+            .open(primary_path)
+    }
+
+    /// Opens a view of the tables of the database at `leader_path`, refreshed in the background.
+    ///
+    /// A follower reads no logs, so it shows what the leader has flushed. It catches up every
+    /// `follower_refresh_catchup_period_ms`. `path` is its own directory. (RocksDB's
+    /// `DB::OpenAsFollower`.)
+    ///
+    /// # Errors
+    /// See [`Db::open_as_secondary`]; `NotSupported` if the file system cannot link files of the
+    /// leader into `path`.
+    pub fn open_as_follower(
+        options: &Options,
+        path: impl Into<PathBuf>,
+        leader_path: impl AsRef<Path>,
+    ) -> Result<Db> {
+        Db::builder(options).follower(path).open(leader_path)
     }
 }

@@ -11,7 +11,7 @@ use super::column_family::ColumnFamilyOptions;
 use super::compaction::{
     CompressionOptions, FifoCompactionOptions, FileTemperatureAge, UniversalCompactionOptions,
 };
-use super::config::{ConfigOptions, IgnoredOption, SettingWithoutEffect};
+use super::config::{ConfigOptions, IgnoredOption};
 use super::cuckoo::CuckooTableOptions;
 use super::db::{DbOptions, Options};
 use super::grammar;
@@ -22,6 +22,7 @@ use super::object::{CompactForTiering, CompactOnDeletion, SstPartitioner};
 use super::plain::PlainTableOptions;
 use super::registry::{self, OptionInfo, Reading, Refusal, Section, Style};
 use super::sanitize;
+use crate::report::SettingWithoutEffect;
 
 impl Options {
     /// Applies an option string atomically.

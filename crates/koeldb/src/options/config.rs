@@ -100,30 +100,6 @@ impl std::fmt::Display for MendedOption {
     }
 }
 
-/// A setting other than the default that the engine accepts and does not read.
-///
-/// It could only change speed, space or statistics, never answers or durability.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SettingWithoutEffect {
-    /// The column family; `None` for an option of the database.
-    pub column_family: Option<String>,
-    /// The name; members of nested options have dotted names: `compression_opts.parallel_threads`.
-    pub name: String,
-    /// The text of the value.
-    pub value: String,
-}
-
-impl std::fmt::Display for SettingWithoutEffect {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}={}", self.name, self.value)?;
-        match &self.column_family {
-            Some(name) => write!(f, " of column family {name:?}"),
-            None => Ok(()),
-        }
-    }
-}
-
 /// The contents of an OPTIONS file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

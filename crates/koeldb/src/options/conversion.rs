@@ -1,29 +1,27 @@
 //! Converts options to the plain structs of settings of the crates below.
 
+use koeldb_base::Limits;
 use koeldb_base::codec;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
+use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_memtable::{BloomOptions, MemtableOptions};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
-use koeldb_table::block_based::scan_source::ReadaheadPolicy;
 use koeldb_table::builder::WriteFormat;
 use koeldb_table::cuckoo::builder::CuckooWriteOptions;
 use koeldb_table::cuckoo::residency::Residency;
 use koeldb_table::filter::FilterPolicy;
-use koeldb_table::gather::GatherOptions;
 use koeldb_table::plain::builder::PlainWriteOptions;
 use koeldb_table::plain::format::{Encoding, FILE_BYTES_MAX};
 use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::reader::BlockBasedReadOptions;
-use koeldb_table::source::BlockReadOptions;
 
 use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
-use super::column_family::ColumnFamilyOptions;
-use super::compaction::CompressionOptions;
+use super::column_family::{ColumnFamilyOptions, CompactionPri};
+use super::compaction::{CompactionStopStyle, CompressionOptions};
 use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
 use super::plain::{EncodingType, PlainTableOptions};
-use super::read_write::{ReadOptions, ReadTier};
 use super::table_format::TableFormat;
 
 impl CompressionOptions {
@@ -281,43 +279,53 @@ impl BlockBasedOptions {
     }
 }
 
-impl ReadOptions {
-    /// Returns the block read options for a read with these options.
-    pub(crate) fn block_read_options(&self) -> BlockReadOptions {
-        BlockReadOptions {
-            verify_checksums: self.verify_checksums,
-            fill_cache: self.fill_cache,
-            cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
-            readahead_bytes: 0,
-        }
+/// Returns the settings of the compaction pickers.
+pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
+    let count = |number: i32| usize::try_from(number).unwrap_or(0);
+    let universal = &options.compaction_options_universal;
+    let fifo = &options.compaction_options_fifo;
+    PickSettings {
+        level0_file_num_compaction_trigger: count(options.level0_file_num_compaction_trigger)
+            .max(1),
+        max_bytes_for_level_base: options.max_bytes_for_level_base,
+        max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
+        max_bytes_for_level_multiplier_additional: options
+            .max_bytes_for_level_multiplier_additional
+            .clone(),
+        level_compaction_dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
+        target_file_size_base: options.target_file_size_base,
+        target_file_size_multiplier: u64::try_from(options.target_file_size_multiplier)
+            .unwrap_or(1),
+        max_compaction_bytes: options.max_compaction_bytes,
+        table_bytes_max: options.table_bytes_max(),
+        file_order: match options.compaction_pri {
+            CompactionPri::MinOverlappingRatio => FileOrder::MinOverlappingRatio,
+            CompactionPri::ByCompensatedSize => FileOrder::CompensatedSize,
+            CompactionPri::OldestLargestSeqFirst => FileOrder::OldestLargestSeqno,
+            CompactionPri::OldestSmallestSeqFirst => FileOrder::OldestSmallestSeqno,
+            CompactionPri::RoundRobin => FileOrder::RoundRobin,
+        },
+        universal: universal::UniversalSettings {
+            size_ratio: universal.size_ratio,
+            min_merge_width: universal.min_merge_width as usize,
+            max_merge_width: universal.max_merge_width as usize,
+            max_size_amplification_percent: universal.max_size_amplification_percent,
+            stop_on_similar_size: universal.stop_style == CompactionStopStyle::SimilarSize,
+            allow_trivial_move: universal.allow_trivial_move,
+        },
+        fifo: fifo::FifoSettings {
+            max_table_files_size: fifo.max_table_files_size,
+            ttl_secs: options.ttl,
+            allow_compaction: fifo.allow_compaction,
+        },
     }
+}
 
-    /// Returns the limits of concurrent reads for a read with these options.
-    pub(crate) fn gather_options(&self) -> GatherOptions {
-        GatherOptions {
-            io_timeout: self.io_timeout,
-            ..GatherOptions::default()
-        }
-    }
-
-    /// Returns the readahead policy of a scan with these options.
-    pub(crate) fn readahead_policy(&self, family: &ColumnFamilyOptions) -> ReadaheadPolicy {
-        let table = family.table_factory.block_based();
-        let (initial_bytes, max_bytes, blocks_before) = table.map_or((0, 0, 0), |table| {
-            (
-                table.initial_auto_readahead_size,
-                table.max_auto_readahead_size,
-                table.num_file_reads_for_auto_readahead,
-            )
-        });
-        ReadaheadPolicy {
-            fixed_bytes: self.readahead_size,
-            initial_bytes,
-            max_bytes,
-            blocks_before,
-            adaptive: self.adaptive_readahead,
-            trimmed: self.auto_readahead_size,
-        }
+/// The resource limits for files.
+pub(crate) fn limits(untrusted: bool) -> Limits {
+    match untrusted {
+        true => Limits::UNTRUSTED,
+        false => Limits::NORMAL,
     }
 }
 

@@ -13,7 +13,7 @@ use super::compaction::Temperature;
 use super::config::MendedOption;
 use super::declare::option_section;
 use super::object::{DefaultEnv, FileChecksumGenerator, NoObject};
-use crate::plugins::Plugins;
+use super::plugins::Plugins;
 
 use super::value::{RateLimit, enum_texts, option_enum};
 

@@ -36,12 +36,15 @@ pub(crate) mod mutable;
 mod object;
 pub(crate) mod options_file;
 mod plain;
+mod plugins;
 mod presets;
 mod read_write;
 mod refuse;
 mod registry;
 pub(crate) mod sanitize;
+mod scrub;
 mod table_format;
+mod transaction;
 mod value;
 pub(crate) mod wal_dir;
 
@@ -56,6 +59,7 @@ pub use koeldb_table::block_based::index_builder::IndexShortening;
 pub use koeldb_table::cuckoo::residency::Residency as CuckooResidency;
 pub use koeldb_table::filter::FilterPolicy;
 
+pub(crate) use accessors::accessors;
 pub use block_based::{
     BlockBasedOptions, DataBlockIndexType, MetadataCacheOptions, PinningTier, PrepopulateBlockCache,
 };
@@ -67,7 +71,8 @@ pub use compaction::{
     CompactionStopStyle, CompressionOptions, FifoCompactionOptions, FileTemperatureAge,
     Temperature, UniversalCompactionOptions,
 };
-pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption, SettingWithoutEffect};
+pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
+pub(crate) use conversion::{limits, pick_settings};
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};
@@ -81,11 +86,13 @@ pub use object::{
     SstPartitioner, TablePropertiesCollector,
 };
 pub use plain::{EncodingType, PlainTableOptions};
-pub use read_write::{
-    BottommostLevelCompaction, FlushOptions, ReadOptions, ReadTier, Switch, WriteOptions,
-};
+pub use plugins::Logger;
+pub(crate) use plugins::Plugins;
+pub use read_write::{BottommostLevelCompaction, FlushOptions, ReadTier, Switch, WriteOptions};
 pub use registry::{Effect, OptionInfo};
+pub use scrub::ScrubOptions;
 pub use table_format::TableFormat;
+pub use transaction::{TransactionDbOptions, TransactionOptions, ValidationTier};
 
 #[cfg(test)]
 mod tests;

@@ -31,6 +31,7 @@ use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use super::apply::Target as _;
 use super::column_family::ColumnFamilyOptions;
 use super::config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
+use super::conversion::limits;
 use super::db::{DbOptions, Options};
 use super::grammar;
 use super::mend::mend;
@@ -38,7 +39,6 @@ use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use super::wal_dir::{self, WalDirectory};
 use crate::env::Env;
-use crate::table_files::limits;
 
 /// The release of RocksDB whose option names are written and known.
 const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];

@@ -19,12 +19,13 @@ use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::Direction;
 
 use super::blocking_cursor::BlockingCursor;
-use super::bounds::{IterateBounds, KeyBounds};
+use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
 use super::scan::{Scan, ScanContext};
-use crate::column_family::ColumnFamily;
 use crate::env::Pool;
-use crate::options::{ReadOptions, ReadTier, Switch};
+use crate::inner::OpenColumnFamily;
+use crate::key_bounds::{IterateBounds, KeyBounds};
+use crate::options::{ReadTier, Switch};
 use crate::snapshot::Snapshot;
 use crate::super_version::SuperVersion;
 use crate::ttl;
@@ -117,7 +118,7 @@ impl Cursor for RunCursor {
 ///
 /// A cursor is owned and `Send`; it keeps the database open.
 pub struct DbCursor {
-    family: ColumnFamily,
+    family: OpenColumnFamily,
     options: ReadOptions,
     bounds: KeyBounds,
     time_limits: TimeLimits,
@@ -134,7 +135,7 @@ pub struct DbCursor {
 
 impl DbCursor {
     pub(crate) fn new(
-        family: &ColumnFamily,
+        family: &OpenColumnFamily,
         options: &ReadOptions,
         bounds: Option<KeyBounds>,
     ) -> Self {
@@ -147,7 +148,7 @@ impl DbCursor {
             time_limits: TimeLimits {
                 deadline: options
                     .deadline
-                    .map(|at| family.inner().context.clock.time_of(at)),
+                    .map(|at| family.inner().reads.context.clock.time_of(at)),
                 io_timeout: options.io_timeout,
             },
             options: options.clone(),
@@ -266,13 +267,13 @@ impl DbCursor {
     /// not cache reads; or if the scan has a time limit, since only reads of other threads can be
     /// abandoned.
     fn overlapping_reads(&self) -> Option<Arc<ScanReads>> {
-        let inner = self.family.inner();
+        let reads = &self.family.inner().reads;
         let wanted = match self.options.async_io {
             Switch::On => true,
             Switch::Off => false,
-            Switch::Auto => inner.context.db_options.use_direct_reads,
+            Switch::Auto => reads.context.db_options.use_direct_reads,
         };
-        let engine = &inner.scan_engine;
+        let engine = &reads.scan_engine;
         let blocks = self.options.block_read_options();
         let overlaps = wanted && engine.is_parallel() || self.options.is_bounded();
         (overlaps && !blocks.cache_only)
@@ -308,7 +309,7 @@ impl DbCursor {
         is_seek: bool,
         run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
-        self.family.inner().health.check_open()?;
+        self.family.inner().reads.health.check_open()?;
         if let Some(failure) = &self.range_failure {
             return Err(failure.clone());
         }
@@ -403,15 +404,15 @@ impl DbCursor {
             self.prefix_use = prefix_use;
         }
         let family = self.family.clone();
-        let inner = family.inner();
-        let begun = inner.context.measures().then(|| inner.context.clock.now());
+        let reads = &family.inner().reads;
+        let begun = reads.context.measures().then(|| reads.context.clock.now());
         let found = self.step(true, run)?;
         if let Some(begun) = begun {
-            inner.context.count(Ticker::NumberDbSeek, 1);
-            inner
+            reads.context.count(Ticker::NumberDbSeek, 1);
+            reads
                 .context
                 .count(Ticker::NumberDbSeekFound, u64::from(found));
-            inner.context.record_elapsed(HistogramKind::DbSeek, begun);
+            reads.context.record_elapsed(HistogramKind::DbSeek, begun);
         }
         Ok(found)
     }
@@ -565,7 +566,7 @@ impl DbCursor {
 
     /// The background threads of the database's environment.
     pub(super) fn pool(&self) -> Pool {
-        self.family.inner().context.env.pool.clone()
+        self.family.inner().reads.context.env.pool.clone()
     }
 
     /// Returns the error of the last step again.
@@ -671,11 +672,11 @@ impl DbCursor {
     }
 }
 
-fn pin(family: &ColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
-    let inner = family.inner();
-    inner.health.check_open()?;
+fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
+    let reads = &family.inner().reads;
+    reads.health.check_open()?;
     let current = family.data().super_version.load();
-    let (super_version, seqno) = inner.view(family.data(), &current, options)?;
+    let (super_version, seqno) = reads.view(family.data(), &current, options)?;
     Ok((Arc::clone(super_version), seqno))
 }
 

@@ -18,10 +18,10 @@ use koeldb_fs::read_driver::ReadSession;
 
 use super::get::search_memtables;
 use super::multi_get::PinnedSlices;
+use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
 use crate::column_family_data::ColumnFamilyData;
-use crate::inner::DbInner;
-use crate::options::ReadOptions;
+use crate::reads::Reads;
 use crate::super_version::SuperVersion;
 use crate::ttl;
 
@@ -44,7 +44,7 @@ pub(super) enum First<T, S> {
     Suspended(S),
 }
 
-impl DbInner {
+impl Reads {
     /// Reads one key.
     pub(crate) async fn get_async(
         &self,

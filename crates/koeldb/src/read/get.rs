@@ -7,14 +7,15 @@ use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
+use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
 use crate::column_family_data::ColumnFamilyData;
-use crate::inner::DbInner;
-use crate::options::{ReadOptions, ReadTier, TableFormat};
+use crate::options::{ReadTier, TableFormat};
+use crate::reads::Reads;
 use crate::super_version::SuperVersion;
 use crate::ttl;
 
-impl DbInner {
+impl Reads {
     /// Returns the state of a column family that a read with `options` searches, and the latest
     /// sequence number visible to it.
     ///
@@ -218,19 +219,19 @@ impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
 /// Whether a read must not see memtables: it asks for persisted data, and batches were written with
 /// the WAL disabled, as in RocksDB (`DBImpl::has_unpersisted_data_`).
 #[inline]
-fn skips_memtables(db: &DbInner, options: &ReadOptions) -> bool {
-    options.read_tier == ReadTier::Persisted && db.visibility.has_unlogged()
+fn skips_memtables(reads: &Reads, options: &ReadOptions) -> bool {
+    options.read_tier == ReadTier::Persisted && reads.visibility.has_unlogged()
 }
 
 /// Searches the memtables, newest first.
 #[inline]
 pub(crate) fn search_memtables(
-    db: &DbInner,
+    reads: &Reads,
     super_version: &SuperVersion,
     lookup: &mut Lookup,
     options: &ReadOptions,
 ) -> Result<()> {
-    if skips_memtables(db, options) {
+    if skips_memtables(reads, options) {
         return Ok(());
     }
     super_version.memtable.search(lookup)?;
@@ -252,13 +253,13 @@ pub(crate) fn search_memtables(
 ///
 /// Errors are passed to `fail`, with the index of the lookup.
 pub(crate) fn search_memtables_batch(
-    db: &DbInner,
+    reads: &Reads,
     super_version: &SuperVersion,
     lookups: &mut [Lookup],
     options: &ReadOptions,
     fail: &mut impl FnMut(usize, Error),
 ) {
-    if skips_memtables(db, options) {
+    if skips_memtables(reads, options) {
         return;
     }
     for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {

@@ -2,9 +2,9 @@
 
 use koeldb_base::{Error, PinnedSlice, Result};
 
-use super::bounds::PrefixRange;
 use super::cursor::DbCursor;
 use super::stream::DbStream;
+use crate::key_bounds::PrefixRange;
 
 /// The start and direction of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,21 +1,21 @@
 //! The read paths: point reads, batches of them, and scans.
 
 mod blocking_cursor;
-pub(crate) mod bounds;
 mod cursor;
 mod futures;
 mod get;
 mod iterator;
 mod multi_get;
 mod multi_get_stream;
+mod options;
 mod prefix_use;
 pub(crate) mod scan;
 mod stream;
 mod suspended;
 
-pub use bounds::{IterateBounds, KeyBounds, PrefixRange};
 pub use cursor::DbCursor;
 pub use iterator::{DbIterator, Direction, IteratorMode};
 pub use multi_get::{Answers, PinnedSlices};
 pub use multi_get_stream::MultiGetStream;
+pub use options::ReadOptions;
 pub use stream::DbStream;

@@ -18,10 +18,11 @@ use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::BlockingSource;
 
 use super::get::search_memtables_batch;
+use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups, deadline_passed};
 use crate::column_family_data::ColumnFamilyData;
-use crate::inner::DbInner;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::ReadTier;
+use crate::reads::Reads;
 use crate::ttl;
 
 /// The results of a multi-get, in the order of its keys; a later multi-get reuses the memory.
@@ -243,7 +244,7 @@ pub(super) fn too_much(limit: u64) -> Error {
     )
 }
 
-impl DbInner {
+impl Reads {
     /// Reads `keys` of one column family into `values`.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,

@@ -15,8 +15,8 @@ use koeldb_base::{PinnedSlice, Result};
 
 use super::futures::SuspendedBatch;
 use super::multi_get::{PinnedSlices, too_much};
-use crate::column_family::ColumnFamily;
-use crate::options::ReadOptions;
+use super::options::ReadOptions;
+use crate::inner::OpenColumnFamily;
 use crate::ttl;
 
 /// The index of a key, and its result.
@@ -25,10 +25,10 @@ type Item = (usize, Result<Option<PinnedSlice>>);
 /// The results of a multi-get as a [`Stream`], with the indexes of their keys.
 ///
 /// The order is that of completion, and every key has one result. The stream can be polled by any
-/// executor, and dropped at any time. For deadlines, see [`ColumnFamily::get_async_opt`];
+/// executor, and dropped at any time. For deadlines, see [`ColumnFamily::get_async_opt`](crate::ColumnFamily::get_async_opt);
 /// `value_size_soft_limit` counts the values already yielded.
 pub struct MultiGetStream {
-    family: ColumnFamily,
+    family: OpenColumnFamily,
     options: ReadOptions,
     state: StreamState,
     /// Results to yield.
@@ -89,7 +89,11 @@ impl RunningBatch {
 }
 
 impl MultiGetStream {
-    pub(crate) fn new(family: &ColumnFamily, keys: Vec<Vec<u8>>, options: &ReadOptions) -> Self {
+    pub(crate) fn new(
+        family: &OpenColumnFamily,
+        keys: Vec<Vec<u8>>,
+        options: &ReadOptions,
+    ) -> Self {
         MultiGetStream {
             family: family.clone(),
             options: options.clone(),
@@ -123,8 +127,8 @@ impl MultiGetStream {
                 }
                 StreamState::Running(running) => {
                     let RunningBatch { batch, values, .. } = &mut **running;
-                    let inner = self.family.inner();
-                    let polled = inner.poll_multi_get(batch, values, &self.options, context);
+                    let reads = &self.family.inner().reads;
+                    let polled = reads.poll_multi_get(batch, values, &self.options, context);
                     let has_times = self.family.data().ttl.is_some();
                     running.take_done(has_times, &mut self.ready);
                     if polled.is_ready() {
@@ -139,11 +143,11 @@ impl MultiGetStream {
 
     /// Searches for all keys as far as no device is needed.
     fn begin(&mut self, keys: &[Vec<u8>]) {
-        let inner = self.family.inner();
-        self.begun = inner.context.measures().then(|| inner.context.clock.now());
+        let reads = &self.family.inner().reads;
+        self.begun = reads.context.measures().then(|| reads.context.clock.now());
         let mut values = PinnedSlices::with_capacity(keys.len());
         let data = self.family.data();
-        match inner.begin_multi_get(data, keys, &self.options, &mut values) {
+        match reads.begin_multi_get(data, keys, &self.options, &mut values) {
             Ok(Some(batch)) => {
                 self.state = StreamState::Running(Box::new(RunningBatch {
                     batch,
@@ -173,8 +177,8 @@ impl MultiGetStream {
         }
         let is_last = self.ready.is_empty() && matches!(self.state, StreamState::Ended);
         if let (Some(begun), true) = (self.begun, is_last) {
-            let inner = self.family.inner();
-            inner.record_multi_get(self.key_count, self.value_bytes, begun);
+            let reads = &self.family.inner().reads;
+            reads.record_multi_get(self.key_count, self.value_bytes, begun);
         }
         (index, answer)
     }

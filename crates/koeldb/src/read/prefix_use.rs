@@ -12,8 +12,8 @@ use koeldb_base::KeyOrder;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_table::source::Direction;
 
-use super::bounds::{IterateBounds, KeyBounds, PrefixRange};
-use crate::options::ReadOptions;
+use super::options::ReadOptions;
+use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
 /// The use of a prefix since the last seek.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use koeldb_base::{
 };
 use koeldb_table::block_based::ahead::ScanLimits;
 
-use super::bounds::{IterateBounds, KeyBounds, PrefixRange};
+use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

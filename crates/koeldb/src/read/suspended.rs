@@ -24,7 +24,7 @@ use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::gather::Gather;
 use koeldb_table::probe::{NeedId, ProbeSource};
 
-use crate::options::ReadOptions;
+use super::options::ReadOptions;
 use crate::super_version::SuperVersion;
 
 /// The number of lookups probed before reads of missing blocks start.

@@ -12,7 +12,7 @@ use koeldb_base::{ErrorKind, Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecoveryMode;
 
-use crate::write::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
+use crate::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
 
 #[derive(Debug, Default)]
 struct Log {

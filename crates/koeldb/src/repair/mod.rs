@@ -184,3 +184,15 @@ fn make_durable(fs: &dyn FileSystem, table: &Path) -> Result<()> {
     file.sync_all()?;
     file.close()
 }
+
+impl crate::Db {
+    /// Rebuilds the MANIFEST of the database at `path` from the readable tables and logs.
+    ///
+    /// Unusable files are moved to the subdirectory `lost`; nothing is deleted.
+    ///
+    /// # Errors
+    /// If the database is in use or nothing can be written.
+    pub fn repair(options: &Options, path: impl AsRef<Path>) -> Result<RepairReport> {
+        repair(options, path.as_ref())
+    }
+}

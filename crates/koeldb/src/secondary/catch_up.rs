@@ -12,8 +12,8 @@ use koeldb_lsm::version::{ColumnFamilyVersions, TailedState};
 use super::logs::{OpenedLog, Target, oldest_needed, open_logs};
 use super::{CatchUpReport, Secondary, State};
 use crate::column_family_data::ColumnFamilyData;
-use crate::inner::DbInner;
-use crate::open::{TableToOpen, new_family, open_tables};
+use crate::tree::{TableToOpen, new_family, open_tables};
+use crate::write::commit::CommitPipeline;
 
 /// A state of the primary whose files are open, before its batches are applied.
 struct Staged {
@@ -23,19 +23,19 @@ struct Staged {
 }
 
 impl Secondary {
-    pub(crate) fn catch_up(&self, inner: &DbInner) -> Result<CatchUpReport> {
+    pub(super) fn follow(&self, owners: &CommitPipeline) -> Result<CatchUpReport> {
         let mut state = lock(&self.state);
-        if let Some(id) = read_identity(&*inner.context.fs, &inner.context.path)?
-            && id != inner.context.identity
+        if let Some(id) = read_identity(&*owners.context.fs, &owners.context.path)?
+            && id != owners.context.identity
         {
-            return Err(replaced(inner, &format!("the id is {id}")));
+            return Err(replaced(owners, &format!("the id is {id}")));
         }
         let manifest = state.tail.manifest_number();
         let batches = state.logs.batches;
         let mut edits = state.tail.read()?;
         let mut attempt = 0;
         let staged = loop {
-            let staged = self.stage(inner, &mut state);
+            let staged = self.stage(owners, &mut state);
             let is_retried = |error: &Error| error.is_path_not_found() || is_try_again(error);
             if let Err(error) = &staged
                 && !is_retried(error)
@@ -57,19 +57,19 @@ impl Secondary {
                     ErrorKind::TryAgain,
                     format!(
                         "{}: the primary removes files faster than they can be opened",
-                        inner.context.path.display()
+                        owners.context.path.display()
                     ),
                 ));
             }
             attempt += 1;
-            inner.context.clock.sleep(self.options.retry_wait);
+            owners.context.clock.sleep(self.options.retry_wait);
         };
         state.logs.apply(&staged.logs, &staged.families)?;
         let is_new_manifest = manifest != state.tail.manifest_number();
-        let seqno = self.check_progress(inner, &state, &staged.state, is_new_manifest)?;
+        let seqno = self.check_progress(owners, &state, &staged.state, is_new_manifest)?;
         let applied = state.logs.batches - batches;
-        if edits > 0 || applied > 0 || seqno > inner.visibility.seqno() || !state.is_installed {
-            self.install(inner, &mut state, &staged, seqno)?;
+        if edits > 0 || applied > 0 || seqno > owners.visibility.seqno() || !state.is_installed {
+            self.install(owners, &mut state, &staged, seqno)?;
         }
         Ok(CatchUpReport {
             sequence_number: seqno,
@@ -79,23 +79,23 @@ impl Secondary {
     }
 
     /// Opens the tables and logs of the state that was read from the MANIFEST.
-    fn stage(&self, inner: &DbInner, state: &mut State) -> Result<Staged> {
+    fn stage(&self, owners: &CommitPipeline, state: &mut State) -> Result<Staged> {
         let recorded = state.tail.state()?;
         let mut families = BTreeMap::new();
         for (&id, family) in &recorded.families {
-            if let Some(data) = self.family(inner, state, family) {
+            if let Some(data) = self.family(owners, state, family) {
                 let log_number = family.log_number();
                 families.insert(id, Target { data, log_number });
             }
         }
-        self.open_tables(inner, state, &recorded, &families)?;
+        self.open_tables(owners, state, &recorded, &families)?;
         let mut logs = Vec::new();
         if self.options.logs {
             let recorded_families = recorded.families.values();
             let log_numbers = recorded_families.map(ColumnFamilyVersions::log_number);
             let oldest = oldest_needed(recorded.min_log_number_to_keep, log_numbers);
             let from = state.logs.read_from(oldest);
-            logs = open_logs(&*inner.context.fs, &inner.context.wal_dir, from)?;
+            logs = open_logs(&*owners.context.fs, &owners.context.wal_dir, from)?;
             if let Some(current) = state.logs.current()
                 && current >= oldest
                 && logs.first().is_none_or(|log| log.number != current)
@@ -116,19 +116,19 @@ impl Secondary {
     /// Returns the column family, created if it is new; `None` if it is not opened.
     fn family(
         &self,
-        inner: &DbInner,
+        owners: &CommitPipeline,
         state: &mut State,
         family: &ColumnFamilyVersions,
     ) -> Option<Arc<ColumnFamilyData>> {
         let id = family.id();
-        if let Some(data) = inner.families.by_id().get(&id) {
+        if let Some(data) = owners.families.by_id().get(&id) {
             return Some(Arc::clone(data));
         }
         if let Some(data) = state.fresh.get(&id) {
             return Some(Arc::clone(data));
         }
         let options = self.named.get(family.name()).or(self.others.as_ref())?;
-        let (files, log) = (&inner.context.table_files, family.log_number());
+        let (files, log) = (&owners.context.table_files, family.log_number());
         let data = Arc::new(new_family(family, options.clone(), files, log));
         state.fresh.insert(id, Arc::clone(&data));
         Some(data)
@@ -137,7 +137,7 @@ impl Secondary {
     /// Links and opens the tables of a state that are not open yet.
     fn open_tables(
         &self,
-        inner: &DbInner,
+        owners: &CommitPipeline,
         state: &mut State,
         recorded: &TailedState,
         families: &BTreeMap<u32, Target>,
@@ -164,7 +164,7 @@ impl Secondary {
             }
         }
         tables.retain(|(_, _, file)| !file.was_opened());
-        let threads = inner.context.db_options.max_file_opening_threads;
+        let threads = owners.context.db_options.max_file_opening_threads;
         open_tables(&tables, usize::try_from(threads).unwrap_or(1))?;
         state.opened = (recorded.families.iter())
             .map(|(&id, family)| (id, Arc::clone(family.current())))
@@ -175,43 +175,43 @@ impl Secondary {
     /// Returns the sequence number of the staged state, if it continues the view.
     fn check_progress(
         &self,
-        inner: &DbInner,
+        owners: &CommitPipeline,
         state: &State,
         recorded: &TailedState,
         is_new_manifest: bool,
     ) -> Result<SeqNo> {
-        let published = inner.visibility.seqno();
+        let published = owners.visibility.seqno();
         let seqno = recorded.last_seqno.max(state.logs.last_seqno);
         let newest = recorded.last_seqno.max(state.logs.last_in_current);
         if is_new_manifest && newest < published {
             let found = format!("the sequence number is {newest}, and was {published}");
-            return Err(replaced(inner, &found));
+            return Err(replaced(owners, &found));
         }
         Ok(seqno.max(published))
     }
 
     fn install(
         &self,
-        inner: &DbInner,
+        owners: &CommitPipeline,
         state: &mut State,
         staged: &Staged,
         seqno: SeqNo,
     ) -> Result<()> {
         let _view = lock(&self.view);
-        inner.tree.versions().follow(&state.tail)?;
-        inner.visibility.publish(seqno);
+        owners.tree.versions().follow(&state.tail)?;
+        owners.visibility.publish(seqno);
         for (id, target) in &staged.families {
             if let Some(family) = staged.state.families.get(id) {
                 install_family(&target.data, family, seqno);
             }
             if state.fresh.remove(id).is_some() {
-                inner.families.insert(&target.data);
+                owners.families.insert(&target.data);
             }
         }
-        for family in inner.families.all() {
+        for family in owners.families.all() {
             if !staged.families.contains_key(&family.id) {
                 family.dropped.store(true, Ordering::Release);
-                inner.families.remove(family.id);
+                owners.families.remove(family.id);
             }
         }
         state.fresh.clear();
@@ -236,13 +236,13 @@ fn install_family(data: &ColumnFamilyData, family: &ColumnFamilyVersions, seqno:
     });
 }
 
-fn replaced(inner: &DbInner, found: &str) -> Error {
+fn replaced(owners: &CommitPipeline, found: &str) -> Error {
     Error::with_kind(
         ErrorKind::Aborted,
         format!(
             "{}: another database, or an earlier state of it, is there now: {found}; open the \
              secondary again",
-            inner.context.path.display(),
+            owners.context.path.display(),
         ),
     )
 }

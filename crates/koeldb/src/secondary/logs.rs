@@ -14,8 +14,8 @@ use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_memtable::Memtable;
 
+use crate::batch::{self, BatchIter};
 use crate::column_family_data::ColumnFamilyData;
-use crate::write::batch::{self, BatchIter};
 use crate::write::two_phase::{self, Piece, Section};
 
 /// A log, opened at its present length.

@@ -1,7 +1,7 @@
 //! Secondary databases: read-only views of a primary that another handle or process writes.
 //!
 //! A secondary reads CURRENT, the MANIFEST and the logs of its primary, and writes nothing there.
-//! Each catch-up ([`Db::try_catch_up_with_primary`]) moves its view forward as a whole:
+//! Each catch-up ([`crate::Db::try_catch_up_with_primary`]) moves its view forward as a whole:
 //!
 //! 1. `ManifestTail` applies the new edits of the MANIFEST.
 //! 2. All tables of the resulting versions are opened, and linked into the directory of the
@@ -16,13 +16,11 @@
 //! number, and a snapshot pins the super-versions of all column families.
 
 mod catch_up;
-mod checkpoint;
 mod links;
 mod logs;
 mod options;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::sync::lock_plain as lock;
@@ -31,10 +29,11 @@ use koeldb_lsm::Version;
 use koeldb_lsm::version::ManifestTail;
 
 use crate::column_family_data::ColumnFamilyData;
-use crate::db::Db;
-use crate::inner::DbInner;
-use crate::options::{ColumnFamilyOptions, Options};
+use crate::column_family_set::ColumnFamilySet;
+use crate::options::ColumnFamilyOptions;
 use crate::super_version::SuperVersion;
+use crate::visibility::Visibility;
+use crate::write::commit::CommitPipeline;
 
 pub(crate) use links::{Links, can_link};
 use logs::LogTail;
@@ -102,12 +101,27 @@ impl Secondary {
         }
     }
 
+    /// Keeps catch-ups waiting while the guard lives.
+    ///
+    /// # Errors
+    /// `TryAgain` if the last catch-up failed halfway.
+    pub(crate) fn hold_view(&self, visibility: &Visibility) -> Result<impl Sized + '_> {
+        let state = lock(&self.state);
+        if state.logs.last_seqno > visibility.seqno() {
+            return Err(Error::with_kind(
+                ErrorKind::TryAgain,
+                "the last catch-up failed halfway: catch up first",
+            ));
+        }
+        Ok(state)
+    }
+
     /// Pins the current view, as a snapshot.
-    pub(crate) fn pin_view(&self, inner: &DbInner) -> View {
+    pub(crate) fn pin_view(&self, families: &ColumnFamilySet, visibility: &Visibility) -> View {
         let _view = lock(&self.view);
-        let families = inner.families.all();
+        let families = families.all();
         View {
-            seqno: inner.visibility.take_snapshot(),
+            seqno: visibility.take_snapshot(),
             families: families
                 .into_iter()
                 .map(|family| (family.id, family.super_version.load()))
@@ -116,84 +130,25 @@ impl Secondary {
     }
 }
 
-impl Db {
-    /// Opens a read-only view of the database at `primary_path`, which another process may write.
-    ///
-    /// The view is that of the last call of [`Db::try_catch_up_with_primary`], or of this one. Only
-    /// the default column family is opened; [`Db::builder`] opens others. `secondary_path` is a
-    /// directory of the secondary alone, for its LOG, its LOCK and links to tables. (RocksDB's
-    /// `DB::OpenAsSecondary`.)
-    ///
-    /// # Errors
-    /// `InvalidArgument` if there is no database, or `secondary_path` is one; `Busy` if another
-    /// secondary uses it; otherwise see [`Db::try_catch_up_with_primary`].
-    pub fn open_as_secondary(
-        options: &Options,
-        primary_path: impl AsRef<Path>,
-        secondary_path: impl Into<PathBuf>,
-    ) -> Result<Db> {
-        Db::builder(options)
-            .secondary(secondary_path)
-            .open(primary_path)
-    }
-
-    /// Opens a view of the tables of the database at `leader_path`, refreshed in the background.
-    ///
-    /// A follower reads no logs, so it shows what the leader has flushed. It catches up every
-    /// `follower_refresh_catchup_period_ms`. `path` is its own directory. (RocksDB's
-    /// `DB::OpenAsFollower`.)
-    ///
-    /// # Errors
-    /// See [`Db::open_as_secondary`]; `NotSupported` if the file system cannot link files of the
-    /// leader into `path`.
-    pub fn open_as_follower(
-        options: &Options,
-        path: impl Into<PathBuf>,
-        leader_path: impl AsRef<Path>,
-    ) -> Result<Db> {
-        Db::builder(options).follower(path).open(leader_path)
-    }
-
-    /// Moves the view of a secondary forward to the present state of its primary.
-    ///
-    /// Running reads, cursors and snapshots keep their view. New column families are opened if the
-    /// builder was given options for others; dropped ones stay readable through their handles.
-    ///
-    /// # Errors
-    /// All of these leave the view as it was. `NotSupported` if the database is no secondary;
-    /// `TryAgain` if the primary removes files faster than they can be opened; `Aborted` if another
-    /// database, or an earlier state, is at the path of the primary now: open the secondary again;
-    /// `Corruption` for damaged files; errors of the file system.
-    pub fn try_catch_up_with_primary(&self) -> Result<CatchUpReport> {
-        self.inner().catch_up()
-    }
-}
-
-impl DbInner {
-    pub(crate) fn catch_up(&self) -> Result<CatchUpReport> {
-        self.health.check_open()?;
-        let _foreground = self.slots.enter()?;
-        let Some(secondary) = &self.secondary else {
-            return Err(Error::not_supported(
-                "the database is not a secondary: it has no primary to catch up with",
-            ));
-        };
-        secondary.catch_up(self)
+impl Secondary {
+    /// Moves the view forward: see [`crate::Db::try_catch_up_with_primary`].
+    pub(crate) fn catch_up(&self, commit: &CommitPipeline) -> Result<CatchUpReport> {
+        commit.health.check_open()?;
+        let _foreground = commit.slots.enter()?;
+        self.follow(commit)
     }
 
     /// Refreshes the view periodically, if asked for, until the database is closed.
-    pub(crate) fn begin_following(self: &Arc<Self>) {
-        let Some(period) =
-            (self.secondary.as_ref()).and_then(|secondary| secondary.options.refresh)
-        else {
+    pub(crate) fn begin_following(self: &Arc<Self>, commit: &Arc<CommitPipeline>) {
+        let Some(period) = self.options.refresh else {
             return;
         };
-        let inner = Arc::clone(self);
-        self.context.env.pool.submit_waiting(move || {
-            while inner.background.pause(period) {
-                match inner.catch_up() {
+        let (secondary, owners) = (Arc::clone(self), Arc::clone(commit));
+        commit.context.env.pool.submit_waiting(move || {
+            while owners.background.pause(period) {
+                match secondary.catch_up(&owners) {
                     Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
-                        inner
+                        owners
                             .context
                             .info_log
                             .warn(format_args!("catch-up: {error}"));

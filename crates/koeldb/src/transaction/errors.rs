@@ -1,25 +1,8 @@
 //! The errors of transactions: a kind and a detail each; none of them has changed the database.
 
+use crate::key_locks::errors::not_applied;
 use koeldb_base::error::{ErrorDetail, WriteOutcome};
 use koeldb_base::{Error, ErrorKind};
-
-fn not_applied(kind: ErrorKind, detail: ErrorDetail, message: impl Into<String>) -> Error {
-    Error::with_kind(kind, message)
-        .with_detail(detail)
-        .with_outcome(WriteOutcome::NotApplied)
-}
-
-/// A lock was not had in time.
-pub(super) fn lock_timeout(key: &[u8]) -> Error {
-    let message = format!("no lock on key '{}' in time", key.escape_ascii());
-    not_applied(ErrorKind::TimedOut, ErrorDetail::LockTimeout, message)
-}
-
-/// Waiting for a lock would close a cycle.
-pub(super) fn deadlock(path: &super::DeadlockPath) -> Error {
-    let message = format!("the wait for a lock would be a deadlock: {path}");
-    not_applied(ErrorKind::Busy, ErrorDetail::Deadlock, message)
-}
 
 /// A key was written since the snapshot, or since it was tracked.
 pub(super) fn conflict(key: &[u8]) -> Error {
@@ -48,21 +31,6 @@ pub(super) fn history_too_short() -> Error {
          ValidationTier::All",
     )
     .with_outcome(WriteOutcome::NotApplied)
-}
-
-/// The transaction expired, or others took its locks.
-pub(super) fn expired() -> Error {
-    Error::with_kind(
-        ErrorKind::Expired,
-        "the transaction is older than its expiration",
-    )
-    .with_outcome(WriteOutcome::NotApplied)
-}
-
-/// `max_num_locks` is reached.
-pub(super) fn lock_limit() -> Error {
-    let message = "the database has max_num_locks locks";
-    not_applied(ErrorKind::Aborted, ErrorDetail::LockLimit, message)
 }
 
 /// The batch exceeds `max_write_batch_size`.

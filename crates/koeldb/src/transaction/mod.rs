@@ -4,7 +4,7 @@
 //! are *tracked* (`tracker`). An optimistic transaction checks as it commits, in the order of
 //! commits, that no tracked key was written meanwhile (`validation`, `commit`). A pessimistic one
 //! ([`Options::set_transactions`](crate::Options::set_transactions)) locks each key before it uses
-//! it (`locks`, `waits`), and keeps its locks until the commit is visible; every other write of
+//! it ([`crate::key_locks`]), and keeps its locks until the commit is visible; every other write of
 //! such a database locks its keys, too, except for the extra batch of
 //! [`PreparedTransaction::commit_with`].
 //!
@@ -12,13 +12,8 @@
 //! table, then the sleeper of a wait. The detector of deadlocks comes before the shards.
 
 mod commit;
-mod deadlock;
 mod errors;
-pub(crate) mod locks;
-mod marked_write;
-mod options;
 mod prepared;
-mod timer;
 mod tracker;
 #[expect(
     clippy::module_inception,
@@ -26,92 +21,23 @@ mod tracker;
 )]
 mod transaction;
 mod validation;
-mod waits;
 
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, Result};
 
-pub use deadlock::{DeadlockInfo, DeadlockPath};
-pub use locks::LockMode;
-pub use options::{TransactionDbOptions, TransactionOptions, ValidationTier};
 pub use prepared::PreparedTransaction;
 pub use transaction::Transaction;
 
+use crate::context::Context;
 use crate::db::Db;
-use crate::options::WriteOptions;
-use locks::{LockId, LockTable};
-use prepared::Prepared;
-use timer::LockTimer;
-
-/// The state that the transactions of a database share.
-pub(crate) struct Transactions {
-    pub(crate) options: Option<TransactionDbOptions>,
-    /// The locks of a database with pessimistic transactions.
-    pub(crate) locks: Option<LockTable>,
-    seed: RandomState,
-    next_id: AtomicU64,
-    /// The latest deadlocks, newest first.
-    deadlocks: Mutex<VecDeque<DeadlockPath>>,
-    timer: LockTimer,
-    /// The prepared transactions, by name.
-    prepared: Mutex<BTreeMap<Box<[u8]>, Arc<Prepared>>>,
-}
-
-impl Transactions {
-    pub(crate) fn new(options: Option<TransactionDbOptions>) -> Self {
-        let locks = options.as_ref().map(|options| {
-            let count_max = usize::try_from(options.max_num_locks).unwrap_or(0);
-            LockTable::new(options.num_stripes.clamp(1, 1 << 16), count_max)
-        });
-        Transactions {
-            options,
-            locks,
-            seed: RandomState::new(),
-            next_id: AtomicU64::new(1),
-            deadlocks: Mutex::default(),
-            timer: LockTimer::default(),
-            prepared: Mutex::default(),
-        }
-    }
-
-    /// Returns the hash under which a key is locked and tracked.
-    pub(crate) fn id_of(&self, cf: u32, key: &[u8]) -> LockId {
-        let mut hasher = self.seed.build_hasher();
-        hasher.write_u32(cf);
-        hasher.write(key);
-        hasher.finish()
-    }
-
-    fn new_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// A locked key of a database, and who waits for it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LockInfo {
-    /// How it is locked.
-    pub mode: LockMode,
-    /// The ids of the transactions that hold it; each write outside of transactions has its own.
-    pub holders: Vec<u64>,
-    /// The id of the column family and the key, as far as somebody waits for it.
-    ///
-    /// Locks are on hashes: the table has no keys of locks that nobody waits for.
-    pub key: Option<(u32, Vec<u8>)>,
-    /// The ids of the waiting transactions, in the order in which they get the lock.
-    pub waiting: Vec<u64>,
-}
+use crate::key_locks::{DeadlockPath, LockInfo};
+use crate::options::{TransactionOptions, WriteOptions};
 
 /// The number of times that [`Db::transact`] runs its body.
 const ATTEMPTS: u32 = 10;
@@ -139,7 +65,7 @@ impl Db {
         options: &TransactionOptions,
     ) -> Result<Transaction> {
         self.inner().health.check_open()?;
-        self.inner().check_transactions()?;
+        check_supported(&self.inner().context)?;
         Ok(Transaction::new(self, write, options))
     }
 
@@ -208,7 +134,7 @@ impl Db {
     #[must_use]
     pub fn lock_status(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
-        if let Some(locks) = &self.inner().transactions.locks {
+        if let Some(locks) = &self.inner().key_locks.table {
             locks.for_each(|mode, holders, queue| {
                 all.push(LockInfo {
                     mode,
@@ -226,21 +152,24 @@ impl Db {
     /// The latest deadlocks, newest first; at most `max_num_deadlocks`.
     #[must_use]
     pub fn deadlocks(&self) -> Vec<DeadlockPath> {
-        lock(&self.inner().transactions.deadlocks)
-            .iter()
-            .cloned()
-            .collect()
+        self.inner().key_locks.deadlocks()
     }
 }
 
-impl crate::inner::DbInner {
-    /// Rejects transactions where their guarantees do not hold.
-    pub(crate) fn check_transactions(&self) -> Result<()> {
-        if self.context.db_options.unordered_write {
-            return Err(Error::not_supported(
-                "transactions need writes that are visible as a whole; set unordered_write=false",
-            ));
-        }
-        Ok(())
+/// Rejects transactions where their guarantees do not hold.
+fn check_supported(context: &Context) -> Result<()> {
+    if context.db_options.unordered_write {
+        return Err(Error::not_supported(
+            "transactions need writes that are visible as a whole; set unordered_write=false",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a transaction in a TTL database: its batch has no times.
+fn refuse_ttl(context: &Context) -> Result<()> {
+    match context.table_files.ttl {
+        Some(_) => Err(Error::not_supported("a TTL database has no transactions")),
+        None => Ok(()),
     }
 }

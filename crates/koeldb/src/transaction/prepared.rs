@@ -1,151 +1,23 @@
-//! Prepared transactions: prepared, decided, recovered, and carried from log to log.
-//!
-//! The section of an undecided transaction is in the log that is being written: whoever begins a log
-//! repeats the sections of all undecided transactions in it, and syncs it. So the commit of a section
-//! and the section itself are in one log, logs are retained and removed as without transactions, and
-//! recovery finds what it needs in the logs of unflushed data.
-//!
-//! A decision whose record may have reached the log stands: if the log fails, the transaction stays
-//! locked until writes resume, which then applies it.
+//! The handle of a prepared transaction, which commits it or rolls it back.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
-use super::Transactions;
-use super::errors;
-use super::locks::{Answer, LockId, LockMode, Owner};
-use super::marked_write::{DecisionStep, MarkedWrite};
+use crate::batch::WriteBatch;
 use crate::db::Db;
-use crate::inner::DbInner;
+use crate::key_locks::errors::expired;
+use crate::key_locks::table::{LockId, Owner};
 use crate::options::WriteOptions;
-use crate::write::batch::{BatchIter, WriteBatch};
-use crate::write::commit::{CarriedRecords, CommitState};
+use crate::prepared::{Decision, Prepared};
+use crate::write::marked_write::{DecisionStep, MarkedWrite};
 use crate::write::two_phase::{self, Section};
 
 /// The maximum length of the name of a transaction, in bytes.
 const NAME_BYTES_MAX: usize = 512;
-
-/// The state of the decision on a prepared transaction.
-#[derive(Clone, Debug)]
-enum Decision {
-    /// Its section is not in the log yet.
-    Preparing,
-    None,
-    Committed(SeqNo),
-    RolledBack,
-    /// Its commit may be in a failed log; the operations with it come first.
-    CommitStands(Vec<u8>, u32),
-    /// Its rollback may be in a failed log.
-    RollbackStands,
-}
-
-/// A prepared transaction of a database.
-pub(super) struct Prepared {
-    section: Section,
-    owner: Arc<Owner>,
-    locked: Mutex<Vec<LockId>>,
-    decision: Mutex<Decision>,
-    /// Held while a decision is made.
-    deciding: Mutex<()>,
-}
-
-impl Prepared {
-    fn decision(&self) -> Decision {
-        lock(&self.decision).clone()
-    }
-
-    fn set(&self, decision: Decision) {
-        *lock(&self.decision) = decision;
-    }
-}
-
-impl Transactions {
-    /// Reserves a name.
-    fn reserve(
-        &self,
-        section: Section,
-        owner: &Arc<Owner>,
-        locked: Vec<LockId>,
-    ) -> Result<Arc<Prepared>> {
-        let mut prepared = lock(&self.prepared);
-        if prepared.contains_key(&section.name) {
-            return Err(Error::invalid_argument(format!(
-                "there is a prepared transaction '{}'",
-                section.name.escape_ascii()
-            ))
-            .with_outcome(WriteOutcome::NotApplied));
-        }
-        let entry = Arc::new(Prepared {
-            owner: Arc::clone(owner),
-            locked: Mutex::new(locked),
-            decision: Mutex::new(Decision::Preparing),
-            deciding: Mutex::new(()),
-            section,
-        });
-        prepared.insert(entry.section.name.clone(), Arc::clone(&entry));
-        Ok(entry)
-    }
-
-    /// Forgets a transaction and releases its locks.
-    fn forget(&self, entry: &Prepared) {
-        lock(&self.prepared).remove(&entry.section.name);
-        if let Some(locks) = &self.locks {
-            for id in lock(&entry.locked).drain(..) {
-                locks.release(&entry.owner, id);
-            }
-        }
-    }
-
-    /// Takes over the transactions that recovery found undecided, and locks their keys.
-    pub(crate) fn adopt(&self, sections: Vec<Section>) {
-        for section in sections {
-            let owner = Owner::new(self.new_id(), None);
-            let mut locked = Vec::new();
-            if let Some(locks) = &self.locks {
-                for entry in BatchIter::new(&section.records).flatten() {
-                    let (Some(cf), Some(key)) = (entry.family(), entry.key()) else {
-                        continue;
-                    };
-                    let id = self.id_of(cf, key);
-                    let now = &|| std::time::Duration::ZERO;
-                    match locks.request(&owner, id, LockMode::Exclusive, now, None) {
-                        Answer::Held => continue,
-                        Answer::Granted => {}
-                        // Two transactions that ignored locks own a key together.
-                        _ => locks.share(&owner, id),
-                    }
-                    locked.push(id);
-                }
-            }
-            if let Ok(entry) = self.reserve(section, &owner, locked) {
-                entry.set(Decision::None);
-            }
-        }
-    }
-
-    fn entries(&self) -> Vec<Arc<Prepared>> {
-        lock(&self.prepared).values().cloned().collect()
-    }
-
-    /// The sections that are logged and undecided.
-    fn undecided(&self) -> Vec<Arc<Prepared>> {
-        let mut entries = self.entries();
-        entries.retain(|entry| matches!(entry.decision(), Decision::None));
-        entries
-    }
-}
-
-impl CarriedRecords for Transactions {
-    fn carried(&self) -> Vec<(Vec<u8>, u32)> {
-        let undecided = self.undecided();
-        let again = |entry: &Arc<Prepared>| (entry.section.prepare_again(), entry.section.count);
-        undecided.iter().map(again).collect()
-    }
-}
 
 /// A prepared transaction, to be committed or rolled back.
 ///
@@ -208,7 +80,7 @@ impl PreparedTransaction {
             applied: &applied,
             taken: section.count + batch.count(),
         };
-        let done = inner.write_marked(options, &write, |step| {
+        let done = inner.commit.write_marked(options, &write, |step| {
             self.entry.set(match step {
                 DecisionStep::Logging => {
                     Decision::CommitStands(batch.records().to_vec(), batch.count())
@@ -218,7 +90,7 @@ impl PreparedTransaction {
         });
         inner.health.report_failures();
         let seqno = done?;
-        inner.transactions.forget(&self.entry);
+        inner.prepared.forget(&self.entry);
         Ok(seqno)
     }
 
@@ -242,15 +114,17 @@ impl PreparedTransaction {
             applied: &[],
             taken: 0,
         };
-        let done = inner.write_marked(&WriteOptions::new(), &write, |step| {
-            self.entry.set(match step {
-                DecisionStep::Logging => Decision::RollbackStands,
-                DecisionStep::Applied(_) => Decision::RolledBack,
+        let done = inner
+            .commit
+            .write_marked(&WriteOptions::new(), &write, |step| {
+                self.entry.set(match step {
+                    DecisionStep::Logging => Decision::RollbackStands,
+                    DecisionStep::Applied(_) => Decision::RolledBack,
+                });
             });
-        });
         inner.health.report_failures();
         done?;
-        inner.transactions.forget(&self.entry);
+        inner.prepared.forget(&self.entry);
         Ok(())
     }
 }
@@ -278,7 +152,7 @@ impl Db {
     /// A read-only database lists them, too.
     #[must_use]
     pub fn prepared_transactions(&self) -> Vec<PreparedTransaction> {
-        let entries = self.inner().transactions.entries().into_iter();
+        let entries = self.inner().prepared.entries().into_iter();
         let is_logged = |entry: &Arc<Prepared>| !matches!(entry.decision(), Decision::Preparing);
         entries
             .filter(is_logged)
@@ -320,7 +194,7 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
         .with_outcome(WriteOutcome::NotApplied));
     }
     if !what.owner.decide(inner.context.clock.now()) {
-        return Err(errors::expired());
+        return Err(expired());
     }
     let section = Section {
         name: what.name.into(),
@@ -329,52 +203,23 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     };
     let logged = section.prepare();
     let entry = inner
-        .transactions
+        .prepared
         .reserve(section, what.owner, what.locked.clone())?;
-    let done = inner.write_section(what.batch, what.write, &logged, || {
-        entry.set(Decision::None);
-    });
+    let done = inner
+        .commit
+        .write_section(what.batch, what.write, &logged, || {
+            entry.set(Decision::None);
+        });
     inner.health.report_failures();
     if let Err(error) = done {
         lock(&entry.locked).clear();
-        inner.transactions.forget(&entry);
+        inner.prepared.forget(&entry);
         return Err(error);
     }
     Ok(PreparedTransaction {
         db: what.db.clone(),
         entry,
     })
-}
-
-impl DbInner {
-    /// Applies decisions whose records may be in a log that is given up.
-    pub(crate) fn apply_standing_decisions(&self, commit: &mut CommitState) -> Result<()> {
-        for entry in self.transactions.entries() {
-            match entry.decision() {
-                Decision::CommitStands(mut records, count) => {
-                    records.extend_from_slice(&entry.section.records);
-                    let seqno =
-                        self.apply_unlogged(commit, &records, count + entry.section.count)?;
-                    entry.set(Decision::Committed(seqno));
-                }
-                Decision::RollbackStands => entry.set(Decision::RolledBack),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets the transactions that were decided as writes resumed.
-    pub(crate) fn forget_decided(&self) {
-        for entry in self.transactions.entries() {
-            if matches!(
-                entry.decision(),
-                Decision::Committed(_) | Decision::RolledBack
-            ) {
-                self.transactions.forget(&entry);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use koeldb_base::SeqNo;
 
-use super::locks::{ById, LockId, LockMode};
+use crate::key_locks::table::{ById, LockId, LockMode};
 
 /// A key of a transaction.
 #[derive(Clone, Debug)]

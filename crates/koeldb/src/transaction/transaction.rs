@@ -6,17 +6,21 @@ use std::time::Duration;
 
 use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
 
+use super::commit::commit_validated;
 use super::errors;
-use super::locks::{LockId, LockMode, LockTable, Owner};
-use super::options::{TransactionOptions, ValidationTier};
 use super::prepared::{self, PreparedTransaction};
 use super::tracker::{Released, Tracker};
-use super::waits::{Acquired, Patience, Wanted};
+use super::validation::check_unchanged;
 use crate::column_family::ColumnFamily;
 use crate::db::Db;
 use crate::indexed_batch::{BatchCursor, WriteBatchWithIndex};
 use crate::inner::DbInner;
-use crate::options::{ReadOptions, WriteOptions};
+use crate::key_locks::errors as lock_errors;
+use crate::key_locks::table::{LockId, LockMode, LockTable, Owner};
+use crate::key_locks::waits::{Acquired, Patience, Wanted};
+use crate::options::WriteOptions;
+use crate::options::{TransactionOptions, ValidationTier};
+use crate::read::ReadOptions;
 use crate::snapshot::Snapshot;
 
 /// How an operation uses a key.
@@ -87,7 +91,7 @@ impl Transaction {
             snapshot: options.set_snapshot.then(|| db.snapshot()),
             is_snapshot_due: false,
             history: Vec::new(),
-            owner: Owner::new(inner.transactions.new_id(), expires),
+            owner: Owner::new(inner.key_locks.new_id(), expires),
             db: db.clone(),
         }
     }
@@ -97,7 +101,7 @@ impl Transaction {
     }
 
     fn locks(&self) -> Option<&LockTable> {
-        self.inner().transactions.locks.as_ref()
+        self.inner().key_locks.table.as_ref()
     }
 
     /// The id of the transaction, unique while the database is open.
@@ -221,7 +225,7 @@ impl Transaction {
 
     /// How requests for locks wait.
     fn patience(&self) -> Patience {
-        let database = self.inner().transactions.options.as_ref();
+        let database = self.inner().key_locks.options.as_ref();
         let millis = match self.options.lock_timeout {
             negative if negative < 0 => database.map_or(-1, |o| o.transaction_lock_timeout),
             millis => millis,
@@ -238,14 +242,14 @@ impl Transaction {
         let Target { family, key, .. } = target;
         let inner = Arc::clone(self.inner());
         inner.health.check_open()?;
-        inner.check_transactions()?;
+        super::check_supported(&inner.context)?;
         if family.database_id() != inner.context.id {
             return Err(Error::invalid_argument(
                 "the column family belongs to another database",
             ));
         }
         if self.options.expiration >= 0 && self.owner.is_expired(inner.context.clock.now()) {
-            return Err(errors::expired());
+            return Err(lock_errors::expired());
         }
         if self.is_snapshot_due {
             self.set_snapshot();
@@ -253,11 +257,10 @@ impl Transaction {
         if self.options.skip_concurrency_control {
             return Ok(None);
         }
-        if inner.transactions.locks.is_some() && !family.data().order.equal_keys_have_equal_bytes()
-        {
+        if inner.key_locks.table.is_some() && !family.data().order.equal_keys_have_equal_bytes() {
             return Err(errors::equal_keys_differ(&family.data().name));
         }
-        Ok(Some(inner.transactions.id_of(family.id(), key)))
+        Ok(Some(inner.key_locks.id_of(family.id(), key)))
     }
 
     /// Whether the tracked key has the lock that an operation needs.
@@ -275,12 +278,14 @@ impl Transaction {
         };
         let at = self.tracker.find(id, target.family.id(), target.key);
         let inner = Arc::clone(self.inner());
-        let Some(locks) = &inner.transactions.locks else {
+        let Some(locks) = &inner.key_locks.table else {
             return self.track(target, id, at);
         };
         let acquired = match self.is_locked(at, target.mode()) {
             true => Acquired::Held,
-            false => inner.take_lock(locks, self.wanted(&target, id), self.patience())?,
+            false => inner
+                .key_locks
+                .take_lock(locks, self.wanted(&target, id), self.patience())?,
         };
         self.note_lock(target, id, at, acquired)
     }
@@ -292,7 +297,7 @@ impl Transaction {
         };
         let at = self.tracker.find(id, target.family.id(), target.key);
         let inner = Arc::clone(self.inner());
-        let Some(locks) = &inner.transactions.locks else {
+        let Some(locks) = &inner.key_locks.table else {
             return self.track(target, id, at);
         };
         let acquired = if self.is_locked(at, target.mode()) {
@@ -300,6 +305,7 @@ impl Transaction {
         } else {
             let wanted = self.wanted(&target, id);
             inner
+                .key_locks
                 .take_lock_async(locks, wanted, self.patience())
                 .await?
         };
@@ -329,7 +335,7 @@ impl Transaction {
             self.tracker.add(id, cf, target.key, target.mode())
         });
         if let Err(error) = self.validate_locked(target, at) {
-            let locks = self.inner().transactions.locks.as_ref();
+            let locks = self.inner().key_locks.table.as_ref();
             match (acquired, locks) {
                 (Acquired::New, Some(locks)) => {
                     locks.release(&self.owner, id);
@@ -355,9 +361,8 @@ impl Transaction {
         let since = snapshot.sequence_number();
         // Nobody has written a locked key since an earlier check.
         if self.tracker.at(at).since.is_none() {
-            let inner = self.inner();
             let data = target.family.data();
-            inner.check_unchanged(data, target.key, since, ValidationTier::All)?;
+            check_unchanged(data, target.key, since, ValidationTier::All)?;
             self.tracker.at(at).since = Some(since);
         }
         Ok(())
@@ -531,7 +536,7 @@ impl Transaction {
     /// Takes back one read for update of `key`: it is unlocked unless it is used otherwise.
     pub fn undo_get_for_update(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) {
         let (cf, key) = (family.id(), key.as_ref());
-        let id = self.inner().transactions.id_of(cf, key);
+        let id = self.inner().key_locks.id_of(cf, key);
         if let Some(at) = self.tracker.find(id, cf, key)
             && let Some(released) = self.tracker.undo_read(at)
             && let Some(locks) = self.locks()
@@ -743,17 +748,17 @@ impl Transaction {
     /// [`Error::write_outcome`] says whether the writes may still take effect.
     pub fn commit(mut self) -> Result<SeqNo> {
         let inner = Arc::clone(self.inner());
-        inner.refuse_ttl()?;
+        super::refuse_ttl(&inner.context)?;
         if self.locks().is_none() {
             let tier = self.options.validation_tier;
             let batch = self.batch.batch();
-            return inner.commit_validated(batch, &self.write, &self.tracker, tier);
+            return commit_validated(&inner.commit, batch, &self.write, &self.tracker, tier);
         }
         if !self.options.skip_prepare {
             return Err(errors::not_prepared());
         }
         if !self.owner.decide(inner.context.clock.now()) {
-            return Err(errors::expired());
+            return Err(lock_errors::expired());
         }
         let written = inner.commit.write(self.batch.batch(), &self.write);
         let seqno = inner.visibility.seqno();
@@ -771,7 +776,7 @@ impl Transaction {
     /// name in use; `Expired`; those of [`Db::write_opt`]. If [`Error::write_outcome`] is
     /// `Indeterminate`, the transaction may be prepared after a crash.
     pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
-        self.inner().refuse_ttl()?;
+        super::refuse_ttl(&self.inner().context)?;
         if self.locks().is_none() {
             return Err(Error::invalid_argument(
                 "an optimistic transaction cannot be prepared: open the database with \
@@ -799,7 +804,7 @@ impl Transaction {
 
     fn release_all(&mut self) {
         let tracked = self.tracker.take();
-        if let Some(locks) = &self.db.inner().transactions.locks {
+        if let Some(locks) = &self.db.inner().key_locks.table {
             for tracked in tracked {
                 locks.release(&self.owner, tracked.id);
             }

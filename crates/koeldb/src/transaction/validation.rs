@@ -9,10 +9,9 @@ use koeldb_base::{Result, SeqNo};
 use koeldb_table::source::BlockingSource;
 
 use super::errors;
-use super::options::ValidationTier;
 use crate::column_family_data::ColumnFamilyData;
-use crate::inner::DbInner;
-use crate::options::ReadOptions;
+use crate::options::ValidationTier;
+use crate::read::ReadOptions;
 use crate::super_version::SuperVersion;
 
 /// How a search ended that is not to read tables.
@@ -42,46 +41,42 @@ fn search_memtables(super_version: &SuperVersion, key: &[u8], since: SeqNo) -> R
     })
 }
 
-impl DbInner {
-    /// Whether `key` was written after `since`, as far as memtables say.
-    pub(super) fn changed_in_memtables(
-        &self,
-        family: &ColumnFamilyData,
-        key: &[u8],
-        since: SeqNo,
-    ) -> Result<Seen> {
-        family
-            .super_version
-            .with(|super_version| search_memtables(super_version, key, since))
-    }
+/// Whether `key` was written after `since`, as far as memtables say.
+pub(super) fn changed_in_memtables(
+    family: &ColumnFamilyData,
+    key: &[u8],
+    since: SeqNo,
+) -> Result<Seen> {
+    family
+        .super_version
+        .with(|super_version| search_memtables(super_version, key, since))
+}
 
-    /// Fails with a conflict if `key` was written after `since`.
-    pub(super) fn check_unchanged(
-        &self,
-        family: &ColumnFamilyData,
-        key: &[u8],
-        since: SeqNo,
-        tier: ValidationTier,
-    ) -> Result<()> {
-        let super_version = family.super_version.load();
-        let is_changed = match search_memtables(&super_version, key, since)? {
-            Seen::Unchanged => false,
-            Seen::Changed => true,
-            Seen::NeedsTables if tier == ValidationTier::Memtable => {
-                return Err(errors::history_too_short());
-            }
-            Seen::NeedsTables => {
-                let mut lookup = Lookup::newest(key);
-                let options = ReadOptions::new();
-                let mut source = BlockingSource::new(options.block_read_options());
-                let (version, tables) = (&super_version.version, &super_version.tables);
-                version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
-                lookup.newest_seqno() > since
-            }
-        };
-        match is_changed {
-            true => Err(errors::conflict(key)),
-            false => Ok(()),
+/// Fails with a conflict if `key` was written after `since`.
+pub(super) fn check_unchanged(
+    family: &ColumnFamilyData,
+    key: &[u8],
+    since: SeqNo,
+    tier: ValidationTier,
+) -> Result<()> {
+    let super_version = family.super_version.load();
+    let is_changed = match search_memtables(&super_version, key, since)? {
+        Seen::Unchanged => false,
+        Seen::Changed => true,
+        Seen::NeedsTables if tier == ValidationTier::Memtable => {
+            return Err(errors::history_too_short());
         }
+        Seen::NeedsTables => {
+            let mut lookup = Lookup::newest(key);
+            let options = ReadOptions::new();
+            let mut source = BlockingSource::new(options.block_read_options());
+            let (version, tables) = (&super_version.version, &super_version.tables);
+            version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
+            lookup.newest_seqno() > since
+        }
+    };
+    match is_changed {
+        true => Err(errors::conflict(key)),
+        false => Ok(()),
     }
 }

@@ -12,8 +12,8 @@ use koeldb_base::sync::{AtomicBool, AtomicUsize, Ordering, spin_loop, yield_now}
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
-use super::batch::{BatchEntry, BatchIter};
 use super::commit::ColumnFamilyMemtable;
+use crate::batch::{BatchEntry, BatchIter};
 
 /// The number of entries of a column family inserted as a batch.
 const BATCH_MAX: usize = 16;

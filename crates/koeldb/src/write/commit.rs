@@ -18,9 +18,9 @@ use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo};
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
-use super::batch::{BatchEntry, WriteBatch};
 use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
 use crate::background::Background;
+use crate::batch::{BatchEntry, WriteBatch};
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
@@ -29,31 +29,34 @@ use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::memtables::write_buffer_bytes;
 use crate::options::WriteOptions;
-use crate::tree::TreeParts;
+use crate::tree::{Tree, TreeParts};
 use crate::visibility::Visibility;
 use crate::wal_set::{Wal, WalSet};
 use crate::write_buffers::{Charge, WriteBufferManager};
 use crate::write_stall::WriteStall;
 
 /// The writes of a database: their queue, their stalls, and the memory of the memtables they fill.
+///
+/// It stands on all other parts that change a database: a step that excludes writes leads its queue.
 pub(crate) struct CommitPipeline {
-    pub(super) context: Arc<Context>,
-    pub(super) health: Arc<Health>,
-    pub(super) slots: Arc<JobSlots>,
-    pub(super) families: Arc<ColumnFamilySet>,
-    pub(super) visibility: Arc<Visibility>,
-    pub(super) wals: Arc<WalSet>,
-    pub(super) background: Arc<Background>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) slots: Arc<JobSlots>,
+    pub(crate) families: Arc<ColumnFamilySet>,
+    pub(crate) visibility: Arc<Visibility>,
+    pub(crate) wals: Arc<WalSet>,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) background: Arc<Background>,
     pub(crate) stall: Arc<WriteStall>,
     pub(crate) queue: WriteQueue,
     /// A memtable has reached its check size: the next leader checks all of them.
-    pub(super) check_due: AtomicBool,
+    pub(crate) check_due: AtomicBool,
     pub(crate) write_buffers: Option<WriteBufferManager>,
     /// Whether a job is scheduled that seals a memtable on behalf of another database.
-    pub(super) is_relieving: AtomicBool,
+    pub(crate) is_relieving: AtomicBool,
     pub(crate) counters: Arc<WriteCounters>,
     /// The records that each new log repeats.
-    pub(super) carried: Arc<dyn CarriedRecords>,
+    pub(crate) carried: Arc<dyn CarriedRecords>,
 }
 
 /// Records that each new log repeats: those of undecided prepared transactions.
@@ -64,6 +67,7 @@ pub(crate) trait CarriedRecords: Send + Sync {
 
 /// The parts of a database that a [`CommitPipeline`] uses besides the owners of its tree.
 pub(crate) struct WriteParts<'d> {
+    pub(crate) tree: &'d Arc<Tree>,
     pub(crate) background: &'d Arc<Background>,
     pub(crate) stall: &'d Arc<WriteStall>,
     pub(crate) counters: &'d Arc<WriteCounters>,
@@ -128,6 +132,7 @@ impl CommitPipeline {
             families: Arc::clone(parts.families),
             visibility: Arc::clone(parts.visibility),
             wals: Arc::clone(parts.wals),
+            tree: Arc::clone(write.tree),
             background: Arc::clone(write.background),
             stall: Arc::clone(write.stall),
             carried: write.carried,

@@ -9,12 +9,11 @@
 //! (`pipeline`); sealing a memtable waits for the groups in flight first.
 
 mod apply;
-pub(crate) mod batch;
 pub(crate) mod commit;
+mod flush;
+pub(crate) mod marked_write;
 mod pipeline;
 pub(crate) mod queue;
 mod room;
 mod seal;
 pub(crate) mod two_phase;
-
-pub use batch::{BatchEntry, WriteBatch};

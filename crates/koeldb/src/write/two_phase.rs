@@ -13,7 +13,7 @@
 use koeldb_base::coding::{put_length_prefixed, take_length_prefixed};
 use koeldb_base::{Error, Result};
 
-use super::batch::{BatchIter, HEADER_BYTES, tag};
+use crate::batch::{BatchIter, HEADER_BYTES, tag};
 
 /// A prepared section of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ pub(crate) fn count_of(pieces: &[Piece<'_>]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::write::batch::WriteBatch;
+    use crate::batch::WriteBatch;
     use proptest::prelude::*;
 
     fn section() -> Section {

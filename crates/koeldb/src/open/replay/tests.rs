@@ -3,7 +3,7 @@ use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClo
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 
 use super::*;
-use crate::write::batch::WriteBatch;
+use crate::batch::WriteBatch;
 use crate::{Db, Env, Options};
 
 const DIRECTORY: &str = "/db";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::Clock;
 
-use super::locks::Wait;
+use super::table::Wait;
 
 /// How long an idle timer thread stays.
 const IDLE: Duration = Duration::from_secs(1);

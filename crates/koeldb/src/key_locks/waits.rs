@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use koeldb_base::sync::{lock_plain as lock, park_timeout};
+use koeldb_base::sync::park_timeout;
 use koeldb_base::{Error, Result};
 
 use super::errors;
-use super::locks::{Answer, LockId, LockKey, LockMode, LockTable, Owner, Wait, spin};
-use super::{DeadlockPath, Transactions};
-use crate::inner::DbInner;
+use super::table::{Answer, LockId, LockKey, LockMode, LockTable, Owner, Wait, spin};
+use super::{DeadlockPath, KeyLocks};
 
 /// Spin iterations before a blocking waiter parks: a lock may be held for one short commit.
 const SPINS: u32 = 2_000;
@@ -25,26 +24,26 @@ const PARK_MAX: Duration = Duration::from_millis(100);
 
 /// A requested lock: its key, owner and mode.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) owner: &'a Arc<Owner>,
-    pub(super) cf: u32,
-    pub(super) key: &'a [u8],
-    pub(super) id: LockId,
-    pub(super) mode: LockMode,
+pub(crate) struct Wanted<'a> {
+    pub(crate) owner: &'a Arc<Owner>,
+    pub(crate) cf: u32,
+    pub(crate) key: &'a [u8],
+    pub(crate) id: LockId,
+    pub(crate) mode: LockMode,
 }
 
 /// The time limits of a lock wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// `None` for no limit.
-    pub(super) timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// The pause before a search for deadlocks; `None` for no search.
-    pub(super) detect_after: Option<Duration>,
+    pub(crate) detect_after: Option<Duration>,
 }
 
 /// The result of a successful lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Acquired {
+pub(crate) enum Acquired {
     New,
     Upgraded,
     Held,
@@ -97,7 +96,7 @@ enum Asked<'t> {
     Queued(Queued<'t>),
 }
 
-impl DbInner {
+impl KeyLocks {
     fn ask<'t>(&self, locks: &'t LockTable, wanted: Wanted<'_>, patience: Patience) -> Asked<'t> {
         let key = || LockKey {
             cf: wanted.cf,
@@ -133,12 +132,12 @@ impl DbInner {
         };
         let path = DeadlockPath::new(&cycle, self.context.clock.unix_micros());
         let error = errors::deadlock(&path);
-        self.transactions.remember(path);
+        self.remember(path);
         Err(error)
     }
 
     /// Takes a lock, blocking the thread while others hold it.
-    pub(super) fn take_lock(
+    pub(crate) fn take_lock(
         &self,
         locks: &LockTable,
         wanted: Wanted<'_>,
@@ -190,7 +189,7 @@ impl DbInner {
     }
 
     /// Takes a lock as a future, which blocks no thread and may be dropped at any moment.
-    pub(super) async fn take_lock_async(
+    pub(crate) async fn take_lock_async(
         &self,
         locks: &LockTable,
         wanted: Wanted<'_>,
@@ -225,20 +224,10 @@ impl DbInner {
             }
             let expires = robbed.map(|at| at.max(now + Duration::from_millis(1)));
             if let Some(at) = until.into_iter().chain(expires).min() {
-                self.transactions.timer.wake_at(at, &queued.wait, clock);
+                self.timer.wake_at(at, &queued.wait, clock);
             }
             Poll::Pending
         })
         .await
-    }
-}
-
-impl Transactions {
-    /// Remembers a deadlock for [`crate::Db::deadlocks`].
-    fn remember(&self, path: DeadlockPath) {
-        let max = self.options.as_ref().map_or(0, |o| o.max_num_deadlocks) as usize;
-        let mut deadlocks = lock(&self.deadlocks);
-        deadlocks.push_front(path);
-        deadlocks.truncate(max);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::locks::{LockMode, Wait};
+use super::table::{LockMode, Wait};
 
 /// One transaction of a deadlock, and what it waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]

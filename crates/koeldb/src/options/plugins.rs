@@ -4,12 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::env::Env;
-use crate::info_log::Logger;
 use crate::listener::EventListener;
-use crate::options::Options;
-use crate::scrub::ScrubOptions;
-use crate::transaction::TransactionDbOptions;
 use crate::write_buffers::WriteBufferManager;
+
+use super::cache::Cache;
+use super::db::{LogLevel, Options};
+use super::scrub::ScrubOptions;
+use super::transaction::TransactionDbOptions;
+
+/// Receives the lines of the information log instead of the file.
+pub trait Logger: Send + Sync + 'static {
+    /// Handles one line.
+    fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
+}
 
 /// The plug-ins of a database.
 #[derive(Clone, Default)]
@@ -62,5 +69,14 @@ impl Options {
     #[must_use]
     pub fn get_write_buffer_manager(&self) -> Option<&WriteBufferManager> {
         self.plugins.write_buffers.as_ref()
+    }
+}
+
+impl WriteBufferManager {
+    /// Creates a manager whose memory is also charged to `cache`: memtables and blocks share one
+    /// limit.
+    #[must_use]
+    pub fn with_cache(bytes: u64, cache: &Cache, allow_stall: bool) -> Self {
+        Self::charged_to(bytes, allow_stall, Some(cache.blocks()))
     }
 }

@@ -34,7 +34,7 @@ pub struct LogReport {
 
 impl LogReport {
     /// Records a problem, unless an earlier one is recorded.
-    pub(super) fn add_problem(&mut self, offset: u64, what: impl FnOnce() -> String) {
+    pub(crate) fn add_problem(&mut self, offset: u64, what: impl FnOnce() -> String) {
         self.problem_offset.get_or_insert(offset);
         self.problem.get_or_insert_with(what);
     }

@@ -1,7 +1,7 @@
 //! The options of transactions, with RocksDB's names and defaults.
 
-use crate::options::Options;
-use crate::options::accessors::accessors;
+use super::accessors::accessors;
+use super::db::Options;
 
 /// Options of a database whose transactions lock keys: see [`Options::set_transactions`].
 #[derive(Clone, Debug)]

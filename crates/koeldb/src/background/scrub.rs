@@ -7,79 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb_base::file_name::FileNumber;
-use koeldb_base::{Error, ErrorKind, Result};
-use koeldb_lsm::{FileMeta, TableOpener};
+use koeldb_base::{ErrorKind, Result};
 
-use crate::inner::DbInner;
+use super::Background;
 use crate::listener::Event;
-use crate::options::Options;
+use crate::report::ScrubReport;
 
-/// The interval and the rate of scrubs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScrubOptions {
-    interval: Duration,
-    bytes_per_sec: u64,
-}
-
-impl ScrubOptions {
-    /// A scrub every `interval`, at 16 MiB per second.
-    #[must_use]
-    pub fn every(interval: Duration) -> Self {
-        ScrubOptions {
-            interval,
-            bytes_per_sec: 16 << 20,
-        }
-    }
-
-    /// Limits reads to this many bytes per second; 0 for no limit.
-    pub fn set_bytes_per_sec(&mut self, bytes: u64) -> &mut Self {
-        self.bytes_per_sec = bytes;
-        self
-    }
-}
-
-/// The result of a scrub.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ScrubReport {
-    /// The number of tables read.
-    pub tables: u64,
-    /// The number of tables whose whole-file checksum was verified too.
-    pub file_checksums: u64,
-    /// The number of bytes read.
-    pub bytes: u64,
-    /// The duration of the scrub.
-    pub elapsed: Duration,
-    /// The damaged or unreadable tables, with the first error of each.
-    pub damaged: Vec<(FileNumber, Error)>,
-    /// The database was closed during the scrub.
-    pub cancelled: bool,
-}
-
-impl Options {
-    /// Enables periodic scrubs, which use a background thread; `None`, the default, disables them.
-    pub fn set_scrub(&mut self, scrub: impl Into<Option<ScrubOptions>>) -> &mut Self {
-        self.plugins.scrub = scrub.into();
-        self
-    }
-}
-
-impl DbInner {
-    /// Calls `work` for every table of every column family.
-    pub(crate) fn for_each_table(
-        &self,
-        mut work: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
-    ) -> Result<()> {
-        for family in self.families.all() {
-            let super_version = family.super_version.load();
-            for (level, file) in super_version.version.files() {
-                work(&super_version.tables, file, level)?;
-            }
-        }
-        Ok(())
-    }
-
+impl Background {
     /// Reads every table once.
     pub(crate) fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
         // A close waits for the table that is being read.
@@ -94,11 +28,11 @@ impl DbInner {
                 let ahead = due.saturating_sub(self.context.clock.now().saturating_sub(begun));
                 // Short pauses would cost more than they give back.
                 if ahead >= Duration::from_millis(1) {
-                    self.background.pause(ahead);
+                    self.pause(ahead);
                 }
             }
         };
-        self.for_each_table(|tables, file, level| {
+        self.families.for_each_table(|tables, file, level| {
             if self.health.is_closing() {
                 report.cancelled = true;
                 return Ok(());
@@ -135,12 +69,12 @@ impl DbInner {
         let Some(options) = self.context.plugins.scrub.clone() else {
             return;
         };
-        let inner = Arc::clone(self);
+        let jobs = Arc::clone(self);
         self.context.env.pool.submit_waiting(move || {
-            while inner.background.pause(options.interval) {
-                match inner.scrub(options.bytes_per_sec) {
+            while jobs.pause(options.interval) {
+                match jobs.scrub(options.bytes_per_sec) {
                     Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
-                        inner.context.info_log.warn(format_args!("scrub: {error}"));
+                        jobs.context.info_log.warn(format_args!("scrub: {error}"));
                     }
                     _ => {}
                 }

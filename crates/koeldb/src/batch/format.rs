@@ -1,0 +1,294 @@
+//! The serialized form of a write batch.
+//!
+//! ```text
+//! fixed64 sequence number of the first operation | fixed32 count | records …
+//! record = tag | [varint family id] | length-prefixed key | [length-prefixed value or end]
+//! ```
+//!
+//! Column family 0 always uses the tag without id. The sequence number is 0 until the batch is
+//! committed. (`docs/formats/write-batch.md`; RocksDB: `db/write_batch.cc`.)
+
+use koeldb_base::coding;
+use koeldb_base::{Error, Result, SeqNo, ValueType};
+
+/// The bytes before the first record.
+pub(crate) const HEADER_BYTES: usize = 12;
+
+pub(crate) mod tag {
+    pub(crate) const DELETION: u8 = 0x00;
+    pub(crate) const VALUE: u8 = 0x01;
+    pub(crate) const MERGE: u8 = 0x02;
+    pub(crate) const LOG_DATA: u8 = 0x03;
+    pub(crate) const CF_DELETION: u8 = 0x04;
+    pub(crate) const CF_VALUE: u8 = 0x05;
+    pub(crate) const CF_MERGE: u8 = 0x06;
+    pub(crate) const SINGLE_DELETION: u8 = 0x07;
+    pub(crate) const CF_SINGLE_DELETION: u8 = 0x08;
+    pub(crate) const BEGIN_PREPARE: u8 = 0x09;
+    pub(crate) const END_PREPARE: u8 = 0x0a;
+    pub(crate) const COMMIT: u8 = 0x0b;
+    pub(crate) const ROLLBACK: u8 = 0x0c;
+    pub(crate) const NOOP: u8 = 0x0d;
+    pub(crate) const CF_RANGE_DELETION: u8 = 0x0e;
+    pub(crate) const RANGE_DELETION: u8 = 0x0f;
+    pub(crate) const BEGIN_PERSISTED_PREPARE: u8 = 0x12;
+    pub(crate) const BEGIN_UNPREPARE: u8 = 0x13;
+    pub(crate) const COMMIT_WITH_TIMESTAMP: u8 = 0x15;
+    pub(crate) const WIDE_COLUMN_ENTITY: u8 = 0x16;
+    pub(crate) const CF_WIDE_COLUMN_ENTITY: u8 = 0x17;
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchEntry<'a> {
+    /// Sets the value of a key.
+    Put {
+        /// The id of the column family.
+        cf: u32,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Deletes a key.
+    Delete {
+        /// The id of the column family.
+        cf: u32,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Deletes a key that was written only once.
+    SingleDelete {
+        /// The id of the column family.
+        cf: u32,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Deletes all keys in `[from, to)`.
+    DeleteRange {
+        /// The id of the column family.
+        cf: u32,
+        /// The first deleted key.
+        from: &'a [u8],
+        /// The end of the range, exclusive.
+        to: &'a [u8],
+    },
+    /// Adds a merge operand.
+    Merge {
+        /// The id of the column family.
+        cf: u32,
+        /// The key.
+        key: &'a [u8],
+        /// The operand.
+        operand: &'a [u8],
+    },
+    /// A set of named columns, written by RocksDB.
+    PutEntity {
+        /// The id of the column family.
+        cf: u32,
+        /// The key.
+        key: &'a [u8],
+        /// The serialised columns.
+        entity: &'a [u8],
+    },
+    /// Log data, which is not stored in the database.
+    LogData(
+        /// The data.
+        &'a [u8],
+    ),
+}
+
+impl<'a> BatchEntry<'a> {
+    /// The column family, type, key and value of an operation, as in memtables; `None` for log data.
+    pub(crate) fn stored(&self) -> Option<(u32, ValueType, &'a [u8], &'a [u8])> {
+        Some(match *self {
+            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
+            BatchEntry::PutEntity { cf, key, entity } => {
+                (cf, ValueType::WideColumnEntity, key, entity)
+            }
+            BatchEntry::LogData(_) => return None,
+        })
+    }
+
+    /// The key of an operation on a single key.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match *self {
+            BatchEntry::Put { key, .. }
+            | BatchEntry::PutEntity { key, .. }
+            | BatchEntry::Delete { key, .. }
+            | BatchEntry::SingleDelete { key, .. }
+            | BatchEntry::Merge { key, .. } => Some(key),
+            BatchEntry::DeleteRange { .. } | BatchEntry::LogData(_) => None,
+        }
+    }
+
+    /// The id of the column family; `None` for log data.
+    pub(crate) fn family(&self) -> Option<u32> {
+        match *self {
+            BatchEntry::Put { cf, .. }
+            | BatchEntry::PutEntity { cf, .. }
+            | BatchEntry::Delete { cf, .. }
+            | BatchEntry::SingleDelete { cf, .. }
+            | BatchEntry::Merge { cf, .. }
+            | BatchEntry::DeleteRange { cf, .. } => Some(cf),
+            BatchEntry::LogData(_) => None,
+        }
+    }
+
+    /// Whether the operation has a sequence number.
+    pub(crate) fn counts(&self) -> bool {
+        !matches!(self, BatchEntry::LogData(_))
+    }
+}
+
+/// The operations of a batch.
+#[derive(Clone, Debug)]
+pub struct BatchIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> BatchIter<'a> {
+    pub(crate) fn new(records: &'a [u8]) -> Self {
+        BatchIter { rest: records }
+    }
+
+    /// The records that were not decoded yet.
+    pub(crate) fn records(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Decodes one record; `None` for one without an operation.
+    #[inline]
+    pub(crate) fn decode(&mut self) -> Result<Option<BatchEntry<'a>>> {
+        let input = &mut self.rest;
+        let tag = coding::take_u8(input)?;
+        let cf = match tag {
+            tag::CF_DELETION
+            | tag::CF_VALUE
+            | tag::CF_MERGE
+            | tag::CF_SINGLE_DELETION
+            | tag::CF_RANGE_DELETION
+            | tag::CF_WIDE_COLUMN_ENTITY => coding::take_varint32(input)?,
+            _ => 0,
+        };
+        let entry = match tag {
+            tag::VALUE | tag::CF_VALUE => BatchEntry::Put {
+                cf,
+                key: coding::take_length_prefixed(input)?,
+                value: coding::take_length_prefixed(input)?,
+            },
+            tag::DELETION | tag::CF_DELETION => BatchEntry::Delete {
+                cf,
+                key: coding::take_length_prefixed(input)?,
+            },
+            tag::SINGLE_DELETION | tag::CF_SINGLE_DELETION => BatchEntry::SingleDelete {
+                cf,
+                key: coding::take_length_prefixed(input)?,
+            },
+            tag::MERGE | tag::CF_MERGE => BatchEntry::Merge {
+                cf,
+                key: coding::take_length_prefixed(input)?,
+                operand: coding::take_length_prefixed(input)?,
+            },
+            tag::RANGE_DELETION | tag::CF_RANGE_DELETION => BatchEntry::DeleteRange {
+                cf,
+                from: coding::take_length_prefixed(input)?,
+                to: coding::take_length_prefixed(input)?,
+            },
+            tag::WIDE_COLUMN_ENTITY | tag::CF_WIDE_COLUMN_ENTITY => BatchEntry::PutEntity {
+                cf,
+                key: coding::take_length_prefixed(input)?,
+                entity: coding::take_length_prefixed(input)?,
+            },
+            tag::LOG_DATA => BatchEntry::LogData(coding::take_length_prefixed(input)?),
+            tag::NOOP => return Ok(None),
+            tag::BEGIN_PREPARE
+            | tag::END_PREPARE
+            | tag::COMMIT
+            | tag::ROLLBACK
+            | tag::BEGIN_PERSISTED_PREPARE
+            | tag::BEGIN_UNPREPARE
+            | tag::COMMIT_WITH_TIMESTAMP => {
+                return Err(Error::not_supported(format!(
+                    "the batch belongs to a two-phase transaction (tag {tag:#04x}), which this release does not replay"
+                )));
+            }
+            0x10 | 0x11 | 0x18 | 0x19 => {
+                return Err(Error::not_supported(format!(
+                    "the batch contains an operation with tag {tag:#04x}, which this release does not support"
+                )));
+            }
+            _ => {
+                return Err(Error::corruption(format!(
+                    "unknown WriteBatch tag: {tag:#04x}"
+                )));
+            }
+        };
+        Ok(Some(entry))
+    }
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = Result<BatchEntry<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            match self.decode() {
+                Ok(Some(entry)) => return Some(Ok(entry)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.rest = &[];
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns the operation at an offset of a serialized batch.
+///
+/// `None` if there is no operation, which does not happen at the offset of one.
+pub(crate) fn entry_at(rep: &[u8], offset: usize) -> Option<BatchEntry<'_>> {
+    BatchIter::new(rep.get(offset..)?).next()?.ok()
+}
+
+/// The header of a serialised batch: sequence number and count.
+pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
+    match (coding::fixed64_at(rep, 0), coding::fixed32_at(rep, 8)) {
+        (Some(seqno), Some(count)) => Ok((seqno, count)),
+        _ => Err(Error::corruption(format!(
+            "WriteBatch is shorter than its header of {HEADER_BYTES} bytes: found {}",
+            rep.len()
+        ))),
+    }
+}
+
+/// Validates a serialized batch completely and returns its count.
+pub(crate) fn check(rep: &[u8]) -> Result<u32> {
+    header(rep)?;
+    let mut count = 0_u32;
+    for entry in BatchIter::new(&rep[HEADER_BYTES..]) {
+        if entry?.counts() {
+            count += 1;
+        }
+    }
+    check_count(rep, count)
+}
+
+/// Compares the count of a serialized batch with the number of operations found; returns it.
+pub(crate) fn check_count(rep: &[u8], count: u32) -> Result<u32> {
+    let (_, declared) = header(rep)?;
+    if count != declared {
+        return Err(Error::corruption(format!(
+            "WriteBatch has wrong count: {declared} declared, {count} found"
+        )));
+    }
+    Ok(count)
+}

@@ -1,0 +1,10 @@
+//! Write batches in RocksDB's serialized form, so that a batch is its own log record.
+
+mod format;
+mod link;
+mod write_batch;
+
+pub use format::BatchEntry;
+pub(crate) use format::{BatchIter, HEADER_BYTES, check, check_count, entry_at, header, tag};
+pub(crate) use link::{Link, LinkKind};
+pub use write_batch::WriteBatch;

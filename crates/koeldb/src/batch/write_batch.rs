@@ -1,0 +1,448 @@
+//! The write batch, which is its own log record.
+
+use koeldb_base::coding::{put_length_prefixed, put_varint32, to_usize};
+use koeldb_base::error::WriteOutcome;
+use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
+use koeldb_base::{Error, Result};
+
+use super::format::{BatchEntry, BatchIter, HEADER_BYTES, check, tag};
+
+#[derive(Clone, Copy, Debug)]
+struct SavePoint {
+    bytes: usize,
+    count: u32,
+    is_too_large: bool,
+}
+
+/// A batch of operations, applied atomically, on any column families of one database.
+///
+/// Calls can be chained: `batch.put("a", "1").delete("b")`. A batch may have at most 4 GiB, and so
+/// may a key and its value. Operations beyond that are dropped, and a write of the batch is
+/// rejected.
+#[derive(Clone, Debug)]
+pub struct WriteBatch {
+    rep: Vec<u8>,
+    count: u32,
+    database: Option<u64>,
+    has_foreign_family: bool,
+    /// An operation was dropped because the batch would exceed a log record; the batch is rejected.
+    is_too_large: bool,
+    bytes_max: usize,
+    save_points: Vec<SavePoint>,
+}
+
+/// The maximum size of a batch, which is one log record.
+///
+/// Its count fits into 32 bits, since an operation has at least 2 bytes.
+const BATCH_BYTES_MAX: usize = to_usize(Limits::NORMAL.record_bytes);
+
+/// The maximum size of an operation besides its key and value: a tag, a column family id, two
+/// lengths.
+const FRAME_BYTES_MAX: usize = 1 + 3 * 5;
+
+impl Default for WriteBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity_bytes(HEADER_BYTES)
+    }
+
+    /// An empty batch with room for `bytes` bytes of records.
+    #[must_use]
+    pub fn with_capacity_bytes(bytes: usize) -> Self {
+        let mut rep = Vec::with_capacity(bytes.max(HEADER_BYTES));
+        rep.resize(HEADER_BYTES, 0);
+        WriteBatch {
+            rep,
+            count: 0,
+            database: None,
+            has_foreign_family: false,
+            is_too_large: false,
+            bytes_max: BATCH_BYTES_MAX,
+            save_points: Vec::new(),
+        }
+    }
+
+    /// Creates a batch from its serialized form, which is validated completely.
+    ///
+    /// # Errors
+    /// `Corruption` if the bytes are not a batch or the count in the header is wrong;
+    /// `InvalidArgument` if the batch is too large.
+    pub fn from_data(rep: impl Into<Vec<u8>>) -> Result<Self> {
+        let rep = rep.into();
+        if rep.len() > BATCH_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "batch of {} bytes exceeds the limit of {BATCH_BYTES_MAX}",
+                rep.len()
+            )));
+        }
+        let count = check(&rep)?;
+        Ok(WriteBatch {
+            rep,
+            count,
+            database: None,
+            has_foreign_family: false,
+            is_too_large: false,
+            bytes_max: BATCH_BYTES_MAX,
+            save_points: Vec::new(),
+        })
+    }
+
+    fn set_count(&mut self, count: u32) {
+        self.count = count;
+        self.rep[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Whether there is space for an operation; if not, the batch is too large from then on.
+    #[inline]
+    fn has_room(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let bytes = key.len().saturating_add(value.len());
+        let total = bytes.saturating_add(self.rep.len() + FRAME_BYTES_MAX);
+        self.is_too_large |= bytes > ENTRY_BYTES_MAX || total > self.bytes_max;
+        !self.is_too_large
+    }
+
+    /// Rejects a batch that readers of the log would not accept.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        if !self.is_too_large {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "the batch is too large: at most {} bytes, and {ENTRY_BYTES_MAX} for a key and its value",
+            self.bytes_max
+        ))
+        .with_outcome(WriteOutcome::NotApplied))
+    }
+
+    fn begin(&mut self, cf: u32, plain: u8, with_family: u8) {
+        self.set_count(self.count + 1);
+        if cf == 0 {
+            self.rep.push(plain);
+        } else {
+            self.rep.push(with_family);
+            put_varint32(&mut self.rep, cf);
+        }
+    }
+
+    /// Notes that an operation names a column family of the database with this id.
+    pub(crate) fn note_database(&mut self, database: u64) {
+        match self.database {
+            None => self.database = Some(database),
+            Some(first) => self.has_foreign_family |= first != database,
+        }
+    }
+
+    /// Whether the named column families belong to the database with this id.
+    pub(crate) fn belongs_to(&self, database: u64) -> bool {
+        !self.has_foreign_family && self.database.is_none_or(|named| named == database)
+    }
+
+    pub(crate) fn put_id(&mut self, cf: u32, key: &[u8], value: &[u8]) -> &mut Self {
+        if !self.has_room(key, value) {
+            return self;
+        }
+        self.begin(cf, tag::VALUE, tag::CF_VALUE);
+        put_length_prefixed(&mut self.rep, key);
+        put_length_prefixed(&mut self.rep, value);
+        self
+    }
+
+    pub(crate) fn merge_id(&mut self, cf: u32, key: &[u8], operand: &[u8]) -> &mut Self {
+        if !self.has_room(key, operand) {
+            return self;
+        }
+        self.begin(cf, tag::MERGE, tag::CF_MERGE);
+        put_length_prefixed(&mut self.rep, key);
+        put_length_prefixed(&mut self.rep, operand);
+        self
+    }
+
+    pub(crate) fn delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
+        if !self.has_room(key, &[]) {
+            return self;
+        }
+        self.begin(cf, tag::DELETION, tag::CF_DELETION);
+        put_length_prefixed(&mut self.rep, key);
+        self
+    }
+
+    pub(crate) fn single_delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
+        if !self.has_room(key, &[]) {
+            return self;
+        }
+        self.begin(cf, tag::SINGLE_DELETION, tag::CF_SINGLE_DELETION);
+        put_length_prefixed(&mut self.rep, key);
+        self
+    }
+
+    pub(crate) fn delete_range_id(&mut self, cf: u32, from: &[u8], to: &[u8]) -> &mut Self {
+        if !self.has_room(from, to) {
+            return self;
+        }
+        self.begin(cf, tag::RANGE_DELETION, tag::CF_RANGE_DELETION);
+        put_length_prefixed(&mut self.rep, from);
+        put_length_prefixed(&mut self.rep, to);
+        self
+    }
+
+    /// Sets the value of `key` in the default column family.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.put_id(0, key.as_ref(), value.as_ref())
+    }
+
+    /// Adds a merge operand to `key` in the default column family.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        self.merge_id(0, key.as_ref(), operand.as_ref())
+    }
+
+    /// Deletes `key` in the default column family.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_id(0, key.as_ref())
+    }
+
+    /// Deletes `key` in the default column family: see [`crate::ColumnFamily::single_delete`].
+    ///
+    /// It must have been put exactly once since its last single deletion.
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.single_delete_id(0, key.as_ref())
+    }
+
+    /// Deletes the keys in `[from, to)` in the default column family.
+    pub fn delete_range(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_range_id(0, from.as_ref(), to.as_ref())
+    }
+
+    /// Adds log data, which is written only to the log.
+    pub fn put_log_data(&mut self, note: impl AsRef<[u8]>) -> &mut Self {
+        if self.has_room(note.as_ref(), &[]) {
+            self.rep.push(tag::LOG_DATA);
+            put_length_prefixed(&mut self.rep, note.as_ref());
+        }
+        self
+    }
+
+    /// Appends all operations of `other`.
+    pub fn append(&mut self, other: &WriteBatch) -> &mut Self {
+        let total = self.rep.len().saturating_add(other.records().len());
+        self.is_too_large |= other.is_too_large || total > self.bytes_max;
+        if !self.is_too_large {
+            self.rep.extend_from_slice(other.records());
+            self.set_count(self.count + other.count);
+        }
+        self.has_foreign_family |= other.has_foreign_family;
+        match (self.database, other.database) {
+            (Some(a), Some(b)) => self.has_foreign_family |= a != b,
+            (None, named) => self.database = named,
+            _ => {}
+        }
+        self
+    }
+
+    /// Sets a save point for [`WriteBatch::rollback_to_save_point`].
+    pub fn set_save_point(&mut self) -> &mut Self {
+        self.save_points.push(SavePoint {
+            bytes: self.rep.len(),
+            count: self.count,
+            is_too_large: self.is_too_large,
+        });
+        self
+    }
+
+    /// Removes the operations since the last save point, and the save point itself.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        let point = self.save_points.pop().ok_or_else(no_save_point)?;
+        self.rep.truncate(point.bytes);
+        self.set_count(point.count);
+        self.is_too_large = point.is_too_large;
+        Ok(())
+    }
+
+    /// Removes the last save point and keeps the operations since.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        match self.save_points.pop() {
+            Some(_) => Ok(()),
+            None => Err(no_save_point()),
+        }
+    }
+
+    /// RocksDB's serialised form.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.rep
+    }
+
+    /// RocksDB's serialised form, owned.
+    #[must_use]
+    pub fn into_data(self) -> Vec<u8> {
+        self.rep
+    }
+
+    /// Limits the allocated memory to `bytes`; if it is larger, all operations are removed.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if self.rep.capacity() > bytes {
+            *self = Self::new();
+        }
+    }
+
+    /// The records without the header.
+    pub(crate) fn records(&self) -> &[u8] {
+        &self.rep[HEADER_BYTES..]
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The number of operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are no operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The bytes of the serialised form.
+    #[must_use]
+    pub fn size_in_bytes(&self) -> usize {
+        self.rep.len()
+    }
+
+    /// Removes all operations; keeps the memory.
+    pub fn clear(&mut self) {
+        self.rep.truncate(HEADER_BYTES);
+        self.set_count(0);
+        self.database = None;
+        self.has_foreign_family = false;
+        self.is_too_large = false;
+        self.save_points.clear();
+    }
+
+    /// The operations in order.
+    pub fn iter(&self) -> BatchIter<'_> {
+        BatchIter::new(self.records())
+    }
+}
+
+fn no_save_point() -> Error {
+    Error::with_kind(
+        koeldb_base::ErrorKind::NotFound,
+        "the batch has no save point",
+    )
+}
+
+impl<'a> IntoIterator for &'a WriteBatch {
+    type Item = Result<BatchEntry<'a>>;
+    type IntoIter = BatchIter<'a>;
+
+    fn into_iter(self) -> BatchIter<'a> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_serialised_form_is_rocksdbs() {
+        let mut batch = WriteBatch::new();
+        batch
+            .put("k1", "v1")
+            .delete_id(3, b"k2")
+            .delete_range("a", "c");
+        let mut rep = batch.clone().into_data();
+        rep[0] = 5;
+        let expected = b"\x05\0\0\0\0\0\0\0\x03\0\0\0\x01\x02k1\x02v1\x04\x03\x02k2\x0f\x01a\x01c";
+        assert_eq!(rep, expected);
+        let again = WriteBatch::from_data(rep).unwrap();
+        assert_eq!(again.iter().map(Result::unwrap).count(), 3);
+    }
+
+    #[test]
+    fn a_wrong_count_is_corruption() {
+        let mut rep = WriteBatch::new().put("k", "v").clone().into_data();
+        rep[8] = 2;
+        assert!(WriteBatch::from_data(rep).unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn a_save_point_takes_back_what_followed() {
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").set_save_point().put("b", "2");
+        batch.rollback_to_save_point().unwrap();
+        assert_eq!(batch.len(), 1);
+        assert!(batch.rollback_to_save_point().is_err());
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_is_refused_whole_and_nothing_is_logged() {
+        use crate::{Db, Env, Options};
+
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/db").unwrap();
+        let before = db.latest_sequence_number();
+        let mut batch = WriteBatch::new();
+        batch.bytes_max = 100;
+        batch.put("a", [1; 40]).set_save_point();
+        let whole = batch.clone();
+        for _ in 0..10 {
+            batch.put("b", [2; 40]).delete("c");
+        }
+        assert_eq!(batch.data(), whole.data());
+        let error = db.write(&batch).unwrap_err();
+        assert_eq!(error.kind(), koeldb_base::ErrorKind::InvalidArgument);
+        assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+        assert_eq!(db.latest_sequence_number(), before);
+        // By every operation, and by appending.
+        let fill = |batch: &mut WriteBatch, verb: u8| {
+            let long = [3; 90];
+            match verb {
+                0 => batch.merge("k", long),
+                1 => batch.delete(long),
+                2 => batch.single_delete(long),
+                3 => batch.delete_range("a", long),
+                4 => batch.put_log_data(long),
+                5 => batch.append(WriteBatch::new().put("k", long)),
+                _ => batch.put(long, ""),
+            };
+        };
+        for verb in 0..7 {
+            let mut batch = whole.clone();
+            fill(&mut batch, verb);
+            assert_eq!(batch.data(), whole.data(), "{verb}");
+            assert!(batch.check_size().is_err(), "{verb}");
+            let mut other = WriteBatch::new();
+            assert!(other.append(&batch).check_size().is_err(), "{verb}");
+        }
+        batch.rollback_to_save_point().unwrap();
+        db.write(&batch).unwrap();
+        assert_eq!(db.latest_sequence_number(), before + 1);
+        batch.clear();
+        batch.put("c", "3").check_size().unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_batch_or_an_error(rep: Vec<u8>) {
+            let _ = WriteBatch::from_data(rep);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The successor of the active memtable: when it is due, and its creation in the background.
+
+use std::sync::Arc;
+
+use super::ColumnFamilyData;
+use crate::env::{JobPriority, Pool};
+use crate::job_slots::JobSlots;
+use crate::memtables::LoggedMemtable;
+use crate::options::ColumnFamilyOptions;
+
+impl ColumnFamilyData {
+    /// Whether the leader should check the active memtable, which now has this size.
+    #[inline]
+    pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
+        self.standby.should_check(memory_bytes)
+    }
+
+    /// Sets the size at which the active memtable is checked next.
+    pub(crate) fn set_next_check(&self, memory_bytes: usize, write_buffer_bytes: usize) {
+        let mark = self
+            .maker
+            .next_check_bytes(memory_bytes, write_buffer_bytes);
+        self.standby.set_next_check(mark);
+    }
+
+    /// Returns the successor of the active memtable: the standby if its options match, or a new
+    /// one.
+    pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {
+        let next = self.standby.take(options);
+        next.unwrap_or_else(|| self.maker.make(&self.order, options))
+    }
+
+    /// Requests the creation of the standby in the background.
+    pub(crate) fn request_successor(self: &Arc<Self>, pool: &Pool, slots: &Arc<JobSlots>) {
+        if !self.standby.begin_request() {
+            return;
+        }
+        let (family, slots) = (Arc::clone(self), Arc::clone(slots));
+        pool.submit(JobPriority::High, move || {
+            if let Ok(_foreground) = slots.enter() {
+                family.prepare_successor();
+            }
+        });
+    }
+
+    /// Creates the standby, unless there is one.
+    fn prepare_successor(&self) {
+        self.standby.prepare(
+            self.options(),
+            || self.is_dropped(),
+            |options| {
+                let active = self.read(|state| Arc::clone(&state.active.memtable));
+                self.maker.make_successor(&active, options)
+            },
+        );
+    }
+
+    /// Drops the standby memtable of the column family.
+    pub(crate) fn forget_successor(&self) {
+        self.standby.forget();
+    }
+
+    /// Whether there is a standby.
+    #[cfg(test)]
+    pub(crate) fn has_successor(&self) -> bool {
+        self.standby.is_ready()
+    }
+}

@@ -1,0 +1,102 @@
+//! The locks of keys: the lock table, waits, deadlocks, and the locks of direct writes.
+//!
+//! A database with pessimistic transactions locks each key before it is used; other databases lock
+//! none. Lock order: the detector of deadlocks, shards of the lock table, the sleeper of a wait.
+
+mod deadlock;
+pub(crate) mod errors;
+pub(crate) mod table;
+mod timer;
+pub(crate) mod waits;
+mod write_locks;
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::sync::lock_plain as lock;
+
+pub use deadlock::{DeadlockInfo, DeadlockPath};
+pub use table::LockMode;
+
+use crate::context::Context;
+use crate::health::Health;
+use crate::options::TransactionDbOptions;
+use table::{LockId, LockTable};
+use timer::LockTimer;
+
+/// The locks of the keys of a database.
+pub(crate) struct KeyLocks {
+    context: Arc<Context>,
+    health: Arc<Health>,
+    pub(crate) options: Option<TransactionDbOptions>,
+    /// The locks of a database with pessimistic transactions.
+    pub(crate) table: Option<LockTable>,
+    seed: RandomState,
+    next_id: AtomicU64,
+    /// The latest deadlocks, newest first.
+    deadlocks: Mutex<VecDeque<DeadlockPath>>,
+    timer: LockTimer,
+}
+
+impl KeyLocks {
+    pub(crate) fn new(context: &Arc<Context>, health: &Arc<Health>) -> Self {
+        let options = context.plugins.transactions.clone();
+        let table = options.as_ref().map(|options| {
+            let count_max = usize::try_from(options.max_num_locks).unwrap_or(0);
+            LockTable::new(options.num_stripes.clamp(1, 1 << 16), count_max)
+        });
+        KeyLocks {
+            context: Arc::clone(context),
+            health: Arc::clone(health),
+            options,
+            table,
+            seed: RandomState::new(),
+            next_id: AtomicU64::new(1),
+            deadlocks: Mutex::default(),
+            timer: LockTimer::default(),
+        }
+    }
+
+    /// Returns the hash under which a key is locked and tracked.
+    pub(crate) fn id_of(&self, cf: u32, key: &[u8]) -> LockId {
+        let mut hasher = self.seed.build_hasher();
+        hasher.write_u32(cf);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// Returns the id of another owner of locks.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The latest deadlocks, newest first.
+    pub(crate) fn deadlocks(&self) -> Vec<DeadlockPath> {
+        lock(&self.deadlocks).iter().cloned().collect()
+    }
+
+    fn remember(&self, path: DeadlockPath) {
+        let max = self.options.as_ref().map_or(0, |o| o.max_num_deadlocks) as usize;
+        let mut deadlocks = lock(&self.deadlocks);
+        deadlocks.push_front(path);
+        deadlocks.truncate(max);
+    }
+}
+
+/// A locked key of a database, and who waits for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// How it is locked.
+    pub mode: LockMode,
+    /// The ids of the transactions that hold it; each write outside of transactions has its own.
+    pub holders: Vec<u64>,
+    /// The id of the column family and the key, as far as somebody waits for it.
+    ///
+    /// Locks are on hashes: the table has no keys of locks that nobody waits for.
+    pub key: Option<(u32, Vec<u8>)>,
+    /// The ids of the waiting transactions, in the order in which they get the lock.
+    pub waiting: Vec<u64>,
+}

@@ -1,0 +1,284 @@
+//! Options of a read.
+
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+use koeldb_table::block_based::scan_source::ReadaheadPolicy;
+use koeldb_table::gather::GatherOptions;
+use koeldb_table::source::BlockReadOptions;
+
+use crate::key_bounds::KeyBounds;
+use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};
+use crate::snapshot::Snapshot;
+
+/// Options of a read.
+///
+/// ```
+/// use koeldb::ReadOptions;
+///
+/// let mut read = ReadOptions::new();
+/// read.fill_cache(false).set_readahead_size(2 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) io_timeout: Option<Duration>,
+    pub(crate) read_tier: ReadTier,
+    pub(crate) value_size_soft_limit: u64,
+    pub(crate) verify_checksums: bool,
+    pub(crate) fill_cache: bool,
+    pub(crate) ignore_range_deletions: bool,
+    pub(crate) async_io: Switch,
+    pub(crate) optimize_multiget_for_io: bool,
+    pub(crate) readahead_size: u64,
+    pub(crate) max_skippable_internal_keys: u64,
+    pub(crate) iterate_lower_bound: Option<Vec<u8>>,
+    pub(crate) iterate_upper_bound: Option<Vec<u8>>,
+    pub(crate) tailing: bool,
+    pub(crate) total_order_seek: bool,
+    pub(crate) auto_prefix_mode: bool,
+    pub(crate) prefix_same_as_start: bool,
+    pub(crate) pin_data: bool,
+    pub(crate) adaptive_readahead: bool,
+    pub(crate) auto_readahead_size: bool,
+    pub(crate) keys_only: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReadOptions {
+    /// The defaults; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        ReadOptions {
+            snapshot: None,
+            deadline: None,
+            io_timeout: None,
+            read_tier: ReadTier::All,
+            value_size_soft_limit: u64::MAX,
+            verify_checksums: true,
+            fill_cache: true,
+            ignore_range_deletions: false,
+            async_io: Switch::Auto,
+            optimize_multiget_for_io: true,
+            readahead_size: 0,
+            max_skippable_internal_keys: 0,
+            iterate_lower_bound: None,
+            iterate_upper_bound: None,
+            tailing: false,
+            total_order_seek: false,
+            auto_prefix_mode: false,
+            prefix_same_as_start: false,
+            pin_data: false,
+            adaptive_readahead: false,
+            auto_readahead_size: true,
+            keys_only: false,
+        }
+    }
+
+    /// Creates the defaults with `snapshot`.
+    #[must_use]
+    pub fn at(snapshot: &Snapshot) -> Self {
+        let mut options = Self::new();
+        options.set_snapshot(snapshot);
+        options
+    }
+
+    /// Reads the state of `snapshot` instead of the latest one.
+    pub fn set_snapshot(&mut self, snapshot: &Snapshot) -> &mut Self {
+        self.snapshot = Some(snapshot.clone());
+        self
+    }
+
+    /// The snapshot that is read.
+    #[must_use]
+    pub fn get_snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// Whether a multi-get of `count` keys overlaps its reads.
+    ///
+    /// `by_itself` is the choice of the engine without an explicit option. One key has nothing to
+    /// overlap, but only a read that does not wait in place can be abandoned, whatever the option.
+    pub(crate) fn overlaps(&self, count: usize, by_itself: bool) -> bool {
+        let is_on = match self.async_io {
+            Switch::On => true,
+            Switch::Auto => by_itself,
+            Switch::Off => false,
+        };
+        (is_on && count > 1 || self.is_bounded()) && self.read_tier != ReadTier::BlockCache
+    }
+
+    /// Whether the read, or each of its device reads, has a time limit.
+    #[inline]
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.deadline.is_some() || self.io_timeout.is_some()
+    }
+
+    /// Limits scans: the lower bound is inclusive, the upper one exclusive.
+    pub(crate) fn bounds(&self) -> KeyBounds {
+        let lower = self.iterate_lower_bound.clone();
+        let upper = self.iterate_upper_bound.clone();
+        KeyBounds {
+            lower: lower.map_or(Bound::Unbounded, Bound::Included),
+            upper: upper.map_or(Bound::Unbounded, Bound::Excluded),
+        }
+    }
+
+    /// Ends the read at this instant with an error of kind `TimedOut`, never with a partial result.
+    ///
+    /// A scan ends with this error in the call that waits, or has to wait, for a file; a later seek
+    /// succeeds as far as it needs no file.
+    ///
+    /// Data in memory may be returned after the deadline too. If reads run in the calling thread
+    /// (`async_io_engine` off), a read is not interrupted, but none starts after the deadline,
+    /// except those that a multi-get requests together. Opening a table is not limited.
+    pub fn set_deadline(&mut self, at: impl Into<Option<Instant>>) -> &mut Self {
+        self.deadline = at.into();
+        self
+    }
+
+    /// The option `deadline`.
+    #[must_use]
+    pub const fn get_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Limits the time of each read of a file; a slower one fails with an error of kind `TimedOut`.
+    ///
+    /// As with deadlines, a scan can be repositioned afterwards.
+    pub fn set_io_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
+        self.io_timeout = limit.into();
+        self
+    }
+
+    /// The option `io_timeout`.
+    #[must_use]
+    pub const fn get_io_timeout(&self) -> Option<Duration> {
+        self.io_timeout
+    }
+
+    /// Overlaps the reads of one multi-get or scan.
+    pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
+        self.async_io = on.into();
+        self
+    }
+
+    /// The option `async_io`.
+    #[must_use]
+    pub const fn get_async_io(&self) -> Switch {
+        self.async_io
+    }
+
+    /// Scans begin at this key.
+    pub fn set_iterate_lower_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
+        self.iterate_lower_bound = key.into();
+        self
+    }
+
+    /// The option `iterate_lower_bound`.
+    #[must_use]
+    pub fn get_iterate_lower_bound(&self) -> Option<&[u8]> {
+        self.iterate_lower_bound.as_deref()
+    }
+
+    /// Scans end before this key.
+    pub fn set_iterate_upper_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
+        self.iterate_upper_bound = key.into();
+        self
+    }
+
+    /// The option `iterate_upper_bound`.
+    #[must_use]
+    pub fn get_iterate_upper_bound(&self) -> Option<&[u8]> {
+        self.iterate_upper_bound.as_deref()
+    }
+
+    accessors! {
+        /// The sources that a read may use.
+        read_tier: ReadTier, set_read_tier, get_read_tier;
+        /// Keys of a multi-get after this many bytes of values fail with `Aborted`; at least one is
+        /// read.
+        value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;
+        /// Whether checksums of blocks read from files are verified.
+        verify_checksums: bool, set_verify_checksums, get_verify_checksums;
+        /// Whether blocks that were read enter the block cache. The readahead of a long scan does
+        /// so while the cache has room; if it would evict others, a sixty-fourth of it does.
+        fill_cache: bool, fill_cache, get_fill_cache;
+        /// Skips range deletions: only for column families that never had one.
+        ignore_range_deletions: bool, set_ignore_range_deletions, get_ignore_range_deletions;
+        /// Whether a multi-get with `async_io` reads several levels concurrently.
+        optimize_multiget_for_io: bool, set_optimize_multiget_for_io, get_optimize_multiget_for_io;
+        /// Readahead of scans in bytes; 0: adaptive.
+        readahead_size: u64, set_readahead_size, get_readahead_size;
+        /// A movement of a scan fails with `Incomplete` if it skips more entries than this: deleted
+        /// ones, hidden versions, and those newer than the snapshot. 0: never. The cursor can be
+        /// positioned again.
+        max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
+        /// Whether each seek and forward step of a cursor moves to the current state with all
+        /// acknowledged writes.
+        tailing: bool, set_tailing, get_tailing;
+        /// Whether scans ignore prefix filters and hash indexes, unless another option asks for them.
+        total_order_seek: bool, set_total_order_seek, get_total_order_seek;
+        /// Scans use prefix filters where that changes no result: between bounds of one prefix. So
+        /// they do by default, unless `total_order_seek` or `prefix_seek_opt_in_only` is set.
+        ///
+        /// RocksDB by default may leave out keys of other prefixes than that of the key sought.
+        auto_prefix_mode: bool, set_auto_prefix_mode, get_auto_prefix_mode;
+        /// Ends a scan after the last key with the prefix of the key it was positioned at.
+        prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;
+        /// Pins blocks as long as the cursor lives.
+        pin_data: bool, set_pin_data, get_pin_data;
+        /// Keeps the readahead size across files.
+        adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
+        /// Trims the readahead to the bounds and to uncached blocks.
+        auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
+        /// Values are not needed: scans may return empty ones.
+        keys_only: bool, set_keys_only, get_keys_only;
+    }
+}
+
+impl ReadOptions {
+    /// Returns the block read options for a read with these options.
+    pub(crate) fn block_read_options(&self) -> BlockReadOptions {
+        BlockReadOptions {
+            verify_checksums: self.verify_checksums,
+            fill_cache: self.fill_cache,
+            cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
+            readahead_bytes: 0,
+        }
+    }
+
+    /// Returns the limits of concurrent reads for a read with these options.
+    pub(crate) fn gather_options(&self) -> GatherOptions {
+        GatherOptions {
+            io_timeout: self.io_timeout,
+            ..GatherOptions::default()
+        }
+    }
+
+    /// Returns the readahead policy of a scan with these options.
+    pub(crate) fn readahead_policy(&self, family: &ColumnFamilyOptions) -> ReadaheadPolicy {
+        let table = family.table_factory.block_based();
+        let (initial_bytes, max_bytes, blocks_before) = table.map_or((0, 0, 0), |table| {
+            (
+                table.initial_auto_readahead_size,
+                table.max_auto_readahead_size,
+                table.num_file_reads_for_auto_readahead,
+            )
+        });
+        ReadaheadPolicy {
+            fixed_bytes: self.readahead_size,
+            initial_bytes,
+            max_bytes,
+            blocks_before,
+            adaptive: self.adaptive_readahead,
+            trimmed: self.auto_readahead_size,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Reports: values that calls return and events carry.
+
+mod recovery;
+mod scrub;
+mod setting;
+
+pub use recovery::{LogReport, RecoveryReport};
+pub use scrub::ScrubReport;
+pub use setting::SettingWithoutEffect;

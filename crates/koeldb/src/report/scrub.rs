@@ -1,0 +1,24 @@
+//! The result of a scrub.
+
+use std::time::Duration;
+
+use koeldb_base::Error;
+use koeldb_base::file_name::FileNumber;
+
+/// The result of a scrub.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ScrubReport {
+    /// The number of tables read.
+    pub tables: u64,
+    /// The number of tables whose whole-file checksum was verified too.
+    pub file_checksums: u64,
+    /// The number of bytes read.
+    pub bytes: u64,
+    /// The duration of the scrub.
+    pub elapsed: Duration,
+    /// The damaged or unreadable tables, with the first error of each.
+    pub damaged: Vec<(FileNumber, Error)>,
+    /// The database was closed during the scrub.
+    pub cancelled: bool,
+}

@@ -1,0 +1,101 @@
+//! Column families between the tree and memory: what the MANIFEST records of them, and their state.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::{Error, Result};
+use koeldb_lsm::version::{ColumnFamilySpec, ColumnFamilyVersions, VersionSet};
+use koeldb_lsm::{FileMeta, TableOpener};
+
+use crate::column_family_data::ColumnFamilyData;
+use crate::options::ColumnFamilyOptions;
+use crate::table_files::TableFiles;
+use crate::ttl::Ttl;
+
+/// The part of the options of a column family that the MANIFEST records.
+pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
+    ColumnFamilySpec {
+        name: name.to_owned(),
+        order: options.comparator.clone(),
+        level_count: usize::try_from(options.num_levels).unwrap_or(7),
+    }
+}
+
+/// Creates the state in memory of a column family of the tree.
+pub(crate) fn new_family(
+    family: &ColumnFamilyVersions,
+    options: ColumnFamilyOptions,
+    table_files: &TableFiles,
+    log: FileNumber,
+) -> ColumnFamilyData {
+    let ttl = table_files.ttl.as_ref().map(|ttl| ttl.of(family.name()));
+    family_with_ttl(family, options, table_files, log, ttl)
+}
+
+/// Creates the state in memory of a column family, whose values carry their times if there is a
+/// time to live.
+fn family_with_ttl(
+    family: &ColumnFamilyVersions,
+    mut options: ColumnFamilyOptions,
+    table_files: &TableFiles,
+    log: FileNumber,
+    ttl: Option<Duration>,
+) -> ColumnFamilyData {
+    let tables = table_files.table_opener(&family.current().order, &options);
+    let ttl = ttl.map(|ttl| Ttl::new(ttl, &table_files.clock, &mut options));
+    let memtables = table_files.memtables.clone();
+    ColumnFamilyData::new(family, options, tables, memtables, log, ttl)
+}
+
+/// Records a new column family and creates its state in memory.
+pub(crate) fn add_family(
+    versions: &mut VersionSet,
+    table_files: &TableFiles,
+    name: &str,
+    options: ColumnFamilyOptions,
+    log: FileNumber,
+    ttl: Option<Duration>,
+) -> Result<Arc<ColumnFamilyData>> {
+    let id = versions.add_family(&descriptor(name, &options), log)?;
+    let family = versions.family(id).ok_or_else(|| {
+        Error::corruption(format!(
+            "column family {id} disappeared during its creation"
+        ))
+    })?;
+    let family = family_with_ttl(family, options, table_files, log, ttl);
+    Ok(Arc::new(family))
+}
+
+/// A table to open, with the opener of its column family and its level.
+pub(crate) type TableToOpen = (Arc<TableOpener>, usize, Arc<FileMeta>);
+
+/// Opens tables in up to `threads` threads.
+pub(crate) fn open_tables(tables: &[TableToOpen], threads: usize) -> Result<()> {
+    let share = tables.len().div_ceil(threads.max(1)).max(16);
+    let open = |share: &[TableToOpen]| -> Result<()> {
+        share
+            .iter()
+            .try_for_each(|(tables, level, file)| tables.reader(file, *level).map(|_| ()))
+    };
+    // The calling thread opens a share too: few tables need no other thread.
+    let (own, others) = tables.split_at(share.min(tables.len()));
+    std::thread::scope(|scope| {
+        let opening: Vec<_> = others
+            .chunks(share)
+            .map(|share| {
+                let open = move || open(share);
+                let started = std::thread::Builder::new().spawn_scoped(scope, open);
+                // Without a new thread, this thread opens them.
+                started.map_err(|_| open())
+            })
+            .collect();
+        let panicked = |_| Err(Error::corruption("opening a table panicked"));
+        catch_unwind(AssertUnwindSafe(|| open(own))).unwrap_or_else(panicked)?;
+        opening.into_iter().try_for_each(|opening| match opening {
+            Ok(thread) => thread.join().unwrap_or_else(panicked),
+            Err(opened) => opened,
+        })
+    })
+}

@@ -1,0 +1,62 @@
+//! The OPTIONS file, which is rewritten with every change of the options.
+
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::sync::lock_plain as lock;
+
+use super::Tree;
+use crate::options::{ColumnFamilyOptions, options_file};
+
+impl Tree {
+    /// Writes the current options to a new OPTIONS file, and removes all but the two newest.
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        // Serialized: the newest file has the newest options, and removals do not conflict.
+        let _only_one = lock(&self.options_file);
+        let families: Vec<(String, Arc<ColumnFamilyOptions>)> = self
+            .families
+            .all()
+            .into_iter()
+            .filter(|family| !family.is_dropped())
+            .map(|family| (family.name.clone(), family.options()))
+            .collect();
+        let borrowed: Vec<(&str, &ColumnFamilyOptions)> = families
+            .iter()
+            .map(|(name, options)| (name.as_str(), &**options))
+            .collect();
+        let db = self
+            .context
+            .mutable
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        options_file::write(
+            &*self.context.fs,
+            &self.context.path,
+            self.context.new_file_number(),
+            &db,
+            &borrowed,
+        )?;
+        let mut numbers: Vec<(FileNumber, String)> = self
+            .context
+            .fs
+            .list(&self.context.path)?
+            .into_iter()
+            .filter_map(|entry| match file_name::parse(&entry.name) {
+                Some(FileKind::Options(number)) => Some((number, entry.name)),
+                _ => None,
+            })
+            .collect();
+        numbers.sort();
+        // The next file written after a hold finds the surplus of the meantime too.
+        let Some(_removal) = self.holds().begin_removal() else {
+            return Ok(());
+        };
+        let surplus = numbers.len().saturating_sub(2);
+        for (_, name) in numbers.into_iter().take(surplus) {
+            self.context.fs.remove_file(&self.context.path.join(name))?;
+        }
+        Ok(())
+    }
+}

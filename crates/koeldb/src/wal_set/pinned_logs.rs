@@ -1,0 +1,76 @@
+//! Obsolete logs that stay in place because iterators of updates need them.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use koeldb_base::SeqNo;
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::sync::lock_plain as lock;
+
+/// Logs that iterators need, although the database does not.
+#[derive(Debug, Default)]
+pub(crate) struct PinnedLogs {
+    state: Mutex<PinnedState>,
+}
+
+#[derive(Debug, Default)]
+struct PinnedState {
+    /// The number of iterators by the oldest log that they need.
+    pins: BTreeMap<FileNumber, usize>,
+    /// Obsolete logs that are still there, with their sizes.
+    logs: Vec<(FileNumber, u64)>,
+    /// For each abandoned log, the first sequence number that later logs use again.
+    abandoned: BTreeMap<FileNumber, SeqNo>,
+}
+
+impl PinnedLogs {
+    /// Takes obsolete logs, and returns those that no iterator needs.
+    pub(crate) fn retire(&self, obsolete: Vec<(FileNumber, u64)>) -> Vec<(FileNumber, u64)> {
+        let mut state = lock(&self.state);
+        state.logs.extend(obsolete);
+        let oldest = state.pins.keys().next().copied().unwrap_or(FileNumber::MAX);
+        let logs = std::mem::take(&mut state.logs);
+        let (unused, kept) = logs.into_iter().partition(|(number, _)| *number < oldest);
+        state.logs = kept;
+        unused
+    }
+
+    /// The obsolete logs that are still there.
+    pub(crate) fn logs(&self) -> Vec<(FileNumber, u64)> {
+        lock(&self.state).logs.clone()
+    }
+
+    /// Records that batches of log `number` from `seqno` on never took effect.
+    pub(crate) fn note_abandoned(&self, number: FileNumber, seqno: SeqNo) {
+        lock(&self.state).abandoned.insert(number, seqno);
+    }
+
+    /// Whether the batch at `seqno` of log `number` never took effect.
+    pub(crate) fn is_abandoned(&self, number: FileNumber, seqno: SeqNo) -> bool {
+        let state = lock(&self.state);
+        let first = state.abandoned.get(&number);
+        first.is_some_and(|&first| seqno >= first)
+    }
+
+    /// Keeps log `number` and all later ones in place.
+    pub(crate) fn pin(&self, number: FileNumber) {
+        *lock(&self.state).pins.entry(number).or_insert(0) += 1;
+    }
+
+    /// Ends a [`PinnedLogs::pin`].
+    pub(crate) fn unpin(&self, number: FileNumber) {
+        let mut state = lock(&self.state);
+        if let Some(count) = state.pins.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                state.pins.remove(&number);
+            }
+        }
+    }
+
+    /// Keeps all changes waiting while the guard lives.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        lock(&self.state)
+    }
+}

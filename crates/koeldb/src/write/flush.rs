@@ -1,0 +1,88 @@
+//! Flushes on request: of the log, and of memtables.
+
+use std::sync::Arc;
+
+use koeldb_base::Result;
+
+use super::commit::CommitPipeline;
+use crate::column_family_data::ColumnFamilyData;
+use crate::key_bounds::KeyBounds;
+use crate::options::{CompactRangeOptions, FlushOptions};
+
+impl CommitPipeline {
+    /// Writes the log to the operating system, and makes it durable if `sync`.
+    pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.health.check_open()?;
+        if self.context.read_only {
+            return self.health.check_writable();
+        }
+        let flushed = {
+            let mut leadership = self.queue.lead();
+            // The current log is not the one with the caller's writes.
+            if self.health.gave_up_logs()
+                && let Some(failure) = self.health.failure()
+            {
+                return Err(failure);
+            }
+            let wal = leadership.commit.wal()?;
+            match sync {
+                true => self.wals.sync(wal),
+                false => self.wals.flush(wal),
+            }
+        };
+        self.health.report_failures();
+        flushed
+    }
+
+    /// The size of the logs that are there.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let current = {
+            let leadership = self.queue.lead();
+            let wal = leadership.commit.wal.as_ref();
+            wal.map_or(0, |wal| wal.writer.len())
+        };
+        current + self.wals.closed_bytes()
+    }
+
+    /// Seals the memtables of `families` and, if requested, waits for their flush.
+    pub(crate) fn flush_families(
+        &self,
+        families: &[Arc<ColumnFamilyData>],
+        options: &FlushOptions,
+    ) -> Result<()> {
+        self.health.check_writable()?;
+        let _foreground = self.slots.enter()?;
+        let sealed = self.seal_families(families);
+        if sealed.is_err() {
+            self.health.report_failures();
+        }
+        sealed?;
+        self.background.schedule();
+        if options.wait {
+            self.background.wait_until_flushed(families)?;
+        }
+        Ok(())
+    }
+
+    /// Flushes `family`, and compacts `bounds` of it down to the last level in use.
+    pub(crate) fn compact_range(
+        &self,
+        family: &Arc<ColumnFamilyData>,
+        bounds: &KeyBounds,
+        options: &CompactRangeOptions,
+    ) -> Result<()> {
+        self.flush_families(std::slice::from_ref(family), &FlushOptions::new())?;
+        self.background.compact_range(family, bounds, options)
+    }
+
+    /// Flushes data that no log contains, when the database is closed.
+    pub(crate) fn flush_unlogged(&self) -> Result<()> {
+        if self.context.mutable_options().avoid_flush_during_shutdown {
+            return Ok(());
+        }
+        for family in self.seal_unlogged()? {
+            self.background.flush_until_empty(&family)?;
+        }
+        Ok(())
+    }
+}
