@@ -1,16 +1,20 @@
 //! The holder of the parts of an open database, and the operations that need several of them.
 //!
-//! [`crate::db::Db`] and [`crate::ColumnFamily`] hold a handle to it; dropping the last handle
-//! closes the database. Each part owns its state and its rules, and holds the parts it needs:
+//! [`crate::db::Db`], [`crate::ColumnFamily`], cursors and snapshots share it; dropping the last of
+//! them closes the database. Each part owns its state and its rules, and holds the parts it needs:
 //!
 //! - [`Context`]: file system, clock, paths, options, log, listeners.
 //! - [`Health`]: the life cycle, and the failures that stop writes.
-//! - [`ColumnFamilySet`]: the live column families, and the stalls they impose.
+//! - [`ColumnFamilySet`]: the live column families, and their queues of work.
 //! - [`Visibility`]: the published sequence number and the snapshots.
+//! - [`Reads`]: what reads need, and the engines of device reads.
 //! - [`WalSet`]: all logs but the one being written.
-//! - [`Tree`]: the version set and obsolete files.
-//! - [`Background`]: flushes and compactions.
+//! - [`Tree`]: the version set, the OPTIONS file, and obsolete files.
+//! - [`Background`]: flushes, compactions and scrubs.
 //! - [`CommitPipeline`]: the write queue, and the log being written.
+//! - [`KeyLocks`], [`PreparedTransactions`]: what transactions share.
+//! - [`Resume`]: resuming after failures.
+//! - [`Secondary`]: following a primary database.
 //!
 //! Lock order: leadership of the write queue, the version set, the state of a column family, all
 //! others. Readers take none of them. Listeners and loggers are called without locks.
