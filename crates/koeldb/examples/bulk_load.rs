@@ -1,9 +1,9 @@
-//! A bulk load from sorted files: tables are written outside of the database, by several threads if
-//! need be, and become part of it in one step.
+//! A bulk load from sorted files and from unsorted input: tables are written outside of the database,
+//! by several threads if need be, and become part of it in one step.
 //!
 //! `cargo run --example bulk_load`
 
-use koeldb::{Db, IngestExternalFileOptions, Options, Result, SstFileWriter};
+use koeldb::{Db, IngestExternalFileOptions, Options, Result, SstFileSorter, SstFileWriter};
 
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("koeldb-bulk-load-{}", std::process::id()));
@@ -28,12 +28,21 @@ fn main() -> Result<()> {
         .set_fail_if_not_bottommost_level(true);
     db.default_cf().ingest_external_file_opt(&files, &how)?;
 
+    // Entries in any order are sorted first, in bounded memory.
+    let mut sorter = SstFileSorter::create(&db.default_cf().options(), directory.join("sorted"))?;
+    for number in (100_000..120_000).rev() {
+        sorter.put(format!("{number:08}"), "sorted")?;
+    }
+    let sorted: Vec<_> = sorter.finish()?.into_iter().map(|file| file.path).collect();
+    db.default_cf().ingest_external_file_opt(&sorted, &how)?;
+
     println!(
         "{} entries in {} tables",
         db.range(..).count(),
         db.live_files().len()
     );
     assert_eq!(db.get("00099999")?.as_deref(), Some(&b"loaded"[..]));
+    assert_eq!(db.get("00110000")?.as_deref(), Some(&b"sorted"[..]));
     drop(db);
     remove(&directory);
     Ok(())

@@ -68,6 +68,7 @@ mod resume;
 mod secondary;
 mod snapshot;
 mod sst_file_reader;
+mod sst_file_sorter;
 mod sst_file_writer;
 mod staging;
 mod stats_text;
@@ -132,6 +133,7 @@ pub use snapshot::Snapshot;
 pub use sst_file_reader::{
     SstEntries, SstEntry, SstEntryKind, SstFileProperties, SstFileReader, SstRangeTombstone,
 };
+pub use sst_file_sorter::{SstFileSorter, SstFileSorterOptions};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 pub use transaction::{PreparedTransaction, Transaction};
 pub use updates::{TailOptions, UpdateBatch, UpdateIterator};

@@ -49,7 +49,15 @@ impl Opening {
         let own = &secondary.own;
         let links = Links::new(&self.fs, &self.path, own, &self.env.pool)?;
         match (secondary.options.keep, can_link(&*self.fs, &self.path, own)) {
-            (KeepTables::Descriptors, _) | (KeepTables::Auto, Err(_)) => Ok(None),
+            (KeepTables::Descriptors, _) | (KeepTables::Auto, Err(_)) => {
+                if self.db.max_open_files != -1 {
+                    return Err(Error::invalid_argument(
+                        "a secondary whose tables are kept by open files needs max_open_files=-1: \
+                         a table that the primary removed cannot be opened again",
+                    ));
+                }
+                Ok(None)
+            }
             (_, Ok(())) => Ok(Some(links)),
             (KeepTables::Links, Err(error)) => Err(Error::not_supported(format!(
                 "files of {} cannot be linked into {}: {error}",

@@ -12,7 +12,7 @@ pub enum KeepTables {
     Auto,
     /// By hard links in the directory of the secondary.
     Links,
-    /// By open files alone, as RocksDB does. A primary that truncates files before it removes them
+    /// By open files alone, as RocksDB does; needs `max_open_files` -1. A primary that truncates files before it removes them
     /// (RocksDB's `SstFileManager` with a delete rate) empties tables that are still being read.
     Descriptors,
 }

@@ -155,6 +155,16 @@ fn the_directory_of_a_secondary_is_its_own() {
     Db::open_as_secondary(&options, HERE, OWN).unwrap_err();
     secondary.close().unwrap();
     Db::open_as_secondary(&options, HERE, OWN).unwrap();
+    let mut bounded = options.clone();
+    bounded.set_max_open_files(100);
+    let mut how = SecondaryOptions::new();
+    how.set_keep(KeepTables::Descriptors);
+    let error = Db::builder(&bounded)
+        .secondary_opt("/own3", &how)
+        .open(HERE)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    Db::open_as_secondary(&bounded, HERE, "/own3").unwrap();
     let missing = Db::open_as_secondary(&options, "/nowhere", "/own2").unwrap_err();
     assert!(missing.is_path_not_found(), "{missing}");
 }
