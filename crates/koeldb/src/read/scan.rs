@@ -465,14 +465,13 @@ impl<C: Cursor> Scan<C> {
                 if skips.saturating_add(*skipped) >= skippable {
                     return Err(too_many_skipped().into());
                 }
-                *skipped += 1;
+                skips += 1;
                 if is_visible {
                     *skipped += skips;
                     return self.collect_by_seek();
                 }
                 // All versions from here on are newer than the snapshot.
-                self.seek_before_key()?;
-                self.view.count_reseek();
+                self.skip_to_key_before()?;
                 break;
             }
             skips += 1;
@@ -526,6 +525,8 @@ impl<C: Cursor> Scan<C> {
     }
 
     /// Computes the newest visible value of the key from a seek, and moves before the key.
+    #[cold]
+    #[inline(never)]
     fn collect_by_seek(&mut self) -> Result<bool, Fault<C::Suspend>> {
         let seqno = self.view.seqno;
         encode_into(&mut self.target, &self.key, seqno, ValueType::FOR_SEEK);
@@ -546,9 +547,16 @@ impl<C: Cursor> Scan<C> {
                 }
             }
         }
-        self.seek_before_key()?;
-        self.view.count_reseek();
+        self.skip_to_key_before()?;
         Ok(is_found)
+    }
+
+    /// Moves before all versions of the key, in place of steps over them.
+    #[cold]
+    #[inline(never)]
+    fn skip_to_key_before(&mut self) -> Step<C> {
+        self.view.count_reseek();
+        self.seek_before_key()
     }
 
     /// Moves the inner cursor before all versions of the key.
