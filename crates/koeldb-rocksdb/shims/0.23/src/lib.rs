@@ -1,0 +1,3 @@
+//! The API of the crate `rocksdb` 0.23: that of `koeldb-rocksdb`.
+
+pub use koeldb_rocksdb::*;
