@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{KeyOrder, SeqNo};
+use koeldb_lsm::pick::aged::{self, PickMoment, Upcoming};
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableOpener, Version};
 
 use crate::counters::ColumnFamilyCounters;
 use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes};
-use crate::options::pick_settings;
-use crate::options::{ColumnFamilyOptions, CompactionStyle};
+use crate::options::{ColumnFamilyOptions, CompactionStyle, age_limits, pick_settings};
 use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::ttl::Ttl;
 use crate::work_queue::{WorkKind, WorkQueue};
@@ -387,22 +387,26 @@ impl ColumnFamilyData {
     }
 
     /// Whether an automatic compaction is due.
-    pub(crate) fn is_compaction_due(&self, unix_secs: u64) -> bool {
+    pub(crate) fn is_compaction_due(&self, moment: PickMoment) -> bool {
         // Computed outside the mutex, which the leader takes to seal a memtable.
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
-        self.read(|state| state.ingestions == 0)
-            && self.pick(&version, &options, unix_secs).is_some()
+        self.read(|state| state.ingestions == 0) && self.pick(&version, &options, moment).is_some()
     }
 
-    /// The next automatic compaction, with its inputs marked, if one is due at `unix_secs`.
-    pub(crate) fn pick_compaction(&self, unix_secs: u64) -> Option<CompactionPlan> {
-        let plan = self.pick_marked(|version, options| self.pick(version, options, unix_secs));
+    /// The next automatic compaction, with its inputs marked, if one is due.
+    pub(crate) fn pick_compaction(&self, moment: PickMoment) -> Option<CompactionPlan> {
+        let plan = self.pick_marked(|version, options| self.pick(version, options, moment));
         if plan.is_none()
             && let Some(work) = self.work.get()
-            && let Some(expiry) = self.next_expiry(unix_secs)
         {
-            work.expires_at(expiry);
+            let upcoming = self.upcoming(moment);
+            if let Some(time) = upcoming.unix_secs {
+                work.expires_at(time);
+            }
+            if let Some(seqno) = upcoming.released_below {
+                work.waits_for_release(seqno);
+            }
         }
         plan
     }
@@ -435,15 +439,17 @@ impl ColumnFamilyData {
         }
     }
 
-    /// The Unix time, in seconds, after `unix_secs` at which the next file expires.
-    fn next_expiry(&self, unix_secs: u64) -> Option<u64> {
+    /// When files become due that are not.
+    fn upcoming(&self, moment: PickMoment) -> Upcoming {
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
         match options.compaction_style {
-            CompactionStyle::Fifo => {
-                fifo::next_expiry(&version, &pick_settings(&options), unix_secs)
-            }
-            _ => None,
+            CompactionStyle::Fifo => Upcoming {
+                unix_secs: fifo::next_expiry(&version, &pick_settings(&options), moment.unix_secs),
+                released_below: None,
+            },
+            CompactionStyle::Level => aged::upcoming(&version, &age_limits(&options), moment),
+            CompactionStyle::Universal | CompactionStyle::None => Upcoming::default(),
         }
     }
 
@@ -451,7 +457,7 @@ impl ColumnFamilyData {
         &self,
         version: &Arc<Version>,
         options: &ColumnFamilyOptions,
-        unix_secs: u64,
+        moment: PickMoment,
     ) -> Option<CompactionPlan> {
         let is_held = self.manual_compactions.load(Ordering::Acquire) > 0;
         if self.is_dropped() || is_held || options.disable_auto_compactions {
@@ -459,9 +465,10 @@ impl ColumnFamilyData {
         }
         let settings = pick_settings(options);
         match options.compaction_style {
-            CompactionStyle::Level => leveled::pick(version, &settings),
+            CompactionStyle::Level => leveled::pick(version, &settings)
+                .or_else(|| aged::pick(version, &settings, &age_limits(options), moment)),
             CompactionStyle::Universal => universal::pick(version, &settings),
-            CompactionStyle::Fifo => fifo::pick(version, &settings, unix_secs),
+            CompactionStyle::Fifo => fifo::pick(version, &settings, moment.unix_secs),
             CompactionStyle::None => None,
         }
     }

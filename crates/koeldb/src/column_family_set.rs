@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 use koeldb_lsm::pick::CompactionPlan;
+use koeldb_lsm::pick::aged::PickMoment;
 
 use koeldb_base::Result;
 use koeldb_lsm::{FileMeta, TableOpener};
@@ -110,8 +112,10 @@ impl ColumnFamilySet {
     }
 
     /// Picks the most urgent compaction and marks its inputs.
-    pub(crate) fn pick_compaction(&self) -> Option<(Arc<ColumnFamilyData>, CompactionPlan)> {
-        let now = self.context.table_files.unix_secs();
+    pub(crate) fn pick_compaction(
+        &self,
+        moment: PickMoment,
+    ) -> Option<(Arc<ColumnFamilyData>, CompactionPlan)> {
         let mut queued: Vec<_> = self.queued(WorkKind::Compaction);
         queued.sort_by_cached_key(|(family, _)| Reverse(family.compaction_urgency()));
         let mut chosen: Option<(Arc<ColumnFamilyData>, CompactionPlan)> = None;
@@ -121,7 +125,7 @@ impl ColumnFamilySet {
                 continue;
             }
             family.passed_compactions.store(0, Ordering::Relaxed);
-            match family.pick_compaction(now) {
+            match family.pick_compaction(moment) {
                 Some(plan) => chosen = Some((family, plan)),
                 None => self.queue.remove(WorkKind::Compaction, family.id, stamp),
             }
@@ -129,12 +133,27 @@ impl ColumnFamilySet {
         chosen
     }
 
-    /// Queues the column families again whose files have expired by now.
+    /// Queues all column families again if files of some have expired by now.
     pub(crate) fn queue_expired(&self) {
         if self.queue.take_expiry(self.context.table_files.unix_secs()) {
-            for family in self.by_id().values() {
-                family.queue(WorkKind::Compaction);
-            }
+            self.queue_all();
+        }
+    }
+
+    /// Queues all column families again if files of some waited for the release of a snapshot.
+    ///
+    /// Returns whether that is so.
+    pub(crate) fn queue_released(&self, oldest_snapshot: SeqNo) -> bool {
+        let is_any = self.queue.take_release(oldest_snapshot);
+        if is_any {
+            self.queue_all();
+        }
+        is_any
+    }
+
+    fn queue_all(&self) {
+        for family in self.by_id().values() {
+            family.queue(WorkKind::Compaction);
         }
     }
 

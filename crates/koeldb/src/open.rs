@@ -365,6 +365,7 @@ impl Opening {
                 family.update_and_install(inner.context.delayed_write_rate(), |_| ());
             }
             inner.background.schedule();
+            inner.background.watch();
             if let Some(write_buffers) = &inner.commit.write_buffers {
                 write_buffers.register(&inner.commit);
             }

@@ -79,7 +79,7 @@ fn numeric_property(
         "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
         "num-running-flushes" => u64::from(flushes),
         "compaction-pending" => {
-            u64::from(family.is_compaction_due(commit.context.table_files.unix_secs()))
+            u64::from(family.is_compaction_due(commit.background.pick_moment()))
         }
         "num-running-compactions" => u64::from(compactions),
         "background-errors" => u64::from(commit.health.failure().is_some()),

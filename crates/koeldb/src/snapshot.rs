@@ -20,6 +20,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.db.visibility.snapshots.release(self.seqno);
+        self.db.background.snapshot_released();
     }
 }
 

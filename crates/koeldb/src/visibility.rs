@@ -5,6 +5,7 @@ mod snapshots;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use koeldb_base::SeqNo;
+use koeldb_base::key::MAX_SEQNO;
 
 use snapshots::SnapshotList;
 
@@ -41,6 +42,11 @@ impl Visibility {
     /// Registers a snapshot of the latest visible write.
     pub(crate) fn take_snapshot(&self) -> SeqNo {
         self.snapshots.acquire(|| self.seqno())
+    }
+
+    /// The oldest live snapshot; the largest sequence number if there is none.
+    pub(crate) fn oldest_snapshot(&self) -> SeqNo {
+        self.snapshots.oldest().unwrap_or(MAX_SEQNO)
     }
 
     /// Whether a batch was written with the WAL disabled.

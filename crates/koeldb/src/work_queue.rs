@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use koeldb_base::SeqNo;
 use koeldb_base::sync::lock_plain as lock;
 
 use crate::write_stall::{StallCondition, WriteStall};
@@ -48,6 +49,8 @@ pub(crate) struct WorkQueue {
     queues: Mutex<Queues>,
     /// The Unix time, in seconds, at which a file of some column family expires.
     next_expiry: AtomicU64,
+    /// The sequence number below which no snapshot may live for some file to become due.
+    next_release: AtomicU64,
     stall: Arc<WriteStall>,
 }
 
@@ -56,6 +59,7 @@ impl WorkQueue {
         WorkQueue {
             queues: Mutex::default(),
             next_expiry: AtomicU64::new(u64::MAX),
+            next_release: AtomicU64::new(u64::MAX),
             stall: Arc::clone(stall),
         }
     }
@@ -100,6 +104,21 @@ impl WorkQueue {
         let is_due = next <= unix_secs;
         if is_due {
             self.next_expiry.store(u64::MAX, Ordering::Release);
+        }
+        is_due
+    }
+
+    /// Records that files become due once no snapshot below `seqno` lives.
+    pub(crate) fn waits_for_release(&self, seqno: SeqNo) {
+        self.next_release.fetch_min(seqno, Ordering::AcqRel);
+    }
+
+    /// Whether the release of a snapshot made files due; `true` once for each recorded number.
+    pub(crate) fn take_release(&self, oldest_snapshot: SeqNo) -> bool {
+        let next = self.next_release.load(Ordering::Acquire);
+        let is_due = next <= oldest_snapshot && next != u64::MAX;
+        if is_due {
+            self.next_release.store(u64::MAX, Ordering::Release);
         }
         is_due
     }

@@ -4,6 +4,7 @@
 //! requests the next plan, so that concurrent compactions never share a file; pickers skip marked
 //! files and any input whose output range would overlap one.
 
+pub mod aged;
 pub mod fifo;
 pub mod leveled;
 pub mod manual;
@@ -41,6 +42,12 @@ pub enum CompactionReason {
     ManualCompaction,
     /// Files marked for compaction.
     FilesMarkedForCompaction,
+    /// Bottommost files whose deletions no snapshot needs any more.
+    BottommostFiles,
+    /// Files with data older than `ttl`.
+    Ttl,
+    /// Files older than `periodic_compaction_seconds`.
+    PeriodicCompaction,
 }
 
 /// The input files of one level.

@@ -70,6 +70,8 @@ pub struct FileMeta {
     pub tombstones: OnceLock<Option<Arc<FragmentedTombstones>>>,
     /// Whether a running compaction has this file among its inputs.
     pub being_compacted: AtomicBool,
+    /// It was written after every snapshot that needed its deletions was released.
+    pub is_settled: AtomicBool,
     /// A compaction of this file was suggested since the database was opened.
     pub suggested: AtomicBool,
     /// Entry statistics, known once the table was opened.
@@ -178,6 +180,7 @@ impl FileMeta {
             slot: OnceLock::new(),
             tombstones: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
             suggested: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
             drop_hook: DropHook::default(),

@@ -86,6 +86,11 @@ impl Background {
                 .map(|file| (plan.output_level, Arc::new(file)))
                 .collect();
         }
+        if plan.reason == CompactionReason::BottommostFiles {
+            for (_, file) in &edit.added_files {
+                file.is_settled.store(true, Ordering::Relaxed);
+            }
+        }
         let outputs: Vec<Arc<FileMeta>> = edit
             .added_files
             .iter()

@@ -6,6 +6,7 @@
 //! under the mutex of the version set, so column families see versions in the order of the
 //! MANIFEST.
 
+mod alarm;
 mod compaction;
 mod flush;
 mod manual;
@@ -22,6 +23,7 @@ use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
+use koeldb_lsm::pick::aged::PickMoment;
 
 use compaction::CompactionRequest;
 use manual::ManualState;
@@ -156,6 +158,24 @@ impl Background {
         }
     }
 
+    /// The time, and the oldest snapshot.
+    pub(crate) fn pick_moment(&self) -> PickMoment {
+        PickMoment {
+            unix_secs: self.context.table_files.unix_secs(),
+            oldest_snapshot: self.visibility.oldest_snapshot(),
+        }
+    }
+
+    /// Starts compactions of files that only the released snapshot held.
+    pub(crate) fn snapshot_released(self: &Arc<Self>) {
+        if self
+            .families
+            .queue_released(self.visibility.oldest_snapshot())
+        {
+            self.schedule();
+        }
+    }
+
     fn run_flush(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Flush);
         while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
@@ -180,7 +200,7 @@ impl Background {
         let slot = self.slots.of_job(SlotKind::Compaction);
         if !self.slots.cancelled.load(Ordering::Relaxed)
             && self.health.failure().is_none()
-            && let Some((family, plan)) = self.families.pick_compaction()
+            && let Some((family, plan)) = self.families.pick_compaction(self.pick_moment())
         {
             // More compactions may be due in parallel.
             self.schedule();

@@ -202,11 +202,11 @@ option_section! {
         [honoured mutable "5.9"] compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), "A bare number sets max_table_files_size.";
         /// Universal settings.
         [honoured mutable "5.10"] compaction_options_universal: UniversalCompactionOptions = UniversalCompactionOptions::default(), "";
-        /// Age at which data is pushed towards the last level (FIFO: dropped).
+        /// Age at which data is pushed towards the last level (FIFO: dropped; not in universal style).
         [honoured mutable "5.9"] ttl: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\": 2592000 for block-based tables, else 0.",
             set_ttl(time: Duration as Seconds), get_ttl;
-        /// Age since creation at which a file is rewritten.
-        [accepted mutable "6.2"] periodic_compaction_seconds: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\", 30 days if compactions filter or are universal.",
+        /// Age since creation at which a file is rewritten; in leveled style only.
+        [honoured mutable "6.2"] periodic_compaction_seconds: u64 = u64::MAX - 1, "Seconds; 0 = off; the default number means \"choose\", 30 days if compactions filter or are universal.",
             set_periodic_compaction_seconds(period: Duration as Seconds), get_periodic_compaction_seconds;
         /// Compact files that useless reads hit often.
         [accepted mutable "11.2"] read_triggered_compaction_threshold: f64 = 0.0, "Estimated reads per byte; 0 = off.",
@@ -269,7 +269,7 @@ option_section! {
         [accepted mutable "7.6"] memtable_protection_bytes_per_key: u32 = 0, "0, 1, 2, 4 or 8.",
             set_memtable_protection_bytes_per_key(count: u32), get_memtable_protection_bytes_per_key;
         /// Age of a bottommost file before releasing a snapshot makes it eligible for rewriting.
-        [accepted mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
+        [honoured mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
             set_bottommost_file_compaction_delay(time: Duration as Seconds), get_bottommost_file_compaction_delay;
         /// The effort to evict blocks of deleted files from the cache.
         [accepted mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",

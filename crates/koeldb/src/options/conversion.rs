@@ -4,6 +4,7 @@ use koeldb_base::Limits;
 use koeldb_base::codec;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
+use koeldb_lsm::pick::aged::AgeLimits;
 use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_memtable::{BloomOptions, MemtableOptions};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
@@ -276,6 +277,15 @@ impl BlockBasedOptions {
             index_search: self.index_block_search_type,
             index_decoding: self.index_decoding,
         }
+    }
+}
+
+/// Returns the age limits of the files of a leveled column family.
+pub(crate) fn age_limits(options: &ColumnFamilyOptions) -> AgeLimits {
+    AgeLimits {
+        ttl_secs: options.ttl,
+        periodic_secs: options.periodic_compaction_seconds,
+        bottommost_delay_secs: u64::from(options.bottommost_file_compaction_delay),
     }
 }
 

@@ -72,7 +72,7 @@ pub use compaction::{
     Temperature, UniversalCompactionOptions,
 };
 pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
-pub(crate) use conversion::{limits, pick_settings};
+pub(crate) use conversion::{age_limits, limits, pick_settings};
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};

@@ -37,6 +37,11 @@ impl SnapshotList {
         lock(&self.counts).keys().copied().collect()
     }
 
+    /// Returns the sequence number of the oldest live snapshot.
+    pub(crate) fn oldest(&self) -> Option<SeqNo> {
+        lock(&self.counts).keys().next().copied()
+    }
+
     /// Keeps new snapshots waiting while the guard lives.
     pub(crate) fn hold(&self) -> SnapshotsHeld<'_> {
         SnapshotsHeld {

@@ -8,6 +8,7 @@
 )]
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
+mod aged;
 mod api;
 mod async_engine;
 mod async_multi_get;

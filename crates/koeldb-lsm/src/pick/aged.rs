@@ -1,0 +1,205 @@
+//! Compactions that no level's size calls for: of old files, and of files that a snapshot held.
+//!
+//! Leveled style only. In this order: bottommost files whose deletions no snapshot needs any more
+//! are rewritten; files with data older than `ttl` go down a level, until the last; files older than
+//! `periodic_compaction_seconds` are rewritten where they are. The age of data is that of its oldest
+//! ancestor file, which moves and rewrites preserve. A file from the future counts as new.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::SeqNo;
+use koeldb_base::key::MAX_SEQNO;
+
+use super::leveled::{self, LevelTargets};
+use super::{
+    CompactionPlan, CompactionReason, KeyRange, PickSettings, expand_to_clean_cut, is_bottommost,
+};
+use crate::version::{FileMeta, Version};
+
+/// The limits of ages, in seconds; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgeLimits {
+    /// The age of data at which its file goes down a level.
+    pub ttl_secs: u64,
+    /// The age of a file at which it is rewritten.
+    pub periodic_secs: u64,
+    /// The age of a bottommost file from which it may be rewritten after a snapshot's release.
+    pub bottommost_delay_secs: u64,
+}
+
+/// The moment of a pick.
+#[derive(Clone, Copy, Debug)]
+pub struct PickMoment {
+    /// The Unix time in seconds.
+    pub unix_secs: u64,
+    /// The oldest live snapshot, or the largest sequence number.
+    pub oldest_snapshot: SeqNo,
+}
+
+impl PickMoment {
+    /// A moment without snapshots.
+    #[must_use]
+    pub fn at(unix_secs: u64) -> Self {
+        PickMoment {
+            unix_secs,
+            oldest_snapshot: MAX_SEQNO,
+        }
+    }
+}
+
+/// When files that are not due will be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upcoming {
+    /// The first Unix time, in seconds, at which a file becomes due.
+    pub unix_secs: Option<u64>,
+    /// A file is due once every snapshot below this sequence number is released.
+    pub released_below: Option<SeqNo>,
+}
+
+/// The age limit that a file exceeds.
+fn expiry(time: u64, limit: u64) -> Option<u64> {
+    (limit > 0 && time > 0).then(|| time.saturating_add(limit).saturating_add(1))
+}
+
+fn created(file: &FileMeta) -> u64 {
+    match file.creation_time {
+        0 => file.ancestor_time(),
+        time => time,
+    }
+}
+
+/// The time at which the data of a file has to leave `level`.
+fn ttl_expiry(version: &Version, limits: &AgeLimits, level: usize, file: &FileMeta) -> Option<u64> {
+    match level + 1 < version.levels.len() {
+        true => expiry(file.ancestor_time(), limits.ttl_secs),
+        false => None,
+    }
+}
+
+fn periodic_expiry(limits: &AgeLimits, file: &FileMeta) -> Option<u64> {
+    expiry(created(file), limits.periodic_secs)
+}
+
+/// Whether a rewrite of a file frees space once no snapshot needs its deletions.
+fn holds_deletions(version: &Version, level: usize, file: &Arc<FileMeta>) -> bool {
+    let deletions = file.entry_stats.deletions.load(Ordering::Relaxed);
+    level > 0
+        && deletions > 1
+        && file.largest_seqno > 0
+        && !file.is_settled.load(Ordering::Relaxed)
+        && KeyRange::of(&version.order, [file])
+            .is_some_and(|range| is_bottommost(version, level, &range))
+}
+
+/// Picks a compaction that ages or released snapshots call for, if one is due.
+#[must_use]
+pub fn pick(
+    version: &Version,
+    settings: &PickSettings,
+    limits: &AgeLimits,
+    moment: PickMoment,
+) -> Option<CompactionPlan> {
+    let targets = leveled::level_targets(version, settings);
+    let find = |reason, is_due: &dyn Fn(usize, &Arc<FileMeta>) -> bool| {
+        let mut files = version
+            .files()
+            .filter(|(_, file)| !file.is_being_compacted());
+        files.find_map(|(level, file)| {
+            let plan = |moves_down| {
+                plan(
+                    version,
+                    settings,
+                    &targets,
+                    reason,
+                    (level, file),
+                    moves_down,
+                )
+            };
+            is_due(level, file).then(|| plan(reason == CompactionReason::Ttl))?
+        })
+    };
+    let is_past = |time: Option<u64>| time.is_some_and(|time| time <= moment.unix_secs);
+    let held = |level: usize, file: &Arc<FileMeta>| {
+        file.largest_seqno <= moment.oldest_snapshot
+            && is_past(Some(
+                created(file).saturating_add(limits.bottommost_delay_secs),
+            ))
+            && holds_deletions(version, level, file)
+    };
+    find(CompactionReason::BottommostFiles, &held)
+        .filter(|plan| plan.bottommost)
+        .or_else(|| {
+            find(CompactionReason::Ttl, &|level, file| {
+                is_past(ttl_expiry(version, limits, level, file))
+            })
+        })
+        .or_else(|| {
+            find(CompactionReason::PeriodicCompaction, &|_, file| {
+                is_past(periodic_expiry(limits, file))
+            })
+        })
+}
+
+/// Plans the compaction of a file, down a level or in place; from level 0 always down.
+fn plan(
+    version: &Version,
+    settings: &PickSettings,
+    targets: &LevelTargets,
+    reason: CompactionReason,
+    (level, file): (usize, &Arc<FileMeta>),
+    moves_down: bool,
+) -> Option<CompactionPlan> {
+    let output_level = match level {
+        0 => targets.base_level,
+        level if moves_down => targets.base_level.max(level + 1),
+        level => level,
+    };
+    let inputs = expand_to_clean_cut(version, level, vec![Arc::clone(file)]);
+    let mut plan = leveled::plan(
+        version,
+        settings,
+        targets,
+        reason,
+        level,
+        output_level,
+        inputs,
+    )?;
+    // A file that is rewritten for its age must not stay as it is.
+    plan.trivial_move &= moves_down;
+    Some(plan)
+}
+
+/// Returns when the files that are not due become so.
+#[must_use]
+pub fn upcoming(version: &Version, limits: &AgeLimits, moment: PickMoment) -> Upcoming {
+    let mut upcoming = Upcoming::default();
+    let mut at = |time: Option<u64>| {
+        if let Some(time) = time.filter(|&time| time > moment.unix_secs) {
+            let first = upcoming
+                .unix_secs
+                .map_or(time, |first: u64| first.min(time));
+            upcoming.unix_secs = Some(first);
+        }
+    };
+    let mut released_below = None;
+    for (level, file) in version.files() {
+        at(ttl_expiry(version, limits, level, file));
+        at(periodic_expiry(limits, file));
+        if !holds_deletions(version, level, file) {
+            continue;
+        }
+        match file.largest_seqno <= moment.oldest_snapshot {
+            true => at(Some(
+                created(file).saturating_add(limits.bottommost_delay_secs),
+            )),
+            false => {
+                let seqno = file.largest_seqno;
+                released_below =
+                    Some(released_below.map_or(seqno, |first: SeqNo| first.min(seqno)));
+            }
+        }
+    }
+    upcoming.released_below = released_below;
+    upcoming
+}

@@ -1,0 +1,139 @@
+//! Compactions of old files, and of files that only a snapshot held back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb::fs::{ManualClock, MemoryFileSystem};
+use koeldb::{CompactRangeOptions, Db, Env, Options};
+
+const LIMIT: Duration = Duration::from_secs(3600);
+const NOW: u64 = 1_700_000_000;
+
+struct Aging {
+    clock: ManualClock,
+    options: Options,
+}
+
+impl Aging {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        clock.set_unix_micros(NOW * 1_000_000);
+        let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
+        let env = Env::stepped(Arc::new(memory), Arc::new(clock.clone()), 1);
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_level_compaction_dynamic_level_bytes(false)
+            .set_num_levels(4)
+            .set_ttl(Duration::ZERO)
+            .set_env(&env);
+        Aging { clock, options }
+    }
+
+    /// A database with files on level 1.
+    fn filled(&self) -> Db {
+        let db = Db::open(&self.options, "/db").unwrap();
+        for round in 0..2_u32 {
+            for key in 0..50_u32 {
+                db.put(format!("key {key:02}"), format!("{round}")).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(levels(&db), [1]);
+        db
+    }
+
+    fn pass(&self, db: &Db, seconds: u64) {
+        let micros = koeldb::fs::Clock::unix_micros(&self.clock) + seconds * 1_000_000;
+        self.clock.set_unix_micros(micros);
+        db.wait_for_compact(Some(LIMIT)).unwrap();
+    }
+}
+
+fn levels(db: &Db) -> Vec<usize> {
+    db.live_files().iter().map(|file| file.level).collect()
+}
+
+fn numbers(db: &Db) -> Vec<u64> {
+    db.live_files().iter().map(|file| file.number).collect()
+}
+
+fn values(db: &Db) -> usize {
+    db.range(..).filter(|entry| entry.is_ok()).count()
+}
+
+#[test]
+fn data_older_than_the_ttl_goes_down_to_the_last_level() {
+    let mut aging = Aging::new();
+    aging.options.set_ttl(Duration::from_secs(3600));
+    let db = aging.filled();
+    aging.pass(&db, 3600);
+    assert_eq!(levels(&db), [1]);
+    aging.pass(&db, 10);
+    assert_eq!(levels(&db), [3]);
+    let before = numbers(&db);
+    aging.pass(&db, 1_000_000);
+    assert_eq!((levels(&db), numbers(&db)), (vec![3], before));
+    assert_eq!(values(&db), 50);
+}
+
+#[test]
+fn files_older_than_the_period_are_rewritten_where_they_are() {
+    let mut aging = Aging::new();
+    aging
+        .options
+        .set_periodic_compaction_seconds(Duration::from_secs(3600));
+    let db = aging.filled();
+    let mut last = numbers(&db);
+    aging.pass(&db, 1800);
+    assert_eq!(numbers(&db), last);
+    for _ in 0..3 {
+        aging.pass(&db, 3700);
+        assert_eq!(levels(&db), [1]);
+        assert_ne!(numbers(&db), last);
+        last = numbers(&db);
+        // A rewritten file is not due again, however the wall clock jumps.
+        aging.pass(&db, 100);
+        assert_eq!(numbers(&db), last);
+    }
+    aging.clock.set_unix_micros(NOW * 1_000_000);
+    db.wait_for_compact(Some(LIMIT)).unwrap();
+    assert_eq!(numbers(&db), last);
+    assert_eq!(values(&db), 50);
+}
+
+#[test]
+fn the_release_of_a_snapshot_frees_what_it_held_on_the_last_level() {
+    let mut aging = Aging::new();
+    aging.options.set_num_levels(2);
+    for delay in [0, 3600] {
+        aging
+            .options
+            .set_bottommost_file_compaction_delay(Duration::from_secs(delay));
+        let db = aging.filled();
+        let (first, second) = (db.snapshot(), db.snapshot());
+        for key in 0..40_u32 {
+            db.delete(format!("key {key:02}")).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        let held = numbers(&db);
+        drop(first);
+        db.wait_for_compact(Some(LIMIT)).unwrap();
+        assert_eq!(numbers(&db), held, "a snapshot still needs the values");
+        drop(second);
+        db.wait_for_compact(Some(LIMIT)).unwrap();
+        assert_eq!(numbers(&db) == held, delay > 0);
+        aging.pass(&db, delay + 10);
+        assert_ne!(numbers(&db), held);
+        let settled = numbers(&db);
+        aging.pass(&db, 100_000);
+        assert_eq!(numbers(&db), settled);
+        assert_eq!(values(&db), 10);
+        let files = db.live_files();
+        assert!(files.iter().all(|file| file.deletions == 0));
+        drop(db);
+        Db::destroy(&aging.options, "/db").unwrap();
+    }
+}
