@@ -434,6 +434,24 @@ const fn left_out(
 pub const LEFT_OUT: &[LeftOut] = &[
     left_out(
         DATABASE,
+        "follower_refresh_catchup_period_ms",
+        &Suite::ALL,
+        "followers only, which no suite opens",
+    ),
+    left_out(
+        DATABASE,
+        "follower_catchup_retry_count",
+        &Suite::ALL,
+        "followers only, which no suite opens",
+    ),
+    left_out(
+        DATABASE,
+        "follower_catchup_retry_wait_ms",
+        &Suite::ALL,
+        "followers only, which no suite opens",
+    ),
+    left_out(
+        DATABASE,
         "create_if_missing",
         &Suite::ALL,
         "belongs to the open: each suite opens new and existing databases",
