@@ -46,7 +46,7 @@ setters! {
     set_optimize_filters_for_hits(bool) = "optimize_filters_for_hits";
     /// Microseconds between scans for obsolete files. No effect.
     set_delete_obsolete_files_period_micros(u64) = "delete_obsolete_files_period_micros";
-    /// The number of open tables; -1 for no limit. No effect.
+    /// The number of open tables; -1 for no limit.
     set_max_open_files(i32) = "max_open_files";
     /// Threads that open tables at open.
     set_max_file_opening_threads(i32) = "max_file_opening_threads";
@@ -62,7 +62,7 @@ setters! {
     set_allow_concurrent_memtable_write(bool) = "allow_concurrent_memtable_write";
     /// Whether waiting writers spin first. No effect.
     set_enable_write_thread_adaptive_yield(bool) = "enable_write_thread_adaptive_yield";
-    /// Entries that a scan skips before it seeks. No effect.
+    /// Entries that a scan skips before it seeks.
     set_max_sequential_skip_in_iterations(u64) = "max_sequential_skip_in_iterations";
     /// Reads without the cache of the operating system.
     set_use_direct_reads(bool) = "use_direct_reads";
@@ -104,7 +104,7 @@ setters! {
     set_compaction_style(DBCompactionStyle) = "compaction_style";
     /// Publishes writes before they are in memtables: reads may see parts of batches.
     set_unordered_write(bool) = "unordered_write";
-    /// Threads that share a compaction. No effect.
+    /// Threads that share a compaction.
     set_max_subcompactions(u32) = "max_subcompactions";
     /// The number of flushes and compactions at one time.
     set_max_background_jobs(i32) = "max_background_jobs";
