@@ -37,6 +37,23 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(super) db: Option<PathBuf>,
 
+    /// Reads through a secondary of the database, with this directory of its own.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIRECTORY",
+        conflicts_with = "leader_path"
+    )]
+    pub(super) secondary_path: Option<PathBuf>,
+
+    /// Reads through a follower of the database here, whose own directory is --db.
+    #[arg(long, global = true, value_name = "DIRECTORY")]
+    pub(super) leader_path: Option<PathBuf>,
+
+    /// The database is a TTL database: values end with the time at which they were written.
+    #[arg(long, global = true)]
+    pub(super) ttl: bool,
+
     /// Keys and values are hexadecimal with a 0x prefix, in input and output.
     #[arg(long, global = true)]
     pub(super) hex: bool,
@@ -177,6 +194,14 @@ pub(super) enum Command {
     Checkconsistency,
     /// Prints the table files by column family and level.
     ListLiveFilesMetadata,
+    /// Prints the MANIFEST, and the properties and entries of all table files.
+    DumpLiveFiles,
+    /// Prints the range deletions of each table file of the column family.
+    ListFileRangeDeletes {
+        /// Prints at most this many of each file.
+        #[arg(long, default_value_t = 1000, value_name = "COUNT")]
+        max_keys: usize,
+    },
     /// Creates a database with the same contents, which shares the table files.
     Checkpoint {
         /// Directory to create.

@@ -1,6 +1,7 @@
 //! Opens a database with its last options.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use koeldb::{
     ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, EventListener, Options,
@@ -51,16 +52,35 @@ pub(super) fn open_to_write_with(
 
 fn open(global: &Global, read_only: bool, prepare: impl FnOnce(&mut Options)) -> Outcome<Database> {
     let path = directory(global)?;
-    let mut settings = Settings::load(global, &path)?;
+    let mut settings = Settings::load(global, global.leader_path.as_deref().unwrap_or(&path))?;
     prepare(&mut settings.options);
     let mut builder = Db::builder(&settings.options);
     builder
         .column_families(settings.families)
         .other_column_families(settings.options.cf_options());
-    if read_only {
-        builder.read_only();
+    if global.ttl {
+        builder.ttl(Duration::ZERO);
     }
-    let db = builder.open(&path)?;
+    let mut opened = path.clone();
+    match (&global.secondary_path, &global.leader_path) {
+        (None, None) if read_only => {
+            builder.read_only();
+        }
+        (None, None) => {}
+        _ if !read_only => {
+            let message = "a secondary or follower cannot be written: remove --secondary_path or \
+                           --leader_path";
+            return Err(Failure::Message(message.to_owned()));
+        }
+        (Some(own), _) => {
+            builder.secondary(own);
+        }
+        (None, Some(leader)) => {
+            opened.clone_from(leader);
+            builder.follower(&path);
+        }
+    }
+    let db = builder.open(&opened)?;
     for setting in db.settings_without_effect() {
         eprintln!("Note: {setting} has no effect");
     }

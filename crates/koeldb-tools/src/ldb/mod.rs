@@ -2,7 +2,7 @@
 //!
 //! - `args`: the command line. `database`: opens a database with its last options.
 //! - `data`: keys and values. `admin`: column families, compactions, properties.
-//! - `transfers`: checkpoints, backups, ingestion.
+//! - `transfers`: checkpoints, backups, ingestion. `files`: contents of live files.
 //! - `manifest`, `wal`, `internal`: contents of the files, read without opening the database.
 //!
 //! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
@@ -12,6 +12,7 @@ mod admin;
 mod args;
 mod data;
 mod database;
+mod files;
 mod internal;
 mod manifest;
 mod output;
@@ -117,6 +118,8 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::GetProperty { name } => admin::property(global, name, out),
         Command::Checkconsistency => admin::check_consistency(global, out),
         Command::ListLiveFilesMetadata => admin::live_files(global, out),
+        Command::DumpLiveFiles => files::dump(global, out),
+        Command::ListFileRangeDeletes { max_keys } => files::range_deletes(global, *max_keys, out),
         Command::Checkpoint { checkpoint_dir } => {
             transfers::checkpoint(global, checkpoint_dir, out)
         }

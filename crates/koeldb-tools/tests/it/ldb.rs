@@ -224,3 +224,34 @@ fn files_leave_and_enter_a_database() {
     let sums = ldb(&scratch, &["file_checksum_dump"]);
     assert!(sums.contains(", Unknown, "), "{sums}");
 }
+
+#[test]
+fn secondaries_ttl_databases_and_range_deletions_are_read() {
+    let scratch = Scratch::new();
+    ldb(&scratch, &["--create_if_missing", "put", "a", "1"]);
+    ldb(&scratch, &["deleterange", "k", "m"]);
+    ldb(&scratch, &["compact"]);
+    ldb(&scratch, &["put", "b", "2"]);
+    let own = format!("--secondary_path={}-secondary", &scratch.db()[5..]);
+    assert_eq!(ldb(&scratch, &[&own, "scan"]), "a ==> 1\nb ==> 2\n");
+    let refused = fail("ldb", &[&scratch.db(), &own, "put", "c", "3"]);
+    assert!(refused.contains("--secondary_path"), "{refused}");
+    let dumped = ldb(&scratch, &["dump_live_files"]);
+    assert!(
+        dumped.contains("Manifest File") && dumped.contains("'61' seq:"),
+        "{dumped}"
+    );
+    let listed = ldb(&scratch, &["list_file_range_deletes"]);
+    assert!(listed.contains(".sst level:"), "{listed}");
+
+    let ttl = Scratch::new();
+    assert_eq!(
+        ldb(&ttl, &["--create_if_missing", "--ttl", "put", "a", "1"]),
+        "OK\n"
+    );
+    assert_eq!(ldb(&ttl, &["--ttl", "get", "a"]), "1\n");
+    assert_eq!(
+        ldb(&ttl, &["--value_hex", "get", "a"]).len(),
+        "0x31aabbccdd\n".len()
+    );
+}

@@ -1,0 +1,86 @@
+//! Commands on the contents of live files.
+
+use std::path::{Path, PathBuf};
+
+use koeldb::{LiveFile, SstFileReader};
+
+use super::args::Global;
+use super::database::{Database, directory, open_to_read};
+use super::manifest;
+use super::output::Output;
+use super::{Failure, Outcome};
+use crate::text::hex;
+
+/// The path of a live file: a secondary has its own names of them.
+fn path_of(directory: &Path, file: &LiveFile) -> PathBuf {
+    directory.join(file.name.trim_start_matches('/'))
+}
+
+fn open_table(directory: &Path, file: &LiveFile, database: &Database) -> Outcome<SstFileReader> {
+    let family = database.db.cf_handle(&file.column_family);
+    let options = family.as_ref().unwrap_or(&database.family).options();
+    Ok(SstFileReader::open(&options, path_of(directory, file))?)
+}
+
+pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
+    let directory = files_of(global)?;
+    let database = open_to_read(global)?;
+    out.line("Manifest File")?;
+    out.line("==============================")?;
+    manifest::dump(global, None, true, out)?;
+    out.line("")?;
+    out.line("SST Files")?;
+    out.line("==============================")?;
+    for file in database.db.live_files() {
+        let name = path_of(&directory, &file);
+        let (level, family) = (file.level, &file.column_family);
+        out.line(&format!(
+            "{} level:{level} column family name:{family}",
+            name.display()
+        ))?;
+        let table = open_table(&directory, &file, &database)?;
+        out.line(&format!("{:?}", table.properties()?))?;
+        for entry in table.entries()? {
+            let entry = entry?;
+            let (key, value) = (hex(&entry.key), hex(&entry.value));
+            let (seqno, kind) = (entry.seqno, entry.kind);
+            out.line(&format!("'{key}' seq:{seqno}, type:{kind:?} => {value}"))?;
+        }
+        print_tombstones(&table, usize::MAX, out)?;
+    }
+    Ok(())
+}
+
+pub(super) fn range_deletes(global: &Global, max_keys: usize, out: &mut Output) -> Outcome {
+    let directory = files_of(global)?;
+    let database = open_to_read(global)?;
+    for file in database.db.live_files() {
+        if file.column_family != database.family.name() {
+            continue;
+        }
+        let name = path_of(&directory, &file);
+        out.line(&format!("{} level:{}", name.display(), file.level))?;
+        print_tombstones(&open_table(&directory, &file, &database)?, max_keys, out)?;
+    }
+    Ok(())
+}
+
+fn print_tombstones(table: &SstFileReader, count_max: usize, out: &mut Output) -> Outcome {
+    for tombstone in table.range_tombstones().iter().take(count_max) {
+        let (start, end) = (hex(&tombstone.start), hex(&tombstone.end));
+        out.line(&format!(
+            "start: {start} end: {end} seq: {}",
+            tombstone.seqno
+        ))?;
+    }
+    Ok(())
+}
+
+/// The directory of the files, which are read from the database itself.
+fn files_of(global: &Global) -> Outcome<PathBuf> {
+    if global.secondary_path.is_some() || global.leader_path.is_some() {
+        let message = "the files of a database are read without --secondary_path and --leader_path";
+        return Err(Failure::Message(message.to_owned()));
+    }
+    directory(global)
+}
