@@ -476,24 +476,6 @@ pub const LEFT_OUT: &[LeftOut] = &[
     ),
     left_out(
         DATABASE,
-        "follower_refresh_catchup_period_ms",
-        &Suite::ALL,
-        "followers alone read it; tests/it/secondary.rs opens them",
-    ),
-    left_out(
-        DATABASE,
-        "follower_catchup_retry_count",
-        &Suite::ALL,
-        "followers alone read it; tests/it/secondary.rs opens them",
-    ),
-    left_out(
-        DATABASE,
-        "follower_catchup_retry_wait_ms",
-        &Suite::ALL,
-        "followers alone read it; tests/it/secondary.rs opens them",
-    ),
-    left_out(
-        DATABASE,
         "use_direct_reads",
         &[Suite::Stress],
         "the file system below may not have it; tests/it/device.rs looks",
