@@ -171,18 +171,17 @@ impl TableOpener {
         }
         let properties = reader.properties();
         let stats = &file.entry_stats;
-        stats
-            .entries
-            .store(properties.entry_count, Ordering::Relaxed);
-        stats
-            .deletions
-            .store(properties.deletion_count, Ordering::Relaxed);
-        stats
-            .key_bytes
-            .store(properties.raw_key_bytes, Ordering::Relaxed);
-        stats
-            .value_bytes
-            .store(properties.raw_value_bytes, Ordering::Relaxed);
+        for (counter, value) in [
+            (&stats.entries, properties.entry_count),
+            (&stats.deletions, properties.deletion_count),
+            (&stats.key_bytes, properties.raw_key_bytes),
+            (&stats.value_bytes, properties.raw_value_bytes),
+            (&stats.ancestor_time, properties.creation_time),
+            (&stats.oldest_key_time, properties.oldest_key_time),
+            (&stats.newest_key_time, properties.newest_key_time),
+        ] {
+            counter.store(value, Ordering::Relaxed);
+        }
         stats
             .embedded_blobs
             .store(properties.has_embedded_blobs(), Ordering::Relaxed);

@@ -18,7 +18,6 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::TableReader;
 use koeldb_table::cuckoo::level::CuckooLevel;
-use koeldb_table::properties::TableProperties;
 
 use crate::open_tables::ReaderSlot;
 
@@ -122,6 +121,12 @@ pub struct EntryStats {
     pub key_bytes: AtomicU64,
     /// The total size of values.
     pub value_bytes: AtomicU64,
+    /// The creation time of the oldest file among its ancestors, in seconds since 1970; 0 unknown.
+    pub ancestor_time: AtomicU64,
+    /// When its oldest entry was written, in seconds since 1970; 0 unknown.
+    pub oldest_key_time: AtomicU64,
+    /// When its newest entry was written, in seconds since 1970; 0 unknown.
+    pub newest_key_time: AtomicU64,
     /// Whether the table has blobs of its own.
     pub embedded_blobs: AtomicBool,
 }
@@ -134,9 +139,14 @@ impl EntryStats {
             (&self.deletions, &other.deletions),
             (&self.key_bytes, &other.key_bytes),
             (&self.value_bytes, &other.value_bytes),
+            (&self.ancestor_time, &other.ancestor_time),
+            (&self.oldest_key_time, &other.oldest_key_time),
+            (&self.newest_key_time, &other.newest_key_time),
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }
+        let embedded_blobs = other.embedded_blobs.load(Relaxed);
+        self.embedded_blobs.store(embedded_blobs, Relaxed);
     }
 }
 
@@ -251,13 +261,13 @@ impl FileMeta {
     /// The creation time of the oldest file among its ancestors, in seconds since 1970; 0 if
     /// unknown.
     ///
-    /// It is from the MANIFEST, or else from the open table; if neither has it, it is the creation
+    /// It is from the MANIFEST, or else from the table, once that was opened; if neither has it, it is the creation
     /// time of the file.
     #[must_use]
     pub fn ancestor_time(&self) -> u64 {
         let times = [
             self.oldest_ancestor_time,
-            self.property(|properties| properties.creation_time),
+            self.entry_stats.ancestor_time.load(Relaxed),
             self.creation_time,
         ];
         times.into_iter().find(|&time| time > 0).unwrap_or(0)
@@ -266,25 +276,18 @@ impl FileMeta {
     /// When its oldest entry was written, in seconds since 1970; 0 unknown.
     #[must_use]
     pub fn oldest_key_time(&self) -> u64 {
-        self.property(|properties| properties.oldest_key_time)
+        self.entry_stats.oldest_key_time.load(Relaxed)
     }
 
     /// The time when its newest entry was written, in seconds since 1970; 0 if unknown.
     ///
-    /// If the open table does not have it, it is the creation time of the file.
+    /// If the table does not have it, or was not opened yet, it is the creation time of the file.
     #[must_use]
     pub fn newest_key_time(&self) -> u64 {
-        match self.property(|properties| properties.newest_key_time) {
+        match self.entry_stats.newest_key_time.load(Relaxed) {
             0 => self.creation_time,
             time => time,
         }
-    }
-
-    /// A number from the properties, 0 if the table is not open.
-    fn property(&self, of: impl FnOnce(&TableProperties) -> u64) -> u64 {
-        self.reader
-            .get()
-            .map_or(0, |reader| of(reader.properties()))
     }
 
     /// Whether a running compaction reads this file.

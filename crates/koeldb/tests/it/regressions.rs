@@ -623,9 +623,15 @@ fn ages(fs: &Arc<MemoryFileSystem>) -> Vec<[u64; 4]> {
 
 /// Every compaction reset the age of its entries, so that frequently compacted ones never expired.
 ///
-/// RocksDB inherited the wrong ages.
+/// RocksDB inherited the wrong ages; with a bound on open tables they were unknown.
 #[test]
 fn compactions_keep_the_ages_of_entries() {
+    for max_open_files in [None, Some(20)] {
+        check_ages(max_open_files);
+    }
+}
+
+fn check_ages(max_open_files: Option<u32>) {
     const DAY: u64 = 86_400;
     let clock = ManualClock::new();
     let start = 1_700_000_000;
@@ -633,7 +639,10 @@ fn compactions_keep_the_ages_of_entries() {
     let fs = Arc::new(MemoryFileSystem::with_clock(Arc::new(clock.clone())));
     let env = Env::new(fs.clone(), Arc::new(clock.clone()));
     let mut options = creating();
-    options.set_env(&env).set_disable_auto_compactions(true);
+    options
+        .set_env(&env)
+        .set_max_open_files(max_open_files)
+        .set_disable_auto_compactions(true);
     let db = Db::open(&options, "/db").unwrap();
     let day = || clock.advance(Duration::from_secs(DAY));
     let (first, second) = (start, start + DAY);
