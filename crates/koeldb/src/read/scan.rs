@@ -360,7 +360,11 @@ impl<C: Cursor> Scan<C> {
                     self.at = Position::Inner;
                     Ok(())
                 }
-                ValueType::Merge => self.merge_forward(),
+                ValueType::Merge => {
+                    self.merge_forward()?;
+                    self.at = Position::OwnedForward;
+                    Ok(())
+                }
                 value_type => {
                     self.value = plain_value(value_type, &self.inner.pinned_value())?;
                     self.at = Position::OwnedForward;
@@ -420,7 +424,6 @@ impl<C: Cursor> Scan<C> {
             base.as_deref(),
             &newest_first,
         )?;
-        self.at = Position::OwnedForward;
         Ok(())
     }
 
