@@ -315,9 +315,6 @@ impl DbCursor {
         }
         if is_seek {
             self.failure = None;
-            if self.options.tailing {
-                self.repin()?;
-            }
         }
         let scan = match &mut self.scan {
             Some(scan) => scan,
@@ -423,6 +420,7 @@ impl DbCursor {
     /// If a table cannot be read, a merge operator fails, or the database is closed.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
+        self.begin_seek()?;
         let prefix_use = self.prefix_use_at(key, Direction::Forward);
         self.seek_step(prefix_use, |scan| scan.seek(key))
     }
@@ -433,6 +431,7 @@ impl DbCursor {
     /// See [`DbCursor::seek`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
+        self.begin_seek()?;
         let prefix_use = self.prefix_use_at(key, Direction::Backward);
         self.seek_step(prefix_use, |scan| scan.seek_for_prev(key))
     }
@@ -442,6 +441,7 @@ impl DbCursor {
     /// # Errors
     /// See [`DbCursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.begin_seek()?;
         let prefix_use = match &self.bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => {
                 self.prefix_use_from(key, Direction::Forward)
@@ -456,6 +456,7 @@ impl DbCursor {
     /// # Errors
     /// See [`DbCursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.begin_seek()?;
         let prefix_use = match &self.bounds.upper {
             // Such a scan stays in the prefix of the key it finds.
             _ if self.options.prefix_same_as_start => PrefixUse::None,
@@ -629,6 +630,17 @@ impl DbCursor {
 
     pub(super) fn compare_keys(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         self.family.data().order.compare(a, b)
+    }
+
+    /// Moves a tailing cursor to the latest state, whose prefixes its seek uses.
+    #[inline]
+    fn begin_seek(&mut self) -> Result<()> {
+        if self.options.tailing {
+            return self
+                .repin()
+                .inspect_err(|error| self.failure = Some(error.clone()));
+        }
+        Ok(())
     }
 
     fn repin(&mut self) -> Result<()> {

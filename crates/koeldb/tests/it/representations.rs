@@ -141,6 +141,39 @@ fn h19_a_tailing_cursor_follows_the_writes() {
     }
 }
 
+/// The prefix of a seek was that of the state before, and its filter that of the latest.
+#[test]
+fn a_tailing_cursor_seeks_with_the_extractor_of_the_latest_state() {
+    let mut options = with_representation(REPRESENTATIONS[0]);
+    options.set_prefix_extractor(FixedPrefix::new(4));
+    let table = "table_factory={id=BlockBasedTable;filter_policy=bloomfilter:20;\
+                 whole_key_filtering=false}";
+    options.apply_str(table, &ConfigOptions::new()).unwrap();
+    let db = Db::open(&options, "/tailing").unwrap();
+    let mut read = ReadOptions::new();
+    read.set_tailing(true);
+    read.set_iterate_lower_bound(b"aa00".to_vec());
+    read.set_iterate_upper_bound(b"aa99".to_vec());
+    let mut cursor = db.cursor_opt(&read);
+    for round in 0..4 {
+        db.set_options([("prefix_extractor", "fixed:2")]).unwrap();
+        assert!(!cursor.seek("aa11").unwrap());
+        db.set_options([("prefix_extractor", "fixed:4")]).unwrap();
+        db.put("aa55", "1").unwrap();
+        db.flush().unwrap();
+        let is_found = match round {
+            0 => cursor.seek("aa11"),
+            1 => cursor.seek_for_prev("aa77"),
+            2 => cursor.seek_to_first(),
+            _ => cursor.seek_to_last(),
+        };
+        assert!(is_found.unwrap(), "{round}");
+        assert_eq!(cursor.key(), Some(&b"aa55"[..]));
+        db.delete("aa55").unwrap();
+        db.flush().unwrap();
+    }
+}
+
 /// Scans within the prefix of their start, inside and outside of their bounds, in both directions.
 ///
 /// A hash table of prefixes needs no sorting for them.
