@@ -99,7 +99,8 @@ impl Ttl {
     fn is_stale(&self, value: &[u8]) -> bool {
         let secs = self.secs.load(Ordering::Relaxed);
         match split(value) {
-            Some((_, time)) if secs > 0 => {
+            // Another value was not written to a TTL database: it is damaged, not old.
+            Some((_, time)) if secs > 0 && time >= OLDEST_TIME => {
                 u64::from(time).saturating_add(secs) < u64::from(self.now())
             }
             _ => false,
@@ -126,8 +127,17 @@ pub(crate) fn strip(found: Result<Option<PinnedSlice>>) -> Result<Option<PinnedS
     let Some(stored) = found? else {
         return Ok(None);
     };
-    match split(&stored) {
-        Some((value, time)) if time >= OLDEST_TIME => Ok(Some(stored.subslice(0..value.len()))),
+    let bytes = shown(&stored)?.len();
+    Ok(Some(stored.subslice(0..bytes)))
+}
+
+/// The part of a stored value before its time.
+///
+/// # Errors
+/// See [`strip`].
+pub(crate) fn shown(stored: &[u8]) -> Result<&[u8]> {
+    match split(stored) {
+        Some((value, time)) if time >= OLDEST_TIME => Ok(value),
         _ => Err(Error::corruption(
             "a value without the time at which it was written, in a TTL database",
         )),
@@ -175,15 +185,10 @@ impl TtlMerge {
     ) -> Result<R, BoxError> {
         let mut newest_first = Vec::with_capacity(operands.len());
         for operand in operands.iter().rev() {
-            newest_first.push(without_time(operand)?);
+            newest_first.push(shown(operand)?);
         }
         merge(MergeOperands::from_newest_first(&newest_first))
     }
-}
-
-fn without_time(stored: &[u8]) -> Result<&[u8], BoxError> {
-    let (value, _) = split(stored).ok_or("a value without the time at which it was written")?;
-    Ok(value)
 }
 
 impl MergeOperator for TtlMerge {
@@ -198,7 +203,7 @@ impl MergeOperator for TtlMerge {
         operands: MergeOperands<'_>,
         result: &mut Vec<u8>,
     ) -> Result<(), BoxError> {
-        let existing = existing.map(without_time).transpose()?;
+        let existing = existing.map(shown).transpose()?;
         self.merge(operands, |operands| {
             self.operator.full_merge(key, existing, operands, result)
         })?;
@@ -254,6 +259,9 @@ impl CompactionFilter for TtlFilter {
         let (Some(user), Some((value, time))) = (&mut self.user, split(stored)) else {
             return Decision::Keep;
         };
+        if time < OLDEST_TIME {
+            return Decision::Keep;
+        }
         match user.filter(level, key, value) {
             Decision::Change(mut value) => {
                 value.extend_from_slice(&time.to_le_bytes());

@@ -325,7 +325,11 @@ impl DbCursor {
             }
         };
         run(scan)?;
-        Ok(scan.valid())
+        let is_valid = scan.valid();
+        if self.hidden_bytes > 0 && is_valid {
+            ttl::shown(scan.value())?;
+        }
+        Ok(is_valid)
     }
 
     /// The use of prefixes that a scan from `key` permits, a key or bound within the bounds.

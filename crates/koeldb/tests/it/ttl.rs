@@ -136,6 +136,39 @@ fn compactions_remove_what_has_outlived_its_family() {
 }
 
 #[test]
+fn values_without_times_are_corrupt_to_all_reads_and_stay() {
+    let (mut options, _clock) = timed();
+    options.set_merge_operator(StringAppend::new(","));
+    let db = Db::open(&options, HERE).unwrap();
+    db.put("a", "value-2000").unwrap();
+    db.put("b", "").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let plain = options.clone();
+    options.set_compaction_filter("remove", |_, _, _| Decision::Remove);
+    let db = Db::open_with_ttl(&options, HERE, Duration::from_secs(3600)).unwrap();
+    for round in 0..2 {
+        for key in ["a", "b"] {
+            let error = db.get(key).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            let mut cursor = db.cursor();
+            for error in [cursor.seek(key), cursor.seek_for_prev(key)] {
+                assert_eq!(error.unwrap_err().kind(), ErrorKind::Corruption);
+                assert!(!cursor.valid());
+            }
+        }
+        let error = db.range(..).next().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{round}: {error}");
+        compact(db.default_cf());
+    }
+    drop(db);
+    let db = Db::open(&plain, HERE).unwrap();
+    let family = db.default_cf();
+    assert_eq!(get(family, "a").as_deref(), Some(&b"value-2000"[..]));
+    assert_eq!(get(family, "b").as_deref(), Some(&b""[..]));
+}
+
+#[test]
 fn merge_operators_and_filters_of_the_user_see_values_without_times() {
     let (mut options, clock) = timed();
     options
